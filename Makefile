@@ -1,0 +1,39 @@
+# Two commands do all the set-up on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+
+.PHONY: run test test-slow test-chaos lint bench clean
+
+run: $(VENV)/.ok
+	$(PY) examples/torch_digits_asha.py
+
+test: $(VENV)/.ok
+	$(PY) -m pytest -m "not slow and not chaos and not gpu and not ray"
+
+test-slow: $(VENV)/.ok
+	$(PY) -m pytest -m "slow" --timeout=600
+
+test-chaos: $(VENV)/.ok
+	$(PY) -m pytest -m "chaos" --timeout=1200
+
+lint: $(VENV)/.dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(VENV)/.ok
+	$(PY) benchmarks/run.py
+
+$(VENV)/.ok: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --upgrade pip
+	$(PY) -m pip install -q -c constraints.txt -e '.[test]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.ok
+	$(PY) -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

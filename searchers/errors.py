@@ -1,0 +1,39 @@
+"""Errors of the search side; `sweep.errors` re-exports them.
+
+Exception
+└── SearchError            a searcher was built or used wrongly
+    ├── SpaceError         a search space makes no sense (also a ValueError)
+    └── UnknownNameError   a name that no searcher has (also a ValueError)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["SearchError", "SpaceError", "UnknownNameError", "nearest"]
+
+
+class SearchError(Exception):
+    """A searcher was built or used in a way that cannot work."""
+
+
+class SpaceError(SearchError, ValueError):
+    """A search space makes no sense: inverted bounds, a log range that touches zero, a grid nobody can cross."""
+
+
+class UnknownNameError(SearchError, ValueError):
+    """A name was given that nothing bears; the message lists what exists and the nearest match."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known names come closest to `name`, as the tail of an error message.
+
+    Example:
+        >>> nearest("optna", ["optuna", "random"])
+        "Did you mean 'optuna'? Known: optuna, random."
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"Did you mean {close[0]!r}? " if close else ""
+    return f"{hint}Known: {', '.join(names)}."

@@ -1,0 +1,62 @@
+"""What a run was asked to do, as plain values: the part of the arguments that the state machine needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run was asked to do; recorded as the first event of every run of the driver.
+
+    Attributes:
+        prefix: five hex digits that the ids of this experiment's trials begin with.
+        num_trials: how many trials to make at most; None: until the searcher is exhausted or the budget is spent.
+        ask_ahead: how many configs may wait; 1 for an adaptive searcher.
+        metric, mode: what is optimised; empty when nothing was said. With several objectives: the first.
+        is_metric_strict: a trial's first report without the metric ends the sweep.
+        stop: metric -> value; a trial ends when any of them is reached (>=).
+        time_budget_s: seconds of driving, over all runs of the driver; None: no limit.
+        can_save_on_demand: the trainable is a class that stores a checkpoint when asked.
+        max_failures: failures a trial may have and still be started again; -1: unlimited.
+        max_losses: likewise for faults of the infrastructure.
+        fail_fast: the first trial in ERROR ends the sweep.
+        num_to_keep: checkpoints kept per trial; None: all.
+        checkpoint_score, checkpoint_mode: which are kept; empty: the latest.
+        checkpoint_frequency: a class trainable saves each that many reports; 0: never.
+        checkpoint_at_end: a class trainable saves when it ends.
+        stop_grace_s, save_grace_s, interrupt_grace_s: how long a trial may take to obey before it is killed.
+        retry_errored: trials in ERROR are started again: "" (no), "continue" (from their checkpoint), "restart".
+        retry_unfinished: on resume, trials that had not ended are continued; otherwise they are ended.
+    """
+
+    prefix: str = "00000"
+    num_trials: int | None = 1
+    ask_ahead: int = 64
+    metric: str = ""
+    mode: str = "max"
+    is_metric_strict: bool = True
+    stop: Mapping[str, float] = field(default_factory=dict)
+    time_budget_s: float | None = None
+    can_save_on_demand: bool = False
+    max_failures: int = 0
+    max_losses: int = 3
+    fail_fast: bool = False
+    num_to_keep: int | None = None
+    checkpoint_score: str = ""
+    checkpoint_mode: str = "max"
+    checkpoint_frequency: int = 0
+    checkpoint_at_end: bool = False
+    stop_grace_s: float = 5.0
+    save_grace_s: float = 60.0
+    interrupt_grace_s: float = 30.0
+    retry_errored: str = ""
+    retry_unfinished: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values; `Plan(**values)` reads them back."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -1,0 +1,164 @@
+"""One report of a trial: the user's metrics and the fields that are filled in, read-only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["AUTO_FILLED", "Result", "fill", "flatten", "is_better", "score", "unflatten"]
+
+# Keys that are filled in and therefore never a user's own metric.
+AUTO_FILLED = frozenset(
+    {
+        "training_iteration",
+        "time_this_iter_s",
+        "time_total_s",
+        "trial_id",
+        "timestamp",
+        "date",
+        "pid",
+        "hostname",
+        "node_ip",
+        "config",
+        "done",
+        "experiment_tag",
+        "time_since_restore",
+        "iterations_since_restore",
+        "timesteps_total",
+        "episodes_total",
+        "timesteps_since_restore",
+        "checkpoint_dir_name",
+        "should_checkpoint",
+    }
+)
+
+
+class Result(Mapping[str, Any]):
+    """A report as schedulers, searchers and stoppers see it: a read-only mapping that also understands `"eval/acc"`.
+
+    Attributes:
+        seq: number of the record in `sweep.db`; 0 before it is committed.
+    """
+
+    __slots__ = ("_values", "seq")
+
+    def __init__(self, values: dict[str, Any], seq: int = 0) -> None:
+        self._values = values
+        self.seq = seq
+
+    def __getitem__(self, key: str) -> Any:
+        try:
+            return self._values[key]
+        except KeyError:
+            if "/" in key:
+                value: Any = self._values
+                for part in key.split("/"):
+                    if not isinstance(value, Mapping) or part not in value:
+                        break
+                    value = value[part]
+                else:
+                    return value
+            raise
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of `key`, which may be a path such as `eval/acc`, or `default`."""
+        value = self._values.get(key, _MISSING)
+        if value is not _MISSING:
+            return value
+        if "/" not in key:
+            return default
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self.get(key, _MISSING) is not _MISSING
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Result({self._values!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._values == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+_MISSING: Any = object()
+
+
+def fill(
+    metrics: Mapping[str, Any],
+    *,
+    trial_id: str,
+    count: int,
+    since_restore: int,
+    time_before_s: float,
+    restored_s: float,
+) -> dict[str, Any]:
+    """Return `metrics` with the fields that Tune fills in.
+
+    Args:
+        count: reports of the trial so far, this one included; becomes `training_iteration` unless the user reports one.
+        since_restore: reports of this attempt, this one included.
+        time_before_s: `time_total_s` of the report before.
+        restored_s: `time_total_s` of the checkpoint that the attempt started from.
+    """
+    values = dict(metrics)
+    values.setdefault("training_iteration", count)
+    spent = values.get("time_this_iter_s")
+    total = time_before_s + (spent if isinstance(spent, (int, float)) else 0.0)
+    total = values.setdefault("time_total_s", total)
+    values["trial_id"] = trial_id
+    values["time_since_restore"] = total - restored_s if isinstance(total, (int, float)) else 0.0
+    values["iterations_since_restore"] = since_restore
+    values.setdefault("done", False)
+    return values
+
+
+def flatten(nested: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
+    """Return a flat dict whose keys are paths: `{"a": {"b": 1}}` gives `{"a/b": 1}`; empty dicts vanish, lists stay."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            for inner, leaf in flatten(value, delimiter).items():
+                flat[f"{key}{delimiter}{inner}"] = leaf
+        else:
+            flat[str(key)] = value
+    return flat
+
+
+def unflatten(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
+    """Undo `flatten`."""
+    nested: dict[str, Any] = {}
+    for path, value in flat.items():
+        *parents, last = path.split(delimiter)
+        place = nested
+        for part in parents:
+            place = place.setdefault(part, {})
+        place[last] = value
+    return nested
+
+
+def score(value: Any, mode: str) -> float:
+    """Return `value` so that larger is better, with NaN and everything that is no number as the worst of all."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if not isinstance(value, bool):
+            return -math.inf
+        value = int(value)
+    signed = float(value) if mode == "max" else -float(value)
+    return -math.inf if math.isnan(signed) else signed
+
+
+def is_better(new: Any, old: Any, mode: str) -> bool:
+    """Whether `new` beats `old`; NaN beats nothing and is beaten by every number."""
+    if isinstance(old, float) and math.isnan(old):
+        return not (isinstance(new, float) and math.isnan(new))
+    return score(new, mode) > score(old, mode)

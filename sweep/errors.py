@@ -1,0 +1,75 @@
+"""Every exception this package raises on purpose.
+
+SweepError                     the root; catch this one
+├── UserCodeError              the trainable raised, exited or reported something impossible
+├── TrialsFailed               the sweep ended and some trials did not (raise_on_failed_trial)
+├── ResourceError              a request that this machine can never hold, or that makes no sense (also a ValueError)
+├── ConfigError                an argument of the API, the CLI or a spec file is wrong (also a ValueError)
+├── MetricError                the metric that was asked for is not among those reported
+├── CheckpointError            a checkpoint is missing, damaged or cannot be written
+├── ExperimentError            a directory or `sweep.db` cannot be used as asked
+├── TrainableError             a trainable cannot be called or shipped to another process (also a TypeError)
+└── SweepStalled               nothing runs and nothing can start; the message says why
+searchers.SearchError          see searchers/errors.py (SpaceError, UnknownNameError)
+"""
+
+from __future__ import annotations
+
+from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "ExperimentError",
+    "MetricError",
+    "ResourceError",
+    "SearchError",
+    "SpaceError",
+    "SweepError",
+    "SweepStalled",
+    "TrainableError",
+    "TrialsFailed",
+    "UnknownNameError",
+    "UserCodeError",
+    "nearest",
+]
+
+
+class SweepError(Exception):
+    """Root of the errors of `sweep`."""
+
+
+class UserCodeError(SweepError):
+    """The user's code failed; its own exception, when it could be kept, is the `__cause__`."""
+
+
+class TrialsFailed(SweepError):
+    """The sweep ended, and some of its trials are in ERROR; everything else is kept."""
+
+
+class ResourceError(SweepError, ValueError):
+    """A resource request that can never be granted, or that makes no sense."""
+
+
+class ConfigError(SweepError, ValueError):
+    """An argument is wrong: what was found, what was expected, what to do."""
+
+
+class MetricError(SweepError):
+    """The metric that was asked for was not reported."""
+
+
+class CheckpointError(SweepError):
+    """A checkpoint is missing, damaged or could not be written."""
+
+
+class ExperimentError(SweepError):
+    """An experiment directory or its `sweep.db` cannot be used as asked."""
+
+
+class TrainableError(SweepError, TypeError):
+    """The trainable cannot be called with a config, or cannot be shipped to another process."""
+
+
+class SweepStalled(SweepError):
+    """Nothing runs and nothing can start; the message names what everything waits for."""

@@ -1,0 +1,75 @@
+"""What a trial scheduler is: it looks at results and answers decisions; it is pure and called by the core."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweep.core.messages import Decision, ResumeTrial
+from sweep.core.results import Result
+from sweep.core.trial import Status, Trial
+from sweep.errors import ConfigError
+
+__all__ = ["Scheduler"]
+
+Trials = Mapping[str, Trial]
+
+
+class Scheduler(ABC):
+    """Look at intermediate results and decide which trials continue, stop, pause, save or clone another.
+
+    A scheduler is deterministic: no clock, no randomness it was not given, nothing but what its hooks are told. After a
+    restart the record is told to a new object, whose answers are then ignored; so its state comes back by itself.
+
+    Attributes:
+        metric, mode: what it judges by; taken from the run unless given to the constructor.
+    """
+
+    metric: str | None = None
+    mode: str | None = None
+
+    def set_search_properties(self, metric: str | None, mode: str | None, *, seed: int = 0) -> None:
+        """Take metric, mode and seed from the run.
+
+        Raises:
+            ConfigError: metric or mode was given here and to the run.
+        """
+        for name, given in (("metric", metric), ("mode", mode)):
+            if given is None:
+                continue
+            if getattr(self, name) is not None:
+                raise ConfigError(
+                    f"{name} was given to {type(self).__name__} and to the run; give it in one place, best to the run."
+                )
+            setattr(self, name, given)
+
+    def on_trial_add(self, trial: Trial) -> None:  # noqa: B027 - optional hook
+        """Hear of a new trial."""
+
+    @abstractmethod
+    def on_result(self, trial: Trial, result: Result, trials: Trials) -> Sequence[Decision]:
+        """Judge a result of `trial`; nothing returned means that everything continues."""
+
+    def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
+        """Hear that a trial is TERMINATED or ERROR; `trial.last_result` is its last."""
+        return ()
+
+    def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
+        """Hear that a decision could not be carried out, for instance a pause of a trial that never saved."""
+        return ()
+
+    def choose(self, startable: Sequence[Trial]) -> Trial | None:
+        """Pick among PENDING trials that fit now, one per distinct request, oldest first; None starts nothing."""
+        return startable[0]
+
+    def on_idle(self, trials: Trials) -> Sequence[Decision]:
+        """Answer when nothing runs or could start, the searcher is exhausted and trials are paused.
+
+        The default resumes all of them in order. No answer fails the sweep as stalled.
+        """
+        return [ResumeTrial(t.id) for t in trials.values() if t.status is Status.PAUSED and not t.is_by_person]
+
+    def state(self) -> Any:
+        """Return a comparable summary of the inner state, for tests and for replay checks."""
+        return None

@@ -1,0 +1,145 @@
+"""Values to JSON text and back, exactly: NaN and infinities, tuples, numpy scalars, and the user's own objects.
+
+What JSON cannot say is an object with one `$`-key:
+
+    {"$float": "nan"}             nan, inf, -inf
+    {"$tuple": [...]}             a tuple
+    {"$bytes": "base64"}          bytes
+    {"$dict": [[key, value]]}     a dict whose keys are not all texts, or begin with `$`
+    {"$pickle": "base64", "repr": "..."}   anything else, by cloudpickle; only `resume` ever loads it
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Opaque", "decode", "encode"]
+
+_INF = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value that was stored as a pickle and was not loaded, because reading an experiment runs no code."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def encode(value: Any) -> str:
+    """Return `value` as JSON text that `decode` turns back into an equal value.
+
+    Raises:
+        TypeError: a value that cannot be pickled either; the message names it.
+    """
+    try:
+        return _fast(value)
+    except (ValueError, TypeError):
+        return json.dumps(_tag(value), separators=(",", ":"), ensure_ascii=False)
+
+
+# allow_nan=False raises at NaN and infinities; numpy scalars other than float64 raise TypeError: both then get tagged.
+# Tuples would silently become lists, hence the check below. Everything that is common passes at the speed of C.
+_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _fast(value: Any) -> str:
+    if not _is_plain(value):
+        raise TypeError
+    return _encoder.encode(value)
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is float or kind is int or kind is str or value is None or kind is bool:
+        return True
+    if kind is dict:
+        return all(type(k) is str and not k.startswith("$") and _is_plain(v) for k, v in value.items())
+    if kind is list:
+        return all(map(_is_plain, value))
+    return False
+
+
+def _tag(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    kind = type(value)
+    if kind is str or kind is int:
+        return value
+    if kind is float:
+        return (
+            value if math.isfinite(value) else {"$float": "nan" if value != value else "inf" if value > 0 else "-inf"}
+        )
+    if isinstance(value, np.generic) and value.ndim == 0 and not isinstance(value, (np.void, np.object_)):
+        return _tag(value.item())
+    if kind is tuple:
+        return {"$tuple": [_tag(item) for item in value]}
+    if kind is list:
+        return [_tag(item) for item in value]
+    if kind is bytes:
+        return {"$bytes": base64.b64encode(value).decode()}
+    if kind is dict:
+        if all(type(k) is str and not k.startswith("$") for k in value):
+            return {k: _tag(v) for k, v in value.items()}
+        return {"$dict": [[_tag(k), _tag(v)] for k, v in value.items()]}
+    if isinstance(value, Mapping) and kind.__module__.startswith("sweep."):
+        return _tag(dict(value))
+    return _pickled(value)
+
+
+def _pickled(value: Any) -> dict[str, str]:
+    import cloudpickle
+
+    try:
+        data = cloudpickle.dumps(value)
+    except Exception as error:  # whatever the user's __reduce__ raises
+        raise TypeError(f"a value of type {type(value).__name__} cannot be stored: {error}") from error
+    return {"$pickle": base64.b64encode(data).decode(), "repr": repr(value)[:200]}
+
+
+def decode(text: str, *, trust: bool = False) -> Any:
+    """Return the value that `encode` was given.
+
+    Args:
+        trust: load pickled values. This runs code from the file: only for experiments of one's own. Otherwise they
+            come back as `Opaque`, which prints like the value.
+    """
+    if '"$' not in text:
+        return json.loads(text)
+    return _untag(json.loads(text), trust)
+
+
+def _untag(value: Any, trust: bool) -> Any:
+    if isinstance(value, list):
+        return [_untag(item, trust) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) <= 2:
+        if "$float" in value:
+            return float(value["$float"])
+        if "$tuple" in value:
+            return tuple(_untag(item, trust) for item in value["$tuple"])
+        if "$bytes" in value:
+            return base64.b64decode(value["$bytes"])
+        if "$dict" in value:
+            return {_hashable(_untag(k, trust)): _untag(v, trust) for k, v in value["$dict"]}
+        if "$pickle" in value:
+            if not trust:
+                return Opaque(value.get("repr", "<object>"))
+            import cloudpickle
+
+            return cloudpickle.loads(base64.b64decode(value["$pickle"]))
+    return {k: _untag(v, trust) for k, v in value.items()}
+
+
+def _hashable(key: Any) -> Any:
+    return tuple(key) if isinstance(key, list) else key

@@ -1,0 +1,67 @@
+"""Every file and directory name of an experiment, once."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "CHECKPOINT_PATTERN",
+    "DEFAULT_STORAGE",
+    "STORAGE_VARIABLE",
+    "ExperimentLayout",
+    "checkpoint_name",
+    "storage_root",
+    "tidy_name",
+]
+
+DEFAULT_STORAGE = "sweep_results"
+STORAGE_VARIABLE = "SWEEP_STORAGE"
+CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")
+
+
+def storage_root(storage_path: str | os.PathLike[str] | None = None) -> Path:
+    """Return the directory that holds experiments: the argument, else `$SWEEP_STORAGE`, else `./sweep_results`."""
+    return Path(storage_path or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE).expanduser().absolute()
+
+
+def checkpoint_name(count: int) -> str:
+    """Return the directory name of the checkpoint taken at report number `count`."""
+    return f"checkpoint_{count:06d}"
+
+
+def tidy_name(name: str) -> str:
+    """Return `name` with everything dropped that has no place in a directory name; never empty, never hidden."""
+    return re.sub(r"[^A-Za-z0-9._-]", "", name).lstrip(".-")[:100] or "sweep"
+
+
+@dataclass(frozen=True)
+class ExperimentLayout:
+    """The paths inside one experiment's directory."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        """The record: one SQLite file."""
+        return self.root / "sweep.db"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the driver for its life; contains who it is."""
+        return self.root / "driver.lock"
+
+    @property
+    def code(self) -> Path:
+        """Directory of the pickled trainables, one file per content."""
+        return self.root / "code"
+
+    def trial(self, trial_id: str) -> Path:
+        """Directory of one trial: output, checkpoints, what its loggers wrote."""
+        return self.root / trial_id
+
+    def output(self, trial_id: str) -> Path:
+        """What the trial printed, standard output and error together."""
+        return self.trial(trial_id) / "output.log"

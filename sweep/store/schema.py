@@ -1,0 +1,103 @@
+"""The tables of `sweep.db`, version by version, and how to open it for reading.
+
+`event` is the truth: append-only, one row per fact, with the commands that it caused. `trial` and `result` are what
+readers want and what a resume loads; they are written in the same transactions. `event.at` and `result.at` are seconds of
+driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.store.encoding`.
+
+    meta    key -> JSON: name, prefix, created, trainable {name, kind, module, file, qualname, code}, metric, mode, space,
+            searcher, scheduler, num_trials, num_samples, seed, storage_path, version, source ("cli" or "api"),
+            import_path (`file.py:function` when it can be imported again), hostname, nodes
+    event   kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Reported ...); `data` its
+            other fields; the metrics of a Reported are only in `result` (same seq)
+    trial   one row per trial, its latest state; last_result and best_result are `result.seq`
+    result  one row per report, `metrics` as filled in (training_iteration, time_total_s, timestamp ...), without config
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from sweep.errors import ExperimentError
+
+__all__ = ["APPLICATION_ID", "SCHEMA", "VERSION", "open_for_reading"]
+
+APPLICATION_ID = 0x53575031  # "SWP1"
+VERSION = 1
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE event (
+    seq INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    wall REAL NOT NULL,
+    kind TEXT NOT NULL,
+    trial_id TEXT,
+    attempt INTEGER,
+    data TEXT,
+    commands TEXT
+);
+CREATE TABLE trial (
+    trial_id TEXT PRIMARY KEY,
+    number INTEGER NOT NULL UNIQUE,
+    status TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '',
+    config TEXT NOT NULL,
+    resources TEXT NOT NULL,
+    attempt INTEGER NOT NULL DEFAULT 0,
+    failures INTEGER NOT NULL DEFAULT 0,
+    losses INTEGER NOT NULL DEFAULT 0,
+    next_status TEXT,
+    pending TEXT,
+    placement TEXT,
+    checkpoint TEXT,
+    started_from TEXT,
+    count INTEGER NOT NULL DEFAULT 0,
+    judged_to INTEGER NOT NULL DEFAULT 0,
+    is_saved INTEGER NOT NULL DEFAULT 0,
+    is_by_person INTEGER NOT NULL DEFAULT 0,
+    last_result INTEGER,
+    best_result INTEGER
+) WITHOUT ROWID;
+CREATE TABLE result (
+    seq INTEGER PRIMARY KEY,
+    trial_id TEXT NOT NULL,
+    attempt INTEGER NOT NULL,
+    at REAL NOT NULL,
+    wall REAL NOT NULL,
+    checkpoint TEXT,
+    metrics TEXT NOT NULL
+);
+"""
+
+
+def open_for_reading(database: Path) -> sqlite3.Connection:
+    """Return a read-only connection to a `sweep.db`, also while its driver writes.
+
+    Raises:
+        ExperimentError: there is none, it is damaged, or a newer version of this package wrote it.
+    """
+    if not database.is_file():
+        raise ExperimentError(f"there is no experiment at {database.parent}: no {database.name} in it. See `sweep ls`.")
+    connection = sqlite3.connect(f"file:{quote(str(database.absolute()))}?mode=ro", uri=True, isolation_level=None)
+    connection.execute("PRAGMA busy_timeout=5000")
+    check_version(connection, database)
+    return connection
+
+
+def check_version(connection: sqlite3.Connection, database: Path) -> None:
+    """Refuse a file that is no `sweep.db`, is damaged, or was written by a newer version."""
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise ExperimentError(
+            f"{database} cannot be read: {error}. Restore it from a copy; nothing was changed."
+        ) from error
+    if application != APPLICATION_ID:
+        raise ExperimentError(f"{database} is not a sweep.db (application id {application:#x}).")
+    if version > VERSION:
+        raise ExperimentError(
+            f"{database} has format {version}; this version of sweep knows {VERSION}. Install a newer sweep-engine."
+        )
