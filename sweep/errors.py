@@ -5,8 +5,8 @@ SweepError                     the root; catch this one
 ├── TrialsFailed               the sweep ended and some trials did not (raise_on_failed_trial)
 ├── ResourceError              a request that this machine can never hold, or that makes no sense (also a ValueError)
 ├── ConfigError                an argument of the API, the CLI or a spec file is wrong (also a ValueError)
-├── MetricError                the metric that was asked for is not among those reported
-├── CheckpointError            a checkpoint is missing, damaged or cannot be written
+├── MetricError                the metric that was asked for is not among those reported (also a RuntimeError)
+├── CheckpointError            a checkpoint is missing, damaged or cannot be written (also a RuntimeError)
 ├── ExperimentError            a directory or `sweep.db` cannot be used as asked
 ├── TrainableError             a trainable cannot be called or shipped to another process (also a TypeError)
 └── SweepStalled               nothing runs and nothing can start; the message says why
@@ -40,7 +40,15 @@ class SweepError(Exception):
 
 
 class UserCodeError(SweepError):
-    """The user's code failed; its own exception, when it could be kept, is the `__cause__`."""
+    """The user's code failed; its own exception, when it could be kept, is the `__cause__`.
+
+    Attributes:
+        class_name: of the user's exception; empty when there was none (a signal, an exit without a word).
+        traceback: the user's frames as text; empty when unknown.
+    """
+
+    class_name: str = ""
+    traceback: str = ""
 
 
 class TrialsFailed(SweepError):
@@ -55,11 +63,11 @@ class ConfigError(SweepError, ValueError):
     """An argument is wrong: what was found, what was expected, what to do."""
 
 
-class MetricError(SweepError):
+class MetricError(SweepError, RuntimeError):
     """The metric that was asked for was not reported."""
 
 
-class CheckpointError(SweepError):
+class CheckpointError(SweepError, RuntimeError):
     """A checkpoint is missing, damaged or could not be written."""
 
 

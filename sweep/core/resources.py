@@ -192,7 +192,7 @@ class Resources:
         )
 
 
-def PlacementGroupFactory(bundles: Sequence[Mapping[str, float]], strategy: str = "PACK") -> Resources:  # noqa: N802
+def PlacementGroupFactory(bundles: Sequence[Mapping[str, float]], strategy: str = "PACK") -> Resources:
     """Return a request of several bundles, under the name that Tune's users know.
 
     Args:

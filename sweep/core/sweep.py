@@ -1,0 +1,1010 @@
+"""The state machine that owns all trials: it is told facts and answers commands, and never waits or does I/O."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from searchers.base import EXHAUSTED, NOT_NOW
+from searchers.errors import SearchError
+from sweep.core.messages import (
+    Ask,
+    Asked,
+    CloneTrial,
+    Command,
+    Continue,
+    Decision,
+    Discard,
+    Event,
+    Exit,
+    Exited,
+    ExitKind,
+    Fail,
+    Failed,
+    Hook,
+    Kill,
+    NodesChanged,
+    Notify,
+    PauseTrial,
+    PlanChanged,
+    Released,
+    Reported,
+    ResizeTrial,
+    ResumeTrial,
+    Save,
+    Saved,
+    SaveTrial,
+    Start,
+    Started,
+    Stop,
+    StopTrial,
+    Suggest,
+    Suggested,
+    Verdict,
+    Waiting,
+)
+from sweep.core.packing import Packer
+from sweep.core.plan import Plan
+from sweep.core.resources import Resources
+from sweep.core.results import AUTO_FILLED, Result, fill, flatten, is_better, score
+from sweep.core.retention import Kept, expendable
+from sweep.core.stoppers import reached
+from sweep.core.trial import LEGAL, CheckpointRef, Status, Trial, evolve
+from sweep.errors import MetricError, SweepError, SweepStalled
+
+if TYPE_CHECKING:
+    from sweep.schedulers.base import Scheduler
+
+__all__ = ["Changes", "Sweep"]
+
+_PATIENCE_S = 60.0  # how long nothing may run while the searcher says "not now" (rule 10)
+_REASK_S = 1.0
+_MAX_OVERTAKES = 16  # starts of younger trials that the oldest waiting one may see pass before the rest must wait
+_MAX_SEARCH_FAILURES = 3
+# Facts after which a searcher that said "not now" is asked again; reports are too many, a second later will do for them.
+_NEWS = (Exited, Released, Asked, NodesChanged, PlanChanged)
+_RANK: dict[type[object], int] = {SaveTrial: 1, PauseTrial: 2, ResizeTrial: 3}
+_FAILURES = frozenset(
+    {ExitKind.FAILED, ExitKind.KILLED, ExitKind.TIMEOUT, ExitKind.OUT_OF_MEMORY, ExitKind.HUNG, ExitKind.STOPPED}
+)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch of events changed, for the record: trials as they are now, and the results as filled in.
+
+    `results` are (seq, trial id, attempt, checkpoint path or None, metrics).
+    """
+
+    trials: dict[str, Trial] = field(default_factory=dict)
+    results: list[tuple[int, str, int, str | None, Mapping[str, Any]]] = field(default_factory=list)
+
+
+class Sweep:
+    """Decide what happens to every trial; never wait, never do I/O.
+
+    `handle` is told one event at a time and returns the commands it causes. The handlers below stand in the order of a
+    trial's life: suggested, started, reported, saved, exited, released; then what persons ask and what time brings.
+
+    Args:
+        plan: what to do; the `PlanChanged` event replaces it.
+        packer: who holds what.
+        trials: as loaded from the record; those that a process may have held are recovered at the first `PlanChanged`.
+        kept: the checkpoints that exist, per trial, oldest first.
+        seq: number of the last recorded event.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        scheduler: Scheduler,
+        packer: Packer,
+        trials: Iterable[Trial] = (),
+        *,
+        kept: Mapping[str, Iterable[Kept]] | None = None,
+        seq: int = 0,
+    ) -> None:
+        self.plan = plan
+        self.seq = seq
+        self._scheduler = scheduler
+        self._packer = packer
+        self._trials: dict[str, Trial] = {}
+        self._counts: Counter[Status] = Counter()
+        self._waiting: dict[Resources, dict[str, int]] = {}  # request -> waiting trials -> ticket, oldest first
+        self._tickets = 0
+        self._unreleased: set[tuple[str, int]] = set()
+        self._kept: dict[str, list[Kept]] = {k: list(v) for k, v in (kept or {}).items()}
+        self._pins: Counter[str] = Counter()  # checkpoint path -> references by trials
+        self._doomed: dict[str, CheckpointRef] = {}  # unwanted, but still pinned
+        self._asking: dict[str, None] = {}  # suggestions that are outstanding
+        self._again: list[str] = []  # ids whose suggestion was "not now" or failed
+        self._next_number = 0
+        self._is_exhausted = False
+        self._is_patient = False  # the searcher said "not now": one question at a time, and only when there is news
+        self._reask_at: float | None = None
+        self._idle_since: float | None = None
+        self._search_failures = 0
+        self._last_request = Resources()
+        self._timers: list[tuple[float, int, str, int]] = []  # when, tie-breaker, trial, attempt
+        self._timer_count = 0
+        self._overtaken: tuple[str, int] = ("", 0)
+        self._answering: tuple[str, int] | None = None  # trial and seq of the report that still needs its answer
+        self._refusing = False
+        self._ending: Ask | None = None  # DRAIN, INTERRUPT or CANCEL (which also stands for budget and stop_all)
+        self._is_open = False
+        self._has_nodes = False
+        self._may_reask = False
+        self._must_pump = False
+        self._failed = False
+        self._out: list[Command] = []
+        self._changes = Changes()
+        for trial in trials:
+            self._put(trial)
+        self._changes = Changes()
+
+    # --- what others may see ---------------------------------------------------------------------------------------
+
+    @property
+    def trials(self) -> Mapping[str, Trial]:
+        """All trials by id, in the order they were made; a read-only view of frozen values."""
+        return MappingProxyType(self._trials)
+
+    @property
+    def counts(self) -> Mapping[Status, int]:
+        """How many trials are in each status."""
+        return MappingProxyType(self._counts)
+
+    @property
+    def num_held(self) -> int:
+        """How many trials may have a process."""
+        return self._counts[Status.STARTING] + self._counts[Status.RUNNING] + self._counts[Status.STOPPING]
+
+    @property
+    def ending(self) -> Ask | None:
+        """Why nothing new starts: DRAIN, INTERRUPT, CANCEL (also: budget spent, stop_all, fail_fast), or None."""
+        return self._ending
+
+    @property
+    def deadline(self) -> float | None:
+        """When to send `Tick` at the latest; None: nothing depends on time."""
+        times = [] if not self._timers else [self._timers[0][0]]
+        if self.plan.time_budget_s is not None and self._ending is None:
+            times.append(self.plan.time_budget_s)
+        if self._reask_at is not None and self._ending is None:
+            times.append(self._reask_at)
+        return min(times, default=None)
+
+    @property
+    def done(self) -> bool:
+        """Nothing runs, nothing is outstanding and nothing more can start."""
+        if self._failed:
+            return True
+        if not self._is_open or self.num_held or self._unreleased or self._asking:
+            return False
+        if self._ending is not None:
+            return True
+        if self._counts[Status.PENDING] or self._can_ask:
+            return False
+        return not any(t.status is Status.PAUSED and not t.is_by_person for t in self._paused())
+
+    def take_changes(self) -> Changes:
+        """Return what changed since the last call, for the record."""
+        changes, self._changes = self._changes, Changes()
+        return changes
+
+    def preview(self, event: Reported) -> Result | None:
+        """Return the result that a report will become, without changing anything; None if it will be dropped.
+
+        For stop functions of the user, whose verdict must be in the event before it is handled.
+        """
+        trial = self._trials.get(event.trial_id)
+        if trial is None or trial.attempt != event.attempt or trial.status not in (Status.STARTING, Status.RUNNING):
+            return None
+        if trial.count + 1 <= trial.judged_to:
+            return None
+        return Result(self._fill(trial, event))
+
+    # --- the one entry ---------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take one fact and return the commands that follow from it; never raises for the sweep's fault."""
+        self.seq += 1
+        self._out = []
+        self._may_reask = isinstance(event, _NEWS)
+        match event:
+            case Reported():
+                self._on_reported(event, now)
+            case Suggested():
+                self._on_suggested(event, now)
+            case Started():
+                self._on_started(event)
+            case Saved():
+                self._on_saved(event, now)
+            case Exited():
+                self._on_exited(event, now)
+            case Released():
+                self._on_released(event)
+            case Waiting():
+                self._on_waiting(event)
+            case Asked():
+                self._on_asked(event, now)
+            case NodesChanged():
+                self._on_nodes_changed(event, now)
+            case PlanChanged():
+                self._on_plan_changed(event, now)
+        if self._timers or self._reask_at is not None or self.plan.time_budget_s is not None:
+            self._on_time(now)
+        while self._must_pump and self._is_open and not self._failed:
+            self._must_pump = False
+            self._pump(now)
+        return self._out
+
+    # --- a trial's life --------------------------------------------------------------------------------------------
+
+    def _on_suggested(self, event: Suggested, now: float) -> None:
+        if event.trial_id not in self._asking:
+            return
+        del self._asking[event.trial_id]
+        self._must_pump = True
+        match event.config:
+            case Failed(error):
+                self._search_failures += 1
+                self._is_patient = False
+                self._again.append(event.trial_id)
+                if self._search_failures >= _MAX_SEARCH_FAILURES:
+                    self._fail(SearchError(f"the searcher failed {self._search_failures} times in a row: {error}"))
+            case signal if signal is NOT_NOW:
+                self._again.append(event.trial_id)
+                self._is_patient = True
+                self._reask_at = now + _REASK_S
+                if self._idle_since is None:
+                    self._idle_since = now
+            case signal if signal is EXHAUSTED:
+                self._is_exhausted = True
+                self._again.clear()
+            case config:
+                self._search_failures = 0
+                self._is_patient = False
+                self._reask_at = None
+                self._idle_since = None
+                self._add(event.trial_id, config, event.resources or self._last_request, now)
+
+    def _add(self, trial_id: str, config: Mapping[str, Any], resources: Resources, now: float) -> None:
+        trial = Trial(trial_id, config, resources)
+        self._last_request = resources
+        self._put(trial)
+        self._scheduler.on_trial_add(trial)
+        if not self._packer.could_ever_fit(resources):
+            self._end(trial, Status.ERROR, self._packer.why_never(resources), now)
+
+    def _start(self, trial: Trial, now: float) -> bool:
+        holder = (trial.id, trial.attempt + 1)
+        placement = self._packer.place(trial.resources, holder)
+        if placement is None:
+            return False
+        ref = trial.checkpoint
+        trial = self._put(
+            evolve(
+                trial,
+                status=Status.STARTING,
+                attempt=trial.attempt + 1,
+                placement=placement,
+                started_from=ref,
+                count=ref.count if ref else 0,
+                is_saved=False,
+                reason="",
+            )
+        )
+        self._unreleased.add(holder)
+        self._out.append(Start(trial))
+        self._idle_since = None
+        return True
+
+    def _on_started(self, event: Started) -> None:
+        trial = self._current(event.trial_id, event.attempt)
+        if trial is None:
+            return
+        if trial.status is Status.STARTING:
+            trial = self._put(evolve(trial, status=Status.RUNNING, reason=""))
+        self._out.append(Notify(Hook.START, trial))
+        if trial.started_from is not None:
+            self._out.append(Notify(Hook.RESTORE, trial))
+
+    def _on_waiting(self, event: Waiting) -> None:
+        trial = self._trials.get(event.trial_id)
+        if trial is not None and trial.status is Status.STARTING and trial.reason != event.reason:
+            self._put(evolve(trial, reason=event.reason))
+
+    def _on_reported(self, event: Reported, now: float) -> None:
+        trial = self._current(event.trial_id, event.attempt)
+        if trial is None:
+            return  # an attempt that is gone still talks
+        values = self._fill(trial, event)
+        result = Result(values, self.seq)
+        count = trial.count + 1
+        is_stopping = trial.status is Status.STOPPING
+        is_new = count > trial.judged_to and not is_stopping
+        self._changes.results.append((self.seq, trial.id, trial.attempt, event.checkpoint, values))
+        changes: dict[str, Any] = {"count": count, "last_result": result}
+        if is_new:
+            changes["judged_to"] = count
+            changes["losses"] = 0
+            if self.plan.metric and self._is_best(trial, result):
+                changes["best_result"] = result
+        if trial.status is Status.STARTING:
+            changes["status"] = Status.RUNNING
+        trial = self._put(evolve(trial, **changes))
+        if event.checkpoint is not None:
+            trial = self._bind(trial, event.checkpoint, result)
+        if is_stopping:
+            self._out.append(Stop(trial.id, trial.attempt, event.seq))
+            return
+        self._answering = (trial.id, event.seq)
+        if is_new:
+            self._out.append(Notify(Hook.RESULT, trial, result))
+            self._judge(trial, result, event.verdict, now)
+        if self._answering is not None:
+            self._answer(self._trials[trial.id], has_checkpoint=event.checkpoint is not None, now=now)
+        self._answering = None
+
+    def _judge(self, trial: Trial, result: Result, verdict: Verdict, now: float) -> None:
+        """Stop rules first, then the scheduler, as in Tune."""
+        plan = self.plan
+        if plan.metric and plan.is_metric_strict and trial.best_result is None and plan.metric not in result:
+            self._fail(MetricError(_missing_metric(plan.metric, result)))
+            return
+        if verdict is Verdict.STOP_ALL:
+            self._stop_all("the stop rule ended the sweep", now)
+            return
+        why = "reported done" if result.get("done") is True else "by the stop rule" if verdict is Verdict.STOP else ""
+        why = why or (reached(plan.stop, result) if plan.stop else "")
+        if why:
+            self._decide([StopTrial(trial.id, why)], now)
+            return
+        try:
+            decisions = self._scheduler.on_result(trial, result, self.trials)
+        except Exception as error:  # a scheduler may be the user's own; its fault ends the sweep with the record intact
+            self._fail(_blame(self._scheduler, error))
+            return
+        if decisions:
+            self._decide(decisions, now)
+
+    def _answer(self, trial: Trial, *, has_checkpoint: bool, now: float) -> None:
+        """Answer a report that no decision has answered: carry out what was pending, or let it continue."""
+        assert self._answering is not None
+        seq = self._answering[1]
+        can_save = self.plan.can_save_on_demand
+        pending = trial.pending
+        if isinstance(pending, (PauseTrial, ResizeTrial)):
+            is_interrupt = self._ending is Ask.INTERRUPT and isinstance(pending, ResizeTrial)
+            if has_checkpoint or can_save or (is_interrupt and trial.checkpoint is None):
+                to = Status.PAUSED if isinstance(pending, PauseTrial) else Status.PENDING
+                reason = pending.reason if isinstance(pending, PauseTrial) else ""
+                changes: dict[str, Any] = {"is_saved": has_checkpoint}
+                if isinstance(pending, PauseTrial):
+                    changes["pending"] = None
+                trial = self._put(evolve(trial, **changes))
+                self._stop(trial, to, reason, now, save=can_save and not has_checkpoint)
+                return
+            if trial.checkpoint is None:
+                trial = self._put(
+                    evolve(
+                        trial, pending=None, is_by_person=False, reason="cannot be paused: it never saved a checkpoint"
+                    )
+                )
+                self._refuse(pending, trial, now)
+                if self._answering is None:
+                    return
+        elif isinstance(pending, SaveTrial) and (can_save or has_checkpoint):
+            trial = self._put(evolve(trial, pending=None))
+            if not has_checkpoint:
+                self._out.append(Save(trial.id, trial.attempt, seq))
+                return
+        frequency = self.plan.checkpoint_frequency
+        if can_save and frequency and trial.count % frequency == 0 and not has_checkpoint:
+            self._out.append(Save(trial.id, trial.attempt, seq))
+        else:
+            self._out.append(Continue(trial.id, trial.attempt, seq))
+
+    def _on_saved(self, event: Saved, now: float) -> None:
+        trial = self._current(event.trial_id, event.attempt)
+        if trial is not None:
+            trial = self._bind(trial, event.checkpoint, trial.last_result)
+            if isinstance(trial.pending, SaveTrial):
+                self._put(evolve(trial, pending=None))
+
+    def _bind(self, trial: Trial, path: str, result: Result | None) -> Trial:
+        """Make a stored checkpoint the one that the trial continues from."""
+        if isinstance(
+            trial.pending, CloneTrial
+        ):  # it is about to become another: what the old attempt saves is nobody's
+            self._out.append(Discard(CheckpointRef(path)))
+            return trial
+        values: Mapping[str, Any] = {} if result is None else result
+        iteration = values.get("training_iteration", trial.count)
+        total = values.get("time_total_s", 0.0)
+        ref = CheckpointRef(
+            path,
+            trial.count,
+            int(iteration) if isinstance(iteration, (int, float)) and math.isfinite(iteration) else trial.count,
+            float(total) if isinstance(total, (int, float)) else 0.0,
+        )
+        is_saved = trial.is_saved or trial.status is Status.STOPPING
+        trial = self._put(evolve(trial, checkpoint=ref, is_saved=is_saved))
+        by_score = bool(self.plan.checkpoint_score)
+        worth = score(values.get(self.plan.checkpoint_score), self.plan.checkpoint_mode) if by_score else 0.0
+        kept = [item for item in self._kept.get(trial.id, []) if item.ref.path != path]
+        kept.append(Kept(ref, worth))
+        for item in expendable(kept, self.plan.num_to_keep, by_score):
+            kept.remove(item)
+            self._discard(item.ref)
+        self._kept[trial.id] = kept
+        self._out.append(Notify(Hook.SAVE, trial))
+        return trial
+
+    def _on_exited(self, event: Exited, now: float) -> None:
+        trial = self._current(event.trial_id, event.attempt)
+        if trial is None:
+            return
+        self._must_pump = True
+        exit = event.exit
+        if trial.status is Status.STARTING and exit.kind is ExitKind.FINISHED:
+            trial = self._put(evolve(trial, status=Status.RUNNING))
+        status, reason, failures, losses = self._after(trial, exit)
+        trial = evolve(trial, failures=failures, losses=losses, started_from=None)
+        match status:
+            case Status.PENDING:
+                self._requeue(trial, reason)
+                if trial.status is not Status.STOPPING:
+                    self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
+            case Status.PAUSED:
+                trial = self._put(evolve(trial, status=status, next_status=None, reason=reason))
+                self._out.append(Notify(Hook.PAUSE, trial))
+            case _:
+                self._end(trial, status, reason, now)
+
+    def _after(self, trial: Trial, exit: Exit) -> tuple[Status, str, int, int]:
+        """Return (status, reason, failures, losses) of a trial whose attempt ended so (rule 14)."""
+        failures, losses = trial.failures, trial.losses
+        if exit.kind is ExitKind.FINISHED:
+            reason = trial.reason if trial.next_status is Status.TERMINATED else ""
+            if self.plan.metric and trial.last_result is None:
+                reason = f"ended without reporting {self.plan.metric!r}"
+            return Status.TERMINATED, reason, failures, losses
+        if trial.status is Status.STOPPING:
+            to = trial.next_status or Status.TERMINATED
+            if to is Status.PAUSED and not trial.is_saved:
+                to = Status.PENDING
+            if exit.kind is not ExitKind.FAILED or to is Status.TERMINATED:
+                return to, trial.reason, failures, losses
+            failures += 1
+            if self._is_too_many(failures):
+                return Status.ERROR, _why(exit), failures, losses
+            return to, trial.reason, failures, losses
+        if trial.status is Status.STARTING or exit.kind not in _FAILURES:
+            losses += 1
+            if losses > self.plan.max_losses:
+                return Status.ERROR, f"lost {losses} times: {_why(exit)}", failures, losses
+        else:
+            failures += 1
+            if self._is_too_many(failures):
+                return Status.ERROR, _why(exit), failures, losses
+        return Status.PENDING, f"starts again after: {_why(exit)}", failures, losses
+
+    def _is_too_many(self, failures: int) -> bool:
+        return 0 <= self.plan.max_failures < failures
+
+    def _requeue(self, trial: Trial, reason: str) -> None:
+        """Make a trial PENDING, with what waited for its exit: another config, another request."""
+        changes: dict[str, Any] = {"status": Status.PENDING, "next_status": None, "reason": reason}
+        match trial.pending:
+            case CloneTrial(_, _, config, checkpoint):
+                changes |= self._cloned(config, checkpoint)
+            case ResizeTrial(_, resources):
+                changes |= {"resources": resources, "pending": None}
+        changes["count"] = (changes.get("checkpoint") or trial.checkpoint or CheckpointRef("")).count
+        self._put(evolve(trial, **changes))
+
+    @staticmethod
+    def _cloned(config: Mapping[str, Any], checkpoint: CheckpointRef | None) -> dict[str, Any]:
+        assert checkpoint is not None
+        return {
+            "config": config,
+            "checkpoint": checkpoint,
+            "count": checkpoint.count,
+            "judged_to": checkpoint.count,
+            "pending": None,
+        }
+
+    def _end(self, trial: Trial, status: Status, reason: str, now: float) -> None:
+        trial = self._put(
+            evolve(trial, status=status, next_status=None, pending=None, reason=reason, is_by_person=False)
+        )
+        self._must_pump = True
+        self._out.append(Notify(Hook.COMPLETE if status is Status.TERMINATED else Hook.ERROR, trial, trial.last_result))
+        try:
+            decisions = self._scheduler.on_trial_end(trial)
+        except Exception as error:  # as in _judge
+            self._fail(_blame(self._scheduler, error))
+            return
+        if decisions:
+            self._decide(decisions, now)
+        if status is Status.ERROR and self.plan.fail_fast and self._ending is None:
+            self._stop_all(f"trial {trial.number:05d} failed and fail_fast is set", now)
+
+    def _on_released(self, event: Released) -> None:
+        holder = (event.trial_id, event.attempt)
+        if holder not in self._unreleased:
+            return
+        self._unreleased.discard(holder)
+        self._packer.release(holder)
+        self._must_pump = True
+        trial = self._trials.get(event.trial_id)
+        if trial is not None and trial.attempt == event.attempt and trial.placement is not None:
+            self._put(evolve(trial, placement=None))
+
+    # --- decisions -------------------------------------------------------------------------------------------------
+
+    def _decide(self, decisions: Iterable[Decision], now: float) -> None:
+        for decision in decisions:
+            trial = self._trials.get(decision.trial_id)
+            if trial is not None and not trial.is_ended:
+                self._apply(decision, trial, now)
+
+    def _apply(self, decision: Decision, trial: Trial, now: float) -> None:
+        """Carry out one decision; which does what in which status is the table of docs/explanation/life-of-a-trial.md."""
+        is_active = trial.status in (Status.STARTING, Status.RUNNING)
+        match decision:
+            case StopTrial(_, reason):
+                if is_active:
+                    save = self.plan.checkpoint_at_end and self.plan.can_save_on_demand
+                    self._stop(trial, Status.TERMINATED, reason, now, save=save)
+                elif trial.status is Status.STOPPING:
+                    self._put(evolve(trial, next_status=Status.TERMINATED, pending=None, reason=reason))
+                else:
+                    self._end(trial, Status.TERMINATED, reason, now)
+            case CloneTrial():
+                self._clone(decision, trial, now)
+            case ResumeTrial():
+                if is_active and isinstance(trial.pending, PauseTrial):
+                    self._put(evolve(trial, pending=None, is_by_person=False))
+                elif trial.status is Status.STOPPING and trial.next_status is Status.PAUSED:
+                    self._put(evolve(trial, next_status=Status.PENDING, is_by_person=False))
+                elif trial.status is Status.PAUSED and not trial.is_by_person:
+                    self._must_pump = True
+                    self._requeue(trial, "")
+            case PauseTrial() | SaveTrial():
+                if is_active:
+                    self._pend(decision, trial, now)
+            case ResizeTrial(_, resources):
+                if not self._packer.could_ever_fit(resources):
+                    self._refuse(decision, trial, now)
+                elif is_active:
+                    self._pend(decision, trial, now)
+                elif trial.status in (Status.PENDING, Status.PAUSED):
+                    self._must_pump = True
+                    self._put(evolve(trial, resources=resources))
+
+    def _pend(self, decision: PauseTrial | SaveTrial | ResizeTrial, trial: Trial, now: float) -> None:
+        """Keep the highest of the decisions that wait for the next report; the loser is refused."""
+        held = trial.pending
+        if held is None or _RANK[type(decision)] >= _RANK.get(type(held), 0):
+            trial = self._put(evolve(trial, pending=decision))
+            if held is not None and type(held) is not type(decision):
+                self._refuse(held, trial, now)
+        else:
+            self._refuse(decision, trial, now)
+
+    def _clone(self, decision: CloneTrial, trial: Trial, now: float) -> None:
+        source = self._trials.get(decision.source_id)
+        checkpoint = source.checkpoint if source is not None else None
+        if checkpoint is None:
+            self._refuse(decision, trial, now)
+            return
+        bound = evolve_clone(decision, checkpoint)
+        if trial.status is Status.PENDING or trial.status is Status.PAUSED:
+            self._must_pump = True
+            self._put(
+                evolve(trial, status=Status.PENDING, is_by_person=False, **self._cloned(bound.config, checkpoint))
+            )
+        elif trial.status is Status.STOPPING:
+            if trial.next_status is not Status.TERMINATED:
+                self._put(evolve(trial, next_status=Status.PENDING, pending=bound, is_by_person=False))
+        else:
+            trial = self._put(evolve(trial, pending=bound))
+            self._stop(trial, Status.PENDING, f"continues from trial {_short(decision.source_id)}", now)
+
+    def _refuse(self, decision: Decision, trial: Trial, now: float) -> None:
+        """Tell the scheduler that a decision was not carried out; what it answers to that is not refused to it again."""
+        if self._refusing:
+            return
+        self._refusing = True
+        try:
+            decisions = self._scheduler.on_refused(trial, decision)
+            if decisions:
+                self._decide(decisions, now)
+        except Exception as error:  # as in _judge
+            self._fail(_blame(self._scheduler, error))
+        finally:
+            self._refusing = False
+
+    def _stop(self, trial: Trial, to: Status, reason: str, now: float, *, save: bool = False) -> None:
+        """Tell a STARTING or RUNNING trial to end, and set the time at which it will be killed if it does not."""
+        changes: dict[str, Any] = {"status": Status.STOPPING, "next_status": to, "reason": reason}
+        if to is Status.TERMINATED:
+            changes["pending"] = None
+        trial = self._put(evolve(trial, **changes))
+        seq = 0
+        if self._answering is not None and self._answering[0] == trial.id:
+            seq = self._answering[1]
+            self._answering = None
+        self._out.append(Stop(trial.id, trial.attempt, seq, save))
+        grace = self.plan.save_grace_s if save else self.plan.stop_grace_s
+        if self._ending is Ask.INTERRUPT:
+            grace = min(grace, self.plan.interrupt_grace_s)
+        self._set_timer(now + grace, trial)
+
+    def _stop_all(self, reason: str, now: float) -> None:
+        """End everything for good: budget spent, a stopper's stop_all, fail_fast, cancel."""
+        self._ending = Ask.CANCEL
+        for trial in list(self._trials.values()):
+            if not trial.is_ended:
+                self._apply(StopTrial(trial.id, reason), trial, now)
+
+    # --- persons, machines, plans, time ----------------------------------------------------------------------------
+
+    def _on_asked(self, event: Asked, now: float) -> None:
+        self._must_pump = True
+        trial = self._trials.get(event.trial_id) if event.trial_id is not None else None
+        match event.what:
+            case Ask.DRAIN:
+                self._ending = self._ending or Ask.DRAIN
+            case Ask.INTERRUPT:
+                self._interrupt(now)
+            case Ask.CANCEL if event.trial_id is None:
+                self._stop_all("cancelled", now)
+                for held in [t for t in self._trials.values() if t.is_held]:
+                    self._out.append(Kill(held.id, held.attempt, "cancelled"))
+            case Ask.CANCEL if trial is not None and not trial.is_ended:
+                self._apply(StopTrial(trial.id, "cancelled"), trial, now)
+                if trial.is_held:
+                    self._out.append(Kill(trial.id, trial.attempt, "cancelled"))
+            case Ask.PAUSE if trial is not None and trial.status in (Status.STARTING, Status.RUNNING):
+                trial = self._put(evolve(trial, is_by_person=True))
+                self._apply(PauseTrial(trial.id, "paused by a person"), trial, now)
+            case Ask.RESUME if trial is not None:
+                trial = self._put(evolve(trial, is_by_person=False))
+                self._apply(ResumeTrial(trial.id), trial, now)
+            case Ask.RETRY if trial is not None and trial.is_ended:
+                self._revive(trial, from_scratch=False)
+
+    def _interrupt(self, now: float) -> None:
+        """First time: save and stop what runs, within the grace. Second time: kill it. Everything stays resumable."""
+        is_second = self._ending is Ask.INTERRUPT
+        if self._ending is not Ask.CANCEL:
+            self._ending = Ask.INTERRUPT
+        for trial in [t for t in self._trials.values() if t.is_held]:
+            if is_second:
+                self._kill(trial, "interrupted")
+            elif trial.status is not Status.STOPPING:
+                if not isinstance(trial.pending, (PauseTrial, ResizeTrial)):
+                    trial = self._put(evolve(trial, pending=ResizeTrial(trial.id, trial.resources)))
+                self._set_timer(now + self.plan.interrupt_grace_s, trial)
+
+    def _kill(self, trial: Trial, reason: str) -> None:
+        if trial.status is not Status.STOPPING:
+            trial = self._put(evolve(trial, status=Status.STOPPING, next_status=Status.PENDING, reason=reason))
+        self._out.append(Kill(trial.id, trial.attempt, reason))
+
+    def _revive(self, trial: Trial, *, from_scratch: bool) -> None:
+        changes: dict[str, Any] = {"status": Status.PENDING, "reason": "", "failures": 0, "losses": 0}
+        if from_scratch:
+            changes |= {"checkpoint": None, "count": 0, "judged_to": 0, "last_result": None, "best_result": None}
+        self._put(evolve(trial, **changes))
+
+    def _on_nodes_changed(self, event: NodesChanged, now: float) -> None:
+        self._packer.set_nodes(event.nodes)
+        self._has_nodes = True
+        self._must_pump = True
+        for resources in list(self._waiting):
+            if not self._packer.could_ever_fit(resources):
+                for trial_id in list(self._waiting[resources]):
+                    self._end(self._trials[trial_id], Status.ERROR, self._packer.why_never(resources), now)
+
+    def _on_plan_changed(self, event: PlanChanged, now: float) -> None:
+        self.plan = event.plan
+        self._must_pump = True
+        self._is_exhausted = False
+        if self._is_open:
+            return
+        self._is_open = True
+        used = {trial.number for trial in self._trials.values()}
+        self._next_number = max(used, default=-1) + 1
+        self._again = [self._id(n) for n in range(self._next_number) if n not in used]
+        for trial in list(self._trials.values()):
+            if trial.is_held:
+                self._recover(trial, now)
+            elif trial.placement is not None:
+                trial = self._put(evolve(trial, placement=None))
+            trial = self._trials[trial.id]
+            if trial.status is Status.ERROR and self.plan.retry_errored:
+                self._revive(trial, from_scratch=self.plan.retry_errored == "restart")
+            elif not trial.is_ended and not self.plan.retry_unfinished:
+                self._end(trial, Status.TERMINATED, "was not finished when its sweep was resumed without it", now)
+            elif trial.pending is not None and trial.status in (Status.PENDING, Status.PAUSED):
+                self._put(evolve(trial, pending=None))
+
+    def _recover(self, trial: Trial, now: float) -> None:
+        """The driver that held this trial is gone, and its processes with it (rule 6)."""
+        trial = evolve(trial, placement=None, started_from=None)
+        to = trial.next_status if trial.status is Status.STOPPING else None
+        if to is Status.TERMINATED:
+            self._end(trial, Status.TERMINATED, trial.reason, now)
+        elif to is Status.PAUSED and trial.is_saved:
+            trial = self._put(evolve(trial, status=Status.PAUSED, next_status=None))
+            self._out.append(Notify(Hook.PAUSE, trial))
+        else:
+            self._requeue(evolve(trial, losses=trial.losses + 1), "starts again: the driver was restarted")
+            self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
+
+    def _on_time(self, now: float) -> None:
+        while self._timers and self._timers[0][0] <= now:
+            _, _, trial_id, attempt = heapq.heappop(self._timers)
+            trial = self._trials.get(trial_id)
+            if trial is None or trial.attempt != attempt or not trial.is_held:
+                continue
+            if trial.status is Status.STOPPING or self._ending is Ask.INTERRUPT:
+                self._kill(trial, "did not end within its grace")
+        budget = self.plan.time_budget_s
+        if budget is not None and now >= budget and self._ending is None and self._is_open:
+            self._stop_all(f"the time budget of {budget:g} s is spent", now)
+            self._must_pump = True
+        if self._reask_at is not None and now >= self._reask_at:
+            self._reask_at = None
+            self._may_reask = self._must_pump = True
+
+    # --- starting and asking ---------------------------------------------------------------------------------------
+
+    def _pump(self, now: float) -> None:
+        """Start what fits, ask for more, and see to it that nothing waits without a name."""
+        if self._ending is not None or not self._has_nodes:
+            return
+        while self._start_one(now):
+            pass
+        self._ask(now)
+        if self.num_held or self._unreleased or self._asking:
+            return
+        if self._counts[Status.PENDING]:
+            blocked = self._trials[next(iter(next(iter(self._waiting.values()))))]
+            self._fail(
+                SweepStalled(
+                    f"nothing runs and {type(self._scheduler).__name__} starts none of the "
+                    f"{self._counts[Status.PENDING]} waiting trials; {self._packer.why_not(blocked.resources)}"
+                )
+            )
+        elif (not self._can_ask or self._again) and self._wake_paused(now):
+            self._must_pump = True
+        elif self._idle_since is not None and now - self._idle_since >= _PATIENCE_S and self._can_ask:
+            self._fail(
+                SweepStalled(
+                    f"nothing runs, and the searcher has answered 'not now' for {now - self._idle_since:.0f} s. "
+                    "A concurrency limit below the batch it waits for, or a searcher that waits for a result that will "
+                    "never come?"
+                )
+            )
+
+    def _wake_paused(self, now: float) -> bool:
+        """Let the scheduler do something about paused trials; whether anything can start or ended now."""
+        paused = [t for t in self._paused() if not t.is_by_person]
+        if not paused:
+            return False
+        try:
+            decisions = self._scheduler.on_idle(self.trials)
+        except Exception as error:  # as in _judge
+            self._fail(_blame(self._scheduler, error))
+            return False
+        self._decide(decisions, now)
+        if sum(not t.is_by_person for t in self._paused()) < len(paused):
+            return True
+        if not self._can_ask:
+            self._fail(
+                SweepStalled(
+                    f"nothing runs, {len(paused)} trials are paused, and {type(self._scheduler).__name__} "
+                    "resumes none of them"
+                )
+            )
+        return False
+
+    def _paused(self) -> list[Trial]:
+        if not self._counts[Status.PAUSED]:
+            return []
+        return [t for t in self._trials.values() if t.status is Status.PAUSED]
+
+    def _start_one(self, now: float) -> bool:
+        """Start one trial if any fits; the oldest may be overtaken by those that fit, but not for ever."""
+        if not self._waiting:
+            return False
+        heads = [next(iter(group.items())) for group in self._waiting.values()]
+        heads.sort(key=lambda head: head[1])
+        oldest = self._trials[heads[0][0]]
+        fits = [self._trials[i] for i, _ in heads if self._packer.fits_now(self._trials[i].resources)]
+        if not fits or fits[0] is not oldest:
+            if not oldest.reason or oldest.reason.startswith("starts again"):
+                self._put(evolve(oldest, reason=self._packer.why_not(oldest.resources)))
+            if not fits or (self._overtaken[0] == oldest.id and self._overtaken[1] >= _MAX_OVERTAKES):
+                return False
+        try:
+            chosen = self._scheduler.choose(fits)
+        except Exception as error:  # as in _judge
+            self._fail(_blame(self._scheduler, error))
+            return False
+        if chosen is None or not self._start(self._trials[chosen.id], now):
+            return False
+        if fits[0] is not oldest:
+            seen = self._overtaken[1] if self._overtaken[0] == oldest.id else 0
+            self._overtaken = (oldest.id, seen + 1)
+        return True
+
+    @property
+    def _can_ask(self) -> bool:
+        if self._is_exhausted or self._ending is not None:
+            return False
+        limit = self.plan.num_trials
+        return limit is None or len(self._trials) + len(self._asking) < limit
+
+    def _ask(self, now: float) -> None:
+        """Ask the searcher: exactly when a slot is free if it is adaptive, else so that a few configs always wait."""
+        if not self._can_ask:
+            return
+        if self._is_patient:
+            if self._asking or not self._may_reask:
+                return
+            self._reask_at = None
+            if self._idle_since is not None and (self.num_held or self._unreleased):
+                self._idle_since = now
+            self._suggest()
+            return
+        ahead = max(self.plan.ask_ahead, 1)
+        waiting = self._counts[Status.PENDING] + len(self._asking)
+        if ahead == 1:
+            if not waiting and (not self.num_held or self._packer.fits_now(self._last_request)):
+                self._suggest()
+            return
+        if waiting > ahead // 2:
+            return
+        while waiting < ahead and self._can_ask:
+            self._suggest()
+            waiting += 1
+
+    def _suggest(self) -> None:
+        if self._again:
+            trial_id = self._again.pop(0)
+        else:
+            trial_id = self._id(self._next_number)
+            self._next_number += 1
+        self._asking[trial_id] = None
+        self._out.append(Suggest(trial_id))
+
+    # --- bookkeeping -----------------------------------------------------------------------------------------------
+
+    def _id(self, number: int) -> str:
+        return f"{self.plan.prefix}_{number:05d}"
+
+    def _current(self, trial_id: str, attempt: int) -> Trial | None:
+        """Return the trial if this is its running attempt; messages of older attempts are dropped (rule 5)."""
+        trial = self._trials.get(trial_id)
+        return trial if trial is not None and trial.attempt == attempt and trial.is_held else None
+
+    def _put(self, new: Trial) -> Trial:
+        """Replace a trial: the only place where one changes."""
+        old = self._trials.get(new.id)
+        self._trials[new.id] = new
+        self._changes.trials[new.id] = new
+        if old is not None and old.status is new.status and old.resources is new.resources:
+            if old.checkpoint is not new.checkpoint or old.pending is not new.pending:
+                self._repin(old, new)
+            return new
+        if old is not None:
+            if old.status is not new.status and new.status not in LEGAL[old.status]:
+                raise AssertionError(f"{new.id}: {old.status} -> {new.status} is not legal")
+            self._counts[old.status] -= 1
+            if old.status is Status.PENDING:
+                group = self._waiting[old.resources]
+                del group[old.id]
+                if not group:
+                    del self._waiting[old.resources]
+        self._counts[new.status] += 1
+        if new.status is Status.PENDING:
+            self._tickets += 1
+            self._waiting.setdefault(new.resources, {})[new.id] = self._tickets
+        self._repin(old, new)
+        return new
+
+    def _repin(self, old: Trial | None, new: Trial) -> None:
+        """Count which checkpoints trials refer to, and discard what was only waiting for its last reference."""
+        before, after = _references(old), _references(new)
+        if before == after:
+            return
+        self._pins.update(after)
+        self._pins.subtract(before)
+        for path in before:
+            if self._pins[path] <= 0:
+                del self._pins[path]
+                if path in self._doomed:
+                    self._out.append(Discard(self._doomed.pop(path)))
+
+    def _discard(self, ref: CheckpointRef) -> None:
+        if self._pins.get(ref.path):
+            self._doomed[ref.path] = ref
+        else:
+            self._out.append(Discard(ref))
+
+    def _fill(self, trial: Trial, event: Reported) -> dict[str, Any]:
+        restored = trial.started_from.time_total_s if trial.started_from is not None else 0.0
+        last = trial.last_result
+        before = restored if event.seq <= 1 or last is None else last.get("time_total_s", restored)
+        return fill(
+            event.metrics,
+            trial_id=trial.id,
+            count=trial.count + 1,
+            since_restore=event.seq,
+            time_before_s=before if isinstance(before, (int, float)) else restored,
+            restored_s=restored,
+        )
+
+    def _is_best(self, trial: Trial, result: Result) -> bool:
+        value = result.get(self.plan.metric)
+        if value is None:
+            return False
+        return trial.best_result is None or is_better(value, trial.best_result.get(self.plan.metric), self.plan.mode)
+
+    def _set_timer(self, when: float, trial: Trial) -> None:
+        self._timer_count += 1
+        heapq.heappush(self._timers, (when, self._timer_count, trial.id, trial.attempt))
+
+    def _fail(self, error: Exception) -> None:
+        if not self._failed:
+            self._failed = True
+            self._out.append(Fail(error))
+
+
+def evolve_clone(decision: CloneTrial, checkpoint: CheckpointRef) -> CloneTrial:
+    """Return the decision with the checkpoint bound that the source has now (rule 9)."""
+    return CloneTrial(decision.trial_id, decision.source_id, decision.config, checkpoint)
+
+
+def _references(trial: Trial | None) -> list[str]:
+    """Return the checkpoints that must not be deleted because of this trial."""
+    if trial is None:
+        return []
+    refs = [trial.checkpoint, trial.started_from]
+    if isinstance(trial.pending, CloneTrial):
+        refs.append(trial.pending.checkpoint)
+    return [ref.path for ref in refs if ref is not None]
+
+
+def _short(trial_id: str) -> str:
+    return trial_id.rpartition("_")[2]
+
+
+def _why(exit: Exit) -> str:
+    return exit.error or exit.kind.value.lower().replace("_", " ")
+
+
+def _blame(scheduler: object, error: Exception) -> SweepError:
+    wrapped = SweepError(f"the scheduler {type(scheduler).__name__} failed: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _missing_metric(metric: str, result: Result) -> str:
+    own = [key for key in flatten(dict(result)) if key not in AUTO_FILLED]
+    return (
+        f"a trial reported {', '.join(sorted(own)) or 'nothing of its own'}; expected the metric {metric!r}. "
+        "Report it, or name one of those as metric=."
+    )

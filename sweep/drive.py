@@ -1,0 +1,150 @@
+"""The loop: handle, commit, act. It joins the state machine, an engine, a searcher, callbacks and the record."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from searchers.base import Searcher, Signal
+from sweep.core.messages import (
+    Command,
+    Discard,
+    Event,
+    Fail,
+    Failed,
+    Hook,
+    NodesChanged,
+    Notify,
+    PlanChanged,
+    Reported,
+    Suggest,
+    Suggested,
+    Verdict,
+)
+from sweep.core.resources import Resources
+from sweep.core.results import Result
+from sweep.core.sweep import Changes, Sweep
+from sweep.core.trial import CheckpointRef, Trial
+from sweep.engines.base import Engine
+from sweep.errors import SearchError
+
+__all__ = ["Observers", "Store", "drive", "tell"]
+
+RequestOf = Callable[[Mapping[str, Any]], Resources]
+Judge = Callable[[str, Result], Verdict]
+
+
+class Store(Protocol):
+    """The durable record."""
+
+    def commit(
+        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
+    ) -> None:
+        """Write a batch durably, in one transaction: `commands[i]` were caused by `events[i]`."""
+
+    def discard(self, checkpoint: CheckpointRef) -> None:
+        """Delete a checkpoint that nothing refers to."""
+
+
+class Observers(Protocol):
+    """Everybody who is told after the fact."""
+
+    def notify(self, told: Sequence[Notify]) -> None:
+        """Hand over what callbacks are to hear."""
+
+    def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        """Say that a batch is committed."""
+
+
+def drive(
+    sweep: Sweep,
+    engine: Engine,
+    searcher: Searcher,
+    observers: Observers,
+    store: Store,
+    *,
+    request_of: RequestOf,
+    judge: Judge | None = None,
+) -> None:
+    """Run a sweep to its end.
+
+    Args:
+        request_of: the resources of a config; the user's code.
+        judge: the verdict of the user's stop functions on a result.
+
+    Raises:
+        SweepError: what the sweep failed with; everything that happened is committed.
+    """
+    inbox: deque[Event] = deque([PlanChanged(sweep.plan), NodesChanged(tuple(engine.nodes()))])
+    while inbox or not sweep.done:
+        events = list(inbox) or list(engine.next_events(sweep.deadline))
+        inbox.clear()
+        now = engine.now()
+        commands = []
+        for i, event in enumerate(events):
+            if judge is not None and isinstance(event, Reported):
+                events[i] = event = _judged(event, sweep, judge)
+            commands.append(sweep.handle(event, now))
+        changes = sweep.take_changes()
+        store.commit(events, commands, changes, now)  # nothing below happens before this is durable
+        told: list[Notify] = []
+        asks: list[Suggest] = []
+        for command in (command for some in commands for command in some):
+            match command:
+                case Suggest():
+                    asks.append(command)  # after everything the searcher must hear first
+                case Notify():
+                    tell(searcher, command)
+                    told.append(command)
+                case Discard(checkpoint):
+                    store.discard(checkpoint)
+                case Fail(error):
+                    observers.notify(told)
+                    raise error
+                case _:
+                    engine.execute(command)
+        if told:
+            observers.notify(told)
+        observers.step(sweep.trials, now, list(changes.trials))
+        inbox.extend(_suggest(searcher, ask.trial_id, request_of) for ask in asks)
+
+
+def tell(searcher: Searcher, command: Notify) -> None:
+    """Tell the searcher what concerns it.
+
+    Raises:
+        SearchError: the searcher raised; the record is complete, so the sweep can be resumed with another one.
+    """
+    try:
+        match command.hook:
+            case Hook.RESULT if command.result is not None:
+                searcher.on_trial_result(command.trial.id, command.result)
+            case Hook.COMPLETE:
+                searcher.on_trial_complete(command.trial.id, command.result)
+            case Hook.ERROR:
+                searcher.on_trial_complete(command.trial.id, None, error=True)
+    except Exception as error:  # a searcher may be the user's own
+        raise SearchError(
+            f"{type(searcher).__name__} failed when it was told of trial {command.trial.id}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _suggest(searcher: Searcher, trial_id: str, request_of: RequestOf) -> Suggested:
+    try:
+        config = searcher.suggest(trial_id)
+        if isinstance(config, Signal):
+            return Suggested(trial_id, config)
+        if not isinstance(config, Mapping):
+            raise TypeError(f"suggest() returned {config!r:.200}; expected a dict, NOT_NOW or EXHAUSTED")
+        return Suggested(trial_id, config, request_of(config), searcher.suggestion_state(trial_id))
+    except Exception as error:  # the searcher and the resources function may be the user's own; three in a row end it
+        return Suggested(trial_id, Failed(f"{type(searcher).__name__}: {type(error).__name__}: {error}"))
+
+
+def _judged(event: Reported, sweep: Sweep, judge: Judge) -> Reported:
+    result = sweep.preview(event)
+    verdict = Verdict.NONE if result is None else judge(event.trial_id, result)
+    return event if verdict is Verdict.NONE else replace(event, verdict=verdict)

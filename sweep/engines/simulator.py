@@ -1,0 +1,201 @@
+"""The simulator: trials are curves in virtual time; the same commands and events as with real processes."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.core.messages import (
+    Continue,
+    Event,
+    Exit,
+    Exited,
+    ExitKind,
+    Kill,
+    Released,
+    Reported,
+    Save,
+    Saved,
+    Start,
+    Started,
+    Stop,
+    Tick,
+)
+from sweep.core.resources import Node
+from sweep.core.trial import CheckpointRef, Trial
+from sweep.engines.base import Engine, EngineCommand
+
+__all__ = ["Curve", "Point", "Simulator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One report of a simulated trial.
+
+    Attributes:
+        seconds: virtual time that passes before it.
+        metrics: what is reported.
+        has_checkpoint: whether a checkpoint comes with it.
+    """
+
+    seconds: float
+    metrics: Mapping[str, Any]
+    has_checkpoint: bool = False
+
+
+# A curve is called with the config and the number of reports contained in the checkpoint to continue from (0: none);
+# the points it yields are the reports; returning ends the trial, raising fails it.
+Curve = Callable[[Mapping[str, Any], int], Iterator[Point]]
+
+
+@dataclass(slots=True)
+class _Attempt:
+    trial: Trial
+    points: Iterator[Point]
+    seq: int = 0
+
+
+class Simulator(Engine):
+    """Run curves in virtual time.
+
+    Args:
+        curve: what every trial does.
+        nodes: the declared inventory.
+        start_s, stop_s: virtual seconds from `Start` to `Started`, and from the end to `Exited` and `Released`.
+        start_at: seconds that earlier runs of the driver spent.
+    """
+
+    def __init__(
+        self,
+        curve: Curve,
+        nodes: Sequence[Node],
+        *,
+        start_s: float = 0.0,
+        stop_s: float = 0.0,
+        start_at: float = 0.0,
+    ) -> None:
+        self._curve = curve
+        self._nodes = tuple(nodes)
+        self._start_s, self._stop_s = start_s, stop_s
+        self._now = start_at
+        self._queue: list[tuple[float, int, Event]] = []  # by virtual time, then by order of creation
+        self._count = 0
+        self._posted: deque[Event] = deque()
+        self._running: dict[tuple[str, int], _Attempt] = {}
+
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    def now(self) -> float:
+        return self._now
+
+    def execute(self, command: EngineCommand) -> None:
+        if isinstance(command, Start):
+            trial = command.trial
+            done = trial.checkpoint.count if trial.checkpoint is not None else 0
+            attempt = _Attempt(trial, iter(self._curve(trial.config, done)))
+            self._running[trial.id, trial.attempt] = attempt
+            self._at(self._start_s, Started(trial.id, trial.attempt))
+            return
+        attempt_or_none = self._running.get((command.trial_id, command.attempt))
+        if attempt_or_none is None:
+            return
+        attempt = attempt_or_none
+        match command:
+            case Continue():
+                self._next(attempt)
+            case Save(seq=seq):
+                self._save(attempt, seq)
+                self._next(attempt)
+            case Stop(seq=seq, save=save):
+                if seq:  # otherwise it is told at its next report
+                    if save:
+                        self._save(attempt, seq)
+                    self._end(attempt, Exit(ExitKind.STOPPED))
+            case Kill(reason=reason):
+                self._end(attempt, Exit(ExitKind.KILLED, reason or "killed"))
+
+    def next_events(self, deadline: float | None) -> Sequence[Event]:
+        if self._posted:
+            events = list(self._posted)
+            self._posted.clear()
+            return events
+        while self._queue:
+            when = self._queue[0][0]
+            if deadline is not None and deadline <= when:
+                break
+            self._now = max(self._now, when)
+            events = []
+            while self._queue and self._queue[0][0] == when:
+                event = heapq.heappop(self._queue)[2]
+                if self._is_current(event):
+                    events.append(event)
+            if events:
+                return events
+        if deadline is None:
+            raise RuntimeError("the simulator was asked to wait, but nothing will ever happen")
+        self._now = max(self._now, deadline)
+        return [Tick()]
+
+    def post(self, event: Event) -> None:
+        self._posted.append(event)
+
+    def close(self) -> None:
+        for attempt in self._running.values():
+            _close(attempt.points)
+        self._running.clear()
+        self._queue.clear()
+
+    def _is_current(self, event: Event) -> bool:
+        """Let an event pass unless its attempt ended before it came due; `Started` lets the curve begin."""
+        if not isinstance(event, (Started, Reported)):
+            return True
+        attempt = self._running.get((event.trial_id, event.attempt))
+        if attempt is not None and isinstance(event, Started):
+            self._next(attempt)
+        return attempt is not None
+
+    def _next(self, attempt: _Attempt) -> None:
+        """Run the curve to its next report."""
+        trial = attempt.trial
+        try:
+            point = next(attempt.points, None)
+        except Exception as error:  # the curve stands for user code
+            self._end(
+                attempt, Exit(ExitKind.FAILED, f"{type(error).__name__}: {error}", class_name=type(error).__name__)
+            )
+            return
+        if point is None:
+            self._end(attempt, Exit(ExitKind.FINISHED))
+            return
+        attempt.seq += 1
+        metrics = {"time_this_iter_s": point.seconds, **point.metrics}
+        checkpoint = self._path(attempt) if point.has_checkpoint else None
+        self._at(point.seconds, Reported(trial.id, trial.attempt, attempt.seq, metrics, checkpoint))
+
+    def _save(self, attempt: _Attempt, seq: int) -> None:
+        self._at(0.0, Saved(attempt.trial.id, attempt.trial.attempt, seq, self._path(attempt)))
+
+    def _path(self, attempt: _Attempt) -> str:
+        base = attempt.trial.checkpoint or CheckpointRef("")
+        return f"{attempt.trial.id}/checkpoint_{base.count + attempt.seq:06d}.{attempt.trial.attempt}"
+
+    def _end(self, attempt: _Attempt, exit: Exit) -> None:
+        trial = attempt.trial
+        del self._running[trial.id, trial.attempt]
+        _close(attempt.points)
+        self._at(self._stop_s, Exited(trial.id, trial.attempt, exit))
+        self._at(self._stop_s, Released(trial.id, trial.attempt))
+
+    def _at(self, delay: float, event: Event) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (self._now + delay, self._count, event))
+
+
+def _close(points: Iterator[Point]) -> None:
+    close = getattr(points, "close", None)
+    if close is not None:
+        close()

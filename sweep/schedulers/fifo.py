@@ -1,0 +1,21 @@
+"""FIFO: every trial runs to its own end, in the order it was suggested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+from sweep.core.messages import Decision
+from sweep.core.results import Result
+from sweep.core.trial import Trial
+from sweep.schedulers.base import Scheduler
+
+__all__ = ["FIFOScheduler"]
+
+
+@final
+class FIFOScheduler(Scheduler):
+    """Let every trial run to its own end: no early stopping."""
+
+    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        return ()
