@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import math
 from collections import Counter
@@ -122,7 +123,7 @@ class Sweep:
         self._pins: Counter[str] = Counter()  # checkpoint path -> references by trials
         self._doomed: dict[str, CheckpointRef] = {}  # unwanted, but still pinned
         self._asking: dict[str, None] = {}  # suggestions that are outstanding
-        self._again: list[str] = []  # ids whose suggestion was "not now" or failed
+        self._again: list[int] = []  # numbers of trials whose suggestion was "not now" or failed, in order
         self._next_number = 0
         self._is_exhausted = False
         self._is_patient = False  # the searcher said "not now": one question at a time, and only when there is news
@@ -255,11 +256,11 @@ class Sweep:
             case Failed(error):
                 self._search_failures += 1
                 self._is_patient = False
-                self._again.append(event.trial_id)
+                bisect.insort(self._again, _number(event.trial_id))
                 if self._search_failures >= _MAX_SEARCH_FAILURES:
                     self._fail(SearchError(f"the searcher failed {self._search_failures} times in a row: {error}"))
             case signal if signal is NOT_NOW:
-                self._again.append(event.trial_id)
+                bisect.insort(self._again, _number(event.trial_id))
                 self._is_patient = True
                 self._reask_at = now + _REASK_S
                 if self._idle_since is None:
@@ -725,7 +726,7 @@ class Sweep:
         self._is_open = True
         used = {trial.number for trial in self._trials.values()}
         self._next_number = max(used, default=-1) + 1
-        self._again = [self._id(n) for n in range(self._next_number) if n not in used]
+        self._again = [n for n in range(self._next_number) if n not in used]
         for trial in list(self._trials.values()):
             if trial.is_held:
                 self._recover(trial, now)
@@ -883,7 +884,7 @@ class Sweep:
 
     def _suggest(self) -> None:
         if self._again:
-            trial_id = self._again.pop(0)
+            trial_id = self._id(self._again.pop(0))
         else:
             trial_id = self._id(self._next_number)
             self._next_number += 1
@@ -986,6 +987,10 @@ def _references(trial: Trial | None) -> list[str]:
     if isinstance(trial.pending, CloneTrial):
         refs.append(trial.pending.checkpoint)
     return [ref.path for ref in refs if ref is not None]
+
+
+def _number(trial_id: str) -> int:
+    return int(_short(trial_id))
 
 
 def _short(trial_id: str) -> str:

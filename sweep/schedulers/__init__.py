@@ -1,0 +1,44 @@
+"""Trial schedulers: which trials continue, stop, pause or clone another."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from sweep.errors import ConfigError, UnknownNameError, nearest
+from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
+from sweep.schedulers.base import Scheduler
+from sweep.schedulers.fifo import FIFOScheduler
+
+__all__ = [
+    "SCHEDULERS",
+    "ASHAScheduler",
+    "AsyncHyperBandScheduler",
+    "FIFOScheduler",
+    "Scheduler",
+    "create_scheduler",
+]
+
+SCHEDULERS: dict[str, type[Scheduler]] = {
+    "fifo": FIFOScheduler,
+    "asha": ASHAScheduler,
+    "async_hyperband": AsyncHyperBandScheduler,
+    "asynchyperband": AsyncHyperBandScheduler,
+}
+
+
+def create_scheduler(name: str, **arguments: Any) -> Scheduler:
+    """Return the scheduler of that name, upper or lower case, built with `arguments`.
+
+    Raises:
+        UnknownNameError: no scheduler has that name.
+        ConfigError: it has no such argument, or refuses the value.
+    """
+    kind = SCHEDULERS.get(str(name).lower())
+    if kind is None:
+        raise UnknownNameError(f"there is no scheduler {name!r}. {nearest(str(name).lower(), SCHEDULERS)}")
+    known = [p for p in inspect.signature(kind).parameters if p != "self"]
+    for argument in arguments:
+        if argument not in known:
+            raise ConfigError(f"{kind.__name__} has no argument {argument!r}. {nearest(argument, known)}")
+    return kind(**arguments)

@@ -24,8 +24,10 @@ class Scheduler(ABC):
 
     Attributes:
         metric, mode: what it judges by; taken from the run unless given to the constructor.
+        is_stateless: it remembers nothing of results, so a resume need not read them for it.
     """
 
+    is_stateless: bool = False
     metric: str | None = None
     mode: str | None = None
 

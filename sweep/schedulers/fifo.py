@@ -17,5 +17,7 @@ __all__ = ["FIFOScheduler"]
 class FIFOScheduler(Scheduler):
     """Let every trial run to its own end: no early stopping."""
 
+    is_stateless = True
+
     def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         return ()

@@ -1,0 +1,439 @@
+"""A whole experiment as users read it: the best trial, every result, dataframes."""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweep.core.results import flatten
+from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest
+from sweep.store.reader import ExperimentReader, TrialRow
+from sweep.store.results import (
+    Result,
+    TrialView,
+    beats,
+    best_of,
+    check_mode,
+    error_of,
+    full_result,
+    mean,
+    result_of,
+    view_of,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sweep.store.checkpoints import Checkpoint
+
+__all__ = ["SCOPES", "ExperimentAnalysis", "ExperimentReader", "Result", "ResultGrid", "TrialView"]
+
+SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
+
+_ROWS_IN_NOTEBOOK = 20
+
+
+class ExperimentAnalysis:
+    """Read a whole experiment: the best trial, all configs, dataframes; also while it runs.
+
+    Every access shows what is committed by then. "Best" means by the *last* report of each trial unless a scope says
+    otherwise: `last`, `avg`, `last-5-avg`, `last-10-avg`, or `all` (the best report ever). NaN is never best.
+
+    Args:
+        path: directory of the experiment, or its `sweep.db`.
+        default_metric, default_mode: used where a method is given none; None: what the sweep itself optimised.
+
+    Raises:
+        ExperimentError: there is no experiment (a damaged or newer one likewise).
+        ConfigError: `default_mode` is not min or max.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        default_metric: str | None = None,
+        default_mode: str | None = None,
+    ) -> None:
+        self._reader = ExperimentReader(path)
+        if default_mode is not None:
+            check_mode(default_mode)
+        mode_alone = default_mode is not None and default_metric is None and self._reader.metric is None
+        self.default_metric = default_metric or ("_metric" if mode_alone else self._reader.metric)
+        self.default_mode = default_mode or self._reader.mode
+
+    # --- all trials ---
+
+    @property
+    def experiment_path(self) -> str:
+        """Directory of the experiment."""
+        return str(self._reader.root)
+
+    @property
+    def trials(self) -> list[TrialView]:
+        """All trials, ordered by number."""
+        return [view_of(self._reader, row) for row in self._reader.trials()]
+
+    @property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The last report of each trial, by trial id; an empty dict for a trial that never reported."""
+        return {row.trial_id: full_result(row) for row in self._reader.trials()}
+
+    @property
+    def results_df(self) -> pd.DataFrame:
+        """The last report of each trial with Ray's columns, indexed by trial_id."""
+        return self.dataframe(style="ray").set_index("trial_id")
+
+    @property
+    def trial_dataframes(self) -> Mapping[str, pd.DataFrame]:
+        """One frame of all reports per trial, by trial id; each is read when it is asked for."""
+        return _TrialFrames(self._reader)
+
+    def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
+        """Return the config of each trial by trial id; with `prefix` flattened to `config/...` names."""
+        if not prefix:
+            return {row.trial_id: row.fresh_config() for row in self._reader.trials()}
+        return {
+            row.trial_id: {f"config/{key}": value for key, value in flatten(row.config).items()}
+            for row in self._reader.trials()
+        }
+
+    def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
+        """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).
+
+        Args:
+            metric, mode: show each trial's best report by them instead of its last; one alone is completed by the
+                defaults.
+            style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
+
+        Raises:
+            ConfigError: a mode that is not min or max, a metric without any mode, an unknown style.
+        """
+        from sweep.store.frames import trial_frame
+
+        chosen = None
+        if metric is not None or mode is not None:
+            metric, mode = self._metric_and_mode(metric, mode)
+            best: dict[str, tuple[int, float]] = {}
+            for trial_id, seq, value in self._reader.values(metric):
+                known = best.get(trial_id)
+                if value == value and (known is None or beats(value, known[1], mode)):
+                    best[trial_id] = (seq, value)
+            chosen = self._reader.metrics_at({trial_id: seq for trial_id, (seq, _) in best.items()})
+        return trial_frame(self._reader, chosen=chosen, style=style, metric=metric or self.default_metric)
+
+    def get_dataframe(
+        self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
+    ) -> pd.DataFrame:
+        """Return `dataframe(metric=filter_metric, mode=filter_mode)`, under `ResultGrid`'s name."""
+        return self.dataframe(filter_metric, filter_mode, style=style)
+
+    def history(self) -> pd.DataFrame:
+        """Return one row per report: trial_id, step, time_s (of driving), the metrics, attempt, time_total_s,
+        timestamp."""
+        from sweep.store.frames import history_frame
+
+        return history_frame(self._reader)
+
+    def events(self) -> pd.DataFrame:
+        """Return one row per recorded event: what happened, to which trial, and what the sweep did about it."""
+        from sweep.store.frames import event_frame
+
+        return event_frame(self._reader)
+
+    # --- the best trial ---
+
+    def get_best_trial(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> TrialView | None:
+        """Return the best trial, or None with a warning when no trial reported the metric.
+
+        With a single trial that one is returned, whatever it reported.
+
+        Args:
+            scope: what of a trial counts: its `last` report, the mean of all (`avg`), of the last 5 or 10
+                (`last-5-avg`, `last-10-avg`), or its best report (`all`).
+            filter_nan_and_inf: leave out infinite values; NaN never wins either way.
+
+        Raises:
+            ConfigError: neither given nor known metric or mode, a bad mode or scope (a ValueError).
+        """
+        metric, mode = self._metric_and_mode(metric, mode)
+        if scope not in SCOPES:
+            raise ConfigError(f"scope={scope!r} is unknown; expected one of {', '.join(SCOPES)}.")
+        rows = self._reader.snapshot()
+        if len(rows.trials) == 1:
+            return view_of(self._reader, rows.trials[0])
+        best = best_of(self._scores(metric, mode, scope, filter_nan_and_inf), mode, infinite=not filter_nan_and_inf)
+        if best is None:
+            warnings.warn(self._nothing_found(metric), stacklevel=2)
+            return None
+        return view_of(self._reader, rows.by_id[best[0]])
+
+    def get_best_config(
+        self, metric: str | None = None, mode: str | None = None, scope: str = "last"
+    ) -> dict[str, Any] | None:
+        """Return the config of `get_best_trial`, or None with a warning."""
+        best = self.get_best_trial(metric, mode, scope)
+        return None if best is None else best.config
+
+    def get_best_checkpoint(
+        self, trial: TrialView | str | int, metric: str | None = None, mode: str | None = None
+    ) -> Checkpoint | None:
+        """Return the kept checkpoint of `trial` (a view, an id or a number) whose report was best, or None with a
+        warning."""
+        metric, mode = self._metric_and_mode(metric, mode)
+        row = self._row_of(trial)
+        try:
+            return result_of(self._reader, row).get_best_checkpoint(metric, mode)
+        except (CheckpointError, MetricError) as error:
+            warnings.warn(str(error), stacklevel=2)
+            return None
+
+    def get_last_checkpoint(
+        self, trial: TrialView | str | int | None = None, metric: str = "training_iteration", mode: str = "max"
+    ) -> Checkpoint | None:
+        """Return the latest checkpoint of `trial`, or of the best trial by `metric` when none is given; None with a
+        warning when there is none."""
+        found = self.get_best_trial(metric, mode) if trial is None else view_of(self._reader, self._row_of(trial))
+        checkpoint = None if found is None else found.checkpoint
+        if checkpoint is None and found is not None:
+            warnings.warn(f"trial {found.trial_id} has no checkpoint.", stacklevel=2)
+        return checkpoint
+
+    @property
+    def best_trial(self) -> TrialView | None:
+        """The best trial by its last report.
+
+        Raises:
+            ConfigError: no metric or mode is known (a ValueError); `get_best_trial(metric, mode)` takes them.
+        """
+        return self.get_best_trial()
+
+    @property
+    def best_config(self) -> dict[str, Any] | None:
+        """The config of `best_trial`."""
+        return self.get_best_config()
+
+    @property
+    def best_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint of `best_trial` whose report was best."""
+        best = self.get_best_trial()
+        return None if best is None else self.get_best_checkpoint(best)
+
+    @property
+    def best_result(self) -> dict[str, Any] | None:
+        """The last report of `best_trial`."""
+        best = self.get_best_trial()
+        return None if best is None else best.last_result
+
+    @property
+    def best_result_df(self) -> pd.DataFrame:
+        """`best_result` as a frame of one row, indexed by trial_id."""
+        best = self.get_best_trial()
+        frame = self.results_df
+        return frame.loc[[] if best is None else [best.trial_id]]
+
+    @property
+    def best_dataframe(self) -> pd.DataFrame | None:
+        """All reports of `best_trial`."""
+        best = self.get_best_trial()
+        return None if best is None else self.trial_dataframes[best.trial_id]
+
+    # --- how it is shown ---
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_summary(self)})"
+
+    def _repr_html_(self) -> str:
+        return _html(self)
+
+    # --- inside ---
+
+    def _metric_and_mode(self, metric: str | None, mode: str | None) -> tuple[str, str]:
+        metric = metric or self.default_metric
+        mode = mode or self.default_mode
+        if not metric or not mode:
+            missing = " and ".join(name for name, value in (("metric", metric), ("mode", mode)) if not value)
+            raise ConfigError(f"no {missing} is known; give metric='...' and mode='min' or 'max', here or to the run.")
+        check_mode(mode)
+        return metric, mode
+
+    def _row_of(self, trial: TrialView | str | int) -> TrialRow:
+        if isinstance(trial, TrialView):
+            return self._reader.trial(trial.trial_id)
+        return self._reader.trial(Path(trial).name if isinstance(trial, str) else trial)
+
+    def _scores(self, metric: str, mode: str, scope: str, is_finite_only: bool) -> Iterator[tuple[str, float]]:
+        """Give the value of each trial in `scope`, ordered by trial number."""
+        if scope == "last":
+            for trial_id, _, value in self._reader.values(metric, last_only=True):
+                yield trial_id, value
+            return
+        series: dict[str, list[float]] = {}
+        for trial_id, _, value in self._reader.values(metric):
+            series.setdefault(trial_id, []).append(value)
+        length = {"avg": 0, "last-5-avg": 5, "last-10-avg": 10}.get(scope)
+        for row in self._reader.trials():
+            values = series.get(row.trial_id)
+            if not values:
+                continue
+            if length is not None:
+                yield row.trial_id, mean(values[-length:])
+                continue
+            good = [v for v in values if (math.isfinite(v) if is_finite_only else v == v)]
+            if good:
+                yield row.trial_id, max(good) if mode == "max" else min(good)
+
+    def _nothing_found(self, metric: str) -> str:
+        names = self._reader.metric_names()
+        known = nearest(metric, names) if names else "Nothing was reported yet."
+        return f"no trial of {self._reader.name} has a usable number under {metric!r}. {known}"
+
+
+class ResultGrid:
+    """The results of all trials, in order of their numbers: index it, iterate over it, ask it for the best.
+
+    Args:
+        analysis: what it reads through.
+    """
+
+    def __init__(self, analysis: ExperimentAnalysis) -> None:
+        self._analysis = analysis
+        self._reader = analysis._reader
+
+    def __len__(self) -> int:
+        return len(self._reader.trials())
+
+    def __getitem__(self, index: int) -> Result:
+        return result_of(self._reader, self._reader.trials()[index])
+
+    def __iter__(self) -> Iterator[Result]:
+        return (result_of(self._reader, row) for row in self._reader.trials())
+
+    def __repr__(self) -> str:
+        return f"ResultGrid({_summary(self._analysis)})"
+
+    def _repr_html_(self) -> str:
+        return _html(self._analysis)
+
+    @property
+    def experiment_path(self) -> str:
+        """Directory of the experiment."""
+        return self._analysis.experiment_path
+
+    @property
+    def errors(self) -> list[SweepError]:
+        """Why each trial in ERROR is there."""
+        found = (error_of(self._reader, row) for row in self._reader.trials() if row.status == "ERROR")
+        return [error for error in found if error is not None]
+
+    @property
+    def num_errors(self) -> int:
+        """How many trials are in ERROR."""
+        return sum(row.status == "ERROR" for row in self._reader.trials())
+
+    @property
+    def num_terminated(self) -> int:
+        """How many trials are TERMINATED."""
+        return sum(row.status == "TERMINATED" for row in self._reader.trials())
+
+    def get_best_result(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Result:
+        """Return the result of the best trial; scopes as in `ExperimentAnalysis.get_best_trial`.
+
+        Raises:
+            ConfigError: no metric or mode is known, a bad mode or scope (a ValueError).
+            MetricError: no trial has a usable number under the metric (a RuntimeError).
+        """
+        rows = self._reader.snapshot()
+        if len(rows.trials) == 1:
+            return self[0]
+        metric, mode = self._analysis._metric_and_mode(metric, mode)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            best = self._analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf)
+        if best is None:
+            raise MetricError(self._analysis._nothing_found(metric))
+        return result_of(self._reader, rows.by_id[best.trial_id])
+
+    def get_dataframe(
+        self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
+    ) -> pd.DataFrame:
+        """Return one row per trial: its last report, or its best by `filter_metric` and `filter_mode`."""
+        return self._analysis.dataframe(filter_metric, filter_mode, style=style)
+
+    def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
+        """Return the same as `get_dataframe`, under `ExperimentAnalysis`'s name."""
+        return self._analysis.dataframe(metric, mode, style=style)
+
+    def history(self) -> pd.DataFrame:
+        """Return one row per report of all trials."""
+        return self._analysis.history()
+
+    def events(self) -> pd.DataFrame:
+        """Return one row per recorded event."""
+        return self._analysis.events()
+
+
+class _TrialFrames(Mapping[str, "pd.DataFrame"]):
+    """Frames by trial id, each read when it is asked for, so that 10,000 trials cost nothing until then."""
+
+    def __init__(self, reader: ExperimentReader) -> None:
+        self._reader = reader
+
+    def __getitem__(self, trial_id: str) -> pd.DataFrame:
+        from sweep.store.frames import result_frame
+
+        return result_frame(list(self._reader.results(trial_id)), self._reader.snapshot().by_id[trial_id].config)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reader.snapshot().by_id)
+
+    def __len__(self) -> int:
+        return len(self._reader.trials())
+
+    def __repr__(self) -> str:
+        return f"<dataframes of {len(self)} trials by trial id>"
+
+
+def _summary(analysis: ExperimentAnalysis) -> str:
+    """Say what there is and what is best, with the scope that was used."""
+    rows = analysis._reader.snapshot()
+    counts: dict[str, int] = {}
+    for row in rows.trials:
+        counts[row.status] = counts.get(row.status, 0) + 1
+    states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none yet"
+    text = f"{analysis._reader.name}: {len(rows.trials)} trials ({states})"
+    metric, mode = analysis.default_metric, analysis.default_mode
+    if not metric or not mode:
+        return f"{text}, no metric given"
+    for scope, says in (("last", "by the last report of each trial"), ("all", "by any report")):
+        best = best_of(analysis._scores(metric, mode, scope, True), mode, infinite=False)
+        if best is not None:
+            number = rows.by_id[best[0]].number
+            text += f"; best {metric}={best[1]:.6g} ({mode}, trial {number:05d}, scope={scope!r}: {says})"
+    return text
+
+
+def _html(analysis: ExperimentAnalysis) -> str:
+    frame = analysis.dataframe()
+    shown = frame.head(_ROWS_IN_NOTEBOOK)
+    columns = [name for name in shown.columns if name not in ("logdir", "trial_id") and bool(shown[name].notna().any())]
+    table = shown[columns].to_html(index=False, border=0, escape=True, max_cols=20, na_rep="")
+    more = f"<p>{len(frame) - len(shown)} more trials: .get_dataframe()</p>" if len(frame) > len(shown) else ""
+    return f"<p><code>{html.escape(_summary(analysis))}</code></p>{table}{more}"

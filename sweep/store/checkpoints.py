@@ -1,0 +1,296 @@
+"""Checkpoints on disk: directories that are stored whole or not at all, verified when read, removed without a trace.
+
+How a checkpoint is stored, and what is there when the process is killed between two lines:
+
+    copy into `tmp-<name>-<pid>-<n>` beside the target     a `tmp-*`, removed by `sweep_strays`
+    fsync every file, write and fsync the manifest         the same
+    fsync the directories, rename to the target            the same, or the whole checkpoint
+    fsync the parent directory                             the whole checkpoint
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sweep.errors import CheckpointError
+
+__all__ = ["HASH_LIMIT_BYTES", "MANIFEST", "METADATA", "Checkpoint", "discard", "persist", "sweep_strays", "verify"]
+
+MANIFEST = ".sweep-manifest.json"
+METADATA = ".sweep-metadata.json"
+STRAY_PREFIX = "tmp-"
+HASH_LIMIT_BYTES = 1 << 30  # larger files are compared by size only: hashing them would cost as much as loading them
+_CHUNK_BYTES = 1 << 20
+_counter = itertools.count()
+
+
+class Checkpoint:
+    """A directory from which a trial can continue; immutable once it was reported.
+
+    Attributes:
+        path: the directory, absolute.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     torch.save(model.state_dict(), os.path.join(directory, "model.pt"))
+        ...     sweep.report(loss=loss, checkpoint=Checkpoint(directory))
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise CheckpointError(
+                f"a checkpoint was made from {type(path).__name__}; expected the path of a directory. Write the state "
+                "into a directory and pass that."
+            )
+        self.path = os.path.abspath(path)
+
+    @classmethod
+    def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """Return the checkpoint that consists of the files in `path`; nothing is copied."""
+        return cls(path)
+
+    def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Copy the files to `path` (None: a new temporary directory, the caller's to delete) and return it.
+
+        Raises:
+            CheckpointError: the checkpoint is gone or cannot be copied.
+        """
+        self._require()
+        target = os.path.abspath(path) if path is not None else tempfile.mkdtemp(prefix="checkpoint_")
+        try:
+            shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
+        except (OSError, shutil.Error) as error:
+            raise CheckpointError(f"the checkpoint {self.path} cannot be copied to {target}: {error}.") from error
+        return target
+
+    @contextlib.contextmanager
+    def as_directory(self) -> Iterator[str]:
+        """Give the directory for reading, without a copy.
+
+        Raises:
+            CheckpointError: the checkpoint is gone.
+        """
+        self._require()
+        yield self.path
+
+    def get_metadata(self) -> dict[str, Any]:
+        """Return what `set_metadata` stored; empty when nothing was."""
+        try:
+            text = Path(self.path, METADATA).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        data: dict[str, Any] = json.loads(text)
+        return data
+
+    def set_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Store JSON values beside the files, replacing earlier ones.
+
+        Raises:
+            CheckpointError: the checkpoint is gone, or a value is not JSON.
+        """
+        self._require()
+        try:
+            text = json.dumps(dict(metadata))
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"the metadata of a checkpoint must be JSON values: {error}.") from error
+        temporary = Path(self.path, f"{METADATA}.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, Path(self.path, METADATA))
+
+    def update_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Add to the stored metadata; equal keys are replaced."""
+        self.set_metadata({**self.get_metadata(), **metadata})
+
+    def _require(self) -> None:
+        if not os.path.isdir(self.path):
+            raise CheckpointError(
+                f"there is no checkpoint at {self.path}. It may have been deleted because of num_to_keep; raise it."
+            )
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.path!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checkpoint) and self.path == other.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+
+def persist(
+    source_dir: str | os.PathLike[str], target_dir: str | os.PathLike[str], *, is_source_spent: bool = False
+) -> None:
+    """Store the files of `source_dir` as the checkpoint `target_dir`, whole or not at all, durable on return.
+
+    Symbolic links are followed, so that the checkpoint stands alone.
+
+    Args:
+        target_dir: must not exist; its parent is created.
+        is_source_spent: `source_dir` lies on the same file system and is not needed any more: it is renamed, not copied.
+
+    Raises:
+        CheckpointError: there is no such source, the target exists, or the disk refused.
+    """
+    source, target = os.path.abspath(source_dir), os.path.abspath(target_dir)
+    if not os.path.isdir(source):
+        found = "a file" if os.path.exists(source) else "nothing"
+        raise CheckpointError(f"a checkpoint must be a directory; at {source} there is {found}.")
+    if os.path.lexists(target):
+        raise CheckpointError(f"there is a checkpoint at {target} already; a stored checkpoint is never changed.")
+    parent, name = os.path.split(target)
+    temporary = os.path.join(parent, f"{STRAY_PREFIX}{name}-{os.getpid()}-{next(_counter)}")
+    try:
+        os.makedirs(parent, exist_ok=True)
+        if is_source_spent:
+            os.rename(source, temporary)
+        else:
+            shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MANIFEST))
+        manifest = {name: _sync_file(os.path.join(temporary, name)) for name in _files(temporary)}
+        _write_synced(os.path.join(temporary, MANIFEST), json.dumps({"version": 1, "files": manifest}))
+        for directory, _, _ in os.walk(temporary):
+            _sync_directory(directory)
+        os.rename(temporary, target)
+        _sync_directory(parent)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointError(f"the checkpoint {target} could not be written: {error}.") from error
+
+
+def verify(directory: str | os.PathLike[str], *, is_hashed: bool = True) -> None:
+    """Check a stored checkpoint against its manifest: names and sizes, and the hash of files below 1 GiB.
+
+    Args:
+        is_hashed: False compares names and sizes only.
+
+    Raises:
+        CheckpointError: it is missing, was never completed, or a file is missing, was added, changed or cut.
+    """
+    root = os.path.abspath(directory)
+    try:
+        with open(os.path.join(root, MANIFEST), encoding="utf-8") as file:
+            expected = json.load(file)["files"]
+    except FileNotFoundError:
+        state = "has no manifest: it was not stored by a trial" if os.path.isdir(root) else "is missing"
+        raise CheckpointError(f"the checkpoint {root} {state}.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"the checkpoint {root} is damaged: its manifest cannot be read ({error}).") from error
+    found = set(_files(root))
+    for name in expected:
+        if name not in found:
+            raise CheckpointError(f"the checkpoint {root} is damaged: {name} is missing.")
+    for name in sorted(found - set(expected)):
+        raise CheckpointError(f"the checkpoint {root} is damaged: {name} was added after it was stored.")
+    for name, (size, digest) in expected.items():
+        path = os.path.join(root, name)
+        actual = os.path.getsize(path)
+        if actual != size:
+            raise CheckpointError(f"the checkpoint {root} is damaged: {name} has {actual} bytes, expected {size}.")
+        if digest and is_hashed and _hash(path) != digest:
+            raise CheckpointError(f"the checkpoint {root} is damaged: the contents of {name} have changed.")
+
+
+def discard(directory: str | os.PathLike[str]) -> None:
+    """Delete a checkpoint; a process killed meanwhile leaves a `tmp-*`, never half a checkpoint. Gone already is fine.
+
+    Raises:
+        CheckpointError: the disk refused.
+    """
+    target = os.path.abspath(directory)
+    parent, name = os.path.split(target)
+    temporary = os.path.join(parent, f"{STRAY_PREFIX}{name}-{os.getpid()}-{next(_counter)}")
+    try:
+        os.rename(target, temporary)
+        shutil.rmtree(temporary)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CheckpointError(f"the checkpoint {target} could not be deleted: {error}.") from error
+
+
+def sweep_strays(trial_dir: str | os.PathLike[str], keep: Iterable[str] | None = None) -> list[str]:
+    """Delete what killed processes left in a trial's directory, while no process of the trial runs.
+
+    Args:
+        keep: names of the checkpoints that are referred to; all other `checkpoint_*` are deleted too. None: only `tmp-*`.
+
+    Returns:
+        The names that were deleted, sorted.
+    """
+    kept = None if keep is None else {os.path.basename(os.path.normpath(name)) for name in keep}
+    removed = []
+    try:
+        names = sorted(os.listdir(trial_dir))
+    except FileNotFoundError:
+        return []
+    for name in names:
+        is_stray = name.startswith(STRAY_PREFIX) or (
+            kept is not None and name.startswith("checkpoint_") and name not in kept
+        )
+        path = os.path.join(trial_dir, name)
+        if is_stray and os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append(name)
+    return removed
+
+
+def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> str:
+    """Return the path for a new checkpoint: `<name>`, or `<name>.<attempt>` when a former attempt has stored that one."""
+    target = os.path.join(trial_dir, name)
+    if os.path.lexists(target):
+        target = os.path.join(trial_dir, f"{name}.{attempt}")
+    plain, number = target, 1
+    while os.path.lexists(target):
+        number += 1
+        target = f"{plain}.{number}"
+    return target
+
+
+def _files(root: str) -> list[str]:
+    names = []
+    for directory, _, files in os.walk(root):
+        for file in files:
+            if file != MANIFEST and not file.startswith(METADATA):
+                names.append(os.path.relpath(os.path.join(directory, file), root))
+    return sorted(names)
+
+
+def _sync_file(path: str) -> tuple[int, str]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        size = os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+    return size, _hash(path) if size < HASH_LIMIT_BYTES else ""
+
+
+def _hash(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _write_synced(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

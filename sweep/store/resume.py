@@ -1,0 +1,341 @@
+"""Bring a sweep back from its record: load the trials, re-tell scheduler and searcher, find what was lost."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from searchers.base import Searcher
+from searchers.limiter import ConcurrencyLimiter
+from searchers.repeater import Repeater
+from sweep.core.messages import Event, Exited, Hook, PlanChanged, Released, Reported, Saved, Started, Suggested, Verdict
+from sweep.core.plan import Plan
+from sweep.core.resources import Placement, Resources
+from sweep.core.results import Result, score
+from sweep.core.retention import Kept
+from sweep.core.stoppers import reached
+from sweep.core.trial import CheckpointRef, Status, Trial, evolve
+from sweep.store.encoding import decode
+from sweep.store.layout import CHECKPOINT_PATTERN
+from sweep.store.records import decode_event, decode_pending
+from sweep.store.schema import open_for_reading
+
+if TYPE_CHECKING:
+    from sweep.schedulers.base import Scheduler
+
+__all__ = ["Loaded", "Told", "load", "record", "retell"]
+
+
+@dataclass
+class Loaded:
+    """What a record says, ready for `Sweep`.
+
+    Attributes:
+        kept: per trial the checkpoints that exist, oldest first.
+        strays: checkpoint directories that nothing refers to, relative to the experiment.
+        seq: number of the last event. at: seconds of driving so far.
+        plan: of the last run; None when nothing was recorded yet.
+        missing: checkpoints that trials refer to and that are not there.
+    """
+
+    trials: list[Trial] = field(default_factory=list)
+    kept: dict[str, list[Kept]] = field(default_factory=dict)
+    strays: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    seq: int = 0
+    at: float = 0.0
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One row of the record: an event, what it caused (None: the usual), and the metrics as filled in."""
+
+    seq: int
+    at: float
+    event: Event
+    caused: list[list[Any]] | None
+    metrics: dict[str, Any] | None
+
+
+def load(database: Path, *, trust: bool = True) -> Loaded:
+    """Read the trials and checkpoints of an experiment whose driver is gone.
+
+    Args:
+        trust: load config values that were stored as pickles; they are needed to run the trials again.
+
+    Raises:
+        ExperimentError: there is no such experiment, or it is damaged.
+    """
+    root = database.parent
+    db = open_for_reading(database)
+    try:
+        loaded = Loaded()
+        loaded.seq, loaded.at = db.execute("SELECT coalesce(max(seq), 0), coalesce(max(at), 0.0) FROM event").fetchone()
+        row = db.execute("SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1").fetchone()
+        if row is not None:
+            event = decode_event("PlanChanged", None, None, row[0], {}, trust=False)
+            assert isinstance(event, PlanChanged)
+            loaded.plan = event.plan
+        loaded.trials = list(_trials(db, trust))
+        existing = _existing(root, [trial.id for trial in loaded.trials])
+        loaded.kept = _kept(db, loaded.plan, existing)
+        wanted = {item.ref.path for items in loaded.kept.values() for item in items}
+        for i, trial in enumerate(loaded.trials):
+            if trial.checkpoint is None:
+                continue
+            if trial.checkpoint.path in existing:
+                wanted.add(trial.checkpoint.path)
+            elif not trial.is_ended:
+                loaded.missing.append(trial.checkpoint.path)
+                older = loaded.kept.get(trial.id, [])
+                ref = older[-1].ref if older else None
+                loaded.trials[i] = evolve(trial, checkpoint=ref, count=ref.count if ref else 0)
+        loaded.strays = sorted(existing - wanted)
+        return loaded
+    finally:
+        db.close()
+
+
+def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
+    results = {
+        seq: Result(decode(metrics), seq)
+        for seq, metrics in db.execute(
+            "SELECT seq, metrics FROM result WHERE seq IN (SELECT last_result FROM trial UNION SELECT best_result FROM trial)"
+        )
+    }
+    requests: dict[str, Resources] = {}
+    query = (
+        "SELECT trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, started_from,"
+        " count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason"
+        " FROM trial ORDER BY number"
+    )
+    for row in db.execute(query):
+        trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, started_from = row[
+            :10
+        ]
+        count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason = row[10:]
+        if resources not in requests:
+            requests[resources] = Resources.from_json(json.loads(resources))
+        yield Trial(
+            trial_id,
+            decode(config, trust=trust),
+            requests[resources],
+            Status(status),
+            Status(next_status) if next_status else None,
+            decode_pending(trial_id, pending, trust=trust),
+            attempt,
+            Placement.from_json(json.loads(placement)) if placement else None,
+            CheckpointRef(*json.loads(checkpoint)) if checkpoint else None,
+            CheckpointRef(*json.loads(started_from)) if started_from else None,
+            count,
+            judged_to,
+            results.get(last),
+            results.get(best),
+            failures,
+            losses,
+            bool(is_saved),
+            bool(is_by_person),
+            reason,
+        )
+
+
+def _existing(root: Path, trial_ids: list[str]) -> set[str]:
+    """Return the checkpoint directories on disk, and what writers left half-done, relative to the experiment."""
+    found = set()
+    for trial_id in trial_ids:
+        directory = root / trial_id
+        if not directory.is_dir():
+            continue
+        for entry in directory.iterdir():
+            if entry.name.startswith("tmp-") or CHECKPOINT_PATTERN.match(entry.name):
+                found.add(f"{trial_id}/{entry.name}")
+    return found
+
+
+def _kept(db: sqlite3.Connection, plan: Plan | None, existing: set[str]) -> dict[str, list[Kept]]:
+    """Return per trial the committed checkpoints that still exist, with their scores."""
+    key, mode = (plan.checkpoint_score, plan.checkpoint_mode) if plan is not None else ("", "max")
+    rows: list[tuple[int, str, str, str]] = list(
+        db.execute("SELECT seq, trial_id, checkpoint, metrics FROM result WHERE checkpoint IS NOT NULL")
+    )
+    saved = db.execute("SELECT seq, trial_id, data FROM event WHERE kind = 'Saved'").fetchall()
+    for seq, trial_id, data in saved:
+        before = db.execute(
+            "SELECT metrics FROM result WHERE trial_id = ? AND seq < ? ORDER BY seq DESC LIMIT 1", (trial_id, seq)
+        ).fetchone()
+        rows.append((seq, trial_id, decode(data)[1], before[0] if before else "{}"))
+    kept: dict[str, list[Kept]] = {}
+    for _, trial_id, path, metrics in sorted(rows):
+        if path not in existing:
+            continue
+        result = Result(decode(metrics))
+        worth = score(result.get(key), mode) if key else 0.0
+        match = re.search(r"checkpoint_(\d+)", path)
+        iteration, total = result.get("training_iteration", 0), result.get("time_total_s", 0.0)
+        ref = CheckpointRef(
+            path,
+            int(match[1]) if match else 0,
+            int(iteration) if isinstance(iteration, (int, float)) else 0,
+            float(total) if isinstance(total, (int, float)) else 0.0,
+        )
+        kept.setdefault(trial_id, []).append(Kept(ref, worth))
+    return kept
+
+
+def record(database: Path, *, trust: bool = True, with_results: bool = True) -> Iterator[Told]:
+    """Yield the whole record in order.
+
+    Args:
+        trust: load config values that were stored as pickles.
+        with_results: also the metrics of reports; without, reports are left out altogether.
+    """
+    db = open_for_reading(database)
+    try:
+        if with_results:
+            query = (
+                "SELECT e.seq, e.at, e.kind, e.trial_id, e.attempt, e.data, e.commands, r.metrics"
+                " FROM event e LEFT JOIN result r ON r.seq = e.seq ORDER BY e.seq"
+            )
+        else:
+            query = (
+                "SELECT seq, at, kind, trial_id, attempt, data, commands, NULL FROM event"
+                " WHERE kind <> 'Reported' OR commands IS NOT NULL ORDER BY seq"
+            )
+        for seq, at, kind, trial_id, attempt, data, commands, metrics in db.execute(query):
+            values = decode(metrics) if metrics is not None else None
+            event = decode_event(kind, trial_id, attempt, data, values or {}, trust=trust)
+            yield Told(seq, at, event, decode(commands) if commands is not None else None, values)
+    finally:
+        db.close()
+
+
+def retell(
+    database: Path,
+    scheduler: Scheduler,
+    searcher: Searcher,
+    judge: Callable[[str, Result], Verdict] | None = None,
+) -> None:
+    """Tell the record again to new objects, in order, with the trials as they were at each event; answers are ignored.
+
+    Reports are read only when somebody listens to them, so a plain random search resumes without reading its results.
+    """
+    hears_results = _hears_results(searcher)
+    needs_results = hears_results or judge is not None or not scheduler.is_stateless
+    shadow = _Shadow(scheduler, searcher, judge, hears_results)
+    if not needs_results:
+        shadow.last = _last_results(database)
+    for told in record(database, with_results=needs_results):
+        shadow.tell(told)
+
+
+def _hears_results(searcher: Searcher) -> bool:
+    """Whether a searcher, or the one it wraps, listens to intermediate results."""
+    while isinstance(searcher, (ConcurrencyLimiter, Repeater)):
+        searcher = searcher.searcher
+    return type(searcher).on_trial_result is not Searcher.on_trial_result
+
+
+def _last_results(database: Path) -> dict[str, Result]:
+    db = open_for_reading(database)
+    try:
+        query = "SELECT t.trial_id, r.metrics, r.seq FROM trial t JOIN result r ON r.seq = t.last_result"
+        return {trial_id: Result(decode(metrics), seq) for trial_id, metrics, seq in db.execute(query)}
+    finally:
+        db.close()
+
+
+class _Shadow:
+    """The trials as the record shows them, event by event: enough for schedulers to recognise what they saw."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        searcher: Searcher,
+        judge: Callable[[str, Result], Verdict] | None,
+        hears_results: bool,
+    ) -> None:
+        self.scheduler, self.searcher, self.judge = scheduler, searcher, judge
+        self.hears_results = hears_results
+        self.trials: dict[str, Trial] = {}
+        self.view: Mapping[str, Trial] = MappingProxyType(self.trials)
+        self.last: dict[str, Result] = {}
+        self.stop: Mapping[str, float] = {}
+
+    def tell(self, told: Told) -> None:
+        match told.event:
+            case Reported() as event:
+                self._reported(event, told)
+            case Suggested(trial_id, config, resources, state) if isinstance(config, Mapping):
+                self.searcher.retell(trial_id, dict(config), state)
+                trial = Trial(trial_id, config, resources or Resources())
+                self.trials[trial_id] = trial
+                self.scheduler.on_trial_add(trial)
+            case PlanChanged(plan):
+                self.stop = plan.stop
+            case Started(trial_id):
+                self._change(trial_id, status=Status.RUNNING)
+            case Saved(trial_id, _, _, path):
+                trial = self.trials[trial_id]
+                self._change(trial_id, checkpoint=CheckpointRef(path, trial.count))
+            case Exited() | Released() | _:
+                pass
+        for row in told.caused or ():
+            self._caused(row)
+
+    def _reported(self, event: Reported, told: Told) -> None:
+        is_judged = told.caused is None or any(row[0] == "Notify" and row[1] == "trial_result" for row in told.caused)
+        trial = self.trials.get(event.trial_id)
+        if trial is None or told.metrics is None:
+            return
+        result = Result(told.metrics, told.seq)
+        changes: dict[str, Any] = {"last_result": result, "count": trial.count + 1}
+        if event.checkpoint is not None:
+            changes["checkpoint"] = CheckpointRef(event.checkpoint, trial.count + 1)
+        trial = self._change(trial.id, **changes)
+        if not is_judged:
+            return
+        if self.judge is not None:
+            self.judge(trial.id, result)
+        if self.hears_results:
+            self.searcher.on_trial_result(trial.id, result)
+        if not (event.verdict or result.get("done") is True or reached(self.stop, result)):
+            self.scheduler.on_result(trial, result, self.view)
+
+    def _caused(self, row: list[Any]) -> None:
+        match row:
+            case ["Start", trial_id, attempt, _, *config]:
+                trial = self.trials[trial_id]
+                count = trial.checkpoint.count if trial.checkpoint is not None else 0
+                changes: dict[str, Any] = {"status": Status.STARTING, "attempt": attempt, "count": count}
+                if config:
+                    changes["config"] = config[0]
+                self._change(trial_id, **changes)
+            case ["Stop", trial_id, *_]:
+                self._change(trial_id, status=Status.STOPPING)
+            case ["Notify", hook, trial_id]:
+                self._notified(Hook(hook), trial_id)
+
+    def _notified(self, hook: Hook, trial_id: str) -> None:
+        match hook:
+            case Hook.COMPLETE | Hook.ERROR:
+                is_error = hook is Hook.ERROR
+                trial = self._change(trial_id, status=Status.ERROR if is_error else Status.TERMINATED)
+                if trial.last_result is None and trial_id in self.last:
+                    trial = self._change(trial_id, last_result=self.last[trial_id])
+                self.searcher.on_trial_complete(trial_id, None if is_error else trial.last_result, error=is_error)
+                self.scheduler.on_trial_end(trial)
+            case Hook.PAUSE:
+                self._change(trial_id, status=Status.PAUSED)
+            case Hook.RETRY:
+                self._change(trial_id, status=Status.PENDING)
+
+    def _change(self, trial_id: str, **changes: Any) -> Trial:
+        trial = self.trials[trial_id] = evolve(self.trials[trial_id], **changes)
+        return trial
