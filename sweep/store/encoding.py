@@ -47,26 +47,35 @@ def encode(value: Any) -> str:
         return json.dumps(_tag(value), separators=(",", ":"), ensure_ascii=False)
 
 
-# allow_nan=False raises at NaN and infinities; numpy scalars other than float64 raise TypeError: both then get tagged.
-# Tuples would silently become lists, hence the check below. Everything that is common passes at the speed of C.
+# allow_nan=False raises at NaN and infinities, which then get tagged. Tuples and odd keys would pass silently as lists
+# and texts, hence the check before. Everything that is common passes at the speed of C; the encoder is made once, because
+# `JSONEncoder.encode` makes it anew for every value.
 _encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_make = getattr(json.encoder, "c_make_encoder", None)
+_chunks = (
+    _make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    if _make is not None
+    else None
+)
+_PLAIN = frozenset({float, int, str, bool, type(None)})
 
 
 def _fast(value: Any) -> str:
     if not _is_plain(value):
         raise TypeError
-    return _encoder.encode(value)
+    return _encoder.encode(value) if _chunks is None or type(value) in _PLAIN else "".join(_chunks(value, 0))
 
 
 def _is_plain(value: Any) -> bool:
     kind = type(value)
-    if kind is float or kind is int or kind is str or value is None or kind is bool:
-        return True
     if kind is dict:
-        return all(type(k) is str and not k.startswith("$") and _is_plain(v) for k, v in value.items())
+        for key, item in value.items():
+            if type(key) is not str or key[:1] == "$" or (type(item) not in _PLAIN and not _is_plain(item)):
+                return False
+        return True
     if kind is list:
         return all(map(_is_plain, value))
-    return False
+    return kind in _PLAIN
 
 
 def _tag(value: Any) -> Any:
