@@ -733,7 +733,7 @@ def _refuse_nested() -> None:
 
 def _metric_and_mode(metric: Any, mode: Any) -> tuple[str, str]:
     """Return the first metric ("" if none) and its mode."""
-    modes = [mode] if mode is None or isinstance(mode, str) else list(mode)
+    modes = list(mode) if isinstance(mode, (list, tuple)) else [mode]
     for one in modes:
         if one is not None and one not in ("min", "max"):
             raise ConfigError(f"mode is {one!r}; expected 'min' or 'max'. Say 'min' for a loss, 'max' for a score.")

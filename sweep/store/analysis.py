@@ -179,6 +179,21 @@ class ExperimentAnalysis:
             return None
         return view_of(self._reader, rows.by_id[best[0]])
 
+    def ranking(
+        self, metric: str | None = None, mode: str | None = None, scope: str = "all"
+    ) -> list[tuple[TrialRow, float]]:
+        """Return (trial, value) of all trials that have a finite value, best first, the earlier of equals first.
+
+        Raises:
+            ConfigError: as `get_best_trial`.
+        """
+        metric, mode = self._metric_and_mode(metric, mode)
+        if scope not in SCOPES:
+            raise ConfigError(f"scope={scope!r} is unknown; expected one of {', '.join(SCOPES)}.")
+        rows = self._reader.snapshot().by_id
+        scores = [(rows[key], value) for key, value in self._scores(metric, mode, scope, True) if math.isfinite(value)]
+        return sorted(scores, key=lambda item: item[1] if mode == "min" else -item[1])
+
     def get_best_config(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
     ) -> dict[str, Any] | None:

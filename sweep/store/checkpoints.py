@@ -135,7 +135,7 @@ def persist(
 
     Args:
         target_dir: must not exist; its parent is created.
-        is_source_spent: `source_dir` lies on the same file system and is not needed any more: it is renamed, not copied.
+        is_source_spent: `source_dir` lies on the same file system and is not needed any more: renamed, not copied.
 
     Raises:
         CheckpointError: there is no such source, the target exists, or the disk refused.
@@ -220,7 +220,7 @@ def sweep_strays(trial_dir: str | os.PathLike[str], keep: Iterable[str] | None =
     """Delete what killed processes left in a trial's directory, while no process of the trial runs.
 
     Args:
-        keep: names of the checkpoints that are referred to; all other `checkpoint_*` are deleted too. None: only `tmp-*`.
+        keep: names of the checkpoints that are referred to; other `checkpoint_*` are deleted too. None: only `tmp-*`.
 
     Returns:
         The names that were deleted, sorted.
@@ -243,7 +243,7 @@ def sweep_strays(trial_dir: str | os.PathLike[str], keep: Iterable[str] | None =
 
 
 def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> str:
-    """Return the path for a new checkpoint: `<name>`, or `<name>.<attempt>` when a former attempt has stored that one."""
+    """Return the path for a new checkpoint: `<name>`, or `<name>.<attempt>` when a former attempt stored that one."""
     target = os.path.join(trial_dir, name)
     if os.path.lexists(target):
         target = os.path.join(trial_dir, f"{name}.{attempt}")

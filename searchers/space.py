@@ -1,0 +1,623 @@
+"""What a search space is made of: domains, their samplers, and the functions users write (`uniform`, `choice` ...)."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from searchers.errors import SpaceError
+
+__all__ = [
+    "Categorical",
+    "Domain",
+    "Float",
+    "Function",
+    "Grid",
+    "Integer",
+    "LogUniform",
+    "Normal",
+    "Quantized",
+    "RandomState",
+    "Sampler",
+    "Uniform",
+    "as_generator",
+    "choice",
+    "grid_search",
+    "lograndint",
+    "loguniform",
+    "qlograndint",
+    "qloguniform",
+    "qrandint",
+    "qrandn",
+    "quniform",
+    "randint",
+    "randn",
+    "sample_from",
+    "uniform",
+]
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+_LARGEST_INT = 2**63 - 1
+
+
+def as_generator(random_state: RandomState) -> np.random.Generator:
+    """Return a generator for a seed, a numpy Generator (itself), a numpy RandomState (advanced by one draw) or None.
+
+    None gives fresh entropy: searchers never pass it.
+
+    Raises:
+        SpaceError: anything else, or a negative seed.
+    """
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(int(random_state.randint(0, 2**32, dtype=np.uint64)))
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
+        return np.random.default_rng(int(random_state))
+    raise SpaceError(
+        f"random_state is {random_state!r}; expected an int of at least 0, a numpy Generator or RandomState, or None."
+    )
+
+
+# --- samplers: how a domain's values are distributed -----------------------------------------------------------------
+
+
+class Sampler:
+    """How the values of a domain are distributed."""
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True)
+class Uniform(Sampler):
+    """Every value is equally likely."""
+
+
+@dataclass(frozen=True)
+class LogUniform(Sampler):
+    """The logarithm of the value is uniform."""
+
+
+@dataclass(frozen=True)
+class Normal(Sampler):
+    """A normal distribution with `mean` and standard deviation `sd`."""
+
+    mean: float = 0.0
+    sd: float = 1.0
+
+
+@dataclass(frozen=True)
+class Grid(Sampler):
+    """Every value is tried: a grid variable."""
+
+
+@dataclass(frozen=True)
+class Quantized(Sampler):
+    """Values of `sampler`, rounded to multiples of `q`."""
+
+    sampler: Sampler
+    q: float
+
+    def get_sampler(self) -> Sampler:
+        """Return the distribution before rounding."""
+        return self.sampler
+
+
+# --- domains ---------------------------------------------------------------------------------------------------------
+
+
+class Domain(ABC):
+    """A set of values with a distribution over it: a leaf of a search space that is still to be decided.
+
+    A domain is a value: the methods that choose a sampler return a copy.
+
+    Attributes:
+        sampler: the distribution that was chosen; None: the domain's own (uniform).
+    """
+
+    sampler: Sampler | None = None
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> Any:
+        """Return one value, a plain Python object."""
+
+    def cast(self, value: Any) -> Any:
+        """Return `value` in the type that this domain's samples have."""
+        return value
+
+    def sample(self, config: Mapping[str, Any] | None = None, size: int = 1, random_state: RandomState = None) -> Any:
+        """Return one value (`size` 1), or `size` of them: an array of numbers, a list of anything else.
+
+        Args:
+            config: what `sample_from` functions are called with.
+            random_state: seed, generator, or None for fresh entropy.
+        """
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+            raise SpaceError(f"size is {size!r}; expected an int of at least 1.")
+        rng = as_generator(random_state)
+        if size == 1:
+            return self.draw(rng)
+        return self._pack([self.draw(rng) for _ in range(size)])
+
+    def _pack(self, values: list[Any]) -> Any:
+        return values
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether `value` is one of this domain's."""
+        return True
+
+    def is_grid(self) -> bool:
+        """Whether every value is to be tried."""
+        return isinstance(self.sampler, Grid)
+
+    def is_function(self) -> bool:
+        """Whether the value is computed from the rest of the config."""
+        return False
+
+    def get_sampler(self) -> Sampler:
+        """Return the distribution that is in force."""
+        return self.sampler if self.sampler is not None else Uniform()
+
+    def set_sampler(self, sampler: Sampler, allow_override: bool = False) -> None:
+        """Choose the distribution, in place.
+
+        Raises:
+            SpaceError: one was chosen before, unless `allow_override`.
+        """
+        if self.sampler is not None and not allow_override:
+            raise SpaceError(
+                f"{self} already has the sampler {self.sampler}; {sampler} would replace it. "
+                "Choose one distribution for each parameter."
+            )
+        self.sampler = sampler
+
+    def _with(self, sampler: Sampler) -> Self:
+        new = copy.copy(self)
+        new.set_sampler(sampler)
+        return new
+
+    @property
+    @abstractmethod
+    def domain_str(self) -> str:
+        """The values, for people."""
+
+    def __repr__(self) -> str:
+        sampler = f".{self.sampler!r}" if self.sampler is not None else ""
+        return f"{type(self).__name__}{self.domain_str}{sampler}"
+
+
+class _Number(Domain):
+    """What floats and integers share: two bounds and a sampler over the range between them."""
+
+    lower: float
+    upper: float
+
+    def uniform(self) -> Self:
+        """Return a copy whose values are uniform between the bounds."""
+        self._check_finite("uniform")
+        return self._with(Uniform())
+
+    def loguniform(self) -> Self:
+        """Return a copy whose values are uniform in their logarithm.
+
+        Raises:
+            SpaceError: a bound is infinite, or not above 0.
+        """
+        if not self.lower > 0:
+            raise SpaceError(
+                f"a log range begins at {self.lower!r}; its lower bound must be above 0. "
+                "Use a linear range, or start at a small positive number."
+            )
+        self._check_finite("loguniform")
+        return self._with(LogUniform())
+
+    def quantized(self, q: float) -> Self:
+        """Return a copy whose values are multiples of `q`."""
+        if isinstance(self.sampler, Quantized):
+            raise SpaceError(f"{self} is quantized already, by q={self.sampler.q!r}.")
+        new = copy.copy(self)
+        new.set_sampler(Quantized(self.get_sampler(), q), allow_override=True)
+        new._check_quantized(q)
+        return new
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether `value` is a number of this type from lower to upper, both included."""
+        return _is_number(value) and self.lower <= value <= self.upper
+
+    @property
+    def domain_str(self) -> str:
+        return f"({self.lower}, {self.upper})"
+
+    def _pack(self, values: list[Any]) -> Any:
+        return np.asarray(values)
+
+    def _check_quantized(self, q: float) -> None:
+        raise NotImplementedError
+
+    def _check_finite(self, what: str) -> None:
+        if not math.isfinite(self.upper - self.lower):
+            raise SpaceError(
+                f"{what} over ({self.lower}, {self.upper}): the range must be finite. Give two finite bounds."
+            )
+
+    def _base_and_q(self) -> tuple[Sampler, Any]:
+        sampler = self.get_sampler()
+        return (sampler.sampler, sampler.q) if isinstance(sampler, Quantized) else (sampler, None)
+
+
+class Float(_Number):
+    """Real numbers in [lower, upper); None for a bound that is infinite.
+
+    Raises:
+        SpaceError: a bound that is no number, or lower above upper.
+    """
+
+    def __init__(self, lower: float | None = None, upper: float | None = None) -> None:
+        self.lower = -math.inf if lower is None else _number("lower", lower)
+        self.upper = math.inf if upper is None else _number("upper", upper)
+        if self.lower > self.upper:
+            raise SpaceError(_inverted(lower, upper))
+
+    def normal(self, mean: float = 0.0, sd: float = 1.0) -> Self:
+        """Return a copy with a normal distribution; a value outside the bounds is moved to the nearer one."""
+        mean, sd = _number("mean", mean), _number("sd", sd)
+        if not (math.isfinite(mean) and math.isfinite(sd) and sd > 0):
+            raise SpaceError(f"normal(mean={mean!r}, sd={sd!r}): expected finite numbers and sd above 0.")
+        return self._with(Normal(mean, sd))
+
+    def cast(self, value: Any) -> float:
+        return float(value)
+
+    def draw(self, rng: np.random.Generator) -> float:
+        sampler, q = self._base_and_q()
+        lower, upper = self.lower, self.upper
+        match sampler:
+            case Normal(mean=mean, sd=sd):
+                value = float(rng.normal(mean, sd))
+            case LogUniform():
+                value = math.exp(rng.uniform(math.log(lower), math.log(upper)))
+            case _:
+                self._check_finite("uniform")
+                value = float(rng.uniform(lower, upper))
+        if q is not None:
+            return self.quantize(value)
+        if value >= upper > lower and math.isfinite(upper) and not isinstance(sampler, Normal):
+            value = math.nextafter(upper, lower)  # rounding reached the exclusive bound
+        return float(min(max(value, lower), upper))
+
+    def quantize(self, value: float) -> float:
+        """Return the multiple of q nearest to `value` (half to even), within the bounds; without q, `value`."""
+        _, q = self._base_and_q()
+        if q is None:
+            return value
+        return float(min(max(np.round(value / q) * q, self.lower), self.upper))
+
+    def _check_quantized(self, q: float) -> None:
+        q = _number("q", q)
+        if not (math.isfinite(q) and q > 0):
+            raise SpaceError(f"q is {q!r}; expected a finite number above 0.")
+        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+            if math.isfinite(bound) and not math.isclose(bound / q, round(bound / q), rel_tol=1e-9, abs_tol=1e-9):
+                raise SpaceError(
+                    f"{name}={bound!r} is not a multiple of q={q!r}; the nearest one is {round(bound / q) * q!r}."
+                )
+
+
+class Integer(_Number):
+    """Integers in [lower, upper); quantized ones in [lower, upper].
+
+    Raises:
+        SpaceError: a bound that is no whole number, or no integer between the bounds.
+    """
+
+    lower: int
+    upper: int
+
+    def __init__(self, lower: int, upper: int) -> None:
+        self.lower, self.upper = _whole("lower", lower), _whole("upper", upper)
+        if self.lower > self.upper:
+            raise SpaceError(_inverted(lower, upper))
+
+    def cast(self, value: Any) -> int:
+        return int(value)
+
+    @property
+    def last(self) -> int:
+        """The largest integer that can be drawn."""
+        _, q = self._base_and_q()
+        return self.upper - 1 if q is None else self.upper // int(q) * int(q)
+
+    @property
+    def first(self) -> int:
+        """The smallest integer that can be drawn."""
+        _, q = self._base_and_q()
+        return self.lower if q is None else -(-self.lower // int(q)) * int(q)
+
+    def draw(self, rng: np.random.Generator) -> int:
+        sampler, q = self._base_and_q()
+        step = 1 if q is None else int(q)
+        if self.first > self.last:
+            raise SpaceError(f"no integer in [{self.lower}, {self.upper}): the upper bound is exclusive.")
+        if not isinstance(sampler, LogUniform):
+            return int(rng.integers(self.first // step, self.last // step, endpoint=True)) * step
+        if q is None:
+            value = math.floor(math.exp(rng.uniform(math.log(self.lower), math.log(self.upper))))
+            return min(max(value, self.first), self.last)
+        # Each multiple owns the numbers that round to it; the log mass of that cell, cut to the range, is its weight.
+        low = max(float(self.lower), self.first - step / 2)
+        high = min(float(self.upper), self.last + step / 2)
+        return self.quantize(math.exp(rng.uniform(math.log(low), math.log(high))))
+
+    def quantize(self, value: float) -> int:
+        """Return the multiple of q nearest to `value` (half up) that can be drawn; without q, `value`."""
+        _, q = self._base_and_q()
+        step = 1 if q is None else int(q)
+        return min(max(math.floor(value / step + 0.5) * step, self.first), self.last)
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether `value` is a whole number from lower to upper, both included."""
+        return super().is_valid(value) and value == int(value)
+
+    def _check_quantized(self, q: float) -> None:
+        if _whole("q", q) < 1:
+            raise SpaceError(f"q is {q!r}; expected an int of at least 1.")
+        if self.first > self.last:
+            raise SpaceError(f"no multiple of q={q!r} lies in [{self.lower}, {self.upper}]; widen it or lower q.")
+
+
+class Categorical(Domain):
+    """One of a list of options, each as it is; an option may hold domains itself (a conditional space).
+
+    Raises:
+        SpaceError: no list of options, or an empty one.
+    """
+
+    def __init__(self, categories: Iterable[Any]) -> None:
+        self.categories: list[Any] = _options("choice", categories)
+
+    def uniform(self) -> Self:
+        """Return a copy whose options are equally likely."""
+        return self._with(Uniform())
+
+    def grid(self) -> Self:
+        """Return a copy that is a grid variable: every option is tried."""
+        return self._with(Grid())
+
+    def draw_index(self, rng: np.random.Generator) -> int:
+        """Return the index of a random option."""
+        return int(rng.integers(len(self.categories)))
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        return self.categories[self.draw_index(rng)]
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether `value` equals one of the options."""
+        return any(is_same(value, option) for option in self.categories)
+
+    @property
+    def domain_str(self) -> str:
+        return repr(self.categories)
+
+    def __len__(self) -> int:
+        return len(self.categories)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.categories[index]
+
+
+class Function(Domain):
+    """A value computed by `function(config)` or `function()`.
+
+    Raises:
+        SpaceError: not callable, or more than one argument is required.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise SpaceError(f"sample_from({function!r}): expected a function of the config, such as lambda config: 1.")
+        self.function = function
+        self.takes_config = _takes_config(function)
+
+    def call(self, config: Any) -> Any:
+        """Return what the function says of `config`."""
+        return self.function(config) if self.takes_config else self.function()
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        return self.call({})
+
+    def sample(self, config: Mapping[str, Any] | None = None, size: int = 1, random_state: RandomState = None) -> Any:
+        """Return the function's value (`size` 1), or a list of `size` calls; `random_state` plays no part."""
+        values = [self.call({} if config is None else config) for _ in range(size)]
+        return values[0] if size == 1 else values
+
+    def is_function(self) -> bool:
+        return True
+
+    @property
+    def domain_str(self) -> str:
+        return f"{getattr(self.function, '__name__', type(self.function).__name__)}()"
+
+
+# --- what users write ------------------------------------------------------------------------------------------------
+
+
+def uniform(lower: float, upper: float) -> Float:
+    """Return real numbers, uniform in [lower, upper)."""
+    return Float(_given("lower", lower), _given("upper", upper)).uniform()
+
+
+def quniform(lower: float, upper: float, q: float) -> Float:
+    """Return multiples of `q`: uniform in [lower, upper], rounded; the two ends have half the weight of the others.
+
+    Raises:
+        SpaceError: a bound is no multiple of `q`.
+    """
+    return uniform(lower, upper).quantized(q)
+
+
+def loguniform(lower: float, upper: float) -> Float:
+    """Return real numbers in [lower, upper), uniform in their logarithm; both bounds above 0."""
+    return Float(_given("lower", lower), _given("upper", upper)).loguniform()
+
+
+def qloguniform(lower: float, upper: float, q: float) -> Float:
+    """Return multiples of `q`: uniform in the logarithm over [lower, upper], rounded."""
+    return loguniform(lower, upper).quantized(q)
+
+
+def randint(lower: int, upper: int) -> Integer:
+    """Return integers, each of [lower, upper) equally likely."""
+    return _not_empty(Integer(lower, upper).uniform())
+
+
+def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
+    """Return the multiples of `q` in [lower, upper], both ends included, each equally likely."""
+    return Integer(lower, upper).uniform().quantized(q)
+
+
+def lograndint(lower: int, upper: int) -> Integer:
+    """Return integers in [lower, upper), uniform in their logarithm and rounded down; lower at least 1."""
+    return _not_empty(Integer(lower, upper).loguniform())
+
+
+def qlograndint(lower: int, upper: int, q: int = 1) -> Integer:
+    """Return the multiples of `q` in [lower, upper], both ends included, lower at least 1.
+
+    The weight of a multiple is the log mass of the numbers of [lower, upper] that round to it.
+    """
+    return Integer(lower, upper).loguniform().quantized(q)
+
+
+def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
+    """Return real numbers, normal with `mean` and standard deviation `sd`."""
+    return Float().normal(_given("mean", mean), _given("sd", sd))
+
+
+def qrandn(mean: float, sd: float, q: float) -> Float:
+    """Return multiples of `q`: normal numbers, rounded."""
+    return randn(mean, sd).quantized(q)
+
+
+def choice(categories: Sequence[Any]) -> Categorical:
+    """Return one of `categories`, each equally likely; repeat an option to weigh it."""
+    return Categorical(categories).uniform()
+
+
+def sample_from(function: Callable[..., Any]) -> Function:
+    """Return a value computed from the rest of the config: `sample_from(lambda config: config["width"] * 2)`.
+
+    The function may also take no argument. Other computed values may be read, in any order.
+    """
+    return Function(function)
+
+
+def grid_search(values: Iterable[Any]) -> dict[str, list[Any]]:
+    """Return a grid variable: every value is tried, crossed with all other grid variables.
+
+    It is the plain dict `{"grid_search": [...]}`, so that a YAML or JSON file can say the same.
+    """
+    return {"grid_search": _options("grid_search", values)}
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def is_same(a: Any, b: Any) -> bool:
+    """Whether two values are one option: equal and both or neither a bool; arrays compare as a whole."""
+    if a is b:
+        return True
+    if isinstance(a, bool) != isinstance(b, bool):
+        return False
+    try:
+        return bool(a == b)
+    except (ValueError, TypeError):  # arrays answer with an array, some objects refuse to be compared
+        return bool(np.array_equal(a, b))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _given(name: str, value: Any) -> Any:
+    if value is None:
+        raise SpaceError(f"{name} is None; expected a number.")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if not _is_number(value) or value != value:
+        hint = f" Write {float(value)!r}, without quotes." if _is_numeral(value) else ""
+        raise SpaceError(f"{name} is {value!r}; expected a number.{hint}")
+    if isinstance(value, int) and abs(value) > 1e308:
+        raise SpaceError(f"{name} has {len(str(value))} digits; it is too large for a number of a search space.")
+    # numpy scalars become plain numbers; an int stays one, so that messages show what was typed
+    return value.item() if isinstance(value, np.generic) else value  # type: ignore[no-any-return]
+
+
+def _is_numeral(value: Any) -> bool:
+    """Whether a string reads as a number: YAML gives "1e-4" as text."""
+    if not isinstance(value, str):
+        return False
+    try:
+        return not math.isnan(float(value))
+    except ValueError:
+        return False
+
+
+def _whole(name: str, value: Any) -> int:
+    number = _number(name, value)
+    if not math.isfinite(number) or number != int(number):
+        raise SpaceError(f"{name} is {value!r}; expected a whole number.")
+    if abs(number) > _LARGEST_INT:
+        raise SpaceError(f"{name} is {value!r}; integers beyond 2**63 - 1 cannot be drawn.")
+    return int(number)
+
+
+def _inverted(lower: Any, upper: Any) -> str:
+    return f"lower={lower!r} is above upper={upper!r}; swap them."
+
+
+def _not_empty(domain: Integer) -> Integer:
+    if domain.lower >= domain.upper:
+        raise SpaceError(
+            f"no integer in [{domain.lower}, {domain.upper}): the upper bound is exclusive. "
+            f"Write {domain.upper + 1} to include {domain.upper}."
+        )
+    return domain
+
+
+def _options(what: str, values: Any) -> list[Any]:
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping, Set, Domain)):
+        raise SpaceError(f"{what}({values!r}): expected a list of values, for instance {what}([1, 2, 3]).")
+    options = list(values)
+    if not options:
+        raise SpaceError(f"{what}([]): an empty list leaves nothing to choose; give at least one value.")
+    return options
+
+
+def _takes_config(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):  # some builtins have no signature
+        return True
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
+    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(required) > 1 or any(p.kind is p.KEYWORD_ONLY for p in required):
+        names = ", ".join(p.name for p in required)
+        raise SpaceError(
+            f"sample_from got a function that requires ({names}); it is called with the config alone, or with nothing."
+        )
+    return bool(positional)

@@ -1,0 +1,654 @@
+"""Turn a nested space into configs: decide its leaves, cross its grids, compute dependent values; paths and tags."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from searchers.base import Config, keyed_rng
+from searchers.errors import SpaceError, nearest
+from searchers.space import Categorical, Domain, Function, is_same
+
+__all__ = [
+    "Decide",
+    "Path",
+    "Variants",
+    "check_points",
+    "check_space",
+    "draw_with",
+    "fill",
+    "fixed_domains",
+    "flatten",
+    "format_vars",
+    "fresh",
+    "grid_values",
+    "has_domains",
+    "matches",
+    "merge",
+    "num_points",
+    "path_name",
+    "refuse_grids",
+    "resolve",
+    "unflatten",
+    "walk",
+]
+
+Path = tuple[str | int, ...]
+"""Where a leaf lies: keys of dicts and indexes of lists, outermost first."""
+
+Decide = Callable[[Path, Domain], Any]
+"""Answers a domain's value; for a `Categorical` the index of the chosen option, for a grid the index of the value."""
+
+# --- paths -----------------------------------------------------------------------------------------------------------
+
+
+def path_name(path: Path) -> str:
+    """Return a path as one name, `model/layers/0`.
+
+    Raises:
+        SpaceError: a key is no string or holds a `/`, so that the name could not be taken apart again.
+    """
+    for key in path:
+        if isinstance(key, str) and "/" in key:
+            raise SpaceError(f"the key {key!r} of the space holds a '/', which separates nested keys; rename it.")
+        if not isinstance(key, (str, int)):
+            raise SpaceError(f"the key {key!r} of the space is a {type(key).__name__}; expected a string.")
+    return "/".join(map(str, path))
+
+
+def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a nested config with one level of keys, joined with `/`; lists stay whole, empty dicts disappear."""
+    return {path_name(path): value for path, value in _dict_leaves(config, ())}
+
+
+def unflatten(config: Mapping[str, Any]) -> Config:
+    """Return the nested config whose `flatten` is `config`.
+
+    Raises:
+        SpaceError: a key is both a value and a group of others, such as `a` and `a/b`.
+    """
+    nested: Config = {}
+    for name, value in config.items():
+        *groups, last = name.split("/")
+        node = nested
+        for group in groups:
+            node = node.setdefault(group, {})
+            if not isinstance(node, dict):
+                raise SpaceError(f"{name!r} needs {group!r} to be a group, but it is a value as well; rename one.")
+        if isinstance(node.get(last), dict) and not isinstance(value, dict):
+            raise SpaceError(f"{name!r} is a value and a group of others as well; rename one.")
+        node[last] = value
+    return nested
+
+
+def _dict_leaves(node: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Any]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from _dict_leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def _order(key: Any) -> tuple[int, Any]:
+    """Sort indexes before names and names before anything else, so that mixed keys have an order."""
+    if isinstance(key, int):
+        return (0, key)
+    return (1, key) if isinstance(key, str) else (2, repr(key))
+
+
+def _path_order(path: Path) -> list[tuple[int, Any]]:
+    return [_order(key) for key in path]
+
+
+_UNTIDY = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def format_vars(variables: Mapping[Any, Any]) -> str:
+    """Return decided values as a tag for people and file names, `lr=0.0100,width=64`.
+
+    Sorted by path; the last name of each path (with the list indexes behind it); floats with four digits; whatever is
+    not a letter, digit, `_` or `-` becomes `_`.
+
+    Args:
+        variables: values by path, or by name with `/` between nested keys.
+    """
+    by_path = {tuple(key.split("/")) if isinstance(key, str) else tuple(key): v for key, v in variables.items()}
+    parts = []
+    for path in sorted(by_path, key=_path_order):
+        first = max((i for i, key in enumerate(path) if isinstance(key, str)), default=0)
+        parts.append(f"{_tidy('_'.join(map(str, path[first:])))}={_tidy(by_path[path])}")
+    return ",".join(parts)
+
+
+def _tidy(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return f"{value:.4f}"
+    return _UNTIDY.sub("_", str(value)).strip("_")
+
+
+# --- looking into a space --------------------------------------------------------------------------------------------
+
+
+def grid_values(node: Any) -> list[Any] | None:
+    """Return the values of a grid variable, in any of its forms; None when `node` is no grid.
+
+    Raises:
+        SpaceError: `{"grid_search": ...}` without a list of values.
+    """
+    if isinstance(node, Categorical) and node.is_grid():
+        return node.categories
+    if isinstance(node, dict) and set(node) == {"grid_search"}:
+        values = node["grid_search"]
+        if not isinstance(values, (list, tuple)) or not values:
+            raise SpaceError(f"grid_search has {values!r}; expected a list of at least one value.")
+        return list(values)
+    return None
+
+
+def walk(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield every leaf of a nested space with its path, sorted by path; domains and whole grids are leaves.
+
+    Options of a choice are not entered: which of them exists is not decided.
+    """
+    if isinstance(space, Domain) or grid_values(space) is not None:
+        yield path, space
+    elif isinstance(space, Mapping):
+        for key in sorted(space, key=_order):
+            yield from walk(space[key], (*path, key))
+    elif isinstance(space, (list, tuple)):
+        for index, item in enumerate(space):
+            yield from walk(item, (*path, index))
+    else:
+        yield path, space
+
+
+def has_domains(space: Any) -> bool:
+    """Whether anything in `space` is still to be decided."""
+    return any(isinstance(leaf, Domain) or grid_values(leaf) is not None for _, leaf in walk(space))
+
+
+def check_space(space: Any) -> Mapping[str, Any]:
+    """Return `space` if it is a dict whose grids can be crossed.
+
+    Raises:
+        SpaceError: it is no dict, or a grid lies where nobody can cross it: inside a choice or another grid.
+    """
+    if not isinstance(space, Mapping):
+        raise SpaceError(f"the search space is a {type(space).__name__}; expected a dict of names and domains.")
+    for path, leaf in walk(space):
+        for index, option in enumerate(_options_of(leaf)):
+            inner = next((p for p, one in _everywhere(option, (*path, index)) if grid_values(one) is not None), None)
+            if inner is not None:
+                outer = "another grid" if grid_values(leaf) is not None else "a choice"
+                raise SpaceError(
+                    f"{_shown(inner)} is a grid_search inside {outer} ({_shown(path)}), which cannot be crossed. "
+                    "Use choice there, or write the combinations out as one list."
+                )
+    return space
+
+
+def _everywhere(space: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield the leaves of `space`, those within the options of choices and grids too."""
+    for inner, leaf in walk(space, path):
+        yield inner, leaf
+        for index, option in enumerate(_options_of(leaf)):
+            yield from _everywhere(option, (*inner, index))
+
+
+def _options_of(leaf: Any) -> list[Any]:
+    return grid_values(leaf) or (leaf.categories if isinstance(leaf, Categorical) else [])
+
+
+def fixed_domains(space: Any) -> list[tuple[Path, Domain]]:
+    """Return every domain of `space` with its path, those within the options of a choice too, functions excepted."""
+    return [
+        (path, leaf)
+        for path, leaf in _everywhere(space, ())
+        if isinstance(leaf, Domain) and not isinstance(leaf, Function)
+    ]
+
+
+def _shown(path: Path) -> str:
+    return "/".join(map(str, path)) or "the space"
+
+
+def num_points(space: Mapping[str, Any]) -> int:
+    """Return how many points the grids of `space` make, 1 without any; nothing is built."""
+    return math.prod(len(grid_values(leaf) or (None,)) for _, leaf in walk(space))
+
+
+def refuse_grids(space: Mapping[str, Any], who: str) -> None:
+    """Refuse a grid where values are drawn one at a time.
+
+    Raises:
+        SpaceError: `space` holds a grid.
+    """
+    for path, leaf in walk(space):
+        values = grid_values(leaf)
+        if values is not None:
+            raise SpaceError(
+                f"{_shown(path)} is a grid_search over {len(values)} values; {who} draws values one at a time and "
+                "cannot cross a grid. Use choice instead, or the searcher 'grid'."
+            )
+
+
+def fresh(value: Any) -> Any:
+    """Return a copy of nested dicts, lists and tuples; everything else keeps its identity."""
+    if isinstance(value, Mapping):
+        return {key: fresh(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [fresh(one) for one in value]
+    return _tuple(value, [fresh(one) for one in value]) if isinstance(value, tuple) else value
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Config:
+    """Return a new config with the values of both; where both have one, that of `above`; dicts are merged."""
+    merged: Config = fresh(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else fresh(value)
+    return merged
+
+
+def _tuple(like: tuple[Any, ...], items: Sequence[Any]) -> tuple[Any, ...]:
+    return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
+
+
+# --- deciding --------------------------------------------------------------------------------------------------------
+
+
+def draw_with(rng: np.random.Generator) -> Decide:
+    """Return the `Decide` that draws every value from `rng`."""
+    return lambda _, domain: domain.draw_index(rng) if isinstance(domain, Categorical) else domain.draw(rng)
+
+
+def resolve(space: Mapping[str, Any], decide: Decide) -> Config:
+    """Return a config: `space` with every domain decided and every computed value computed.
+
+    `decide` hears of the domains in the order of their sorted paths, and only of those that exist: domains within an
+    option of a choice when that option was chosen. Their path goes through the index of the option, so that options
+    may use a key twice. It never hears of functions or constants: other libraries need not know such values.
+    Containers of the config are new, other constants keep their identity.
+
+    Functions are called when all domains are decided, again and again while one of them reads a value that is
+    computed later; a domain that a function returns is decided too.
+
+    Raises:
+        SpaceError: functions wait for each other, or one raised (its error is the cause).
+    """
+    resolution = _Resolution(decide)
+    root = resolution.build(space, ())
+    return resolution.finish(root)
+
+
+class _Items(list[Any]):
+    """A list or tuple while it is being decided; `like` is the one in the space."""
+
+    def __init__(self, items: list[Any], like: Any) -> None:
+        super().__init__(items)
+        self.like = like
+
+
+class _Waiting:
+    """Stands for a value that a function has yet to compute."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+
+
+class _Unresolved(Exception):
+    """A function read a value that is computed later."""
+
+
+class _Resolution:
+    """One config on its way: a tree of dicts and `_Items` in which `_Waiting` marks what is not computed yet."""
+
+    def __init__(self, decide: Decide) -> None:
+        self._decide = decide
+        self._waiting: list[tuple[Path, Any, Any]] = []  # path, container, key
+
+    def build(self, node: Any, path: Path) -> Any:
+        if isinstance(node, Function):
+            return _Waiting(node)
+        if isinstance(node, Domain) or grid_values(node) is not None:
+            return self._chosen(node, path)
+        if isinstance(node, Mapping):
+            built: dict[Any, Any] = dict.fromkeys(node)
+            for key in sorted(node, key=_order):
+                self._place(built, key, node[key], (*path, key))
+            return built
+        if isinstance(node, (list, tuple)):
+            items = _Items([None] * len(node), node)
+            for index, item in enumerate(node):
+                self._place(items, index, item, (*path, index))
+            return items
+        return node
+
+    def _place(self, container: Any, key: Any, node: Any, path: Path) -> None:
+        container[key] = value = self.build(node, path)
+        if isinstance(value, _Waiting):
+            self._waiting.append((path, container, key))
+
+    def _chosen(self, node: Any, path: Path) -> Any:
+        grid = grid_values(node)
+        if grid is not None:
+            index = self._decide(path, node if isinstance(node, Categorical) else Categorical(grid).grid())
+            return self.build(grid[index], (*path, index))
+        decided = self._decide(path, node)
+        if isinstance(node, Categorical):
+            return self.build(node.categories[decided], (*path, decided))
+        return decided
+
+    def finish(self, root: dict[str, Any]) -> Config:
+        view = _View(root, root)
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            still: list[tuple[Path, Any, Any]] = []
+            for path, container, key in waiting:
+                try:
+                    value = self._call(container[key].function, view, path)
+                except _Unresolved:
+                    still.append((path, container, key))
+                    continue
+                if any(grid_values(leaf) is not None for _, leaf in _everywhere(value, path)):
+                    raise SpaceError(
+                        f"sample_from at {_shown(path)} returned a grid, which cannot be crossed any more."
+                    )
+                self._place(container, key, value, path)
+            if len(still) == len(waiting):
+                names = ", ".join(_shown(path) for path, _, _ in still)
+                raise SpaceError(
+                    f"computed values wait for each other or for themselves: {names}. "
+                    "Let each sample_from read only what can be known before it."
+                )
+            self._waiting = still + self._waiting
+        config: Config = _frozen(root)
+        return config
+
+    @staticmethod
+    def _call(function: Function, view: _View, path: Path) -> Any:
+        try:
+            return _unwrapped(function.call(view))
+        except _Unresolved:
+            raise
+        except Exception as error:  # the user's function may raise anything
+            raise SpaceError(
+                f"sample_from at {_shown(path)} raised {type(error).__name__}: {error}. It is called with the config."
+            ) from error
+
+
+def _is_known(node: Any) -> bool:
+    if isinstance(node, dict):
+        return all(map(_is_known, node.values()))
+    if isinstance(node, _Items):
+        return all(map(_is_known, node))
+    return not isinstance(node, _Waiting)
+
+
+def _frozen(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _frozen(value) for key, value in node.items()}
+    if isinstance(node, _Items):
+        items = [_frozen(item) for item in node]
+        return _tuple(node.like, items) if isinstance(node.like, tuple) else items
+    return node
+
+
+def _unwrapped(value: Any) -> Any:
+    """Return what a function answered without the views it may have been taken from."""
+    if isinstance(value, _View):
+        if not _is_known(value._node):
+            raise _Unresolved
+        return _frozen(value._node)
+    if isinstance(value, _ListView):
+        raise _Unresolved
+    if isinstance(value, dict):
+        return {key: _unwrapped(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_unwrapped(one) for one in value]
+    return _tuple(value, [_unwrapped(one) for one in value]) if isinstance(value, tuple) else value
+
+
+class _View(Mapping[str, Any]):
+    """A config as functions see it: by key and by attribute; `spec.config.a` means `config["a"]`."""
+
+    def __init__(self, node: dict[str, Any], root: dict[str, Any]) -> None:
+        self._node = node
+        self._root = root
+
+    def __getitem__(self, key: str) -> Any:
+        return _seen(self._node[key], self._root)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked by copy and pickle before the fields exist
+            raise AttributeError(name)
+        if name in self._node:
+            return self[name]
+        if name == "config" and self._node is self._root:
+            return self
+        raise AttributeError(f"the config has no {name!r}; {nearest(name, map(str, self._node))}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._node)
+
+    def __len__(self) -> int:
+        return len(self._node)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and dict(self) == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(_unwrapped(self))
+
+
+class _ListView(Sequence[Any]):
+    """A list of which some items are not computed yet."""
+
+    def __init__(self, items: _Items, root: dict[str, Any]) -> None:
+        self._items = items
+        self._root = root
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [_seen(item, self._root) for item in self._items[index]]
+        return _seen(self._items[index], self._root)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == other  # reads every item, so that the answer waits for all of them
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _seen(node: Any, root: dict[str, Any]) -> Any:
+    if isinstance(node, _Waiting):
+        raise _Unresolved
+    if isinstance(node, dict):
+        return _View(node, root)
+    if isinstance(node, _Items):
+        return _frozen(node) if _is_known(node) else _ListView(node, root)
+    return node
+
+
+# --- points that the user wants evaluated ----------------------------------------------------------------------------
+
+
+def check_points(points: Any) -> list[Mapping[str, Any]]:
+    """Return `points_to_evaluate` as a list; None is an empty one.
+
+    Raises:
+        SpaceError: it is no list of dicts.
+    """
+    if points is None:
+        return []
+    if isinstance(points, (str, bytes, Mapping)) or not isinstance(points, Sequence):
+        raise SpaceError(f"points_to_evaluate is {points!r}; expected a list of configs.")
+    for point in points:
+        if not isinstance(point, Mapping):
+            raise SpaceError(f"points_to_evaluate holds {point!r}; expected dicts such as {{'lr': 0.1}}.")
+    return [fresh(point) for point in points]
+
+
+def fill(space: Mapping[str, Any], point: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
+    """Return `space` with the values of `point` in it: what the point names is decided, the rest is still a space.
+
+    Nested values may be given nested or by name, `{"model/lr": 0.1}`. A value outside its domain is taken, with a
+    warning if `warn`.
+
+    Raises:
+        SpaceError: the point names a key that the space does not have.
+    """
+    filled: dict[str, Any] = fresh(space)
+    for key, value in point.items():
+        _fill_key(filled, key, value, (), warn)
+    return filled
+
+
+def _fill_key(node: dict[str, Any], key: str, value: Any, path: Path, warn: bool) -> None:
+    while key not in node and isinstance(key, str) and "/" in key:
+        group, _, rest = key.partition("/")
+        inner = node.get(group)
+        if isinstance(inner, list) and rest.partition("/")[0].isdigit():
+            index, _, below = rest.partition("/")
+            if int(index) < len(inner):
+                inner[int(index)] = _filled(inner[int(index)], {below: value} if below else value, path, warn)
+                return
+        if not isinstance(inner, dict) or grid_values(inner) is not None:
+            break
+        node, path, key = inner, (*path, group), rest
+    if key not in node:
+        known = [str(name) for name in node]
+        raise SpaceError(
+            f"points_to_evaluate names {_shown((*path, key))!r}, which the space does not have. "
+            f"{nearest(str(key), known)}"
+        )
+    node[key] = _filled(node[key], value, (*path, key), warn)
+
+
+def _filled(node: Any, value: Any, path: Path, warn: bool) -> Any:
+    grid = grid_values(node)
+    if grid is None and isinstance(node, dict) and isinstance(value, Mapping):
+        for key, one in value.items():
+            _fill_key(node, key, one, path, warn)
+        return node
+    if isinstance(node, (list, tuple)) and isinstance(value, (list, tuple)) and has_domains(node):
+        if len(node) != len(value):
+            raise SpaceError(
+                f"points_to_evaluate has {len(value)} values for {_shown(path)}; the space has {len(node)}."
+            )
+        items = [_filled(a, b, (*path, i), warn) for i, (a, b) in enumerate(zip(node, value, strict=True))]
+        return _tuple(node, items) if isinstance(node, tuple) else items
+    domain = Categorical(grid) if grid is not None else node
+    if warn and isinstance(domain, Domain) and not _is_inside(domain, value):
+        warnings.warn(
+            f"points_to_evaluate sets {_shown(path)} to {value!r}, which is outside {domain.domain_str}; it is used.",
+            stacklevel=2,
+        )
+    return fresh(value)
+
+
+def _is_inside(domain: Domain, value: Any) -> bool:
+    if isinstance(domain, Categorical):
+        return any(matches(option, value) for option in domain.categories)
+    return domain.is_valid(value)
+
+
+def matches(space: Any, value: Any) -> bool:
+    """Whether `value` could be a config of `space`: equal constants, values within the domains."""
+    if isinstance(space, Domain):
+        return _is_inside(space, value)
+    grid = grid_values(space)
+    if grid is not None:
+        return any(matches(one, value) for one in grid)
+    if isinstance(space, Mapping) and isinstance(value, Mapping):
+        return space.keys() == value.keys() and all(matches(space[key], value[key]) for key in space)
+    if isinstance(space, (list, tuple)) and isinstance(value, (list, tuple)):
+        return len(space) == len(value) and all(map(matches, space, value))
+    return is_same(space, value)
+
+
+# --- suggestions by number -------------------------------------------------------------------------------------------
+
+
+class Variants:
+    """The configs of a space by number: grids crossed, the rest drawn, given points first.
+
+    Config `n` depends on (space, points, seed, n) alone and is computed without those before it, so nothing is ever
+    stored, however large the grid. The order: sample 0 over the whole grid, then sample 1, and so on; among grid
+    variables, sorted by path, the first varies fastest. Each point takes the place of one sample and fixes what it
+    names: a grid variable it names is not crossed.
+
+    Args:
+        is_constant: draw random values once per sample rather than once per config.
+
+    Raises:
+        SpaceError: the space makes no sense, or a point does not belong to it.
+    """
+
+    def __init__(
+        self, space: Mapping[str, Any], points: Sequence[Mapping[str, Any]] = (), *, is_constant: bool = False
+    ) -> None:
+        self._space = check_space(space)
+        self._is_constant = is_constant
+        self.num_points = num_points(space)
+        self.has_functions = any(isinstance(leaf, Function) for _, leaf in _everywhere(space, ()))
+        self._filled = [fill(space, point) for point in points]
+        self._ends: list[int] = []  # the number of the first config behind each point
+        for filled in self._filled:
+            self._ends.append((self._ends[-1] if self._ends else 0) + num_points(filled))
+
+    def count(self, num_samples: int | None) -> int | None:
+        """Return how many configs `num_samples` samples are; None: unlimited. Points are never cut off."""
+        if num_samples is None:
+            return None
+        from_points = self._ends[-1] if self._ends else 0
+        return from_points + max(num_samples - len(self._ends), 0) * self.num_points
+
+    def config(self, number: int, seed: int) -> Config:
+        """Return config `number` (0, 1, ...) under `seed`, newly built."""
+        space, sample, point = self._locate(number)
+        draw = _draw_by_path(seed, sample) if self._is_constant else draw_with(keyed_rng(seed, number))
+        rest = point
+
+        def decide(path: Path, domain: Domain) -> Any:
+            nonlocal rest
+            if not domain.is_grid():
+                return draw(path, domain)
+            assert isinstance(domain, Categorical)
+            rest, index = divmod(rest, len(domain))
+            return index
+
+        return resolve(space, decide)
+
+    def _locate(self, number: int) -> tuple[Mapping[str, Any], int, int]:
+        """Return the space, the number of the sample and the number of the grid point of config `number`."""
+        sample = bisect_right(self._ends, number)
+        start = self._ends[sample - 1] if sample else 0
+        if sample < len(self._ends):
+            return self._filled[sample], sample, number - start
+        later, point = divmod(number - start, self.num_points)
+        return self._space, sample + later, point
+
+
+def _draw_by_path(seed: int, sample: int) -> Decide:
+    """Return the `Decide` whose answer depends on the path alone, so that domains which exist only at some grid
+    points do not change what the others draw."""
+
+    def decide(path: Path, domain: Domain) -> Any:
+        key = zlib.crc32(repr(path).encode())
+        return draw_with(np.random.default_rng(np.random.SeedSequence([seed, sample, key])))(path, domain)
+
+    return decide

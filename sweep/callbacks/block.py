@@ -1,0 +1,316 @@
+"""Draw the live block of a sweep as lines of styled text that fit a given width and height."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sweep.callbacks.board import Board, Live, varying_pairs
+from sweep.callbacks.formats import (
+    clean,
+    duration,
+    fit,
+    number,
+    pairs,
+    rough_duration,
+    sparkline,
+    text,
+    to_yaml,
+    width_of,
+)
+from sweep.core.resources import format_bytes
+from sweep.core.results import flatten
+from sweep.core.trial import Status, Trial
+
+__all__ = ["About", "Line", "draw_block", "draw_end", "status_line"]
+
+Line = list[tuple[str, str]]  # (text, style); styles: "", dim, bold, good, bad
+
+_WORDS = {Status.STARTING: "START", Status.RUNNING: "RUN", Status.STOPPING: "STOP"}
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a sweep before it begins; any text may be empty."""
+
+    name: str = ""
+    directory: str = ""
+    searcher: str = ""
+    scheduler: str = ""
+    seed: Any = None
+    resume_command: str = ""
+
+
+def draw_block(board: Board, about: About, *, width: int, height: int, now: float, idle_s: float) -> list[Line]:
+    """Return the block as it is while the sweep runs.
+
+    Args:
+        width, height: of the terminal; no line is wider, and there are at most `height` lines.
+        now: seconds of driving. idle_s: seconds since the last fact, added to clocks that go on meanwhile.
+    """
+    top = [
+        _header(board, about, width, now + idle_s, "running"),
+        _bar(board, width),
+        _counts(board),
+        _usage(board, now, idle_s),
+        *_best(board),
+    ]
+    bottom = _failures(board, about) + _keys(about)
+    room = max(0, height - len(top) - len(bottom) - 1)
+    table = _table(board, width, max(0, room - 1), now + idle_s)
+    lines = [line for line in [*top, [], *table, *bottom] if line or table]
+    return [_cut(line, width) for line in lines[: max(1, height)]]
+
+
+def draw_end(board: Board, about: About, *, width: int, now: float, unfinished: int) -> list[Line]:
+    """Return the last frame, which stays on the screen: the counts, the best config as YAML to copy, the failures by
+    message, and how to go on.
+
+    Args:
+        unfinished: trials that had not ended when the sweep did.
+    """
+    lines = [
+        _header(board, about, min(width, 110), now, "interrupted after" if unfinished else "ended after"),
+        _counts(board),
+        *_best(board, with_config=False),
+    ]
+    if board.best is not None:
+        lines.append([("best config:", "bold")])
+        lines += [[(f"  {line}", "")] for line in to_yaml(board.best.trial.config).splitlines()]
+    for message, group in sorted(board.failures.items(), key=lambda item: -item[1].count)[:10]:
+        which = " ".join(f"{number:05d}" for number in group.numbers) + (" ..." if group.count > 5 else "")
+        lines.append([(f"failed {group.count} x ", "bad"), (f"{message}   ", ""), (f"trials {which}", "dim")])
+    if len(board.failures) > 10:
+        lines.append([(f"failed with {len(board.failures) - 10} other messages", "bad")])
+    if board.failures:
+        first = next(iter(board.failures.values())).numbers[0]
+        lines.append([("what they printed: ", "dim"), (f"sweep logs {about.name or 'NAME'} {first:05d}", "")])
+    if unfinished:
+        lines.append([(f"{unfinished} trials had not ended", "")])
+    if about.resume_command and unfinished:
+        lines.append([("resume: ", "dim"), (clean(about.resume_command), "")])
+    # The YAML and the commands are there to be copied: a terminal may wrap them, but they are never cut.
+    return [_cut(lines[0], width), *lines[1:]]
+
+
+def status_line(board: Board, now: float) -> str:
+    """Return the sweep on one line: `12:41 63/100 best=0.0412@00037 run=4 stop=17 fail=1 eta=7m`."""
+    total = "?" if board.num_trials is None else str(board.num_trials)
+    parts = [duration(now), f"{board.num_ended}/{total}"]
+    if board.best is not None:
+        parts.append(f"best={number(board.best.value)}@{board.best.trial.number:05d}")
+    parts.append(f"run={board.counts['running']}")
+    parts += [f"{short}={board.counts[kind]}" for kind, short in _SHORT.items() if board.counts[kind]]
+    eta = board.eta()
+    if eta is not None:
+        parts.append(f"eta={rough_duration(eta.seconds)}")
+    oldest = next(iter(board.waiting.values()), None)
+    if not board.live and oldest is not None and oldest.reason:
+        parts.append(f"waiting: {clean(oldest.reason)}")
+    return " ".join(parts)
+
+
+_SHORT = {"stopped": "stop", "failed": "fail", "paused": "pause", "starting": "start"}
+
+
+def _header(board: Board, about: About, width: int, now: float, word: str) -> Line:
+    parts = [("sweep", about.name), (word, duration(now)), ("searcher", about.searcher), ("scheduler", about.scheduler)]
+    if about.seed is not None:
+        parts.append(("seed", str(about.seed)))
+    line: Line = []
+    for label, value in parts:
+        if value:
+            line += [
+                ("   " if line else "", ""),
+                (f"{label} ", "dim"),
+                (clean(value), "bold" if label == "sweep" else ""),
+            ]
+    used = sum(width_of(part) for part, _ in line)
+    directory = clean(about.directory)
+    if directory and used + 3 + width_of(directory) <= width:
+        line.append((" " * (width - used - width_of(directory)), ""))
+        line.append((directory, "dim"))
+    return line
+
+
+def _bar(board: Board, width: int) -> Line:
+    ended, total = board.num_ended, board.num_trials
+    line: Line = []
+    if total:
+        length = max(0, min(38, width - 50))
+        full = min(length, length * ended // total)
+        line += [("█" * full, "good"), ("░" * (length - full), "dim"), ("  " if length else "", "")]
+    line.append((f"{ended}/{'?' if total is None else total} trials", "bold"))
+    eta = board.eta()
+    if total is None:
+        line.append(("   ETA unbounded", ""))
+    elif eta is not None:
+        spread = f" (±{rough_duration(eta.spread_s)})" if eta.spread_s >= 1 else ""
+        line.append((f"   ETA ~{rough_duration(eta.seconds)}{spread}", ""))
+    rate = board.rate()
+    if rate is not None:
+        line.append((f"   {number(rate * 60)} trials/min" if rate < 5 else f"   {number(rate)} trials/s", ""))
+    if board.waiting:
+        line.append((f"   queue {len(board.waiting)}", ""))
+    return line
+
+
+def _counts(board: Board) -> Line:
+    counts = board.counts
+    retried = f" ({board.retries} retries used)" if board.retries else ""
+    return [
+        (f"running {counts['running'] + counts['starting']} · paused {counts['paused']} · done {counts['done']}", ""),
+        (f" · stopped early {counts['stopped']} · ", ""),
+        (f"failed {counts['failed']}{retried}", "bad" if counts["failed"] else ""),
+    ]
+
+
+def _usage(board: Board, now: float, idle_s: float) -> Line:
+    line: Line = []
+    for name, (used, total) in board.used().items():
+        if name == "memory":
+            if used:
+                line.append((f"mem {format_bytes(int(used))}/{format_bytes(int(total))}   ", ""))
+            continue
+        full = max(0, min(8, round(8 * used / total)))
+        line.append((f"{name.upper()} {number(used)}/{number(total)} ", ""))
+        line.append(("█" * full + "░" * (8 - full) + "   ", "dim"))
+    if board.last_report_at is not None:
+        ago = max(0.0, now - board.last_report_at) + idle_s
+        line.append((f"last report {ago:.1f} s ago" if ago < 100 else f"last report {rough_duration(ago)} ago", ""))
+    return line or [("no report yet", "dim")]
+
+
+def _best(board: Board, *, with_config: bool = True) -> list[Line]:
+    best = board.best
+    if best is None:
+        return []
+    step = "" if best.step is None else f" at step {text(best.step)}"
+    line: Line = [
+        ("best  ", "dim"),
+        (f"{clean(board.plan.metric)} {number(best.value)}", "good"),
+        (f"  trial {best.trial.number:05d}{step}", ""),
+    ]
+    change = board.improvement()
+    if with_config and change:
+        line.append((f"  ({change:+.1%} in the last 10 trials)", "dim"))
+    if with_config:
+        line.append((f"   {pairs(varying_pairs(board, best.trial.config))}", ""))
+    return [line]
+
+
+def _failures(board: Board, about: About) -> list[Line]:
+    return [
+        [
+            ("failed  ", "bad"),
+            (f"{trial.number:05d}  {clean(trial.reason.partition(chr(10))[0])}", ""),
+            (f"   sweep logs {clean(about.name) or 'NAME'} {trial.number:05d}", "dim"),
+        ]
+        for trial in board.last_failures
+    ]
+
+
+def _keys(about: About) -> list[Line]:
+    later = f"   later: {clean(about.resume_command)}" if about.resume_command else ""
+    return [[(f"^C once: checkpoint and stop   twice: kill{later}", "dim")]]
+
+
+def _table(board: Board, width: int, room: int, now: float) -> list[Line]:
+    """Return the heading and at most `room` rows: the trials that run, oldest first, then what waits and why."""
+    rows = [_row(board, live, now) for live in islice(board.live.values(), room)]
+    spare = room - len(rows)
+    rows += [_waiting_row(trial) for trial in islice(board.waiting.values(), min(3, spare))]
+    if not rows:
+        return []
+    metric = clean(board.plan.metric)
+    names = ["trial", "state", "step", *([metric] if metric else []), "trend"]
+    parameters = [name for name in board.varying if any(name in row for row in rows)]
+    tail = ["time", "where"]
+    while True:
+        columns = [name for name in [*names, *parameters, *tail] if any(_cell(row, name) for row in rows)]
+        widths = {name: max(width_of(clean(name)), *(width_of(_cell(row, name)) for row in rows)) for name in columns}
+        if "where" in widths:
+            widths["where"] = min(widths["where"], 24)
+        if sum(widths.values()) + 2 * len(columns) <= width or not (parameters or len(names) > 3 or tail):
+            break
+        for some in (parameters, tail, names):  # the last parameter goes first; trial, state and step always stay
+            if some:
+                some.pop()
+                break
+    lines: list[Line] = [[("  ".join(_aligned(clean(name), name, widths[name]) for name in columns), "dim")]]
+    for row in rows:
+        waits = row.get("state") == "WAIT"
+        cells = [_aligned(_cell(row, name), name, widths[name]) for name in columns if not (waits and name == "where")]
+        line = "  ".join(cells)
+        if waits and row.get("where"):
+            line = f"{line.rstrip()}  {row['where']}"
+        lines.append([(line, "dim" if waits else "")])
+    return lines
+
+
+def _cell(row: Mapping[str, str], name: str) -> str:
+    if name == "where" and row.get("state") == "WAIT":
+        return ""
+    return fit(row.get(name, ""), 24)
+
+
+_LEFT = frozenset({"trial", "state", "trend", "where"})
+
+
+def _aligned(shown: str, name: str, width: int) -> str:
+    shown = fit(shown, width)
+    pad = " " * (width - width_of(shown))
+    return shown + pad if name in _LEFT else pad + shown
+
+
+def _row(board: Board, live: Live, now: float) -> dict[str, str]:
+    trial, last = live.trial, live.last
+    ranks = len(trial.resources.bundles)
+    step = "-" if last is None else text(last.get("training_iteration"))
+    limit = board.plan.stop.get("training_iteration")
+    flat = flatten(trial.config)
+    row = {name: text(flat[name]) for name in board.varying if name in flat}
+    metric = board.plan.metric
+    row |= {
+        "trial": f"{trial.number:05d}",
+        "state": _WORDS.get(trial.status, trial.status.value) + (f" x{ranks}" if ranks > 1 else ""),
+        "step": f"{step}/{number(limit)}" if limit is not None and last is not None else step,
+        "trend": sparkline(live.trend),
+        "time": duration(now - live.since),
+        "where": _where(trial),
+    }
+    if metric:
+        row[clean(metric)] = "-" if last is None else text(last.get(metric))
+    return row
+
+
+def _waiting_row(trial: Trial) -> dict[str, str]:
+    return {"trial": f"{trial.number:05d}", "state": "WAIT", "where": clean(trial.reason)}
+
+
+def _where(trial: Trial) -> str:
+    if trial.status is Status.STARTING and trial.reason:
+        return clean(trial.reason)
+    if trial.placement is None:
+        return ""
+    devices = trial.placement.devices
+    if devices:
+        return ",".join(clean(device) for device in devices)
+    nodes = dict.fromkeys(bundle.node for bundle in trial.placement.bundles)
+    return "" if set(nodes) == {"local"} else ",".join(clean(node) for node in nodes)
+
+
+def _cut(line: Sequence[tuple[str, str]], width: int) -> Line:
+    """Return the line cut to `width` columns."""
+    kept: Line = []
+    left = width
+    for part, style in line:
+        shown = fit(part, left)
+        if shown:
+            kept.append((shown, style))
+        left -= width_of(shown)
+        if shown != part or left <= 0:
+            break
+    return kept

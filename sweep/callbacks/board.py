@@ -1,0 +1,285 @@
+"""What a display knows of a sweep: counters, the trials that run, the best report, the expected end."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweep.callbacks.formats import clean
+from sweep.core.plan import Plan
+from sweep.core.resources import Node
+from sweep.core.results import Result, flatten, is_better
+from sweep.core.trial import Status, Trial
+
+__all__ = ["Best", "Board", "Change", "Eta", "Live"]
+
+_KINDS = {
+    Status.PENDING: "waiting",
+    Status.STARTING: "starting",
+    Status.RUNNING: "running",
+    Status.STOPPING: "running",
+    Status.PAUSED: "paused",
+    Status.ERROR: "failed",
+}
+_ENDED = frozenset({"done", "stopped", "failed"})
+_TREND_LENGTH = 8
+_MIN_ENDS_FOR_ETA = 5
+_MAX_GROUPS = 50
+
+
+@dataclass(slots=True)
+class Live:
+    """A trial that has a process: since when (seconds of driving), and its last reported values."""
+
+    trial: Trial
+    since: float
+    trend: deque[float] = field(default_factory=lambda: deque(maxlen=_TREND_LENGTH))
+    last: Result | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best report so far."""
+
+    value: float
+    trial: Trial
+    step: Any
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Eta:
+    """How long it will still take: seconds, give or take `spread_s`."""
+
+    seconds: float
+    spread_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A trial came into another state: `kind` is waiting, starting, running, paused, done, stopped, failed or retry."""
+
+    kind: str
+    trial: Trial
+    ran_s: float = 0.0
+
+
+@dataclass(slots=True)
+class FailureGroup:
+    """Trials that failed with the same message: how many, and the numbers of the first few."""
+
+    count: int = 0
+    numbers: list[int] = field(default_factory=list)
+
+
+class Board:
+    """Keep what a display shows, from the trials that changed; no call looks at all trials.
+
+    Per trial that has ended it keeps one word.
+
+    Args:
+        num_trials: how many there will be; None when unlimited.
+        nodes: the inventory.
+    """
+
+    def __init__(self, plan: Plan, num_trials: int | None, nodes: Sequence[Node] = ()) -> None:
+        self.plan = plan
+        self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
+        self.nodes = tuple(nodes)
+        self.counts = dict.fromkeys(("waiting", "starting", "running", "paused", "done", "stopped", "failed"), 0)
+        self.retries = 0
+        self.live: dict[str, Live] = {}
+        self.waiting: dict[str, Trial] = {}
+        self.best: Best | None = None
+        self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
+        self.failures: dict[str, FailureGroup] = {}
+        self.last_failures: deque[Trial] = deque(maxlen=3)
+        self.last_report_at: float | None = None
+        self.num_reports = 0
+        self._kinds: dict[str, str] = {}
+        self._retried: dict[str, int] = {}
+        self._holding: dict[str, Trial] = {}
+        self._first_config: dict[str, Any] = {}
+        self._ends: deque[float] = deque(maxlen=50)
+        self._durations: deque[float] = deque(maxlen=100)
+        self._best_at_ends: deque[float] = deque(maxlen=11)
+
+    @property
+    def num_ended(self) -> int:
+        """How many trials are TERMINATED or in ERROR."""
+        return self.counts["done"] + self.counts["stopped"] + self.counts["failed"]
+
+    def update(self, first: float, now: float, trial: Trial) -> Change | None:
+        """Take a trial as it is `now`, which changed for the first time since the last call at `first` (seconds of
+        driving); return what became of it, None when its state is the same."""
+        kind = "stopped" if trial.reason.startswith("stopped early") else "done"
+        kind = _KINDS.get(trial.status, kind)
+        before = self._kinds.get(trial.id)
+        if before is None:
+            self._meet(trial)
+        if trial.placement is None:
+            self._holding.pop(trial.id, None)
+        else:
+            self._holding[trial.id] = trial
+        self._count_retries(trial)
+        live = self.live.get(trial.id)
+        if live is None and (trial.is_held or (trial.is_ended and trial.attempt and before not in _ENDED)):
+            live = self.live[trial.id] = Live(trial, first)
+        if live is not None:
+            live.trial = trial
+            if trial.last_result is not live.last and trial.last_result is not None:
+                self._report(live, trial.last_result, now)
+        if kind == "waiting":
+            self.waiting[trial.id] = trial
+        else:
+            self.waiting.pop(trial.id, None)
+        if kind == before:
+            return None
+        self._kinds[trial.id] = kind
+        if before is not None:
+            self.counts[before] -= 1
+        self.counts[kind] += 1
+        ran = 0.0
+        if not trial.is_held and live is not None:
+            ran = now - live.since
+            del self.live[trial.id]
+        if kind in _ENDED:
+            self._end(trial, kind, now, ran)
+        return Change("retry" if kind == "waiting" and before is not None else kind, trial, ran)
+
+    def restart(self, trials: Iterable[Trial]) -> None:
+        """Take trials of earlier runs of the driver: they count, but are no news and say nothing about speed."""
+        for trial in trials:
+            self.update(0.0, 0.0, trial)
+        self._ends.clear()
+        self._durations.clear()
+        self._best_at_ends.clear()
+        self.last_failures.clear()
+        self.last_report_at = None
+        self.num_reports = 0
+
+    def used(self) -> dict[str, tuple[float, float]]:
+        """Return (allocated, total) of cpu, gpu, tpu and memory (bytes), those that there are any of."""
+        totals = {
+            "cpu": sum(node.cpus for node in self.nodes),
+            "gpu": float(sum(device.kind == "gpu" for node in self.nodes for device in node.devices)),
+            "tpu": float(sum(device.kind == "tpu" for node in self.nodes for device in node.devices)),
+            "memory": float(sum(node.memory for node in self.nodes)),
+        }
+        used = dict.fromkeys(totals, 0.0)
+        for trial in self._holding.values():
+            total = trial.resources.total
+            for name in used:
+                used[name] += getattr(total, name)
+        return {name: (used[name], total) for name, total in totals.items() if total}
+
+    def rate(self) -> float | None:
+        """Return trials ended per second over the last 50 ends; None before the second."""
+        if len(self._ends) < 2 or self._ends[-1] <= self._ends[0]:
+            return None
+        return (len(self._ends) - 1) / (self._ends[-1] - self._ends[0])
+
+    def eta(self) -> Eta | None:
+        """Return the expected time to the end; None before five ends, or without a number of trials.
+
+        Remaining trials x median time of those ended / how many run now, with half the distance between the quartiles
+        as the spread. Once trials were stopped early their lengths say little: then the rate of ends counts.
+        """
+        if self.num_trials is None or len(self._ends) < _MIN_ENDS_FOR_ETA:
+            return None
+        remaining = self.num_trials - self.num_ended
+        if remaining <= 0:
+            return None
+        spread = 0.0
+        median = 0.0
+        if len(self._durations) >= _MIN_ENDS_FOR_ETA:
+            low, median, high = statistics.quantiles(self._durations, n=4)
+            spread = (high - low) / 2 / median if median > 0 else 0.0
+        parallel = len(self.live)
+        rate = self.rate()
+        if self.counts["stopped"] or not parallel or not median:
+            return None if rate is None else Eta(remaining / rate, spread * remaining / rate)
+        seconds = remaining * median / parallel
+        return Eta(seconds, spread * seconds)
+
+    def improvement(self) -> float | None:
+        """Return how far the best value moved while the last ten trials ended, as a fraction; None when unknown."""
+        if self.best is None or len(self._best_at_ends) < 2 or not self._best_at_ends[0]:
+            return None
+        change = (self.best.value - self._best_at_ends[0]) / abs(self._best_at_ends[0])
+        return change if math.isfinite(change) else None
+
+    def _meet(self, trial: Trial) -> None:
+        config = flatten(trial.config)
+        if not self._first_config:
+            self._first_config = config
+            return
+        for name, value in config.items():
+            if name in self.varying:
+                continue
+            known = self._first_config.get(name, _ABSENT)
+            if known is _ABSENT or (known is not value and not _equal(known, value)):
+                self.varying[name] = None
+
+    def _count_retries(self, trial: Trial) -> None:
+        used = trial.failures - (trial.status is Status.ERROR)
+        known = self._retried.get(trial.id, 0)
+        if used > known:
+            self.retries += used - known
+            self._retried[trial.id] = used
+        if trial.is_ended:
+            self._retried.pop(trial.id, None)
+
+    def _report(self, live: Live, result: Result, now: float) -> None:
+        live.last = result
+        self.last_report_at = now
+        self.num_reports += 1
+        metric = self.plan.metric
+        if not metric:
+            return
+        value = result.get(metric)
+        if isinstance(value, (int, float)):
+            live.trend.append(float(value))
+        best = live.trial.best_result or result
+        value = best.get(metric)
+        if not isinstance(value, (int, float)) or value != value:
+            return
+        if self.best is None or is_better(value, self.best.value, self.plan.mode):
+            self.best = Best(value, live.trial, best.get("training_iteration"), best)
+
+    def _end(self, trial: Trial, kind: str, now: float, ran: float) -> None:
+        self._ends.append(now)
+        if trial.attempt:
+            self._durations.append(ran)
+        if self.best is not None:
+            self._best_at_ends.append(self.best.value)
+        if kind != "failed":
+            return
+        self.last_failures.append(trial)
+        message = clean(trial.reason.partition("\n")[0]) or "failed"
+        if message not in self.failures and len(self.failures) >= _MAX_GROUPS:
+            message = "other messages"
+        group = self.failures.setdefault(message, FailureGroup())
+        group.count += 1
+        if len(group.numbers) < 5:
+            group.numbers.append(trial.number)
+
+
+_ABSENT = object()
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(a == b)
+    except Exception:  # the user's own __eq__, or an array's
+        return False
+
+
+def varying_pairs(board: Board, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of a config's parameters that differ between trials, flattened; all of them while none is known."""
+    flat = flatten(config)
+    return {name: flat[name] for name in board.varying if name in flat} or flat

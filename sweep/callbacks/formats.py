@@ -1,0 +1,184 @@
+"""How numbers, times, configs and the user's texts are shown to people: short, on one line, safe to print."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    "clean",
+    "duration",
+    "fit",
+    "number",
+    "pairs",
+    "rough_duration",
+    "sparkline",
+    "text",
+    "to_yaml",
+    "width_of",
+]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./ -]*")
+# Words that some YAML reader takes for something other than a text.
+_RESERVED = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+def clean(value: object) -> str:
+    """Return `str(value)` on one line, without escape sequences, control characters and direction overrides.
+
+    What a trial calls its parameters or says in an exception must not move the cursor or recolour the terminal.
+    """
+    shown = str(value)
+    if shown.isascii() and shown.isprintable():
+        return shown
+    shown = _ESCAPES.sub("", shown)
+    shown = "".join(
+        " " if character in "\n\r\t\v\f\u2028\u2029" else character
+        for character in shown
+        if character in "\n\r\t\v\f\u2028\u2029" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
+    )
+    return re.sub(r" {2,}", " ", shown).strip()
+
+
+def number(value: float) -> str:
+    """Return a number with four significant digits: `0.04124`, `3.1e-4`, `12.5`; whole numbers up to 1e7 in full."""
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**7 else f"{float(value):.3e}" if abs(value) < 10**300 else "huge"
+    if not math.isfinite(value):
+        return "nan" if value != value else "inf" if value > 0 else "-inf"
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5:
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    mantissa, _, exponent = f"{value:.3e}".partition("e")
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def text(value: Any) -> str:
+    """Return any value of a config or report for a table cell."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(text(item) for item in value) + "]"
+    return clean(value)
+
+
+def duration(seconds: float) -> str:
+    """Return a span of time as a clock shows it: `0:07`, `12:41`, `1:02:03`, `2d 03:04:05`."""
+    whole = max(0, int(seconds)) if math.isfinite(seconds) else 0
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    if days:
+        return f"{days}d {hours:02d}:{minutes:02d}:{secs:02d}"
+    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+
+
+def rough_duration(seconds: float) -> str:
+    """Return a span of time as people say it: `40s`, `7m`, `3h`, `2d`."""
+    for limit, size, unit in ((90, 1, "s"), (5400, 60, "m"), (129600, 3600, "h")):
+        if seconds < limit:
+            return f"{max(0, round(seconds / size))}{unit}"
+    return f"{round(seconds / 86400)}d"
+
+
+def pairs(config: Mapping[str, Any], names: Iterable[str] | None = None) -> str:
+    """Return `lr=3.1e-4 width=256` for the given names (default: all)."""
+    chosen = config if names is None else [name for name in names if name in config]
+    return " ".join(f"{clean(name)}={text(config[name])}" for name in chosen)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return one bar per value, scaled to their own range; what is not finite shows as a blank."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return " " * len(values)
+    low, high = min(finite), max(finite)
+    span = high - low
+    if not math.isfinite(span) or span <= 0:
+        return "".join(_BARS[3] if math.isfinite(value) else " " for value in values)
+    top = len(_BARS) - 1
+    return "".join(_BARS[round((value - low) / span * top)] if math.isfinite(value) else " " for value in values)
+
+
+def width_of(shown: str) -> int:
+    """Return how many terminal columns a text takes: wide East Asian characters take two, combining marks none."""
+    if shown.isascii():
+        return len(shown)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in shown
+    )
+
+
+def fit(shown: str, columns: int) -> str:
+    """Return `shown` cut to at most `columns` terminal columns; a cut is marked with `…`."""
+    if width_of(shown) <= columns:
+        return shown
+    if columns <= 0:
+        return ""
+    kept, used = [], 0
+    for character in shown:
+        used += width_of(character)
+        if used > columns - 1:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+def to_yaml(value: Mapping[str, Any], indent: int = 0) -> str:
+    """Return a config as YAML that every reader of YAML 1.1 and 1.2 turns back into the same values.
+
+    What YAML cannot say (the user's own objects) is written as its repr in quotes.
+    """
+    lines: list[str] = []
+    pad = " " * indent
+    for key, item in value.items():
+        name = _scalar(str(key))
+        if isinstance(item, Mapping) and item:
+            lines.append(f"{pad}{name}:\n{to_yaml(item, indent + 2)}")
+        else:
+            lines.append(f"{pad}{name}: {_flow(item)}\n")
+    return "".join(lines)
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_quoted(str(k))}: {_flow(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
+        shown = repr(value)
+        # YAML 1.1 reads 1e-05 as a text: it wants a point and a sign.
+        return shown if "e" not in shown or "." in shown else shown.replace("e", ".0e")
+    shown = value if isinstance(value, str) else repr(value)
+    is_plain = _PLAIN.fullmatch(shown) and shown.lower() not in _RESERVED and shown == shown.strip()
+    return shown if is_plain else _quoted(shown)
+
+
+def _quoted(shown: str) -> str:
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(shown, ensure_ascii=False))

@@ -1,0 +1,521 @@
+"""Write each trial's results where other tools look for them: `result.json`, `progress.csv`, TensorBoard events.
+
+The files are copies for reading; the record is `sweep.db`. After a crash a logger completes its files from there.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+import threading
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, TextIO
+
+from sweep.callbacks.base import Callback
+from sweep.core.results import AUTO_FILLED, Result, flatten
+from sweep.core.trial import Trial
+from sweep.errors import ConfigError
+from sweep.store.encoding import decode
+from sweep.store.layout import ExperimentLayout
+from sweep.store.schema import open_for_reading
+
+__all__ = ["CSVLoggerCallback", "JsonLoggerCallback", "LoggerCallback", "TBXLoggerCallback"]
+
+_MAX_OPEN = 64
+_FLUSH_S = 1.0
+# Lines may be missing from the files of trials that had ended when the driver died: flushing takes a second, the queue
+# in front of the callbacks some more. Older files are not looked at.
+_RECENT_S = 600.0
+_AT_ONCE = 500
+
+
+class LoggerCallback(Callback):
+    """Write down what happens to trials: override the `log_trial_...` methods that are wanted.
+
+    Attributes:
+        layout: where the experiment's files lie; set by `setup`.
+    """
+
+    layout: ExperimentLayout
+
+    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
+        """Take the experiment's directory."""
+        self.layout = ExperimentLayout(Path(experiment_dir))
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """An attempt was started."""
+
+    def log_trial_restore(self, trial: Trial) -> None:
+        """An attempt was started from a checkpoint."""
+
+    def log_trial_save(self, trial: Trial) -> None:
+        """A checkpoint is committed."""
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+        """A report is committed; `iteration` is its training iteration."""
+
+    def log_trial_pause(self, trial: Trial) -> None:
+        """The trial is PAUSED: what is kept for it should be dropped, it may never come back."""
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """The trial has ended: what is kept for it must be dropped."""
+
+    def on_trial_start(self, trial: Trial) -> None:
+        """Pass it on."""
+        self.log_trial_start(trial)
+
+    def on_trial_restore(self, trial: Trial) -> None:
+        """Pass it on."""
+        self.log_trial_restore(trial)
+
+    def on_trial_save(self, trial: Trial) -> None:
+        """Pass it on."""
+        self.log_trial_save(trial)
+
+    def on_trial_result(self, trial: Trial, result: Result) -> None:
+        """Pass it on."""
+        iteration = result.get("training_iteration")
+        self.log_trial_result(iteration if isinstance(iteration, int) else trial.count, trial, result)
+
+    def on_trial_pause(self, trial: Trial) -> None:
+        """Pass it on."""
+        self.log_trial_pause(trial)
+
+    def on_trial_complete(self, trial: Trial) -> None:
+        """Pass it on."""
+        self.log_trial_end(trial, failed=False)
+
+    def on_trial_error(self, trial: Trial) -> None:
+        """Pass it on."""
+        self.log_trial_end(trial, failed=True)
+
+
+class _OpenFiles:
+    """Files that are appended to: a bounded number is open, and what was written is flushed within `flush_s`.
+
+    Flushing has a thread of its own, so that the last lines before a long silence appear too. An error there is raised
+    by the next `write`.
+    """
+
+    def __init__(self, limit: int = _MAX_OPEN, flush_s: float = _FLUSH_S) -> None:
+        self._limit = limit
+        self._flush_s = flush_s
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, TextIO] = OrderedDict()
+        self._is_dirty = threading.Event()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: OSError | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def write(self, path: str, text: str) -> None:
+        """Append `text` to `path`; its directory is made when it is not there."""
+        with self._lock:
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
+            file = self._open.get(path)
+            if file is None:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                file = Path(path).open("a", encoding="utf-8", newline="")  # noqa: SIM115 - closed when evicted
+                self._open[path] = file
+                if len(self._open) > self._limit:
+                    self._open.popitem(last=False)[1].close()
+            else:
+                self._open.move_to_end(path)
+            file.write(text)
+            if self._thread is None and not self._over.is_set():
+                self._thread = threading.Thread(target=self._run, name="sweep-log-flush", daemon=True)
+                self._thread.start()
+        if not self._is_dirty.is_set():
+            self._is_dirty.set()
+
+    def close(self, path: str) -> None:
+        """Close one file; unknown ones are ignored."""
+        with self._lock:
+            file = self._open.pop(path, None)
+            if file is not None:
+                file.close()
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system."""
+        with self._lock:
+            self._is_dirty.clear()
+            for file in self._open.values():
+                file.flush()
+
+    def close_all(self) -> None:
+        """Close everything and end the thread; `write` may still be called and then flushes when files are closed."""
+        self._over.set()
+        self._is_dirty.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1].close()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._is_dirty.wait()
+            self._over.wait(self._flush_s)
+            try:
+                self.flush()
+            except OSError as error:  # a full disk: told where somebody can say it
+                self._error = error
+
+
+class _FileLogger(LoggerCallback):
+    """A logger with one text file of lines per trial."""
+
+    _file_name: str
+    _num_header_lines = 0
+
+    def __init__(self) -> None:
+        self._files = _OpenFiles()
+        self._repair_to = 0
+        self._paths: dict[str, str] = {}
+
+    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
+        """Take the directory; after a restart (`resumed=True`) note up to where the files should be complete."""
+        super().setup(experiment_dir=experiment_dir, plan=plan, num_trials=num_trials, **info)
+        if info.get("resumed"):
+            with closing(open_for_reading(self.layout.database)) as connection:
+                (seq,) = connection.execute("SELECT max(seq) FROM result").fetchone()
+            self._repair_to = seq or 0
+
+    def on_trial_start(self, trial: Trial) -> None:
+        """Complete old files first: here rather than in `setup`, where the driver would wait for it."""
+        self._repair_once()
+        super().on_trial_start(trial)
+
+    def on_trial_result(self, trial: Trial, result: Result) -> None:
+        """Likewise."""
+        if self._repair_to:
+            self._repair_once()
+        super().on_trial_result(trial, result)
+
+    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
+        """Write everything out."""
+        self._repair_once()
+        self._files.close_all()
+
+    def log_trial_pause(self, trial: Trial) -> None:
+        """Drop what is kept."""
+        self._forget(trial)
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """Drop what is kept."""
+        self._forget(trial)
+
+    def _forget(self, trial: Trial) -> None:
+        self._files.close(self._path(trial.id))
+        self._paths.pop(trial.id, None)
+
+    def _path(self, trial_id: str) -> str:
+        path = self._paths.get(trial_id)
+        if path is None:
+            path = self._paths[trial_id] = str(self.layout.trial(trial_id) / self._file_name)
+        return path
+
+    @abstractmethod
+    def _complete(self, path: Path, config: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> None:
+        """Make the file what it is after these reports, keeping what is right in it."""
+
+    def _repair_once(self) -> None:
+        seq, self._repair_to = self._repair_to, 0
+        if not seq:
+            return
+        with closing(open_for_reading(self.layout.database)) as connection:
+            found = connection.execute(
+                "SELECT t.trial_id, t.config, t.status, count(*), max(r.wall) FROM result r"
+                " JOIN trial t ON t.trial_id = r.trial_id WHERE r.seq <= ? GROUP BY t.trial_id",
+                (seq,),
+            ).fetchall()
+            newest = max((row[4] for row in found), default=0.0)
+            wrong = {
+                trial_id: config
+                for trial_id, config, status, count, wall in found
+                if (status not in ("TERMINATED", "ERROR") or wall >= newest - _RECENT_S)
+                and self._num_lines(self.layout.trial(trial_id) / self._file_name) != count + self._num_header_lines
+            }
+            ids = list(wrong)
+            for start in range(0, len(ids), _AT_ONCE):
+                some = ids[start : start + _AT_ONCE]
+                rows: dict[str, list[dict[str, Any]]] = {trial_id: [] for trial_id in some}
+                for trial_id, metrics in connection.execute(
+                    f"SELECT trial_id, metrics FROM result WHERE seq <= ? AND trial_id IN ({','.join('?' * len(some))})"
+                    " ORDER BY seq",
+                    (seq, *some),
+                ):
+                    rows[trial_id].append(decode(metrics))
+                for trial_id in some:
+                    path = self.layout.trial(trial_id) / self._file_name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    self._complete(path, decode(wrong[trial_id]), rows[trial_id])
+
+    @staticmethod
+    def _num_lines(path: Path) -> int:
+        """Count whole lines; -1 for a file that is missing or damaged at its end."""
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return -1
+        return data.count(b"\n") if data.endswith(b"\n") and b"\0" not in data else -1
+
+
+class JsonLoggerCallback(_FileLogger):
+    """Write `result.json`, one JSON object per line and report, nested and with the config, and `params.json`.
+
+    NaN and infinities are written as `NaN` and `Infinity`, as Python and Tune do; objects that JSON does not know as
+    their text.
+    """
+
+    _file_name = "result.json"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._configs: dict[str, tuple[Mapping[str, Any], str]] = {}
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """Write `params.json`; again when a scheduler has changed the config."""
+        path = self.layout.trial(trial.id) / "params.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, json.dumps(_plain(trial.config), indent=2, sort_keys=True) + "\n")
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+        """Append a line."""
+        known = self._configs.get(trial.id)
+        if known is None or known[0] is not trial.config:
+            known = self._configs[trial.id] = (trial.config, _to_json(trial.config))
+        self._files.write(self._path(trial.id), _json_line(result, known[1]))
+
+    def _forget(self, trial: Trial) -> None:
+        super()._forget(trial)
+        self._configs.pop(trial.id, None)
+
+    def _complete(self, path: Path, config: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> None:
+        """Keep the whole lines that are there: they have the config as it was at that time."""
+        try:
+            lines = path.read_bytes().split(b"\n")[:-1]
+        except FileNotFoundError:
+            lines = []
+        kept = list(takewhile(lambda line: b"\0" not in line, lines))[: len(rows)]
+        known = _to_json(config)
+        new = [_json_line(row, known).encode() for row in rows[len(kept) :]]
+        _replace(path, b"".join(line + b"\n" for line in kept) + b"".join(new))
+
+
+class CSVLoggerCallback(_FileLogger):
+    """Write `progress.csv`: one row per report, keys flattened with `/`, without the config.
+
+    A key that appears later adds a column: the file is rewritten with it, and earlier rows are empty there.
+    """
+
+    _file_name = "progress.csv"
+    _num_header_lines = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._columns: dict[str, dict[str, None]] = {}
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+        """Append a row."""
+        path = self._path(trial.id)
+        row = _csv_row(result)
+        columns = self._columns.get(trial.id)
+        if columns is None:
+            columns = self._columns[trial.id] = dict.fromkeys(next(iter(_read_csv(Path(path), limit=1)), []))
+        if not row.keys() <= columns.keys():
+            self._files.close(path)
+            columns.update(dict.fromkeys(row))
+            place = Path(path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            rows = [list(columns), *_read_csv(place)[1:]]
+            _replace(place, "".join(_csv_line([*old, *[""] * (len(columns) - len(old))]) for old in rows))
+        self._files.write(path, _csv_line(map(row.get, columns)))
+
+    def _forget(self, trial: Trial) -> None:
+        super()._forget(trial)
+        self._columns.pop(trial.id, None)
+
+    def _complete(self, path: Path, config: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> None:
+        flat = [_csv_row(row) for row in rows]
+        columns: dict[str, None] = {}
+        for row in flat:
+            columns.update(dict.fromkeys(row))
+        _replace(path, "".join(map(_csv_line, [columns, *(map(row.get, columns) for row in flat)])))
+
+
+class TBXLoggerCallback(LoggerCallback):
+    """Write TensorBoard events with tensorboardX, one run per trial directory; the hyperparameters at its end.
+
+    Numbers become scalars named by their flattened key, lists and arrays of one or two dimensions histograms, arrays
+    of three, four and five dimensions an image, images and a video. The step is `timesteps_total` if reported, else
+    `training_iteration`. After a crash at most the last second is missing; it is not filled in.
+
+    Raises:
+        ConfigError: tensorboardX is not installed.
+    """
+
+    def __init__(self) -> None:
+        if importlib.util.find_spec("tensorboardX") is None:
+            raise ConfigError(
+                "TBXLoggerCallback needs tensorboardX, which is not installed. "
+                "Run: pip install 'sweep-engine[tensorboard]'"
+            )
+        self._writers: OrderedDict[str, Any] = OrderedDict()
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+        """Write one report."""
+        writer = self._writer(trial)
+        step = result.get("timesteps_total") or iteration
+        for name, value in flatten(result).items():
+            if name not in AUTO_FILLED:
+                _tensorboard_value(writer, name, value, step)
+
+    def log_trial_pause(self, trial: Trial) -> None:
+        """Close its writer."""
+        self._close(trial.id)
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """Write the hyperparameters and close the writer."""
+        numbers = {
+            name: value
+            for name, value in flatten(trial.last_result or {}).items()
+            if isinstance(value, (int, float)) and name not in AUTO_FILLED
+        }
+        config = {
+            name: value if isinstance(value, (bool, int, float, str)) else str(value)
+            for name, value in flatten(trial.config).items()
+        }
+        if numbers and config:
+            summaries = importlib.import_module("tensorboardX.summary")
+            file_writer = self._writer(trial).file_writer
+            for summary in summaries.hparams(hparam_dict=config, metric_dict=numbers):
+                file_writer.add_summary(summary)
+        self._close(trial.id)
+
+    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
+        """Close what is open."""
+        for trial_id in list(self._writers):
+            self._close(trial_id)
+
+    def _writer(self, trial: Trial) -> Any:
+        writer = self._writers.get(trial.id)
+        if writer is None:
+            make = importlib.import_module("tensorboardX").SummaryWriter
+            writer = self._writers[trial.id] = make(str(self.layout.trial(trial.id)), flush_secs=_FLUSH_S)
+            if len(self._writers) > _MAX_OPEN:
+                self._writers.popitem(last=False)[1].close()
+        self._writers.move_to_end(trial.id)
+        return writer
+
+    def _close(self, trial_id: str) -> None:
+        writer = self._writers.pop(trial_id, None)
+        if writer is not None:
+            writer.close()
+
+
+def _tensorboard_value(writer: Any, name: str, value: Any, step: int) -> None:
+    import numpy as np
+
+    if isinstance(value, (bool, int, float, np.number, np.bool_)):
+        writer.add_scalar(name, float(value), global_step=step)
+        return
+    if not isinstance(value, (list, tuple, np.ndarray)) or not len(value):
+        return
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        return
+    add: Callable[..., Any] = {3: writer.add_image, 4: writer.add_images, 5: writer.add_video}.get(
+        array.ndim, writer.add_histogram
+    )
+    add(name, array, global_step=step)
+
+
+_encoder = json.JSONEncoder(default=lambda value: _plain(value))
+
+
+def _to_json(value: Any) -> str:
+    try:
+        return _encoder.encode(value)
+    except TypeError:  # keys that JSON does not know
+        return _encoder.encode(_plain(value))
+
+
+def _json_line(result: Mapping[str, Any], config: str) -> str:
+    shown = _to_json({**result})
+    return f'{shown[:-1]}{", " if len(shown) > 2 else ""}"config": {config}}}\n'
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` in terms that JSON knows; what it does not know as text."""
+    import numpy as np
+
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufSU":
+        return _plain(value.tolist()) if value.dtype.kind != "S" else str(value)
+    return str(value)
+
+
+_SCALARS = frozenset({float, int, str, bool, type(None)})
+
+
+def _csv_row(result: Mapping[str, Any]) -> dict[str, Any]:
+    row = dict(result)
+    if not _SCALARS.issuperset(map(type, row.values())):
+        row = flatten(row)
+    row.pop("config", None)
+    return row
+
+
+def _csv_line(values: Iterable[Any]) -> str:
+    """Return one line of CSV: what `csv.writer` gives, at a third of the time."""
+    cells = []
+    for value in values:
+        kind = type(value)
+        if kind is float or kind is int:
+            cells.append(repr(value))
+        elif value is None:
+            cells.append("")
+        else:
+            cell = str(value)
+            if '"' in cell:
+                cell = cell.replace('"', '""')
+                cells.append(f'"{cell}"')
+            elif "," in cell or "\n" in cell or "\r" in cell:
+                cells.append(f'"{cell}"')
+            else:
+                cells.append(cell)
+    return ",".join(cells) + "\n" if len(cells) != 1 or cells[0] else '""\n'
+
+
+def _read_csv(path: Path, limit: int | None = None) -> list[list[str]]:
+    """Return the first `limit` rows of a file, all by default; none when there is no file."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        rows: Iterator[list[str]] = csv.reader(file)
+        return [row for row, _ in zip(rows, range(limit), strict=False)] if limit else list(rows)
+
+
+def _replace(path: Path, data: str | bytes) -> None:
+    """Write a file so that readers see the old or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+    temporary.replace(path)

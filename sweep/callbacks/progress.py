@@ -1,0 +1,451 @@
+"""Show how a sweep is doing: a live block on a terminal or in a notebook, single lines everywhere else."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import html
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TextIO
+
+from sweep.callbacks.base import Callback
+from sweep.callbacks.block import About, Line, draw_block, draw_end, status_line
+from sweep.callbacks.board import Board, Change, varying_pairs
+from sweep.callbacks.formats import clean, duration, pairs, text
+from sweep.core.results import AUTO_FILLED, Result, flatten
+from sweep.core.trial import Trial
+
+__all__ = ["Progress"]
+
+_FRAME_S = 0.25  # between two frames: at most 4 a second
+_HEARTBEAT_S = 30.0  # between two status lines where there is no terminal
+_CLOCK_S = 1.0  # a frame at least that often while something runs, so that clocks go on
+_MAX_MESSAGES = 1000
+
+_WORDS = {
+    "running": "RUNNING",
+    "paused": "PAUSED",
+    "done": "TERMINATED",
+    "stopped": "STOPPED EARLY",
+    "failed": "ERROR",
+    "retry": "RETRY",
+}
+_ASCII = str.maketrans({"█": "#", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
+
+
+class Progress(Callback):
+    """Show the sweep while it runs and what came of it at the end.
+
+    On a terminal a block is redrawn in place, in a notebook likewise as html; the last frame stays and ends with the
+    best config as YAML, the failures by message and how to resume. Elsewhere one line is written per change of a
+    trial's state and one status line each 30 s. Nothing that goes wrong with the output ends a sweep: when the reader
+    of a pipe is gone, the display falls silent.
+
+    `on_step` is called on the driver's thread and only notes what changed; counting and drawing happen on a thread of
+    the display, at most four times a second. A trial that comes and goes between two frames is counted, and shown as
+    one line.
+
+    Args:
+        verbose: 0: nothing at all; 1: block or lines; 2: also a line per result.
+        file: where to write; standard output as it is at `setup` when None.
+        style: `terminal`, `notebook` or `lines`; None: found out at `setup`.
+        clock: seconds, for how time passes between two facts.
+        has_thread: whether to draw on a thread of its own; False: only when `refresh` is called, and at the end.
+    """
+
+    def __init__(
+        self,
+        verbose: int = 1,
+        *,
+        file: TextIO | None = None,
+        style: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        has_thread: bool = True,
+    ) -> None:
+        self.verbose = verbose
+        self._file = file
+        self._style = style
+        self._clock = clock
+        self._has_thread = has_thread
+        self._lock = threading.Lock()
+        self._inbox: dict[str, tuple[float, float, Trial]] = {}
+        self._messages: deque[str] = deque(maxlen=_MAX_MESSAGES)
+        self._restored: list[Trial] | None = None
+        self._is_first_step = True
+        self._is_open = False
+        self._now = 0.0
+        self._stepped_at = clock()
+        self._drawn_at = clock()
+        self._beat_at = clock()
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._screen: _Screen | None = None
+        self._board: Board | None = None
+        self._about = About()
+
+    # --- hooks ---
+
+    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
+        """Begin to show; `info` may hold name, searcher, scheduler, seed, nodes and resume_command."""
+        if self.verbose <= 0:
+            return
+        self._about = About(
+            clean(info.get("name") or os.path.basename(experiment_dir)),
+            _short_path(experiment_dir),
+            clean(info.get("searcher") or ""),
+            clean(info.get("scheduler") or ""),
+            info.get("seed"),
+            clean(info.get("resume_command") or ""),
+        )
+        self._board = Board(plan, num_trials, info.get("nodes") or ())
+        self._beat_at = self._drawn_at = self._clock()
+        if "trials" in info:  # of earlier runs of the driver
+            self._restored = list(info["trials"])
+            self._is_first_step = False
+        if self._file is None:
+            self._file = sys.stdout
+        self._style = self._style or _style_of(self._file)
+        if not self._has_thread:
+            self._guarded(self._open)
+        else:
+            self._thread = threading.Thread(target=self._run, name="sweep-progress", daemon=True)
+            self._thread.start()
+        atexit.register(self._close)
+
+    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        """Note what changed; called on the driver's thread."""
+        if self._board is None:
+            return
+        with self._lock:
+            if self._is_first_step:
+                self._is_first_step = False
+                # Everything that was there before this run: looked at once.
+                news = set(changed)
+                self._restored = [trial for trial_id, trial in trials.items() if trial_id not in news]
+            inbox = self._inbox
+            for trial_id in changed:
+                trial = trials.get(trial_id)
+                if trial is not None:
+                    known = inbox.get(trial_id)
+                    inbox[trial_id] = (now if known is None else known[0], now, trial)
+            self._now = now
+            self._stepped_at = self._clock()
+        if changed and not self._wake.is_set():
+            self._wake.set()
+
+    def on_trial_result(self, trial: Trial, result: Result) -> None:
+        """With verbose=2, show the report."""
+        if self._board is None or self.verbose < 2:
+            return
+        shown = {key: value for key, value in flatten(result).items() if key not in AUTO_FILLED}
+        line = f"{duration(self._now)} {trial.number:05d} step {text(result.get('training_iteration'))} {pairs(shown)}"
+        with self._lock:
+            self._messages.append(line)
+        self._wake.set()
+
+    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
+        """Show the last frame and stop."""
+        board = self._board
+        if board is None:
+            return
+        self._stop_thread()
+        if not self._is_open:  # it ended before the first frame
+            self._guarded(self._open)
+        self.refresh(is_last=True)
+        unfinished = sum(not trial.is_ended for trial in trials)
+        self._guarded(lambda: self._end(board, unfinished))
+        self._close()
+        self._board = None
+
+    def notice(self, text: str) -> None:
+        """Show a line that concerns the whole sweep, above the block or among the lines; any thread may call it."""
+        if self.verbose <= 0:
+            return
+        if self._board is None:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                print(f"sweep: {clean(text)}", file=sys.stderr, flush=True)
+            return
+        with self._lock:
+            self._messages.append(f"sweep: {clean(text)}")
+        self._wake.set()
+
+    # --- drawing ---
+
+    def refresh(self, *, is_last: bool = False) -> None:
+        """Count what changed and draw; called by the display's own thread, or by who has none."""
+        board, screen = self._board, self._screen
+        if board is None or screen is None:
+            return
+        with self._lock:
+            restored, self._restored = self._restored, None
+            inbox, self._inbox = self._inbox, {}
+            messages = list(self._messages)
+            self._messages.clear()
+            now, idle = self._now, max(0.0, self._clock() - self._stepped_at)
+        if restored:
+            board.restart(restored)
+        changes = [board.update(*entry) for entry in inbox.values()]
+        self._drawn_at = self._clock()
+        lines = messages
+        if not screen.is_block:
+            lines = [self._change_line(board, change, now) for change in changes if change and change.kind in _WORDS]
+            lines += messages
+            if self._drawn_at - self._beat_at >= _HEARTBEAT_S:
+                self._beat_at = self._drawn_at
+                lines.append(status_line(board, now + idle))
+        self._guarded(lambda: screen.show(lines, board, self._about, now, 0.0 if is_last else idle))
+
+    def _change_line(self, board: Board, change: Change, now: float) -> str:
+        trial, kind = change.trial, change.kind
+        line = f"{duration(now)} {trial.number:05d} {_WORDS[kind]}"
+        if kind == "running":
+            return f"{line} {pairs(varying_pairs(board, trial.config))}".rstrip()
+        if kind in ("failed", "retry", "paused"):
+            hint = f"   sweep logs {self._about.name} {trial.number:05d}" if kind == "failed" else ""
+            return f"{line} {clean(trial.reason)}{hint}".rstrip()
+        last = trial.last_result
+        if last is not None:
+            metric = board.plan.metric
+            value = f" {clean(metric)}={text(last.get(metric))}" if metric else ""
+            line += f"{value} at step {text(last.get('training_iteration'))}"
+        return (
+            line
+            + (f" in {duration(change.ran_s)}" if change.ran_s else "")
+            + (f"   {clean(trial.reason)}" if trial.reason else "")
+        )
+
+    def _open(self) -> None:
+        """Take the screen; on the display's thread, because importing rich takes longer than starting a trial."""
+        file = sys.stdout if self._file is None else self._file
+        self._is_open = True
+        if self._style == "terminal":
+            self._screen = _Terminal(file)
+        elif self._style == "notebook":
+            self._screen = _Notebook()
+        else:
+            self._screen = _Lines(file)
+        self._screen.open(self._about, self._board)
+
+    def _end(self, board: Board, unfinished: int) -> None:
+        if self._screen is not None:
+            self._screen.end(
+                lambda width: draw_end(board, self._about, width=width, now=self._now, unfinished=unfinished),
+                status_line(board, self._now),
+            )
+
+    def _guarded(self, draw: Callable[[], None]) -> None:
+        """Run something that writes; when that fails, never write again."""
+        try:
+            draw()
+        except (OSError, ValueError):  # a closed pipe, a closed file, a terminal that went away: not the sweep's fault
+            self._screen = None
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        self._guarded(self._open)
+        while not self._over.is_set():
+            self._wake.wait(_CLOCK_S)
+            self._over.wait(max(0.0, _FRAME_S - (self._clock() - self._drawn_at)))
+            if self._over.is_set():
+                return
+            self._wake.clear()
+            self.refresh()
+
+    def _stop_thread(self) -> None:
+        self._over.set()
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5.0)
+        self._thread = None
+
+    def _close(self) -> None:
+        """Give the terminal back, also when the sweep never came to its end."""
+        self._stop_thread()
+        screen, self._screen = self._screen, None
+        if screen is not None:
+            self._guarded(screen.close)
+        atexit.unregister(self._close)
+
+
+class _Screen(Protocol):
+    """Where the display goes."""
+
+    is_block: bool
+
+    def open(self, about: About, board: Board | None) -> None: ...
+
+    def show(self, lines: Sequence[str], board: Board, about: About, now: float, idle_s: float) -> None: ...
+
+    def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Lines:
+    """A pipe or a file: plain lines, each written whole."""
+
+    is_block = False
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def _write(self, lines: Sequence[str]) -> None:
+        if not lines:
+            return
+        shown = "".join(f"{line}\n" for line in lines)
+        self._file.write(_encodable(shown, self._file))
+        self._file.flush()
+
+    def open(self, about: About, board: Board | None) -> None:
+        total = None if board is None else board.num_trials
+        parts = [f"sweep {about.name}:", "trials without limit" if total is None else f"{total} trials,"]
+        parts += [f"{word} {value}," for word, value in (("searcher", about.searcher), ("scheduler", about.scheduler))
+                  if value]  # fmt: skip
+        if about.seed is not None:
+            parts.append(f"seed {about.seed},")
+        self._write([" ".join(parts).rstrip(",") + f" -> {about.directory}"])
+
+    def show(self, lines: Sequence[str], board: Board, about: About, now: float, idle_s: float) -> None:
+        self._write(lines)
+
+    def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None:
+        self._write([status, *("".join(part for part, _ in line) for line in draw(10_000))])
+
+    def close(self) -> None:
+        """Leave the file to who opened it."""
+
+
+class _Terminal:
+    """A terminal: the block is redrawn in place by rich, and what else is printed appears above it."""
+
+    is_block = True
+
+    def __init__(self, file: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        class _Quiet(Console):
+            def on_broken_pipe(self) -> None:
+                # rich would end the process here.
+                raise BrokenPipeError
+
+        self._file = file
+        self._console = _Quiet(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
+        is_standard = file is sys.stdout
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            redirect_stdout=is_standard,
+            redirect_stderr=is_standard,
+            vertical_overflow="crop",
+        )
+
+    def open(self, about: About, board: Board | None) -> None:
+        self._live.start()
+
+    def show(self, lines: Sequence[str], board: Board, about: About, now: float, idle_s: float) -> None:
+        width, height = self._console.size
+        for line in lines:
+            self._console.print(_encodable(line, self._file), no_wrap=True, overflow="crop", crop=True)
+        # The last column stays free: some terminals wrap as soon as it is written.
+        block = draw_block(board, about, width=max(1, width - 1), height=max(1, height - 1), now=now, idle_s=idle_s)
+        self._live.update(self._rich(block), refresh=True)
+
+    def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None:
+        from rich.text import Text
+
+        self._live.update(Text(""), refresh=True)
+        self._live.stop()
+        for line in draw(max(1, self._console.size.width - 1)):
+            self._console.print(self._rich([line]), soft_wrap=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _rich(self, lines: Sequence[Line]) -> Any:
+        from rich.text import Text
+
+        styles = {"": "", "dim": "dim", "bold": "bold", "good": "green", "bad": "red"}
+        shown = Text(no_wrap=True, overflow="crop", end="")
+        for index, line in enumerate(lines):
+            if index:
+                shown.append("\n")
+            for part, style in line:
+                shown.append(_encodable(part, self._file), styles[style])
+        return shown
+
+
+class _Notebook:
+    """A notebook cell: one output, updated in place."""
+
+    is_block = True
+    _WIDTH, _HEIGHT = 110, 40
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._lines: deque[str] = deque(maxlen=20)
+
+    def open(self, about: About, board: Board | None) -> None:
+        """Wait for the first frame."""
+
+    def show(self, lines: Sequence[str], board: Board, about: About, now: float, idle_s: float) -> None:
+        self._lines.extend(lines)
+        block = draw_block(board, about, width=self._WIDTH, height=self._HEIGHT, now=now, idle_s=idle_s)
+        self._put([*([(line, "dim")] for line in self._lines), *block])
+
+    def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None:
+        self._put(draw(self._WIDTH))
+
+    def close(self) -> None:
+        """Leave the last frame where it is."""
+
+    def _put(self, lines: Sequence[Line]) -> None:
+        from IPython import display
+
+        styles = {"": "", "dim": "opacity:.6", "bold": "font-weight:bold", "good": "color:#080", "bad": "color:#b00"}
+        rows = (
+            "".join(f'<span style="{styles[style]}">{html.escape(part)}</span>' for part, style in line)
+            for line in lines
+        )
+        page = display.HTML(  # type: ignore[no-untyped-call]
+            '<pre style="line-height:1.25;white-space:pre">' + "\n".join(rows) + "</pre>"
+        )
+        if self._handle is None:
+            self._handle = display.display(page, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(page)
+
+
+def _style_of(file: TextIO) -> str:
+    """Say where `file` leads: only a notebook's kernel has replaced standard output by its own."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is not None and getattr(shell, "kernel", None) is not None and file is sys.stdout:
+        return "notebook"
+    try:
+        is_terminal = file.isatty()
+    except (AttributeError, ValueError):  # not quite a file, or closed
+        is_terminal = False
+    return "terminal" if is_terminal and os.environ.get("TERM") != "dumb" else "lines"
+
+
+def _encodable(shown: str, file: TextIO) -> str:
+    """Return a text that `file` can write: in its encoding, with plain signs for what that lacks."""
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    try:
+        shown.encode(encoding)
+    except UnicodeEncodeError:
+        return shown.translate(_ASCII).encode(encoding, "replace").decode(encoding)
+    return shown
+
+
+def _short_path(path: str) -> str:
+    relative = os.path.relpath(path)
+    return clean(path if relative.startswith("..") else relative)

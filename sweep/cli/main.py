@@ -1,0 +1,125 @@
+"""The `sweep` command: a group whose commands are imported when they are used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+__all__ = ["COMMANDS", "Group", "main"]
+
+COMMANDS: Mapping[str, str] = {
+    "run": "sweep.cli.run:run",
+    "ls": "sweep.cli.inspect:ls",
+    "trials": "sweep.cli.inspect:trials",
+    "best": "sweep.cli.inspect:best",
+    "show": "sweep.cli.inspect:show",
+    "logs": "sweep.cli.logs:logs",
+    "why": "sweep.cli.inspect:why",
+    "resume": "sweep.cli.control:resume",
+}
+"""Name of a command -> where it is."""
+
+
+class Group(click.Group):
+    """A group that imports a command when it is named; an unknown name gets the nearest known one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they are explained."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments begin with."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from searchers.errors import nearest
+
+            ctx.fail(f"there is no command {args[0]!r}. {nearest(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+
+def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        from sweep import __version__
+
+        click.echo(f"sweep {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit."
+)
+def sweep() -> None:
+    """Run hyperparameter sweeps of Python functions on this machine, and look at them.
+
+    \b
+    Examples:
+      sweep run train.py:train lr=loguniform(1e-5,1e-1) bs=16,32,64 --minimize loss --trials 50
+      sweep run spec.yaml --concurrency 4
+      sweep ls
+      sweep trials NAME --sort loss --limit 20
+      sweep best NAME --as args
+      sweep resume NAME --trials +50
+
+    Sweeps lie in ./sweep_results/NAME; --storage or SWEEP_STORAGE names another place.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 well, 1 no trial succeeded or the sweep could not go on, 2 bad usage or spec,
+    3 some trials failed, 130 interrupted."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    from sweep.errors import SearchError, SweepError, UserCodeError
+
+    try:
+        code: Any = sweep.main(arguments, prog_name="sweep", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except BrokenPipeError:
+        # Who reads has seen enough. Python flushes once more when it ends: into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (SweepError, SearchError) as error:
+        click.echo(f"error: {error}", err=True)
+        cause = error.__cause__
+        if isinstance(error, UserCodeError) and error.traceback:
+            click.echo(error.traceback, err=True)
+        elif cause is not None and not isinstance(cause, (SweepError, SearchError, OSError, ValueError)):
+            import traceback
+
+            click.echo("".join(traceback.format_exception(cause)), err=True)
+        return 2 if _is_usage(error) else 1
+
+
+def _is_usage(error: Exception) -> bool:
+    from sweep import errors
+
+    return isinstance(
+        error,
+        errors.ConfigError | errors.ResourceError | errors.ExperimentError | errors.TrainableError | errors.SearchError,
+    )

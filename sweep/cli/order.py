@@ -1,0 +1,301 @@
+"""What a command line or a spec file asks of a sweep: as plain JSON, and as arguments of `sweep.run`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
+
+__all__ = ["COMMAND_FILE", "Order", "import_trainable", "parse_count", "parse_seconds", "split_target"]
+
+# Beside `sweep.db`: what `sweep resume` needs to ask for the same again.
+COMMAND_FILE = "command.json"
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass
+class Order:
+    """What was asked for. Everything is plain JSON, so that it can be written down and asked for again.
+
+    Attributes:
+        target: `file.py:function`, the file as an absolute path.
+        parameters: those of a spec file, in its form.
+        ranges: those of the command line, name -> text; they win.
+        goal: minimize or maximize.
+        trials: how often the space is sampled; -1: no limit; None: 10, or once for a grid, or no limit with `time_s`.
+        scheduler_options, searcher_options: arguments of their constructors.
+        goal_value: a trial that reaches it is ended.
+        trial_time_s: likewise after that many seconds of training.
+    """
+
+    target: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    ranges: dict[str, str] = field(default_factory=dict)
+    metric: str | None = None
+    goal: str | None = None
+    goal_value: float | None = None
+    trials: int | None = None
+    time_s: float | None = None
+    trial_time_s: float | None = None
+    concurrency: int | None = None
+    resources: dict[str, Any] | None = None
+    searcher: str | None = None
+    searcher_options: dict[str, Any] = field(default_factory=dict)
+    scheduler: str | None = None
+    scheduler_options: dict[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    name: str | None = None
+    storage: str | None = None
+    retries: int = 0
+
+    @classmethod
+    def load(cls, directory: Path) -> Order | None:
+        """Read what `save` wrote into an experiment's directory; None if there is nothing.
+
+        Raises:
+            ExperimentError: the file is damaged, or a newer version wrote it.
+        """
+        path = directory / COMMAND_FILE
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ExperimentError(
+                f"{path} is damaged: {error}. Start the sweep again with --resume instead."
+            ) from error
+        unknown = set(values) - {item.name for item in fields(cls)}
+        if unknown:
+            raise ExperimentError(
+                f"{path} has {', '.join(sorted(unknown))}, which this version of sweep does not know."
+            )
+        return cls(**values)
+
+    def save(self, directory: Path) -> None:
+        """Write it down, atomically."""
+        path = directory / COMMAND_FILE
+        temporary = path.with_name(f".{COMMAND_FILE}.new")
+        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+        temporary.replace(path)
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether listings are crossed instead of drawn from."""
+        return self.searcher == "grid"
+
+    @property
+    def mode(self) -> str | None:
+        """`min`, `max` or None."""
+        return None if self.goal is None else {"minimize": "min", "maximize": "max"}[self.goal]
+
+    def space(self) -> dict[str, Any]:
+        """Return the search space.
+
+        Raises:
+            ConfigError: a range cannot be read or makes no sense.
+        """
+        from sweep.cli.ranges import parse_parameter, put
+
+        config: dict[str, Any] = {}
+        if self.parameters:
+            from sweep.cli.spec import space_of
+
+            config = space_of(self.parameters, is_grid=self.is_grid)
+        for name, text in self.ranges.items():
+            put(config, *parse_parameter(f"{name}={text}", is_grid=self.is_grid))
+        return config
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments for `sweep.run`.
+
+        Raises:
+            ConfigError, SearchError: something in it makes no sense.
+        """
+        if self.metric is not None and self.goal is None:
+            raise ConfigError(f"--metric {self.metric} needs --goal minimize or --goal maximize.")
+        space = self.space()
+        stop = self._stop()
+        arguments: dict[str, Any] = {
+            "config": space,
+            "metric": self.metric,
+            "mode": self.mode,
+            "num_samples": self.num_samples(),
+            "resources_per_trial": self.resources,
+            "search_alg": self._searcher(),
+            "scheduler": self._scheduler(),
+            "max_concurrent_trials": self.concurrency,
+            "time_budget_s": self.time_s,
+            "name": self.name,
+            "storage_path": self.storage,
+            "max_failures": self.retries,
+            "seed": self.seed,
+            "stop": stop,
+            "import_path": self.target,
+            "raise_on_failed_trial": False,
+        }
+        return {key: value for key, value in arguments.items() if value is not None}
+
+    def num_samples(self) -> int:
+        """Return how often the space is sampled; see `trials`."""
+        if self.trials is not None:
+            return self.trials
+        if self.is_grid:
+            return 1
+        return -1 if self.time_s is not None else 10
+
+    def _searcher(self) -> Any:
+        if not self.searcher_options:
+            return self.searcher
+        from searchers import create_searcher
+
+        return create_searcher(self.searcher or "random", **self.searcher_options)
+
+    def _scheduler(self) -> Any:
+        if not self.scheduler_options:
+            return self.scheduler
+        from sweep.schedulers import create_scheduler
+
+        if self.scheduler is None or self.scheduler.lower() == "fifo":
+            given = ", ".join(f"{name}={value}" for name, value in self.scheduler_options.items())
+            raise ConfigError(f"{given} says when a scheduler stops trials; also say which, such as --scheduler asha.")
+        return create_scheduler(self.scheduler, **self.scheduler_options)
+
+    def _stop(self) -> Any:
+        bounds: dict[str, float] = {}
+        if self.trial_time_s is not None:
+            bounds["time_total_s"] = self.trial_time_s
+        if self.goal_value is None or self.metric is None:
+            return bounds or None
+        if self.goal == "maximize":
+            return bounds | {self.metric: self.goal_value}
+        metric, value, seconds = self.metric, self.goal_value, self.trial_time_s or math.inf
+
+        def has_reached(trial_id: str, result: Mapping[str, Any]) -> bool:
+            return bool(result.get(metric, math.inf) <= value or result.get("time_total_s", 0.0) >= seconds)
+
+        return has_reached
+
+
+def split_target(text: str) -> tuple[str, str] | None:
+    """Return (file, name) of `file.py:name`, or None if `text` is no such thing."""
+    file, colon, name = text.rpartition(":")
+    return (file, name) if colon and file.endswith(".py") and name else None
+
+
+def import_trainable(target: str) -> Any:
+    """Import `file.py:name` and return what `name` is there; the file's directory comes first on `sys.path`.
+
+    The file is imported as the module of its name, as `python file.py` would see its neighbours; code under
+    `if __name__ == "__main__":` does not run.
+
+    Raises:
+        ConfigError: no such file or name; the nearest is named.
+        TrainableError: importing the file failed; the error is its cause.
+    """
+    parts = split_target(target)
+    if parts is None:
+        raise ConfigError(f"{target!r} is no trainable; expected FILE.py:FUNCTION, such as train.py:train.")
+    path, name = Path(parts[0]).expanduser().absolute(), parts[1]
+    if not path.is_file():
+        known = sorted(other.name for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        hint = nearest(path.name, known) if known else f"{path.parent} holds no Python files."
+        raise ConfigError(f"there is no file {path}. {hint}")
+    _refuse_shadows(path.parent)
+    module = _import(path)
+    value: Any = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            known = [key for key, item in vars(value).items() if callable(item) and not key.startswith("_")]
+            raise ConfigError(f"{path.name} has no {name!r}. {nearest(part, known) if known else 'It is empty.'}")
+        value = getattr(value, part)
+    if not callable(value):
+        raise ConfigError(f"{name!r} in {path.name} is a {type(value).__name__}; expected a function or a class.")
+    return value
+
+
+def _refuse_shadows(directory: Path) -> None:
+    """Say when a file beside the script hides this package: the script and all trials would import that one."""
+    import sweep
+
+    own = Path(sweep.__file__).parent
+    for package in ("sweep", "searchers"):
+        for shadow in (directory / f"{package}.py", directory / package / "__init__.py"):
+            if shadow.is_file() and shadow.parent.resolve() not in (own.resolve(), own.parent.resolve() / "searchers"):
+                raise ConfigError(
+                    f"{shadow} hides the package {package!r}: `import {package}` in your script would find that file. "
+                    "Rename it."
+                )
+
+
+def _import(path: Path) -> Any:
+    directory = str(path.parent)
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    name = path.stem
+    loaded = sys.modules.get(name)
+    if loaded is not None and _is_file(getattr(loaded, "__file__", None), path):
+        return loaded
+    importlib.invalidate_caches()
+    try:
+        if loaded is None and name.isidentifier():
+            found = importlib.util.find_spec(name)
+            if found is not None and _is_file(found.origin, path):
+                return importlib.import_module(name)
+        # Its name is taken by another module, or no name of a module: loaded beside it, and shipped to trials by value.
+        spec = importlib.util.spec_from_file_location(f"sweep_script_{re.sub(r'[^A-Za-z0-9]', '_', name)}", path)
+        if spec is None or spec.loader is None:
+            raise ConfigError(f"{path} cannot be imported as Python.")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        return module
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever the user's file raises while it is imported
+        raise TrainableError(f"importing {path} failed: {type(error).__name__}: {error}") from error
+
+
+def _is_file(origin: str | None, path: Path) -> bool:
+    return origin is not None and Path(origin).exists() and Path(origin).samefile(path)
+
+
+def parse_seconds(text: str) -> float:
+    """Return seconds from `90`, `90s`, `30m`, `2h`, `1h30m`, `1d` or `1:30:00`.
+
+    Raises:
+        ConfigError: it is none of these, or not above 0.
+    """
+    given = text.strip().lower()
+    seconds = math.nan
+    if re.fullmatch(r"\d+(:\d{1,2}){1,2}", given):
+        seconds = 0.0
+        for part in given.split(":"):
+            seconds = seconds * 60 + int(part)
+    elif re.fullmatch(r"\d+(\.\d*)?", given):
+        seconds = float(given)
+    elif re.fullmatch(r"(\d+(\.\d*)?[smhd])+", given):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(r"([\d.]+)([smhd])", given))
+    if not seconds > 0:
+        raise ConfigError(f"{text!r} is no span of time; expected seconds or a text such as 90s, 30m, 2h or 1h30m.")
+    return seconds
+
+
+def parse_count(text: str, before: int) -> int:
+    """Return a new total from `200` or, added to `before`, `+50`.
+
+    Raises:
+        ConfigError: no whole number, or fewer than there were.
+    """
+    match = re.fullmatch(r"(\+?)(\d+)", text.strip())
+    if match is None:
+        raise ConfigError(f"{text!r} is no number of trials; expected a total such as 200, or +50 more.")
+    return before + int(match[2]) if match[1] else int(match[2])

@@ -1,0 +1,262 @@
+"""Read ranges as they are typed on a command line: `lr=loguniform(1e-5,1e-1)`, `bs=16,32,64`, `depth=range(1,6)`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from searchers.errors import SpaceError
+from sweep.errors import ConfigError, nearest
+
+__all__ = ["parse_literal", "parse_parameter", "parse_range", "put"]
+
+_NAME = re.compile(r"(?:--)?([A-Za-z_][\w.-]*)[=~](.*)", re.DOTALL)
+_CALL = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
+_INT = re.compile(r"[+-]?\d+")
+_WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "none": None}
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """What `interval` and the continuous functions stand for until `int` and `tag(log, ...)` are applied."""
+
+    low: float
+    high: float
+    is_log: bool = False
+    is_int: bool = False
+    is_closed: bool = False  # as Hydra's interval of two whole numbers: both ends belong to it
+
+    def domain(self) -> Any:
+        import searchers as space
+
+        if self.is_int:
+            low, high = int(self.low), int(self.high) + self.is_closed
+            return space.lograndint(low, high) if self.is_log else space.randint(low, high)
+        return space.loguniform(self.low, self.high) if self.is_log else space.uniform(self.low, self.high)
+
+
+def parse_parameter(text: str, *, is_grid: bool = False) -> tuple[str, Any]:
+    """Return (name, value or domain) of one `name=RANGE`; Orion's `name~RANGE` means the same.
+
+    Raises:
+        ConfigError: no name, an unknown function, arguments that make no sense (the message names the parameter).
+    """
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise ConfigError(
+            f"{text!r} is no parameter; expected NAME=VALUE or NAME=RANGE, such as lr=loguniform(1e-5,1)."
+        )
+    name, range_text = match.groups()
+    try:
+        return name, parse_range(range_text, is_grid=is_grid)
+    except (ConfigError, SpaceError) as error:
+        raise ConfigError(f"{name}={range_text}: {error}") from error
+
+
+def parse_range(text: str, *, is_grid: bool = False) -> Any:
+    """Return what a range means: a domain, a grid, or the value itself when it is a single one.
+
+    A list with commas is a `choice`; with `is_grid` it and every other listing becomes a `grid_search`.
+
+    Raises:
+        ConfigError, SpaceError: it cannot be read, or makes no sense.
+    """
+    import searchers as space
+
+    parts = _split(text)
+    if len(parts) > 1:
+        return _listing([parse_literal(part) for part in parts], is_grid)
+    match = _CALL.fullmatch(text.strip())
+    if match is None:
+        return parse_literal(text)
+    value = _call(match[1], _split(match[2]), is_grid)
+    if isinstance(value, _Interval):
+        return value.domain()
+    if isinstance(value, _Listing):
+        if value.is_ordinal and not is_grid:
+            return space.randint(value.values[0], value.values[-1] + 1)
+        return _listing(list(value.values), is_grid or value.is_grid)
+    return value
+
+
+def parse_literal(text: str) -> Any:
+    """Return the value that a word stands for: a number, true, false, null, or a text (quotes may be used)."""
+    word = text.strip()
+    if len(word) >= 2 and word[0] == word[-1] and word[0] in "'\"":
+        return word[1:-1]
+    if word.lower() in _WORDS:
+        return _WORDS[word.lower()]
+    if _INT.fullmatch(word):
+        return int(word)
+    if word[:1] in "[{":
+        try:
+            return json.loads(word)
+        except ValueError:
+            return word
+    try:
+        return float(word)
+    except ValueError:
+        return word
+
+
+def put(config: dict[str, Any], path: str, value: Any) -> None:
+    """Set `config["a"]["b"]` for the path `a.b`.
+
+    Raises:
+        ConfigError: the path leads through something that is no dict.
+    """
+    *parents, last = path.split(".")
+    place = config
+    for part in parents:
+        inner = place.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{path}: {part!r} already has a value of its own; a parameter cannot be both.")
+        place = inner
+    place[last] = value
+
+
+@dataclass(frozen=True)
+class _Listing:
+    values: tuple[Any, ...]
+    is_grid: bool = False
+    is_ordinal: bool = False  # whole numbers one after the other: neighbours are alike, which a searcher may use
+
+
+def _listing(values: list[Any], is_grid: bool) -> Any:
+    import searchers as space
+
+    return space.grid_search(values) if is_grid else space.choice(values)
+
+
+def _call(name: str, arguments: Sequence[str], is_grid: bool) -> Any:
+    functions = _functions()
+    lowered = name.lower()
+    if lowered not in functions:
+        raise ConfigError(f"unknown function {name!r}. {nearest(lowered, functions)}")
+    return functions[lowered]([argument.strip() for argument in arguments])
+
+
+def _functions() -> dict[str, Callable[[list[str]], Any]]:
+    import searchers as space
+
+    def numeric(make: Callable[..., Any], least: int, most: int) -> Callable[[list[str]], Any]:
+        return lambda arguments: make(*_numbers(arguments, least, most))
+
+    def listed(is_grid: bool) -> Callable[[list[str]], Any]:
+        def listing(arguments: list[str]) -> _Listing:
+            if len(arguments) == 1 and arguments[0][:1] == "[":  # Orion writes choices([a, b])
+                arguments = _split(arguments[0].strip("[]"))
+            if arguments in ([], [""]):
+                raise ConfigError("expected at least one value.")
+            return _Listing(tuple(parse_literal(argument) for argument in arguments), is_grid)
+
+        return listing
+
+    return {
+        "uniform": numeric(_Interval, 2, 2),
+        "loguniform": numeric(lambda low, high: _Interval(low, high, is_log=True), 2, 2),
+        "interval": numeric(_hydra_interval, 2, 2),
+        "quniform": numeric(space.quniform, 3, 3),
+        "qloguniform": numeric(space.qloguniform, 3, 3),
+        "randint": numeric(space.randint, 2, 2),
+        "lograndint": numeric(space.lograndint, 2, 2),
+        "qrandint": numeric(space.qrandint, 2, 3),
+        "qlograndint": numeric(space.qlograndint, 2, 3),
+        "randn": numeric(space.randn, 0, 2),
+        "normal": numeric(space.randn, 2, 2),
+        "qrandn": numeric(space.qrandn, 3, 3),
+        "range": numeric(_hydra_range, 1, 3),
+        "choice": listed(False),
+        "choices": listed(False),
+        "grid": listed(True),
+        "grid_search": listed(True),
+        "tag": _tag,
+        "int": _int,
+    }
+
+
+def _numbers(arguments: Sequence[str], least: int, most: int) -> list[float]:
+    expected = str(least) if least == most else f"{least} to {most}"
+    if arguments == [""]:
+        arguments = []
+    if not least <= len(arguments) <= most:
+        raise ConfigError(f"{len(arguments)} arguments; expected {expected}.")
+    values = [parse_literal(argument) for argument in arguments]
+    for argument, value in zip(arguments, values, strict=True):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ConfigError(f"{argument!r} is no number.")
+    return values
+
+
+def _hydra_interval(low: float, high: float) -> _Interval:
+    is_int = isinstance(low, int) and isinstance(high, int)
+    return _Interval(low, high, is_int=is_int, is_closed=is_int)
+
+
+def _hydra_range(*bounds: float) -> _Listing:
+    start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    if not step:
+        raise ConfigError("a step of 0 leads nowhere.")
+    count = int(-((start - stop) // step)) if (stop - start) / step > 0 else 0
+    if count < 1:
+        raise ConfigError(f"range({start:g},{stop:g},{step:g}) is empty.")
+    if count > 100_000:
+        raise ConfigError(f"range has {count} values; use randint or uniform for so many.")
+    values = tuple(start + index * step for index in range(count))
+    return _Listing(values, is_ordinal=step == 1 and isinstance(start, int))
+
+
+def _inner(text: str) -> Any:
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{text!r}: expected a function inside, such as interval(1e-5,1e-1).")
+    return _call(match[1], _split(match[2]), False)
+
+
+def _tag(arguments: list[str]) -> Any:
+    if len(arguments) != 2 or arguments[0] != "log":
+        raise ConfigError("expected tag(log, interval(...)).")
+    value = _inner(arguments[1])
+    if not isinstance(value, _Interval):
+        raise ConfigError("only an interval can be tagged log.")
+    return _Interval(value.low, value.high, True, value.is_int, value.is_closed)
+
+
+def _int(arguments: list[str]) -> Any:
+    if len(arguments) != 1:
+        raise ConfigError("expected int(uniform(...)), int(loguniform(...)) or int(interval(...)).")
+    value = _inner(arguments[0])
+    if isinstance(value, _Listing):
+        return _Listing(tuple(int(item) for item in value.values), value.is_grid)
+    if not isinstance(value, _Interval):
+        raise ConfigError("only uniform, loguniform, interval, range and choice can be made whole.")
+    return _Interval(value.low, value.high, value.is_log, True, value.is_closed)
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside parentheses, brackets and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for index, character in enumerate(text):
+        if quote:
+            if character == quote:
+                quote = ""
+        elif character in "'\"":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+            if depth < 0:
+                raise ConfigError(f"a closing {character!r} without an opening one.")
+        elif character == "," and not depth:
+            parts.append(text[start:index])
+            start = index + 1
+    if depth or quote:
+        raise ConfigError(f"{quote or 'a parenthesis'} is not closed.")
+    parts.append(text[start:])
+    if len(parts) > 1 and not parts[-1].strip():
+        parts.pop()  # a trailing comma
+    return parts

@@ -1,0 +1,227 @@
+"""`sweep run`: start a sweep of a Python function or of a spec file."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from searchers.errors import nearest
+from sweep.callbacks.base import Callback
+from sweep.cli.order import Order, import_trainable, parse_seconds, split_target
+from sweep.core.results import Result
+from sweep.core.trial import Trial
+from sweep.errors import ConfigError
+
+__all__ = ["execute", "run"]
+
+
+@click.command(short_help="Start a sweep of a function or a spec file.")
+@click.argument("target", metavar="SCRIPT.py:FUNCTION|SPEC.yaml")
+@click.argument("ranges", nargs=-1, metavar="[PARAMETER=RANGE]...")
+@click.option("--metric", help="What is optimised: a key that trials report, or a path such as eval/acc.")
+@click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
+@click.option("--minimize", metavar="METRIC", help="Short for --metric METRIC --goal minimize.")
+@click.option("--maximize", metavar="METRIC", help="Short for --metric METRIC --goal maximize.")
+@click.option("--trials", type=int, help="How often the space is sampled; -1: no limit.  [default: 10, a grid once]")
+@click.option("--time", "time_text", metavar="SPAN", help="End after this long: 90s, 30m, 2h.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="How many trials may run at a time.")
+@click.option("--cpus", type=float, help="CPUs per trial.  [default: 1]")
+@click.option("--gpus", type=float, help="GPUs per trial; a share such as 0.5 is possible.")
+@click.option("--mem", metavar="BYTES", help="Memory per trial, such as 4G.")
+@click.option("--searcher", metavar="NAME", help="random, grid, tpe, gp, cmaes, qmc, nsgaii.  [default: random]")
+@click.option("--scheduler", metavar="NAME", help="fifo or asha.  [default: fifo]")
+@click.option("--max-t", "--max-epochs", "max_t", type=float, help="Reports after which the scheduler ends a trial.")
+@click.option("--grace", type=float, help="Reports before the scheduler may stop a trial.")
+@click.option("--seed", type=click.IntRange(min=0), help="Makes the search repeatable.")
+@click.option("--name", help="Directory of the sweep.  [default: FUNCTION_<date_time>]")
+@click.option("--storage", metavar="DIRECTORY", help="Where sweeps lie.  [default: $SWEEP_STORAGE or ./sweep_results]")
+@click.option("--retries", type=click.IntRange(min=-1), help="Times a failed trial is started again; -1: no limit.")
+@click.option("--resume", is_flag=True, help="Continue the sweep --name if it exists.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print a line per result.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event instead of the display.")
+def run(target: str, ranges: Sequence[str], **options: Any) -> int:
+    """Start a sweep and stay with it: Ctrl-C once saves and stops, twice kills; both can be resumed.
+
+    SCRIPT.py:FUNCTION is a function of one config that calls sweep.report, or a sweep.Trainable class. A spec file is
+    a W&B sweep YAML whose `program` is SCRIPT.py:FUNCTION; options and ranges given here win over it.
+
+    \b
+    Ranges:
+      lr=loguniform(1e-5,1e-1)   dropout=uniform(0,0.5)   width=int(loguniform(16,512))
+      bs=16,32,64                opt=choice(adam,sgd)     depth=range(1,6)     epochs=10
+      lr=tag(log,interval(1e-5,1e-1))                     net.width=randint(8,64)
+    A list with commas is crossed under --searcher grid and drawn from otherwise. Quote what your shell would read.
+
+    \b
+    Examples:
+      sweep run train.py:train 'lr=loguniform(1e-5,1e-1)' bs=16,32,64 --minimize loss --trials 50
+      sweep run train.py:train 'lr=uniform(0,1)' --maximize acc --searcher tpe --scheduler asha --max-epochs 27
+      sweep run train.py:train lr=0.1,0.01 act=relu,gelu --minimize loss --searcher grid
+      sweep run spec.yaml --time 2h --concurrency 4
+
+    Exit codes: 0 all done, 1 no trial succeeded, 2 bad usage or spec, 3 some trials failed, 130 interrupted.
+    """
+    order = _order(target, ranges, options)
+    if options["resume"] and order.name is None:
+        raise ConfigError("--resume continues a sweep by its name; also give --name, or use `sweep resume NAME`.")
+    return execute(
+        order,
+        resume="AUTO" if options["resume"] else None,
+        verbose=0 if options["quiet"] or options["as_json"] else 2 if options["verbose"] else 1,
+        as_json=options["as_json"],
+    )
+
+
+def execute(order: Order, *, resume: bool | str | None, verbose: int, as_json: bool = False) -> int:
+    """Run what was ordered and return the exit code."""
+    import sweep
+
+    trainable = import_trainable(order.target)
+    arguments = order.arguments()
+    callbacks: list[Callback] = [_Noter(order)]
+    if as_json:
+        callbacks.append(_JsonLines())
+    analysis = sweep.run(trainable, resume=resume, verbose=verbose, callbacks=callbacks, **arguments)
+    statuses = [trial.status for trial in analysis.trials]
+    if any(status not in ("TERMINATED", "ERROR") for status in statuses):
+        return 130
+    failed = statuses.count("ERROR")
+    return 0 if not failed else 1 if failed == len(statuses) else 3
+
+
+def _order(target: str, ranges: Sequence[str], options: dict[str, Any]) -> Order:
+    order = _base(target)
+    for text in ranges:
+        name, sign, value = _cut(text)
+        if not sign:
+            raise ConfigError(f"{text!r} is no parameter; expected NAME=VALUE or NAME=RANGE, such as lr=uniform(0,1).")
+        order.ranges[name] = value
+    goals = [(options[goal], goal) for goal in ("minimize", "maximize") if options[goal] is not None]
+    if len(goals) > 1 or (goals and (options["metric"] or options["goal"])):
+        raise ConfigError("give the metric once: --minimize METRIC, --maximize METRIC, or --metric METRIC --goal GOAL.")
+    for metric, goal in goals or [(options["metric"], options["goal"])]:
+        order.metric = metric or order.metric
+        order.goal = goal or order.goal
+    given = {
+        "trials": options["trials"],
+        "concurrency": options["concurrency"],
+        "seed": options["seed"],
+        "name": options["name"],
+        "storage": options["storage"],
+        "retries": options["retries"],
+        "searcher": options["searcher"] and options["searcher"].lower(),
+        "scheduler": options["scheduler"] and options["scheduler"].lower(),
+        "time_s": options["time_text"] and parse_seconds(options["time_text"]),
+    }
+    if given["scheduler"] and given["scheduler"] != order.scheduler:
+        order.scheduler_options = {}
+    for field, value in given.items():
+        if value is not None:
+            setattr(order, field, value)
+    for field, option in (("max_t", "max_t"), ("grace_period", "grace")):
+        if options[option] is not None:
+            order.scheduler_options[field] = options[option]
+    _set_resources(order, options)
+    if order.trials is not None and (order.trials == 0 or order.trials < -1):
+        raise ConfigError(f"--trials is {order.trials}; expected a number of at least 1, or -1 for no limit.")
+    return order
+
+
+def _base(target: str) -> Order:
+    if target.lower().endswith((".yaml", ".yml")):
+        from sweep.cli.spec import read_spec
+
+        if not Path(target).is_file():
+            known = [path.name for path in Path(target).parent.glob("*.y*ml")]
+            raise ConfigError(f"there is no spec file {target}. {nearest(Path(target).name, known) if known else ''}")
+        return read_spec(Path(target))
+    parts = split_target(target)
+    if parts is None:
+        what = "names no function in it" if target.endswith(".py") else "is a plain program, which is not supported yet"
+        hint = f"{target}:FUNCTION" if target.endswith(".py") else "SCRIPT.py:FUNCTION or SPEC.yaml"
+        raise ConfigError(f"{target} {what}; expected {hint}.")
+    return Order(target=f"{Path(parts[0]).expanduser().absolute()}:{parts[1]}")
+
+
+def _cut(text: str) -> tuple[str, str, str]:
+    cut = min((index for index in (text.find("="), text.find("~")) if index >= 0), default=-1)
+    return (text, "", "") if cut < 1 else (text[:cut].removeprefix("--"), text[cut], text[cut + 1 :])
+
+
+def _set_resources(order: Order, options: dict[str, Any]) -> None:
+    given = {"cpu": options["cpus"], "gpu": options["gpus"], "memory": options["mem"]}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        return
+    from sweep.core.resources import parse_resources
+
+    order.resources = {"cpu": 1.0} | (order.resources or {}) | given
+    parse_resources(order.resources)
+
+
+class _Noter(Callback):
+    """Write down beside `sweep.db` what was asked for, so that `sweep resume` can ask for it again."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
+        directory = Path(experiment_dir)
+        self._order.name, self._order.storage = directory.name, str(directory.parent)
+        if info.get("seed") is not None:
+            self._order.seed = int(info["seed"])
+        self._order.save(directory)
+
+
+class _JsonLines(Callback):
+    """Print one JSON object per event."""
+
+    def __init__(self) -> None:
+        self._is_broken = False
+
+    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
+        self._print("sweep_start", experiment_dir=experiment_dir, num_trials=num_trials, name=info.get("name"))
+
+    def on_trial_start(self, trial: Trial) -> None:
+        self._print("trial_start", trial, config=trial.config, attempt=trial.attempt)
+
+    def on_trial_result(self, trial: Trial, result: Result) -> None:
+        self._print("trial_result", trial, metrics=dict(result))
+
+    def on_trial_save(self, trial: Trial) -> None:
+        self._print("trial_save", trial, checkpoint=trial.checkpoint.path if trial.checkpoint else None)
+
+    def on_trial_pause(self, trial: Trial) -> None:
+        self._print("trial_pause", trial, reason=trial.reason)
+
+    def on_trial_recover(self, trial: Trial) -> None:
+        self._print("trial_retry", trial, reason=trial.reason)
+
+    def on_trial_complete(self, trial: Trial) -> None:
+        self._print("trial_complete", trial, reason=trial.reason)
+
+    def on_trial_error(self, trial: Trial) -> None:
+        self._print("trial_error", trial, reason=trial.reason)
+
+    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
+        ended = sum(trial.is_ended for trial in trials)
+        self._print("sweep_end", num_trials=len(trials), num_ended=ended)
+
+    def _print(self, event: str, trial: Trial | None = None, **more: Any) -> None:
+        if self._is_broken:
+            return
+        from sweep.cli.tables import jsonable
+
+        named = {} if trial is None else {"trial_id": trial.id, "status": trial.status.value}
+        line = json.dumps(jsonable({"event": event, "time": time.time(), **named, **more}), ensure_ascii=False)
+        try:
+            print(line, flush=True, file=sys.stdout)
+        except (OSError, ValueError):  # who read them has gone: the sweep goes on
+            self._is_broken = True

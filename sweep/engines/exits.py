@@ -1,0 +1,123 @@
+"""How an attempt ended, told from what its worker said last and from what the kernel says of its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from sweep.core.messages import Exit, ExitKind
+from sweep.core.resources import format_bytes
+
+__all__ = ["Outcome", "classify", "describe_signal", "num_oom_kills"]
+
+Outcome = tuple[str, str, str, str, bytes]  # kind, error, traceback, class name, pickled exception
+
+_ADVICE: Mapping[int, str] = {
+    signal.SIGSEGV: "it crashed in compiled code; the trial's output shows where",
+    signal.SIGABRT: "compiled code gave up; the trial's output may say why",
+    signal.SIGBUS: "it crashed in compiled code, or a file that it had mapped was cut",
+    signal.SIGFPE: "it crashed in compiled code; the trial's output shows where",
+    signal.SIGILL: "compiled code used an instruction that this processor lacks",
+    signal.SIGKILL: "somebody killed it from outside, or the machine ran out of memory",
+}
+
+
+def classify(
+    outcome: Outcome | None,
+    status: int | None,
+    *,
+    peak_rss_bytes: int = 0,
+    is_killed_by_us: bool = False,
+    kill_reason: str = "",
+    has_oom_kill: bool = False,
+) -> Exit:
+    """Return how an attempt ended.
+
+    Args:
+        outcome: the worker's last word, None when there was none. It counts before everything else: the user's code had
+            returned or raised by then.
+        status: wait status of the worker; None: its host was lost, so nobody knows.
+        is_killed_by_us: a `Kill` was carried out.
+        has_oom_kill: the kernel's count of processes killed for memory rose meanwhile.
+    """
+    if outcome is not None:
+        kind, error, traceback, class_name, pickled = outcome
+        return Exit(
+            ExitKind(kind),
+            error=error,
+            traceback=traceback,
+            class_name=class_name,
+            pickled=pickled,
+            peak_rss_bytes=peak_rss_bytes,
+        )
+    if is_killed_by_us:
+        return Exit(
+            ExitKind.KILLED, error=kill_reason or "killed", signal=int(signal.SIGKILL), peak_rss_bytes=peak_rss_bytes
+        )
+    if status is None:
+        return Exit(ExitKind.LOST, error="the process that supervised it was killed; what it ran was ended")
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number == signal.SIGKILL and has_oom_kill:
+            peak = f"; it held up to {format_bytes(peak_rss_bytes)}" if peak_rss_bytes else ""
+            return Exit(
+                ExitKind.OUT_OF_MEMORY,
+                error=f"the machine ran out of memory and the kernel killed it{peak}. Run fewer trials at a time "
+                "(max_concurrent_trials), or ask for memory in resources_per_trial",
+                signal=number,
+                peak_rss_bytes=peak_rss_bytes,
+            )
+        return Exit(ExitKind.KILLED, error=describe_signal(number), signal=number, peak_rss_bytes=peak_rss_bytes)
+    code = os.waitstatus_to_exitcode(status)
+    return Exit(
+        ExitKind.KILLED,
+        error=f"it ended without returning (exit code {code}); something called os._exit",
+        peak_rss_bytes=peak_rss_bytes,
+    )
+
+
+def describe_signal(number: int) -> str:
+    """Return a line for people: `killed by SIGSEGV: it crashed in compiled code; ...`."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    advice = _ADVICE.get(number)
+    return f"killed by {name}" + (f": {advice}" if advice else "")
+
+
+def num_oom_kills(root: Path = Path("/")) -> int:
+    """Return how many processes the kernel has killed for memory so far, in this cgroup and on the machine.
+
+    Args:
+        root: where `proc` and `sys` lie; another one in tests.
+    """
+    total = 0
+    for path in (*_cgroup_files(root), root / "proc/vmstat"):
+        try:
+            text = path.read_text()
+        except OSError:
+            continue
+        for line in text.splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill" and value.strip().isdigit():
+                total += int(value)
+    return total
+
+
+def _cgroup_files(root: Path) -> list[Path]:
+    try:
+        text = (root / "proc/self/cgroup").read_text()
+    except OSError:
+        return []
+    files = []
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        base = root / "sys/fs/cgroup"
+        if controllers == "":
+            files.append(base / path.lstrip("/") / "memory.events")
+        elif "memory" in controllers.split(","):
+            files.append(base / "memory" / path.lstrip("/") / "memory.oom_control")
+    return files

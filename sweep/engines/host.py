@@ -1,0 +1,299 @@
+"""The host: one small process per slot, free of user code, that forks one worker after another and ends their trees.
+
+    driver -> host    (START, token, log, limit, is_spawned) + data socket    fork a worker for it
+                      (KILL, token)                               end the worker's tree, if that attempt still runs
+                      (RETIRE,)                                   end an idle reused worker
+    host -> driver    (HELLO, pid)
+                      (EXIT, born, status, peak_rss_bytes, num_killed)    the tree is gone; the worker made for `born`
+                      (IDLE, token)                               a reused worker is done and has left nothing behind
+                      (RETIRED,)
+                      (BUSY, token, reason)                       the kernel refuses more processes; it is tried again
+
+It ends its tree and itself when the driver is gone: end of file on the life socket, or the driver's pidfd.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+from sweep.engines.tree import become_subreaper, children_of, end_descendants
+from sweep.worker import wire
+from sweep.worker.main import OUTPUT_NAME, become_worker, serve
+
+__all__ = ["BUSY", "EXIT", "HELLO", "IDLE", "KILL", "RETIRE", "RETIRED", "START", "Host"]
+
+START, KILL, RETIRE, HELLO, EXIT, IDLE, RETIRED, BUSY = range(8)
+
+_MESSAGE_BYTES = 1 << 16
+_LOG_CHECK_S = 0.5
+_RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
+_HEAD_SHARE = 0.25
+_SPAWNED = (
+    "import sys; sys.path[:] = {path!r}; "
+    "from sweep.worker.main import run_spawned; run_spawned({parent}, {data}, {idle})"
+)
+
+
+class Host:
+    """One host process: `run` never returns."""
+
+    def __init__(self, life: socket.socket, driver: int, *, is_reusing: bool) -> None:
+        """Take over this process.
+
+        Args:
+            life: the socket to the driver.
+            driver: a pidfd of the driver.
+            is_reusing: workers stay after their attempt and wait for another.
+        """
+        self._life = life
+        self._driver = driver
+        self._is_reusing = is_reusing
+        self._worker = 0
+        self._pidfd = -1
+        self._idle = -1
+        self._born = 0  # token that the worker was made for: names the worker
+        self._done = 0  # the last token that ended: a late Kill for it must not hit its successor
+        self._waiting: tuple[Any, int, int] | None = None  # a start that the kernel refused, its socket, tries
+        self._log = ""
+        self._log_limit = 0
+
+    def run(self) -> NoReturn:
+        """Serve the driver until it is gone."""
+        os.setsid()
+        become_subreaper()
+        self._send(HELLO, os.getpid())
+        life = self._life.fileno()
+        while True:
+            poll = select.poll()
+            poll.register(life, select.POLLIN)
+            poll.register(self._driver, select.POLLIN)
+            if self._pidfd >= 0:
+                poll.register(self._pidfd, select.POLLIN)
+            if self._idle >= 0:
+                poll.register(self._idle, select.POLLIN)
+            ready = {descriptor for descriptor, _ in poll.poll(self._timeout_ms())}
+            if self._driver in ready:
+                self._end()
+            if self._idle in ready:
+                self._on_idle()
+            if self._pidfd in ready:
+                self._on_exit()
+            if life in ready:
+                self._on_message()
+            if not ready:
+                self._on_timeout()
+
+    def _timeout_ms(self) -> float | None:
+        if self._waiting is not None:
+            return 1000 * _RETRY_S[min(self._waiting[2], len(_RETRY_S) - 1)]
+        return 1000 * _LOG_CHECK_S if self._worker and self._log_limit else None
+
+    def _send(self, *message: Any) -> None:
+        try:
+            self._life.send(pickle.dumps(message, 5))
+        except (BrokenPipeError, ConnectionResetError):
+            self._end()
+
+    def _on_message(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._life, _MESSAGE_BYTES, 1)
+        except ConnectionResetError:
+            data, descriptors = b"", []
+        if not data:
+            self._end()
+        message = pickle.loads(data)
+        kind = message[0]
+        if kind == START:
+            self._start(message, descriptors[0], 0)
+        elif kind == KILL:
+            token = message[1]
+            if self._waiting is not None and self._waiting[0][1] == token:
+                os.close(self._waiting[1])
+                self._waiting = None
+                self._send(EXIT, token, 0, 0, 0)
+            elif self._worker and token > self._done:
+                self._kill_worker()
+        elif kind == RETIRE:
+            if self._worker:
+                self._kill_worker(is_reported=False)
+            self._send(RETIRED)
+
+    def _start(self, message: Any, data: int, tries: int) -> None:
+        _, token, log, limit, is_spawned = message
+        idle_end = -1
+        try:
+            if self._is_reusing:
+                self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            pid = self._spawn(data, idle_end) if is_spawned else self._fork(data, idle_end)
+            self._worker = pid
+            self._pidfd = os.pidfd_open(pid)
+        except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
+            for descriptor in (self._idle, idle_end):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._idle = -1
+            if self._worker:
+                self._kill_worker(is_reported=False)
+            if tries == 0:
+                self._send(BUSY, token, f"no process can be made now: {error.strerror}")
+            self._waiting = (message, data, tries + 1)
+            return
+        os.close(data)
+        if idle_end >= 0:
+            os.close(idle_end)
+        self._waiting = None
+        self._born, self._log, self._log_limit = token, log, limit
+
+    def _fork(self, data: int, idle: int) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            become_worker(parent)
+            self._life.close()
+            for descriptor in (self._driver, self._idle, *_inherited):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            channel = wire.SocketChannel(data)
+            serve(channel, None if idle < 0 else lambda token: _write_token(idle, token))
+        except BaseException:  # nothing of this process's own may go on running in the copy
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(70)
+
+    def _spawn(self, data: int, idle: int) -> int:
+        # Not at the top: a host that forks never needs it, and it takes 50 ms.
+        import multiprocess.spawn
+        import multiprocess.util
+
+        code = _SPAWNED.format(path=sys.path, parent=os.getpid(), data=data, idle=idle)
+        executable = os.fsencode(multiprocess.spawn.get_executable())
+        command = [executable, *multiprocess.util._args_from_interpreter_flags(), "-c", code]
+        passed = tuple(sorted(descriptor for descriptor in (data, idle) if descriptor >= 0))
+        pid: int = multiprocess.util.spawnv_passfds(executable, command, passed)
+        return pid
+
+    def _kill_worker(self, *, is_reported: bool = True) -> None:
+        """Kill the worker with its whole tree; say so when an attempt was running."""
+        for kill in (os.killpg, os.kill):  # it may not lead a group yet
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self._worker, signal.SIGKILL)
+        self._on_exit(is_reported=is_reported)
+
+    def _on_exit(self, *, is_reported: bool = True) -> None:
+        """Reap the worker, end what it left, and say that the tree is gone."""
+        _, status, usage = os.wait4(self._worker, 0)
+        killed = end_descendants()
+        self._trim_log(is_final=True)
+        for descriptor in (self._pidfd, self._idle):
+            if descriptor >= 0:
+                os.close(descriptor)
+        born = self._born
+        self._worker, self._pidfd, self._idle = 0, -1, -1
+        self._done = max(self._done, born)
+        if is_reported:
+            self._send(EXIT, born, status, usage.ru_maxrss * 1024, killed)
+
+    def _on_idle(self) -> None:
+        """A reused worker is done with a job: end whatever it left running."""
+        try:
+            data = os.read(self._idle, 8)
+        except BlockingIOError:
+            return
+        if len(data) < 8:
+            return  # it died; its pidfd tells
+        token = int.from_bytes(data, "little")
+        if children_of(self._worker) or len(children_of(os.getpid())) > 1:
+            self._end_strays()
+        self._trim_log(is_final=True)
+        self._done = token
+        self._send(IDLE, token)
+
+    def _end_strays(self) -> None:
+        """Kill the children that a reused worker left, its own and those handed to this process."""
+        while children := children_of(self._worker):
+            for pid in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if all(_is_dead(pid) for pid in children):
+                break  # zombies that only the worker can reap; they run no more
+        end_descendants(spare=[self._worker])
+
+    def _on_timeout(self) -> None:
+        if self._waiting is not None:
+            message, data, tries = self._waiting
+            self._start(message, data, tries)
+        else:
+            self._trim_log(is_final=False)
+
+    def _trim_log(self, *, is_final: bool) -> None:
+        """Keep the output below its limit: its head, a mark, and its tail."""
+        if not self._log_limit:
+            return
+        path = self._log
+        if self._is_reusing and self._worker:
+            with contextlib.suppress(OSError):
+                path = os.readlink(f"/proc/{self._worker}/fd/1")
+        if os.path.basename(path) == OUTPUT_NAME:
+            trim_output(path, self._log_limit)
+
+    def _end(self) -> NoReturn:
+        """The driver is gone: end the tree and this process."""
+        if self._worker:
+            self._kill_worker(is_reported=False)
+        end_descendants()
+        os._exit(0)
+
+
+_inherited: list[int] = []  # descriptors of the zygote's that hosts hold and workers must not
+
+
+def inherit(*descriptors: int) -> None:
+    """Name descriptors that hosts hold and that their workers close."""
+    _inherited.extend(descriptors)
+
+
+def trim_output(path: str, limit: int) -> None:
+    """Cut a file that is appended to down to `limit` bytes: its head, a mark, its tail.
+
+    Writers go on at the new end, because they append; what is written between the reading of the tail and the cut is
+    lost, like the rest of the middle.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return  # removed or renamed by the user's code
+    try:
+        size = os.fstat(descriptor).st_size
+        if size <= limit:
+            return
+        # Cut to half the limit, so that a trial that prints without end is not trimmed at every look.
+        head, tail = int(limit * _HEAD_SHARE), int(limit * _HEAD_SHARE)
+        data = os.pread(descriptor, tail, size - tail)
+        mark = f"\n--- {size - head - tail:,} bytes were dropped here: output is kept up to {limit:,} bytes\n"
+        os.pwrite(descriptor, mark.encode() + data, head)
+        os.ftruncate(descriptor, head + len(mark.encode()) + len(data))
+    except OSError:
+        return  # a full disk: trimmed at the next look
+    finally:
+        os.close(descriptor)
+
+
+def _write_token(descriptor: int, token: int) -> None:
+    os.write(descriptor, token.to_bytes(8, "little"))
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True

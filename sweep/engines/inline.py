@@ -1,0 +1,375 @@
+"""The engine that runs trials in this process, one at a time, on the calling thread: for debuggers and tiny tests.
+
+    calling thread   run(loop): executes attempts, so that pdb, breakpoints and Ctrl-C work as in any program
+    second thread    the driver's loop: execute(), next_events()
+
+In strict hand-off: the user's code runs only while the loop waits in `next_events`, and the loop only while the user's
+code waits in `report`, except when a deadline passes or an event is posted meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import cloudpickle
+
+from sweep.core.messages import (
+    Continue,
+    Event,
+    Exit,
+    Exited,
+    ExitKind,
+    Kill,
+    Released,
+    Reported,
+    Save,
+    Saved,
+    Start,
+    Started,
+    Stop,
+    Tick,
+)
+from sweep.core.resources import Node
+from sweep.core.trial import Trial
+from sweep.engines.base import Engine, EngineCommand
+from sweep.engines.exits import classify
+from sweep.errors import SweepError
+from sweep.store.layout import ExperimentLayout
+from sweep.worker import adapters, environment, wire
+from sweep.worker.devices import seed_generators
+from sweep.worker.main import run_job
+from sweep.worker.session import current
+from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["InlineEngine"]
+
+T = TypeVar("T")
+
+
+class _Attempt:
+    """An attempt that waits for its turn or runs."""
+
+    def __init__(self, token: int, trial: Trial) -> None:
+        self.token = token
+        self.trial = trial
+        self.is_running = False
+        self.is_killed = False
+        self.kill_reason = ""
+        self.answers: deque[tuple[Any, ...]] = deque()
+
+
+class _Loaded:
+    """The trainable in this process, in the form that `run_job` asks for."""
+
+    def __init__(self, trainable: PreparedTrainable) -> None:
+        self._payload = trainable.payload
+        self.trainable: Any = None
+        self.objects: dict[str, Any] = dict(trainable.objects)
+        self.kept = adapters.Kept()
+
+    def load(self, job: wire.Job) -> None:
+        """Load the trainable at its first use."""
+        if self.trainable is None:
+            self.trainable = pickle.loads(self._payload)
+
+
+class InlineEngine(Engine):
+    """Run attempts one at a time on the thread that calls `run`.
+
+    Code in this process cannot be killed: a `Kill` takes effect at its next report. Output is not redirected and
+    threads are not limited.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        trainable: PreparedTrainable,
+        *,
+        nodes: Sequence[Node],
+        start_at: float = 0.0,
+        seed: int = 0,
+        experiment_name: str = "",
+        env: Mapping[str, str] | None = None,
+        chdir: bool = False,
+    ) -> None:
+        """Take the same arguments as the local engine where they make sense here."""
+        self._layout = ExperimentLayout(Path(directory).absolute())
+        self._trainable = trainable
+        self._nodes = tuple(nodes)
+        self._start_at = start_at
+        self._began = time.monotonic()
+        self._seed = seed
+        self._experiment_name = experiment_name or self._layout.root.name
+        self._env = dict(env or {})
+        self._is_chdir = chdir
+        self._code = _Loaded(trainable)
+
+        self._turn = threading.Condition()
+        self._events: list[Event] = []
+        self._posted: deque[Event] = deque()
+        self._queue: deque[_Attempt] = deque()
+        self._attempts: dict[tuple[str, int], _Attempt] = {}
+        self._num_tokens = 0
+        self._is_loop_waiting = False
+        self._is_loop_done = False
+        self._is_closed = False
+        self._interrupt: BaseException | None = None
+
+    # --- the contract, on the loop's thread --------------------------------------------------------------------------
+
+    def nodes(self) -> Sequence[Node]:
+        """Return the inventory."""
+        return self._nodes
+
+    def now(self) -> float:
+        """Return seconds of driving since the sweep first began."""
+        return self._start_at + time.monotonic() - self._began
+
+    def execute(self, command: EngineCommand) -> None:
+        """Begin to carry out a command; the user's code hears of it when the loop waits again."""
+        with self._turn:
+            if self._is_closed:
+                return
+            if isinstance(command, Start):
+                self._num_tokens += 1
+                attempt = _Attempt(self._num_tokens, command.trial)
+                self._attempts[command.trial.id, command.trial.attempt] = attempt
+                self._queue.append(attempt)
+                return
+            known = self._attempts.get((command.trial_id, command.attempt))
+            if known is None:
+                return
+            match command:
+                case Continue(seq=seq):
+                    known.answers.append((wire.CONTINUE, known.token, seq, False))
+                case Save(seq=seq):
+                    known.answers.append((wire.SAVE, known.token, seq, False))
+                case Stop(seq=seq, save=save):
+                    if not known.is_running:
+                        self._finish(known, Exit(ExitKind.STOPPED, error="stopped before it started"))
+                    known.answers.append((wire.STOP, known.token, seq, save))
+                case Kill(reason=reason):
+                    known.is_killed, known.kill_reason = True, reason
+                    if not known.is_running:
+                        self._finish(known, classify(None, 0, is_killed_by_us=True, kill_reason=reason))
+                    known.answers.append((wire.STOP, known.token, 0, False))
+
+    def next_events(self, deadline: float | None) -> Sequence[Event]:
+        """Let the user's code run until something happened; `[Tick()]` at the deadline."""
+        with self._turn:
+            while True:
+                while self._posted:
+                    self._events.append(self._posted.popleft())
+                if self._interrupt is not None:
+                    raise self._interrupt
+                if self._events:
+                    events, self._events = self._events, []
+                    return events
+                left = None if deadline is None else deadline - self.now()
+                if left is not None and left <= 0:
+                    return [Tick()]
+                self._is_loop_waiting = True
+                self._turn.notify_all()
+                try:
+                    # Woken now and then, because `post` may come from a signal handler, which must not take the lock.
+                    self._turn.wait(0.05 if left is None else min(left, 0.05))
+                finally:
+                    self._is_loop_waiting = False
+
+    def post(self, event: Event) -> None:
+        """Hand in an event from a signal handler or another thread; it is heard within 50 ms."""
+        self._posted.append(event)
+
+    def close(self) -> None:
+        """End what runs at its next report, and start nothing more."""
+        with self._turn:
+            self._is_closed = True
+            self._queue.clear()
+            for attempt in self._attempts.values():
+                attempt.is_killed = True
+                attempt.answers.append((wire.STOP, attempt.token, 0, False))
+            self._turn.notify_all()
+
+    def _finish(self, attempt: _Attempt, exit: Exit) -> None:
+        key = (attempt.trial.id, attempt.trial.attempt)
+        del self._attempts[key]
+        if attempt in self._queue:
+            self._queue.remove(attempt)
+        self._events += [Exited(*key, exit), Released(*key)]
+
+    # --- the user's code, on the calling thread ----------------------------------------------------------------------
+
+    def run(self, loop: Callable[[], T]) -> T:
+        """Run `loop` on a second thread and the attempts that it starts on this one; return what the loop returns.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C; the loop meets it in `next_events`.
+            SweepError: a trial runs on this very thread: sweeps inside inline trials are not possible.
+            BaseException: whatever the loop raises.
+        """
+        if current() is not None:
+            raise SweepError("an inline sweep cannot run inside a trial; use the local engine for one of the two.")
+        returned: list[T] = []
+        raised: list[BaseException] = []
+
+        def drive() -> None:
+            try:
+                returned.append(loop())
+            except BaseException as error:  # carried over to the calling thread, whatever it is
+                raised.append(error)
+            finally:
+                self.close()
+                with self._turn:
+                    self._is_loop_done = True
+                    self._turn.notify_all()
+
+        thread = threading.Thread(target=drive, name="sweep-driver")
+        thread.start()
+        try:
+            while (attempt := self._next_attempt()) is not None:
+                self._run_attempt(attempt)
+        finally:
+            while thread.is_alive():
+                try:
+                    thread.join()
+                except KeyboardInterrupt as error:
+                    self._interrupt_loop(error)
+        if raised:
+            raise raised[0]
+        return returned[0]
+
+    def _next_attempt(self) -> _Attempt | None:
+        while True:
+            try:
+                with self._turn:
+                    while not self._is_loop_done and not (self._queue and self._is_loop_waiting):
+                        self._turn.wait()
+                    if self._is_loop_done:
+                        return None
+                    attempt = self._queue.popleft()
+                    attempt.is_running = True
+                    return attempt
+            except KeyboardInterrupt as error:
+                self._interrupt_loop(error)
+
+    def _interrupt_loop(self, error: BaseException) -> None:
+        with self._turn:
+            self._interrupt = error
+            self._turn.notify_all()
+
+    def _run_attempt(self, attempt: _Attempt) -> None:
+        trial = attempt.trial
+        variables: dict[str, str | None] = {
+            **self._env,
+            **environment.attempt_variables(
+                experiment=str(self._layout.root),
+                trial_id=trial.id,
+                attempt=trial.attempt,
+                resources=trial.resources,
+                placement=trial.placement,
+                nodes=self._nodes,
+                environ=os.environ,
+            ),
+        }
+        for name in environment.THREAD_VARIABLES:
+            variables.pop(name, None)
+        seed = environment.trial_seed(self._seed, trial.id)
+        job = wire.Job(
+            token=attempt.token,
+            trial_id=trial.id,
+            attempt=trial.attempt,
+            experiment=self._experiment_name,
+            directory=str(self._layout.root),
+            code="",
+            kind=self._trainable.kind,
+            name=self._trainable.name,
+            objects="",
+            config=cloudpickle.dumps(dict(trial.config)),
+            variables=variables,
+            num_threads=environment.num_threads(trial.resources, os.environ),
+            seed=seed,
+            base_count=trial.checkpoint.count if trial.checkpoint is not None else 0,
+            checkpoint=str(self._layout.root / trial.checkpoint.path) if trial.checkpoint is not None else "",
+            resources=trial.resources.to_json(),
+            is_chdir=self._is_chdir,
+        )
+        trial_dir = self._layout.trial(trial.id)
+        trial_dir.mkdir(parents=True, exist_ok=True)
+        kept = {name: os.environ.get(name) for name in variables}
+        cwd = os.getcwd()
+        try:
+            _set_variables(variables)
+            if self._is_chdir:
+                os.chdir(trial_dir)
+            seed_generators(seed)
+            outcome = run_job(job, _InlineChannel(self, attempt), self._code, is_interruptible=True)
+        except KeyboardInterrupt as error:
+            self._interrupt_loop(error)
+            outcome = ("FAILED", "KeyboardInterrupt", "", "KeyboardInterrupt", b"")
+        finally:
+            _set_variables(kept)
+            os.chdir(cwd)
+        with self._turn:
+            if (trial.id, trial.attempt) in self._attempts:
+                is_killed = attempt.is_killed and outcome[0] == "STOPPED"
+                self._finish(
+                    attempt,
+                    classify(
+                        None if is_killed else outcome,
+                        0,
+                        is_killed_by_us=is_killed,
+                        kill_reason=attempt.kill_reason,
+                    ),
+                )
+            self._turn.notify_all()
+
+    def hear(self, attempt: _Attempt, message: tuple[Any, ...]) -> None:
+        """Take what a worker would have sent over its socket."""
+        key = (attempt.trial.id, attempt.trial.attempt)
+        with self._turn:
+            match message:
+                case (wire.STARTED, _, pid):
+                    self._events.append(Started(*key, pid))
+                case (wire.REPORT, _, seq, metrics, checkpoint):
+                    self._events.append(Reported(*key, seq, metrics, checkpoint))
+                case (wire.SAVED, _, seq, checkpoint):
+                    self._events.append(Saved(*key, seq, checkpoint))
+            self._turn.notify_all()
+
+    def answer_for(self, attempt: _Attempt) -> tuple[Any, ...]:
+        """Wait until the loop has answered and waits again."""
+        with self._turn:
+            while not (attempt.answers and (self._is_loop_waiting or self._is_closed)):
+                self._turn.wait()
+            return attempt.answers.popleft()
+
+
+class _InlineChannel:
+    """What a session in this process talks to."""
+
+    def __init__(self, engine: InlineEngine, attempt: _Attempt) -> None:
+        self._engine = engine
+        self._attempt = attempt
+
+    def send(self, data: bytes) -> None:
+        """Hand over what a worker would write."""
+        self._engine.hear(self._attempt, pickle.loads(memoryview(data)[4:]))
+
+    def receive(self) -> tuple[Any, ...]:
+        """Wait for an answer."""
+        return self._engine.answer_for(self._attempt)
+
+
+def _set_variables(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -1,0 +1,680 @@
+"""The engine that runs trials in processes of this machine: driver, zygote, a host per slot, a worker per attempt."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import os
+import select
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from sweep.core.messages import (
+    Continue,
+    Event,
+    Exit,
+    Exited,
+    ExitKind,
+    Kill,
+    Released,
+    Reported,
+    Save,
+    Saved,
+    Start,
+    Started,
+    Stop,
+    Tick,
+    Waiting,
+)
+from sweep.core.resources import Node, Resources
+from sweep.core.trial import Trial
+from sweep.engines import host, zygote
+from sweep.engines.base import Engine, EngineCommand
+from sweep.engines.exits import classify, num_oom_kills
+from sweep.engines.nursery import Nursery, own_path
+from sweep.engines.slots import Attempt, Link, Slot
+from sweep.engines.tree import end_marked
+from sweep.errors import ConfigError
+from sweep.store.layout import ExperimentLayout
+from sweep.worker import environment, wire
+from sweep.worker.parameters import store_objects
+from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["LocalEngine"]
+
+LOG_LIMIT_BYTES = 64 << 20
+_KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed itself
+_RETRY_S = 0.1
+_CLOSE_S = 5.0
+
+
+class LocalEngine(Engine):
+    """Run each attempt in a fresh process forked from one that has imported what it needs.
+
+    Which process does what, who ends whom, and what happens when one dies: docs/explanation/processes.md. All of
+    this happens on the thread that calls `next_events`; only `post` may be called from elsewhere.
+
+    Attributes:
+        notices: what the user should be shown, oldest first, such as a module that could not be imported in advance.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        trainable: PreparedTrainable,
+        *,
+        nodes: Sequence[Node],
+        start_at: float = 0.0,
+        reuse_actors: bool = False,
+        start_method: str = "zygote",
+        preload: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        lock_fd: int | None = None,
+        seed: int = 0,
+        experiment_name: str = "",
+        chdir: bool = False,
+        log_limit_bytes: int = LOG_LIMIT_BYTES,
+    ) -> None:
+        """Store the trainable in the experiment and start the zygote.
+
+        Args:
+            directory: of the experiment; created when missing.
+            nodes: the inventory, returned by `nodes`.
+            start_at: seconds of driving that earlier runs spent.
+            reuse_actors: a worker stays and runs further trials that ask for the same and hold the same devices.
+            start_method: "zygote" forks workers; "spawn" starts a fresh interpreter for each, for libraries that cannot
+                be forked.
+            preload: modules to import in advance, besides those that the trainable refers to.
+            env: additional environment variables for all trials.
+            lock_fd: descriptor of the experiment's lock, held by the hosts, too.
+            seed: of the sweep; the global generators of each trial are seeded from it and the trial's number.
+            chdir: trials run in their own directory.
+            log_limit_bytes: size that each trial's output is kept below; 0: unlimited.
+
+        Raises:
+            ConfigError: an unknown start method, or a system other than Linux.
+            TrainableError: objects given by `with_parameters` cannot be stored.
+        """
+        if start_method not in ("zygote", "spawn"):
+            raise ConfigError(f"start_method is {start_method!r}; expected 'zygote' or 'spawn'.")
+        if sys.platform != "linux":
+            raise ConfigError(
+                f"the local engine needs Linux, this is {sys.platform}: no other system can end a trial's processes "
+                "reliably. Use engine='inline', or run on Linux."
+            )
+        self.notices: list[str] = []
+        self._layout = ExperimentLayout(Path(directory).absolute())
+        self._directory = str(self._layout.root)
+        self._trainable = trainable
+        self._nodes = tuple(nodes)
+        self._start_at = start_at
+        self._began = time.monotonic()
+        self._is_reusing = reuse_actors
+        self._is_spawning = start_method == "spawn"
+        self._lock_fd = lock_fd
+        self._seed = seed
+        self._experiment_name = experiment_name or self._layout.root.name
+        self._is_chdir = chdir
+        self._log_limit = log_limit_bytes
+        self._environ = {**os.environ, **(env or {})}
+        self._env: dict[str, str | None] = dict(env or {})
+        self._modules = tuple(dict.fromkeys((*preload, *trainable.imports)))
+        self._path = own_path()
+        self._layout.code.mkdir(parents=True, exist_ok=True)
+        self._code = _store_code(trainable.payload, self._layout.code)
+        self._objects = store_objects(trainable.objects, self._layout.code) if trainable.objects else ""
+        self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
+
+        self._events: list[Event] = []
+        self._posted: deque[Event] = deque()
+        self._attempts: dict[tuple[str, int], Attempt] = {}
+        self._waiting: list[Attempt] = []  # for idle workers to be ended, or for descriptors to become free
+        self._slots: dict[int, Slot] = {}
+        self._tokens = itertools.count(1)
+        self._numbers = itertools.count(1)
+        self._alarms: list[tuple[float, int, Callable[[], None]]] = []
+        self._alarm_numbers = itertools.count()
+        self._oom_kills = num_oom_kills()
+        self._nursery: Nursery | None = None
+        self._has_import_crashed = False  # then trials import for themselves, and fail one by one
+        self._is_closed = False
+        self._poll = select.epoll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._writers: dict[int, Callable[[], None]] = {}
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._listen(self._wake, self._on_wake)
+        try:
+            self._start_nursery()
+        except BaseException:
+            self.close()
+            raise
+
+    # --- the contract ----------------------------------------------------------------------------------------------
+
+    def nodes(self) -> Sequence[Node]:
+        """Return the inventory."""
+        return self._nodes
+
+    def now(self) -> float:
+        """Return seconds of driving since the sweep first began."""
+        return self._start_at + time.monotonic() - self._began
+
+    def execute(self, command: EngineCommand) -> None:
+        """Begin to carry out a command; commands to attempts that are gone are ignored."""
+        if self._is_closed:
+            return
+        if isinstance(command, Start):
+            attempt = Attempt(next(self._tokens), command.trial)
+            self._attempts[attempt.trial_id, attempt.attempt] = attempt
+            self._try_place(attempt)
+            return
+        known = self._attempts.get((command.trial_id, command.attempt))
+        if known is None:
+            return
+        match command:
+            case Continue(seq=seq):
+                self._answer(known, wire.CONTINUE, seq)
+            case Save(seq=seq):
+                self._answer(known, wire.SAVE, seq)
+            case Stop(seq=seq, save=save):
+                if known.link is None:
+                    self._finish(known, Exit(ExitKind.STOPPED, error="stopped before it started"))
+                else:
+                    self._answer(known, wire.STOP, seq, save)
+            case Kill(reason=reason):
+                self._kill(known, reason)
+
+    def next_events(self, deadline: float | None) -> Sequence[Event]:
+        """Wait until something happened, and return all that did; `[Tick()]` at the deadline."""
+        while True:
+            timeout = self._timeout(deadline)
+            for descriptor, mask in self._poll.poll(timeout):
+                if mask & select.EPOLLOUT and descriptor in self._writers:
+                    self._writers[descriptor]()
+                reader = self._readers.get(descriptor)  # an earlier one of this round may have ended it
+                if reader is not None and mask & ~select.EPOLLOUT:
+                    reader()
+            if self._alarms:
+                self._ring()
+            if self._events:
+                events, self._events = self._events, []
+                return events
+            if deadline is not None and self.now() >= deadline:
+                return [Tick()]
+
+    def post(self, event: Event) -> None:
+        """Hand in an event from a signal handler or another thread."""
+        self._posted.append(event)
+        if not self._is_closed:
+            os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """End everything that was started, and return when it is gone."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        orphans = []
+        for slot in self._slots.values():
+            if slot.link is not None:
+                slot.link.socket.close()
+            slot.life.close()
+            if slot.pid and not slot.nursery.is_alive:
+                orphans.append(slot.pid)
+        if self._nursery is not None:
+            self._nursery.close()
+        for pid in orphans:
+            _await_end(pid)
+        self._slots.clear()
+        self._attempts.clear()
+        self._readers.clear()
+        self._poll.close()
+        os.close(self._wake)
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    def _timeout(self, deadline: float | None) -> float | None:
+        """Return how long to wait, None for ever; nothing is waited for when events are at hand."""
+        if self._events:
+            return 0
+        times = []
+        if deadline is not None:
+            times.append(deadline - self.now())
+        if self._alarms:
+            times.append(self._alarms[0][0] - time.monotonic())
+        return max(0.0, min(times)) if times else None
+
+    def _ring(self) -> None:
+        now = time.monotonic()
+        while self._alarms and self._alarms[0][0] <= now:
+            heapq.heappop(self._alarms)[2]()
+
+    def _alarm(self, after_s: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._alarms, (time.monotonic() + after_s, next(self._alarm_numbers), action))
+
+    def _listen(self, descriptor: int, reader: Callable[[], None]) -> None:
+        self._poll.register(descriptor, select.EPOLLIN)
+        self._readers[descriptor] = reader
+
+    def _ignore(self, descriptor: int) -> None:
+        if self._readers.pop(descriptor, None) is not None:
+            self._writers.pop(descriptor, None)
+            self._poll.unregister(descriptor)
+
+    def _on_wake(self) -> None:
+        os.eventfd_read(self._wake)
+        while self._posted:
+            self._events.append(self._posted.popleft())
+
+    # --- starting ----------------------------------------------------------------------------------------------------
+
+    def _start_nursery(self) -> Nursery:
+        is_importing = not (self._is_spawning or self._has_import_crashed)
+        setup = zygote.Setup(
+            path=self._path,
+            modules=self._modules if is_importing else (),
+            is_reusing=self._is_reusing,
+            is_importing=not self._is_spawning,
+            driver_pid=os.getpid(),
+        )
+        nursery = Nursery(
+            setup,
+            directory=self._layout.root,
+            log=self._layout.code / "zygote.log",
+            environ=self._environ,
+            lock_fd=self._lock_fd,
+        )
+        self._nursery = nursery
+        self._listen(nursery.socket.fileno(), lambda: self._on_nursery(nursery))
+        return nursery
+
+    def _try_place(self, attempt: Attempt) -> None:
+        """Give an attempt a slot; when descriptors or processes are short, later: the trial is not to blame."""
+        try:
+            self._place(attempt)
+        except OSError as error:
+            if attempt not in self._waiting:
+                self._events.append(Waiting(attempt.trial_id, f"no process can be made now: {error.strerror}"))
+                self._waiting.append(attempt)
+            self._alarm(_RETRY_S, self._place_waiting)
+
+    def _place_waiting(self) -> None:
+        for attempt in [one for one in self._waiting if not one.blockers]:
+            self._waiting.remove(attempt)
+            self._try_place(attempt)
+
+    def _place(self, attempt: Attempt) -> None:
+        if self._is_reusing and self._place_warm(attempt):
+            return
+        slot = self._free_slot()
+        if slot is None:
+            slot = self._new_slot()
+        slot.attempt = attempt
+        attempt.slot = slot
+        if slot.pid:
+            try:
+                self._send_start(slot, attempt)
+            except OSError:
+                slot.attempt = attempt.slot = None
+                raise
+        elif slot.nursery.importing and not slot.nursery.is_ready:
+            self._events.append(Waiting(attempt.trial_id, f"importing {slot.nursery.importing}"))
+
+    def _place_warm(self, attempt: Attempt) -> bool:
+        """Hand an attempt to an idle worker that fits, or have those ended that hold its devices; False: neither."""
+        key = _key(attempt.trial)
+        blockers = []
+        devices = set(key[1])
+        for slot in self._slots.values():
+            if slot.is_dead or not slot.is_idle:
+                continue
+            if slot.key == key and not slot.is_retiring:
+                slot.attempt, attempt.slot = attempt, slot
+                self._send_job(attempt, slot.link)
+                return True
+            if devices and devices & set(slot.key[1]):
+                blockers.append(slot)
+        if not blockers:
+            return False
+        for slot in blockers:
+            self._retire(slot)
+        attempt.blockers = {slot.number for slot in blockers}
+        self._waiting.append(attempt)
+        return True
+
+    def _retire(self, slot: Slot) -> None:
+        if not slot.is_retiring:
+            slot.is_retiring = True
+            slot.tell(host.RETIRE)
+
+    def _free_slot(self) -> Slot | None:
+        idle = None
+        for slot in self._slots.values():
+            if slot.attempt is None and not slot.is_dead and not slot.is_retiring:
+                if slot.link is None:
+                    return slot
+                idle = idle or slot
+        if idle is None:
+            return None
+        # An idle worker for another request: the host ends it first, because it reads its messages in order.
+        self._retire(idle)
+        self._drop_link(idle)
+        return idle
+
+    def _new_slot(self) -> Slot:
+        nursery = self._nursery or self._start_nursery()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            slot = Slot(next(self._numbers), ours, nursery)
+            nursery.ask_for_host(slot.number, theirs)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._slots[slot.number] = slot
+        self._listen(ours.fileno(), lambda: self._on_host(slot))
+        return slot
+
+    def _send_start(self, slot: Slot, attempt: Attempt) -> None:
+        """Have the host make a worker, and give it its job."""
+        ours, theirs = socket.socketpair()
+        log = str(self._layout.output(attempt.trial_id))
+        try:
+            slot.tell(
+                host.START, attempt.token, log, self._log_limit, self._is_spawning, descriptors=(theirs.fileno(),)
+            )
+        finally:
+            theirs.close()
+        link = Link(ours, self._on_full)
+        self._listen(ours.fileno(), lambda: self._on_link(link))
+        slot.link, slot.born, slot.key = link, attempt.token, _key(attempt.trial)
+        if self._is_spawning:
+            link.send(wire.frame((wire.JOB, self._path)))
+        self._send_job(attempt, link)
+
+    def _send_job(self, attempt: Attempt, link: Link | None) -> None:
+        assert link is not None
+        trial = attempt.trial
+        request = self._requests.get(trial.resources)
+        if request is None:
+            threads = environment.num_threads(trial.resources, self._environ)
+            request = self._requests[trial.resources] = (trial.resources.to_json(), threads)
+        variables = environment.attempt_variables(
+            experiment=self._directory,
+            trial_id=trial.id,
+            attempt=trial.attempt,
+            resources=trial.resources,
+            placement=trial.placement,
+            nodes=self._nodes,
+            environ=self._environ,
+        )
+        job = wire.Job(
+            token=attempt.token,
+            trial_id=trial.id,
+            attempt=trial.attempt,
+            experiment=self._experiment_name,
+            directory=self._directory,
+            code=self._code,
+            kind=self._trainable.kind,
+            name=self._trainable.name,
+            objects=self._objects,
+            config=cloudpickle.dumps(dict(trial.config)),
+            variables={**self._env, **variables},
+            num_threads=request[1],
+            seed=environment.trial_seed(self._seed, trial.id),
+            base_count=trial.checkpoint.count if trial.checkpoint is not None else 0,
+            checkpoint=os.path.join(self._directory, trial.checkpoint.path) if trial.checkpoint is not None else "",
+            resources=request[0],
+            is_chdir=self._is_chdir,
+        )
+        attempt.link = link
+        link.attempt = attempt
+        link.send(wire.frame((wire.JOB, tuple(job))))
+
+    # --- answers and ends --------------------------------------------------------------------------------------------
+
+    def _answer(self, attempt: Attempt, kind: int, seq: int, save: bool = False) -> None:
+        if attempt.link is not None:
+            attempt.link.send(wire.frame((kind, attempt.token, seq, save)))
+
+    def _kill(self, attempt: Attempt, reason: str) -> None:
+        if attempt.is_killed:
+            return
+        attempt.is_killed, attempt.kill_reason = True, reason
+        slot = attempt.slot
+        if slot is None or attempt.link is None:
+            self._finish(attempt, classify(None, 0, is_killed_by_us=True, kill_reason=reason))
+            return
+        slot.tell(host.KILL, attempt.token)
+        self._alarm(_KILL_GRACE_S, lambda: self._kill_host_of(attempt))
+
+    def _kill_host_of(self, attempt: Attempt) -> None:
+        """End a host that does not carry out a Kill, for instance because it was stopped."""
+        slot = attempt.slot
+        if (attempt.trial_id, attempt.attempt) not in self._attempts or slot is None or slot.is_dead:
+            return
+        if slot.nursery.is_alive:
+            slot.nursery.end_host(slot.number)
+        elif slot.pid:
+            _await_end(slot.pid, patience_s=0)
+
+    def _finish(self, attempt: Attempt, exit: Exit) -> None:
+        """The attempt is over and its processes are gone: say so."""
+        del self._attempts[attempt.trial_id, attempt.attempt]
+        if attempt in self._waiting:
+            self._waiting.remove(attempt)
+        if attempt.slot is not None:
+            attempt.slot.attempt = None
+        self._events.append(Exited(attempt.trial_id, attempt.attempt, exit))
+        self._events.append(Released(attempt.trial_id, attempt.attempt))
+
+    def _finish_with_status(self, attempt: Attempt, status: int | None, peak: int = 0) -> None:
+        has_oom_kill = False
+        if attempt.outcome is None and status is not None and os.WIFSIGNALED(status) and not attempt.is_killed:
+            before, self._oom_kills = self._oom_kills, num_oom_kills()
+            has_oom_kill = self._oom_kills > before
+        self._finish(
+            attempt,
+            classify(
+                attempt.outcome,
+                status,
+                peak_rss_bytes=peak,
+                is_killed_by_us=attempt.is_killed,
+                kill_reason=attempt.kill_reason,
+                has_oom_kill=has_oom_kill,
+            ),
+        )
+
+    # --- hearing -----------------------------------------------------------------------------------------------------
+
+    def _on_link(self, link: Link) -> None:
+        self._on_worker(link, link.receive())
+        if not link.is_open:
+            self._ignore(link.socket.fileno())  # how it ended comes from the host
+
+    def _on_worker(self, link: Link, messages: list[tuple[Any, ...]]) -> None:
+        attempt = link.attempt
+        for message in messages:
+            if attempt is None or message[1] != attempt.token:
+                continue
+            kind = message[0]
+            if kind == wire.REPORT:
+                self._events.append(Reported(attempt.trial_id, attempt.attempt, message[2], message[3], message[4]))
+            elif kind == wire.STARTED:
+                attempt.pid = message[2]
+                self._events.append(Started(attempt.trial_id, attempt.attempt, message[2]))
+            elif kind == wire.SAVED:
+                self._events.append(Saved(attempt.trial_id, attempt.attempt, message[2], message[3]))
+            elif kind == wire.DONE:
+                attempt.outcome = message[2:]
+
+    def _on_full(self, link: Link, is_full: bool) -> None:
+        descriptor = link.socket.fileno()
+        if descriptor not in self._readers:
+            return
+        if is_full:
+            self._writers[descriptor] = link.flush
+        else:
+            self._writers.pop(descriptor, None)
+        self._poll.modify(descriptor, select.EPOLLIN | (select.EPOLLOUT if is_full else 0))
+
+    def _drop_link(self, slot: Slot) -> None:
+        link, slot.link, slot.key = slot.link, None, None
+        if link is not None:
+            self._ignore(link.socket.fileno())
+            link.socket.close()
+            link.is_open = False
+
+    def _drain(self, slot: Slot) -> None:
+        """Take what the worker wrote before it ended or became idle: no exit may overtake the last report."""
+        if slot.link is not None:
+            self._on_worker(slot.link, slot.link.drain())
+
+    def _on_host(self, slot: Slot) -> None:
+        for message in slot.hear():
+            self._on_host_message(slot, message)
+        if slot.is_dead and slot.number in self._slots:
+            self._ignore(slot.life.fileno())
+            if not slot.nursery.is_alive:
+                self._bury(slot)
+            # otherwise the zygote says when everything that it left behind is gone
+
+    def _on_host_message(self, slot: Slot, message: tuple[Any, ...]) -> None:
+        attempt = slot.attempt
+        match message:
+            case (host.HELLO, pid):
+                slot.pid = pid
+                if attempt is not None:
+                    self._start_in(slot, attempt)
+            case (host.EXIT, born, status, peak, _):
+                if born != slot.born or slot.link is None:
+                    return
+                self._drain(slot)
+                self._drop_link(slot)
+                if attempt is not None:
+                    self._finish_with_status(attempt, status, peak)
+            case (host.IDLE, token):
+                self._drain(slot)
+                if attempt is not None and attempt.token == token and slot.link is not None:
+                    slot.link.attempt = None
+                    self._finish_with_status(attempt, None)
+            case (host.RETIRED,):
+                slot.is_retiring = False
+                if slot.attempt is None:
+                    self._drop_link(slot)
+                self._unblock(slot)
+            case (host.BUSY, token, reason) if attempt is not None and attempt.token == token:
+                self._events.append(Waiting(attempt.trial_id, reason))
+
+    def _start_in(self, slot: Slot, attempt: Attempt) -> None:
+        try:
+            self._send_start(slot, attempt)
+        except OSError:
+            slot.attempt = attempt.slot = None
+            self._try_place(attempt)
+
+    def _unblock(self, slot: Slot) -> None:
+        for attempt in self._waiting:
+            attempt.blockers.discard(slot.number)
+        self._place_waiting()
+
+    def _bury(self, slot: Slot) -> None:
+        """A host is gone with all that it left behind, or nobody is there to say so: end what can be found."""
+        for message in slot.hear():
+            self._on_host_message(slot, message)
+        attempt = slot.attempt
+        if attempt is not None and not slot.nursery.is_alive:
+            markers = [
+                f"{environment.EXPERIMENT_VARIABLE}={self._directory}".encode(),
+                f"{environment.TRIAL_VARIABLE}={attempt.trial_id}".encode(),
+                f"{environment.ATTEMPT_VARIABLE}={attempt.attempt}".encode(),
+            ]
+            end_marked(attempt.pid, markers)
+        self._drain(slot)
+        self._ignore(slot.life.fileno())
+        self._drop_link(slot)
+        slot.life.close()
+        slot.is_dead = True
+        del self._slots[slot.number]
+        if attempt is not None:
+            self._finish_with_status(attempt, None)
+        self._unblock(slot)
+
+    def _on_nursery(self, nursery: Nursery) -> None:
+        for message in nursery.receive():
+            match message:
+                case (zygote.IMPORTING, name):
+                    nursery.importing = name
+                    for attempt in self._attempts.values():
+                        if attempt.link is None:
+                            self._events.append(Waiting(attempt.trial_id, f"importing {name}"))
+                case (zygote.NOTICE, text):
+                    self.notices.append(text)
+                case (zygote.READY, threads):
+                    nursery.is_ready = True
+                    if threads > 1:
+                        self.notices.append(
+                            f"importing {', '.join(self._modules)} started {threads - 1} threads; if trials hang, use "
+                            "start_method='spawn'"
+                        )
+                case (zygote.GONE, number) if number in self._slots:
+                    self._bury(self._slots[number])
+        if not nursery.is_alive:
+            self._on_nursery_gone(nursery)
+
+    def _on_nursery_gone(self, nursery: Nursery) -> None:
+        """Trials go on without their zygote; another is started when the next host is needed."""
+        self._ignore(nursery.socket.fileno())
+        how = nursery.reap()
+        while_importing = ""
+        if nursery.importing and not nursery.is_ready:
+            self._has_import_crashed = True
+            while_importing = f" while importing {nursery.importing}; trials import for themselves now"
+        self.notices.append(f"the process that imports modules in advance ended ({how}){while_importing}")
+        if self._nursery is nursery:
+            self._nursery = None
+        for slot in [slot for slot in self._slots.values() if slot.nursery is nursery]:
+            if slot.is_dead or not slot.pid:
+                self._bury(slot)
+
+
+def _key(trial: Trial) -> tuple[Resources, tuple[str, ...]]:
+    """Return what a reused worker must have in common with a trial: request and devices."""
+    return (trial.resources, trial.placement.devices if trial.placement is not None else ())
+
+
+def _store_code(payload: bytes, directory: Path) -> str:
+    """Write the trainable's bytes once, named by their hash, and return the path."""
+    path = directory / f"{hashlib.sha256(payload).hexdigest()}.pkl"
+    if not path.exists():
+        temporary = directory / f"tmp-{path.name}-{os.getpid()}"
+        with open(temporary, "wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    return str(path)
+
+
+def _await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
+    """Wait for a host whose zygote is gone to end by itself, then kill it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(1000 * patience_s):
+            os.kill(pid, 9)
+            poll.poll(1000 * _CLOSE_S)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,137 @@
+"""The driver's end of a zygote: start it, ask it for hosts, hear from it, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from multiprocess.spawn import get_executable
+from multiprocess.util import _args_from_interpreter_flags
+
+from sweep.engines import zygote
+from sweep.worker.environment import EXPERIMENT_VARIABLE, THREAD_VARIABLES
+
+__all__ = ["Nursery"]
+
+_MESSAGE_BYTES = 1 << 16
+_CLOSE_S = 10.0
+_BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.zygote import main; main({descriptor})"
+
+
+class Nursery:
+    """One zygote process.
+
+    Attributes:
+        is_ready: it has imported what it should and forks at once.
+        is_alive: it has not closed its socket.
+        importing: the module that it imports at the moment, or empty.
+    """
+
+    def __init__(
+        self,
+        setup: zygote.Setup,
+        *,
+        directory: Path,
+        log: Path,
+        environ: Mapping[str, str],
+        lock_fd: int | None = None,
+    ) -> None:
+        """Start the process; it does not wait for it.
+
+        Args:
+            log: gets what the imported modules print.
+            environ: its environment, to which the markers and one thread per library are added.
+            lock_fd: of the experiment's lock: hosts hold it too, so that it is free only when they are gone.
+        """
+        self.is_ready = False
+        self.is_alive = True
+        self.importing = ""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket = ours
+        variables = dict(environ)
+        # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
+        variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+        variables[EXPERIMENT_VARIABLE] = str(directory)
+        code = _BOOT.format(path=setup.path, descriptor=theirs.fileno())
+        try:
+            with open(log, "ab") as output:
+                self._process = subprocess.Popen(
+                    [get_executable(), *_args_from_interpreter_flags(), "-c", code],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(theirs.fileno(),),
+                    env=variables,
+                )
+            socket.send_fds(ours, [pickle.dumps(tuple(setup), 5)], [] if lock_fd is None else [lock_fd])
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+
+    @property
+    def pid(self) -> int:
+        """Of the zygote."""
+        return self._process.pid
+
+    def ask_for_host(self, number: int, life: socket.socket) -> None:
+        """Have a host forked that speaks over `life`."""
+        socket.send_fds(self.socket, [pickle.dumps((zygote.HOST, number), 5)], [life.fileno()])
+
+    def end_host(self, number: int) -> None:
+        """Have a host killed that does not answer."""
+        with contextlib.suppress(OSError):
+            self.socket.send(pickle.dumps((zygote.END, number), 5))
+
+    def receive(self) -> list[tuple[Any, ...]]:
+        """Return what it says; sets `is_alive` to False when it is gone."""
+        messages: list[tuple[Any, ...]] = []
+        while True:
+            try:
+                data = self.socket.recv(_MESSAGE_BYTES)
+            except BlockingIOError:
+                return messages
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                self.is_alive = False
+                return messages
+            messages.append(pickle.loads(data))
+
+    def reap(self) -> str:
+        """Wait for a zygote that has closed its socket, and return how it ended, for people."""
+        self.socket.close()
+        try:
+            code = self._process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def close(self) -> None:
+        """End it and everything that it has started; returns when that is gone."""
+        if self.is_alive and not self.is_ready:
+            self._process.kill()  # it is importing and has forked nothing yet
+        self.socket.close()
+        try:
+            self._process.wait(_CLOSE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def own_path() -> list[str]:
+    """Return `sys.path` as another process needs it: absolute, with the place that this package was found in."""
+    here = str(Path(__file__).resolve().parents[2])
+    path = [os.path.abspath(entry) for entry in sys.path]
+    return path if here in path else [*path, here]

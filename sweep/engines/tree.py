@@ -1,0 +1,160 @@
+"""Find processes by parent, session and marker, and end whole trees of them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Iterable
+
+__all__ = ["become_subreaper", "children_of", "descendants", "end_descendants", "end_marked"]
+
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Make orphans among this process's descendants its own children, so that none escapes."""
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of a process, those of all its threads; empty when it is gone."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
+                found += map(int, file.read().split())
+        except FileNotFoundError:
+            if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+                return _children_by_scan(pid)  # a kernel built without CONFIG_PROC_CHILDREN
+        except OSError:
+            continue  # the thread ended meanwhile
+    return found
+
+
+def _children_by_scan(pid: int) -> list[int]:
+    return [child for child, (parent, _) in _scan().items() if parent == pid]
+
+
+def _scan() -> dict[int, tuple[int, int]]:
+    """Return parent and session of every process."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue  # gone meanwhile
+        found[int(name)] = (int(fields[1]), int(fields[3]))
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all descendants of a process, parents before children."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        children = children_of(waiting.pop())
+        found += children
+        waiting += children
+    return found
+
+
+def end_descendants(spare: Iterable[int] = ()) -> int:
+    """Kill and reap all descendants of this process, which must be a subreaper; return how many were killed.
+
+    Whole process groups are killed first: that is atomic, while killing one by one loses against processes that fork
+    faster than one can look. Killed parents hand their children to this process, so it is over when none is left.
+
+    Args:
+        spare: children that stay, with all their descendants.
+    """
+    spared = set(spare)
+    own_group = os.getpgrp()
+    killed: set[int] = set()
+    while True:
+        roots = [pid for pid in children_of(os.getpid()) if pid not in spared]
+        if not roots:
+            # The list of children may lag behind a process that is being handed over; wait() does not.
+            if spared or not _has_children():
+                return len(killed)
+            continue
+        victims = list(roots)
+        for root in roots:
+            victims += descendants(root)
+        groups = set()
+        for pid in victims:
+            try:
+                groups.add(os.getpgid(pid))
+            except ProcessLookupError:
+                continue
+        for group in groups - {own_group} - spared:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+        for root in roots:
+            # A root that cannot die, because it hangs in the kernel, blocks here, and nothing is released.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(root, 0)
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def end_marked(session: int, markers: Iterable[bytes]) -> int:
+    """Kill what is left of an attempt whose host and zygote are both gone; return how many were killed.
+
+    Found are the processes in the worker's session and those whose environment at their start holds all the markers.
+
+    Args:
+        session: pid of the worker, which led a session of its own; 0 when unknown.
+        markers: `NAME=value` entries of the environment, as bytes.
+    """
+    wanted = list(markers)
+    total = 0
+    while True:
+        found = [pid for pid, (_, sid) in _scan().items() if (session and sid == session) or _is_marked(pid, wanted)]
+        living = [pid for pid in found if pid != os.getpid() and not _is_zombie(pid)]
+        if not living:
+            return total
+        for pid in living:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                total += 1
+        os.sched_yield()
+
+
+def _is_marked(pid: int, markers: list[bytes]) -> bool:
+    if not markers:
+        return False
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return False
+    return all(marker in entries for marker in markers)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True

@@ -1,0 +1,207 @@
+"""The zygote: it imports what trials need, once, and is forked for every host; it runs no user code of trials.
+
+    driver -> zygote   setup                     path, modules, directory (once)
+                       (HOST, number) + socket   fork a host
+                       (END, number)             kill that host: it does not answer
+    zygote -> driver   (IMPORTING, module)  (NOTICE, text)  (READY, num_threads)
+                       (GONE, number)            that host ended, and so has everything that it left behind
+
+It is a subreaper: when a host is killed, its descendants become children of the zygote, which ends them. When the
+driver is gone it gives the hosts a second to do that themselves, then kills them (stopped ones too) and what is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any, NamedTuple, NoReturn
+
+from sweep.engines.host import Host, inherit
+from sweep.engines.tree import become_subreaper, end_descendants
+from sweep.worker import devices
+from sweep.worker.main import set_death_signal
+
+__all__ = ["END", "GONE", "HOST", "IMPORTING", "NOTICE", "READY", "Setup", "main"]
+
+HOST, END, IMPORTING, NOTICE, READY, GONE = range(6)
+
+_MESSAGE_BYTES = 1 << 18
+_HOST_GRACE_S = 1.0
+_RETRY_S = 0.1
+# Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
+_PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")
+
+
+class Setup(NamedTuple):
+    """What the driver tells its zygote first."""
+
+    path: list[str]
+    modules: tuple[str, ...]
+    is_reusing: bool
+    is_importing: bool
+    driver_pid: int
+
+
+class Zygote:
+    """The zygote's loop."""
+
+    def __init__(self, control: socket.socket, setup: Setup, driver: int, lock: int) -> None:
+        self._control = control
+        self._setup = setup
+        self._driver = driver
+        self._lock = lock
+        self._hosts: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
+        self._refused: list[tuple[int, int]] = []  # hosts that the kernel would not make yet: number, socket
+
+    def run(self) -> NoReturn:
+        """Serve the driver until it is gone."""
+        control = self._control.fileno()
+        while True:
+            poll = select.poll()
+            for descriptor in (control, self._driver, *self._hosts):
+                poll.register(descriptor, select.POLLIN)
+            ready = {descriptor for descriptor, _ in poll.poll(1000 * _RETRY_S if self._refused else None)}
+            ended = [descriptor for descriptor in ready if descriptor in self._hosts]
+            if ended:
+                self._on_hosts_ended(ended)
+            if self._driver in ready:
+                self._end()
+            if control in ready:
+                self._on_message()
+            if self._refused and not ready:
+                refused, self._refused = self._refused, []
+                for number, descriptor in refused:
+                    self._fork(number, descriptor)
+
+    def send(self, *message: Any) -> None:
+        """Tell the driver something; nobody hearing it is found out by the loop."""
+        with contextlib.suppress(OSError):
+            self._control.send(pickle.dumps(message, 5))
+
+    def _on_message(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES, 1)
+        except ConnectionResetError:
+            data, descriptors = b"", []
+        if not data:
+            self._end()
+        kind, number = pickle.loads(data)
+        if kind == HOST:
+            self._fork(number, descriptors[0])
+        elif kind == END:
+            for other, pid in self._hosts.values():
+                if other == number:
+                    os.kill(pid, signal.SIGKILL)
+
+    def _fork(self, number: int, life: int) -> None:
+        try:
+            pid = os.fork()
+        except OSError:
+            self._refused.append((number, life))
+            return
+        if pid == 0:
+            try:
+                # Every descriptor that is not the host's own must go, or an end of file never comes.
+                self._control.close()
+                for pidfd in self._hosts:
+                    os.close(pidfd)
+                for _, other in self._refused:
+                    os.close(other)
+                if self._lock >= 0:
+                    inherit(self._lock)
+                Host(socket.socket(fileno=life), self._driver, is_reusing=self._setup.is_reusing).run()
+            except BaseException:  # nothing of the zygote may go on running in the copy
+                sys.excepthook(*sys.exc_info())
+            finally:
+                os._exit(70)
+        os.close(life)
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError:
+            os.kill(pid, signal.SIGKILL)  # no descriptor free: the driver sees its socket close and tries again
+            os.waitpid(pid, 0)
+            self.send(GONE, number)
+            return
+        self._hosts[pidfd] = (number, pid)
+
+    def _on_hosts_ended(self, ended: list[int]) -> None:
+        """Reap hosts, end what they left, and say so. Strays cannot be told apart, so all of them go first."""
+        numbers = []
+        for pidfd in ended:
+            number, pid = self._hosts.pop(pidfd)
+            os.waitpid(pid, 0)
+            os.close(pidfd)
+            numbers.append(number)
+        end_descendants(spare=[pid for _, pid in self._hosts.values()])
+        for number in numbers:
+            self.send(GONE, number)
+
+    def _end(self) -> NoReturn:
+        """The driver is gone: see that everything else goes, too."""
+        self._control.close()
+        deadline = time.monotonic() + _HOST_GRACE_S
+        while self._hosts and (left := deadline - time.monotonic()) > 0:
+            poll = select.poll()
+            for pidfd in self._hosts:
+                poll.register(pidfd, select.POLLIN)
+            for pidfd, _ in poll.poll(1000 * left):
+                _, pid = self._hosts.pop(pidfd)
+                os.waitpid(pid, 0)
+        end_descendants()
+        os._exit(0)
+
+
+def main(descriptor: int) -> NoReturn:
+    """Be the zygote: `descriptor` is the inherited socket to the driver."""
+    parent = os.getppid()
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    become_subreaper()
+    os.set_inheritable(descriptor, False)
+    control = socket.socket(fileno=descriptor)
+    data, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 2)
+    if not data:
+        os._exit(0)
+    setup = Setup(*pickle.loads(data))
+    try:
+        driver = os.pidfd_open(setup.driver_pid)
+    except ProcessLookupError:
+        os._exit(0)
+    # While an import keeps it from listening, the kernel watches the driver in its place. Only then: the signal is
+    # tied to the thread that started this process, which may end before the driver does.
+    set_death_signal(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+    sys.path[:] = setup.path
+    zygote = Zygote(control, setup, driver, descriptors[0] if descriptors else -1)
+    if setup.is_importing:
+        _import_all(setup, zygote)
+        devices.find_thread_pools()
+        gc.collect()
+        gc.freeze()  # collections in the children then leave these pages shared
+    set_death_signal(0)
+    zygote.send(READY, len(os.listdir("/proc/self/task")))
+    zygote.run()
+
+
+def _import_all(setup: Setup, zygote: Zygote) -> None:
+    for name in (*_PRELOADED, *setup.modules):
+        if name in sys.modules:
+            continue
+        if name.partition(".")[0] not in sys.stdlib_module_names and name not in _PRELOADED:
+            zygote.send(IMPORTING, name)
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # the border to other people's code; the trial will meet the error, too
+            line = traceback.format_exception_only(error)[-1].strip()
+            zygote.send(NOTICE, f"importing {name} in advance failed: {line}")

@@ -1,0 +1,286 @@
+"""What a worker does: take a job from its socket, become the trial's process, run the user's code, say how it ended."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import faulthandler
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from sweep.worker import adapters, wire
+from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
+from sweep.worker.parameters import load_objects
+from sweep.worker.session import Session, StopRequested, install
+from sweep.worker.shipping import main_globals
+
+__all__ = ["Outcome", "become_worker", "run_job", "run_spawned", "serve", "set_death_signal"]
+
+FINISHED, STOPPED, FAILED = "FINISHED", "STOPPED", "FAILED"
+OUTPUT_NAME = "output.log"
+
+_PR_SET_PDEATHSIG = 1
+_MAX_TRACEBACK = 1 << 16
+_MAX_ERROR = 1000
+_OWN_DIRECTORY = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+Outcome = tuple[str, str, str, str, bytes]  # kind, error, traceback, class name, pickled exception
+
+
+class _Code:
+    """The trainable that this process loaded last; a reused worker does not load it again."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.trainable: Any = None
+        self.objects_path = ""
+        self.objects: dict[str, Any] = {}
+        self.kept = adapters.Kept()
+
+    def load(self, job: wire.Job) -> None:
+        """Load trainable and shared objects unless they are those of the job before."""
+        if job.code != self.path:
+            with open(job.code, "rb") as file:
+                self.trainable = pickle.loads(file.read())
+            self.path = job.code
+            main = sys.modules["__main__"].__dict__
+            for name, value in main_globals(self.trainable).items():
+                main.setdefault(name, value)
+        if job.objects != self.objects_path:
+            self.objects = load_objects(job.objects) if job.objects else {}
+            self.objects_path = job.objects
+
+
+_code = _Code()
+
+
+def set_death_signal(number: int) -> None:
+    """Have the kernel send this process a signal when the thread that started it ends; 0: none."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies; end at once if that has happened already."""
+    set_death_signal(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def become_worker(parent: int) -> None:
+    """Make this fresh process the worker of `parent`, the host: own session, no inherited exit functions or signals."""
+    atexit._clear()  # torch registers functions in the zygote that would take 0.1 s here
+    die_with(parent)
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    offer_to_oom_killer()
+
+
+def serve(channel: wire.SocketChannel, notify: Callable[[int], None] | None, *, were_threads: int = 1) -> None:
+    """Run the job that comes, or one after another, and end the process.
+
+    Args:
+        notify: called with the token when a job is done and the process waits for another (`reuse_actors`); None: the
+            process ends after its first job.
+        were_threads: of the numeric libraries in the process that this one was forked from.
+    """
+    baseline = dict(os.environ)
+    cwd = os.getcwd()
+    while True:
+        try:
+            message = channel.receive()
+        except wire.ChannelClosed:
+            os._exit(0)
+        if message[0] != wire.JOB:
+            continue  # an answer to the job before, which had ended meanwhile
+        job = wire.Job(*message[1])
+        outcome = _run_here(job, channel, baseline, were_threads)
+        if notify is None:
+            threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
+        _flush()
+        try:
+            channel.send(wire.frame((wire.DONE, job.token, *outcome)))
+        except wire.ChannelClosed:
+            os._exit(1)
+        if notify is None:
+            atexit._run_exitfuncs()
+            _flush()
+            os._exit(0)
+        notify(job.token)
+        were_threads = job.num_threads
+        os.chdir(cwd)
+
+
+def _run_here(job: wire.Job, channel: wire.SocketChannel, baseline: Mapping[str, str], were_threads: int) -> Outcome:
+    """Set this process up for a job, and run it."""
+    trial_dir = os.path.join(job.directory, job.trial_id)
+    try:
+        os.makedirs(trial_dir, exist_ok=True)
+        redirect_output(os.path.join(trial_dir, OUTPUT_NAME), f"{job.trial_id} attempt {job.attempt}")
+        _set_environment(baseline, job.variables)
+        if job.is_chdir:
+            os.chdir(trial_dir)
+        limit_threads(job.num_threads, were=were_threads)
+        seed_generators(job.seed)
+    except OSError as error:
+        return (FAILED, f"the trial's process could not be prepared: {error}", "", "OSError", b"")
+    return run_job(job, channel, _code)
+
+
+class Code(Protocol):
+    """Where `run_job` finds the trainable."""
+
+    trainable: Any
+    objects: dict[str, Any]
+    kept: adapters.Kept
+
+    def load(self, job: wire.Job) -> None:
+        """Make the attributes those of the job."""
+
+
+def run_job(job: wire.Job, channel: wire.Channel, code: Code, *, is_interruptible: bool = False) -> Outcome:
+    """Say that the attempt has started, run the user's code in a session, and return how it ended.
+
+    Args:
+        is_interruptible: Ctrl-C is meant for the driver, which runs in this process: it is passed on.
+    """
+    session: Session | None = None
+    is_returned = False
+    try:
+        channel.send(wire.frame((wire.STARTED, job.token, os.getpid())))
+        code.load(job)
+        config = pickle.loads(job.config)
+        session = Session(job, channel, config=config)
+        install(session)
+        try:
+            if job.kind == "class":
+                adapters.run_class(session, code.trainable, config, code.objects, code.kept)
+            else:
+                adapters.run_function(session, code.trainable, config, code.objects)
+        finally:
+            install(None)
+        is_returned = True
+    except StopRequested:
+        is_returned = True
+    except wire.ChannelClosed:
+        os._exit(1)  # the driver is gone; the host ends what is left
+    except SystemExit as error:
+        if error.code is not None and error.code != 0:
+            code_text = error.code if isinstance(error.code, int) else repr(error.code)
+            return (FAILED, f"SystemExit: the trial called sys.exit({code_text})", "", "SystemExit", b"")
+        is_returned = True
+    except KeyboardInterrupt as error:
+        if is_interruptible:
+            raise
+        return describe(error)
+    except BaseException as error:  # the border to user code: whatever it raises is its outcome
+        return describe(error)
+    return (STOPPED if session is not None and session.is_stopping and is_returned else FINISHED, "", "", "", b"")
+
+
+def describe(error: BaseException) -> Outcome:
+    """Return an exception as an outcome: one line, the user's frames, its class, and itself when it can be pickled.
+
+    The traceback is printed too, so that it stands in the trial's output.
+    """
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # a user's own __str__
+        text = "(its message cannot be shown)"
+    line = f"{name}: {text.strip().splitlines()[0]}" if text.strip() else name
+    rendered = user_traceback(error)
+    print(rendered, file=sys.stderr, flush=True)
+    return (FAILED, line[:_MAX_ERROR], rendered[-_MAX_TRACEBACK:], name, _pickled(error))
+
+
+def user_traceback(error: BaseException) -> str:
+    """Return the traceback as Python prints it, without the frames of this package's worker."""
+    shown = traceback.TracebackException.from_exception(error)
+    waiting: list[traceback.TracebackException | None] = [shown]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        kept = [frame for frame in one.stack if not os.path.abspath(frame.filename).startswith(_OWN_DIRECTORY)]
+        one.stack = traceback.StackSummary.from_list(kept)
+        waiting += [one.__cause__, one.__context__]
+    return "".join(shown.format()).rstrip()
+
+
+def _pickled(error: BaseException) -> bytes:
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(error)
+        pickle.loads(data)  # an exception with its own __init__ often pickles and then cannot be loaded
+    except Exception:  # whatever the user's classes raise: then the text alone is kept
+        return b""
+    return data if len(data) <= 1 << 20 else b""
+
+
+def redirect_output(path: str, title: str) -> None:
+    """Send standard output and error of this process, at the level of descriptors, to the end of the file `path`."""
+    _flush()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    os.write(descriptor, f"--- {title}, {time.strftime('%Y-%m-%d %H:%M:%S')}, pid {os.getpid()}\n".encode())
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    faulthandler.enable(file=2, all_threads=True)
+    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
+
+
+def _set_environment(baseline: Mapping[str, str], variables: Mapping[str, str | None]) -> None:
+    if os.environ != baseline:  # a reused worker: what the last trial left is undone
+        for name in os.environ.keys() - baseline.keys():
+            del os.environ[name]
+        os.environ.update(baseline)
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        elif os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            continue  # closed or replaced by the user's code
+
+
+def run_spawned(parent: int, data: int, idle: int) -> None:
+    """Be a worker in a fresh interpreter (`start_method="spawn"`): `data` and `idle` are inherited descriptors.
+
+    Its first message carries `sys.path`, so that the user's modules are found.
+    """
+    die_with(parent)
+    become_worker(parent)
+    os.set_inheritable(data, False)
+    channel = wire.SocketChannel(data)
+    try:
+        sys.path[:] = channel.receive()[1]
+    except wire.ChannelClosed:
+        os._exit(0)
+    find_thread_pools()
+    if idle < 0:
+        serve(channel, None)
+    os.set_inheritable(idle, False)
+    serve(channel, lambda token: _say_idle(idle, token))
+
+
+def _say_idle(idle: int, token: int) -> None:
+    os.write(idle, token.to_bytes(8, "little"))

@@ -1,0 +1,236 @@
+"""`with_parameters` and `with_resources`, and the file in which large objects are shared between trials.
+
+The file holds a pickle whose buffers (numpy arrays and the like) lie beside it, aligned; each worker maps it privately:
+all trials share one copy in memory, and what one writes in place stays its own.
+
+    8 bytes    length of the header, little endian
+    header     pickle of [(offset, size) of the pickle, (offset, size) of each buffer ...]
+    ...        each part at a multiple of 64 bytes
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import io
+import mmap
+import os
+import pickle
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sweep.core.resources import Resources, parse_resources
+from sweep.errors import TrainableError
+
+__all__ = ["load_objects", "store_objects", "unwrap", "with_parameters", "with_resources"]
+
+_INNER = "__sweep_inner__"
+_OBJECTS = "__sweep_objects__"
+_RESOURCES = "__sweep_resources__"
+_ALIGNMENT = 64
+_WARN_IN_BAND_BYTES = 50_000_000
+
+
+def with_parameters(trainable: Any, **objects: Any) -> Any:
+    """Give large objects to a trainable without sending them to each trial: they are stored once and shared.
+
+    A function gets them as keywords: `f(config, data=...)`; a class as keywords of `setup(self, config, data=...)`.
+    Numpy arrays are one copy in memory for all trials together; what a trial writes into them is seen by itself only.
+    Name and resources of the trainable are kept. May be combined with `with_resources` in any order.
+
+    Raises:
+        TrainableError: neither a callable nor a class with `setup`, or the name of an object is no parameter of it.
+    """
+    inner, known, _ = unwrap(trainable)
+    if not callable(inner) or (inspect.isclass(inner) and not hasattr(inner, "setup")):
+        raise TrainableError(
+            f"with_parameters was given {inner!r}; expected a function that takes a config, or a subclass of "
+            "sweep.Trainable."
+        )
+    target: Any = getattr(inner, "setup") if inspect.isclass(inner) else inner  # noqa: B009 - mypy knows no setup
+    try:
+        given = {**known, **objects}
+        signature = inspect.signature(target)
+        signature.bind(*(({},) if not inspect.isclass(inner) else (None, {})), **dict.fromkeys(given))
+    except TypeError as error:
+        raise TrainableError(
+            f"with_parameters cannot pass {', '.join(objects)} to {getattr(target, '__qualname__', target)}"
+            f"{inspect.signature(target)}: {error}."
+        ) from None
+    except ValueError:
+        pass  # built-in callables have no signature; the call itself will tell
+    return _wrap(trainable, _OBJECTS, {**known, **objects})
+
+
+def with_resources(trainable: Any, resources: Any) -> Any:
+    """Say what each trial of a trainable asks for: a dict, a `PlacementGroupFactory`, or a function of the config.
+
+    Raises:
+        ResourceError: a request that makes no sense.
+        TrainableError: no trainable.
+    """
+    if not callable(trainable):
+        raise TrainableError(f"with_resources was given {trainable!r}; expected a trainable and its resources.")
+    if not isinstance(resources, Resources) and not callable(resources):
+        resources = parse_resources(resources)
+    return _wrap(trainable, _RESOURCES, resources)
+
+
+def unwrap(trainable: Any) -> tuple[Any, dict[str, Any], Any]:
+    """Return the user's own trainable, the objects and the resources (or None) that wrappers gave it."""
+    objects: dict[str, Any] | None = None
+    resources: Any = None
+    while _INNER in getattr(trainable, "__dict__", {}):
+        own = vars(trainable)
+        if objects is None and _OBJECTS in own:
+            objects = dict(own[_OBJECTS])
+        if resources is None and _RESOURCES in own:
+            resources = own[_RESOURCES]
+        trainable = own[_INNER]
+    return trainable, objects or {}, resources
+
+
+def _wrap(trainable: Any, attribute: str, value: Any) -> Any:
+    if inspect.isclass(trainable):
+        body: dict[str, Any] = {_INNER: trainable, attribute: value, "__module__": trainable.__module__}
+        if attribute == _OBJECTS:
+            body["setup"] = _setup_with(trainable, value)
+        return type(trainable.__name__, (trainable,), body)
+    wrapper = _CallWith(trainable, value if attribute == _OBJECTS else {})
+    functools.update_wrapper(wrapper, trainable, updated=())
+    vars(wrapper).pop("__wrapped__", None)
+    setattr(wrapper, _INNER, trainable)
+    setattr(wrapper, attribute, value)
+    if not hasattr(trainable, "__name__"):
+        func = trainable
+        while isinstance(func, functools.partial):
+            func = func.func
+        wrapper.__name__ = getattr(func, "__name__", type(func).__name__)
+    return wrapper
+
+
+class _CallWith:
+    """A trainable that still runs by hand: `with_parameters(f, data=data)(config)`."""
+
+    __name__: str
+
+    def __init__(self, inner: Callable[..., Any], objects: Mapping[str, Any]) -> None:
+        self._call = functools.partial(inner, **objects) if objects else inner
+
+    def __call__(self, config: Any) -> Any:
+        return self._call(config)
+
+
+def _setup_with(cls: Any, objects: Mapping[str, Any]) -> Callable[..., None]:
+    def setup(self: Any, config: dict[str, Any]) -> None:
+        cls.setup(self, config, **objects)
+
+    return setup
+
+
+class _Pickler:
+    """Pickles objects by value where they need it, with torch tensors turned into arrays, whose data goes beside."""
+
+    def __init__(self) -> None:
+        self.buffers: list[pickle.PickleBuffer] = []
+
+    def dump(self, objects: Mapping[str, Any]) -> bytes:
+        import cloudpickle
+
+        class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+            def reducer_override(self, obj: Any) -> Any:
+                if type(obj).__module__ == "torch" and type(obj).__name__ == "Tensor" and _is_array_like(obj):
+                    return _tensor, (obj.contiguous().numpy(),)
+                return super().reducer_override(obj)
+
+        file = io.BytesIO()
+        Pickler(file, protocol=5, buffer_callback=self.buffers.append).dump(dict(objects))
+        return file.getvalue()
+
+
+def _is_array_like(tensor: Any) -> bool:
+    plain = tensor.device.type == "cpu" and not tensor.requires_grad and str(tensor.layout) == "torch.strided"
+    return plain and str(tensor.dtype) not in ("torch.bfloat16",) and not tensor.is_quantized and not tensor.is_conj()
+
+
+def _tensor(array: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
+    """Write the objects once into `directory` and return the path of the file, named by its contents.
+
+    Raises:
+        TrainableError: one of them cannot be pickled; the message names it.
+    """
+    pickler = _Pickler()
+    try:
+        body = pickler.dump(objects)
+    except Exception as error:  # whatever the objects' own __reduce__ raises
+        guilty = next((name for name, value in objects.items() if not _can_pickle(value)), "one of them")
+        raise TrainableError(
+            f"with_parameters cannot store the object {guilty!r}: {error}. Make it inside the trainable."
+        ) from error
+    if len(body) > _WARN_IN_BAND_BYTES:
+        warnings.warn(
+            f"with_parameters: {len(body) / 1e6:.0f} MB of the objects cannot be shared and are copied for each trial; "
+            "contiguous numpy arrays can.",
+            stacklevel=2,
+        )
+    parts = [memoryview(body), *(buffer.raw() for buffer in pickler.buffers)]
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    path = directory / f"{digest.hexdigest()}.objects"
+    if path.exists():
+        return str(path)
+    spans = []
+    at = _aligned(8 + 64 + 32 * (len(parts) + 1))
+    for part in parts:
+        spans.append((at, part.nbytes))
+        at = _aligned(at + part.nbytes)
+    header = pickle.dumps(spans, 5)
+    directory.mkdir(parents=True, exist_ok=True)
+    temporary = directory / f"tmp-{path.name}-{os.getpid()}"
+    with open(temporary, "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        for (start, _), part in zip(spans, parts, strict=True):
+            file.seek(start)
+            file.write(part)
+        file.truncate(at)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(temporary, 0o444)  # a private mapping would show later changes
+    os.replace(temporary, path)
+    return str(path)
+
+
+def load_objects(path: str) -> dict[str, Any]:
+    """Return the objects in the file `path`; their buffers are mapped, private and writable, not read."""
+    with open(path, "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    view = memoryview(mapped)
+    size = int.from_bytes(view[:8], "little")
+    spans = pickle.loads(view[8 : 8 + size])
+    body, *buffers = (view[start : start + length] for start, length in spans)
+    objects: dict[str, Any] = pickle.loads(body, buffers=buffers)
+    return objects
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
+
+
+def _can_pickle(value: Any) -> bool:
+    import cloudpickle
+
+    try:
+        cloudpickle.dumps(value)
+    except Exception:  # the question is only whether
+        return False
+    return True

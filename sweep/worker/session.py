@@ -1,0 +1,277 @@
+"""What user code calls while it runs in a trial: `report`, `get_checkpoint`, `get_context`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sweep.core.resources import Resources
+from sweep.errors import UserCodeError
+from sweep.store.checkpoints import MANIFEST, Checkpoint, free_target, persist, verify
+from sweep.store.layout import checkpoint_name
+from sweep.worker import wire
+from sweep.worker.metrics import MAX_BYTES, check_size, plain_metrics
+
+__all__ = ["Context", "Session", "StopRequested", "get_checkpoint", "get_context", "install", "report"]
+
+
+class StopRequested(BaseException):
+    """Unwinds the user's function when its trial was told to end; `finally` blocks run. Not an `Exception`, so that
+    `except Exception` does not swallow it; whoever swallows it meets it again at the next report."""
+
+
+class Session:
+    """One attempt as its worker sees it: it counts reports, stores checkpoints, and waits for answers.
+
+    Attributes:
+        is_stopping: the trial was told to end.
+        saver: stores a checkpoint of a class trainable into a directory when asked; None for functions.
+    """
+
+    def __init__(self, job: wire.Job, channel: wire.Channel, *, config: Mapping[str, Any] | None = None) -> None:
+        self.job = job
+        self.config = config or {}
+        self.is_stopping = False
+        self.saver: Callable[[str], None] | None = None
+        self._channel = channel
+        self._seq = 0
+        self._pid = os.getpid()
+        self._hostname = platform.node()
+        self._lock = threading.Lock()
+        self._last = time.monotonic()
+        self._checkpoint: Checkpoint | None = None
+
+    @property
+    def num_reports(self) -> int:
+        """Reports of the trial so far, those before the checkpoint it was started from included."""
+        return self.job.base_count + self._seq
+
+    @property
+    def trial_dir(self) -> str:
+        """Directory of the trial."""
+        return os.path.join(self.job.directory, self.job.trial_id)
+
+    def report(self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None) -> None:
+        """Send one report and wait for the answer; see the function of this name.
+
+        Raises:
+            StopRequested: the trial was told to end.
+        """
+        if os.getpid() != self._pid:
+            raise UserCodeError(
+                f"report() was called in process {os.getpid()}, a child of the trial's process {self._pid}; only the "
+                "trial's own process may report. Send the numbers there first."
+            )
+        with self._lock:
+            if self.is_stopping:
+                raise StopRequested
+            values = plain_metrics(metrics)
+            stored = None
+            if checkpoint is not None:
+                if not isinstance(checkpoint, Checkpoint):
+                    raise UserCodeError(
+                        f"report() was given checkpoint={checkpoint!r}; expected a Checkpoint. Write the state into a "
+                        "directory and pass checkpoint=Checkpoint(directory)."
+                    )
+                stored = self._store(checkpoint.path, self._seq + 1)
+            now = time.monotonic()
+            values.setdefault("timestamp", int(time.time()))
+            values.setdefault("time_this_iter_s", now - self._last)
+            values.setdefault("pid", self._pid)
+            values.setdefault("hostname", self._hostname)
+            data = wire.frame((wire.REPORT, self.job.token, self._seq + 1, values, stored))
+            if len(data) > MAX_BYTES:
+                check_size(values, len(data))
+            self._seq += 1
+            self._channel.send(data)
+            self._last = now
+            if stored is not None:
+                self._checkpoint = Checkpoint(os.path.join(self.job.directory, stored))
+            self._await_answer()
+
+    def _await_answer(self) -> None:
+        """Wait for the answer to the report that was just sent; those to others are dropped, a stop is always taken."""
+        token, seq = self.job.token, self._seq
+        while True:
+            message = self._channel.receive()
+            if message[1] != token:
+                continue
+            kind = message[0]
+            if kind == wire.STOP:
+                self.is_stopping = True
+                if message[3] and self.saver is not None:
+                    self._save_on_demand()
+                raise StopRequested
+            if message[2] != seq:
+                continue
+            if kind == wire.SAVE and self.saver is not None:
+                self._save_on_demand()
+            return
+
+    def _save_on_demand(self) -> None:
+        stored = self.save_now()
+        self._channel.send(wire.frame((wire.SAVED, self.job.token, self._seq, stored)))
+
+    def save_now(self) -> str:
+        """Have the class trainable store a checkpoint of its present state; return its path in the experiment."""
+        assert self.saver is not None
+        os.makedirs(self.trial_dir, exist_ok=True)
+        # Beside its final place, so that storing it is a rename; a killed worker leaves a `tmp-*`.
+        with tempfile.TemporaryDirectory(prefix="tmp-save-", dir=self.trial_dir) as scratch:
+            inner = os.path.join(scratch, "files")
+            os.mkdir(inner)
+            self.saver(inner)
+            stored = self._store(inner, self._seq, is_source_spent=True)
+        self._checkpoint = Checkpoint(os.path.join(self.job.directory, stored))
+        return stored
+
+    def report_with_save(self, metrics: Mapping[str, Any]) -> None:
+        """Report together with a checkpoint of the class trainable's present state."""
+        os.makedirs(self.trial_dir, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="tmp-save-", dir=self.trial_dir) as scratch:
+            assert self.saver is not None
+            self.saver(scratch)
+            self.report(metrics, Checkpoint(scratch))
+
+    def _store(self, source: str, seq: int, *, is_source_spent: bool = False) -> str:
+        target = free_target(self.trial_dir, checkpoint_name(self.job.base_count + seq), self.job.attempt)
+        persist(source, target, is_source_spent=is_source_spent)
+        return os.path.relpath(target, self.job.directory)
+
+    def get_checkpoint(self) -> Checkpoint | None:
+        """Return the latest checkpoint: stored by this attempt, else the one it was started from.
+
+        Raises:
+            CheckpointError: the one it was started from is missing or damaged.
+        """
+        if self._checkpoint is None and self.job.checkpoint:
+            path = self.job.checkpoint
+            if os.path.exists(os.path.join(path, MANIFEST)) or path.startswith(self.job.directory + os.sep):
+                verify(path)  # a directory of the user's own has no manifest
+            self._checkpoint = Checkpoint(path)
+        return self._checkpoint
+
+
+class Context:
+    """What a trial may know of itself; outside a sweep everything is empty."""
+
+    def __init__(self, session: Session | None) -> None:
+        self._session = session
+
+    def get_trial_id(self) -> str | None:
+        """Return the trial's id, for instance `a1b2c_00042`; None outside a sweep."""
+        return self._session.job.trial_id if self._session else None
+
+    def get_trial_name(self) -> str | None:
+        """Return `<trainable>_<trial id>`; None outside a sweep."""
+        return f"{self._session.job.name}_{self._session.job.trial_id}" if self._session else None
+
+    def get_trial_dir(self) -> str | None:
+        """Return the trial's own directory, absolute; None outside a sweep."""
+        return self._session.trial_dir if self._session else None
+
+    def get_trial_resources(self) -> Resources | None:
+        """Return what the trial asked for; None outside a sweep."""
+        return Resources.from_json(self._session.job.resources) if self._session else None
+
+    def get_experiment_name(self) -> str | None:
+        """Return the name of the experiment; None outside a sweep."""
+        return self._session.job.experiment if self._session else None
+
+    def get_storage_path(self) -> str | None:
+        """Return the directory that holds the experiment; None outside a sweep."""
+        return os.path.dirname(self._session.job.directory) if self._session else None
+
+    def get_attempt(self) -> int:
+        """Return how many times this trial was started, this time included; 0 outside a sweep."""
+        return self._session.job.attempt if self._session else 0
+
+    def get_seed(self) -> int | None:
+        """Return the seed that the global generators of this trial were seeded with; None outside a sweep."""
+        return self._session.job.seed if self._session else None
+
+    def get_num_threads(self) -> int | None:
+        """Return how many threads numeric libraries were given; None outside a sweep."""
+        return self._session.job.num_threads if self._session else None
+
+    def get_world_size(self) -> int:
+        """Return the number of workers of this trial: 1."""
+        return 1
+
+    def get_world_rank(self) -> int:
+        """Return the rank of this worker: 0."""
+        return 0
+
+    def get_local_rank(self) -> int:
+        """Return the rank of this worker on its node: 0."""
+        return 0
+
+
+_session: Session | None = None
+_has_warned = False
+
+
+def install(session: Session | None) -> None:
+    """Make `session` the one that `report` and the others speak for; None: there is no trial any more."""
+    global _session
+    _session = session
+
+
+def current() -> Session | None:
+    """Return the session of the trial that runs in this process, or None."""
+    return _session
+
+
+def report(metrics: Mapping[str, Any] | None = None, /, *, checkpoint: Checkpoint | None = None, **kw: Any) -> None:
+    """Report metrics, and perhaps a checkpoint, and wait until the sweep has judged them.
+
+    Returns when the trial may go on. When it may not, this call does not return: it unwinds the function, so that
+    `finally` blocks and context managers run. Outside a sweep it warns once and does nothing, so that the same program
+    runs alone.
+
+    Args:
+        metrics: numbers, texts, bools, None, and lists and dicts of those, by name; scalars of numpy, torch, jax too.
+            `timestamp` (epoch seconds), `time_this_iter_s`, `pid` and `hostname` are added unless given.
+        checkpoint: a directory, copied before this call returns.
+        kw: more metrics: `report(loss=0.1)` is `report({"loss": 0.1})`.
+
+    Raises:
+        UserCodeError: a value that cannot be stored (its key is named), or more than 1,000 keys or 1 MiB.
+        CheckpointError: the checkpoint could not be stored.
+    """
+    session = _session
+    if session is None:
+        global _has_warned
+        if not _has_warned:
+            _has_warned = True
+            warnings.warn(
+                "report() was called outside a sweep; it does nothing. Run the function with sweep.run().", stacklevel=2
+            )
+        return
+    if metrics is None:
+        values: Any = kw
+    elif kw and isinstance(metrics, Mapping):
+        values = {**metrics, **kw}
+    else:
+        values = metrics
+    session.report(values, checkpoint)
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """Return the checkpoint to continue from, or None when the trial starts from nothing, and outside a sweep.
+
+    Raises:
+        CheckpointError: it is missing or damaged.
+    """
+    return _session.get_checkpoint() if _session is not None else None
+
+
+def get_context() -> Context:
+    """Return what this trial may know of itself."""
+    return Context(_session)

@@ -1,0 +1,267 @@
+"""How a trainable travels: pickled by value where it cannot be imported, with the guilty variable named when it cannot
+travel at all, and with the modules that its processes need found without importing anything."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import importlib.machinery
+import inspect
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from sweep.errors import TrainableError
+
+__all__ = ["functions_of", "is_importable", "main_globals", "pickle_trainable", "referenced_modules"]
+
+# Imports inside function bodies are preloaded only for these: measured to be safe to fork after a mere import.
+SAFE_TO_PRELOAD = frozenset({"jax", "numpy", "optuna", "pandas", "scipy", "sklearn", "torch"})
+_MAX_VISITS = 2000
+
+
+def pickle_trainable(trainable: Any) -> bytes:
+    """Return `trainable` as cloudpickle bytes; its modules that other processes cannot import are included by value.
+
+    Raises:
+        TrainableError: something it refers to cannot be pickled; the message names the variable.
+    """
+    import cloudpickle
+
+    registered = []
+    for module in {_module_of(part) for part in functions_of(trainable)}:
+        if module is not None and module.__name__ != "__main__" and not is_importable(module):
+            cloudpickle.register_pickle_by_value(module)
+            registered.append(module)
+    try:
+        payload: bytes = cloudpickle.dumps(trainable)
+        return payload
+    except Exception as error:  # whatever the __reduce__ of a captured object raises
+        kind = "class" if inspect.isclass(trainable) else "function" if inspect.isfunction(trainable) else "trainable"
+        name = getattr(trainable, "__name__", type(trainable).__name__)
+        guilty = _guilty(trainable)
+        if guilty is None:
+            raise TrainableError(
+                f"the {kind} {name} cannot be shipped to another process: {error}. Create what it needs inside it."
+            ) from error
+        variable, value = guilty
+        raise TrainableError(
+            f"the {kind} {name} captures `{variable}`, a {_type_name(value)}, which cannot be shipped to another "
+            f"process ({error}). Create it inside the {kind}; give large data by sweep.with_parameters."
+        ) from error
+    finally:
+        for module in registered:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def is_importable(module: types.ModuleType) -> bool:
+    """Whether a fresh interpreter with this `sys.path` would find this very module by its name."""
+    name = module.__name__
+    spec = getattr(module, "__spec__", None)
+    if name in sys.builtin_module_names or (spec is not None and spec.origin in ("built-in", "frozen")):
+        return True
+    if spec is None:
+        return False
+    path: Any = None
+    found: Any = None
+    full = ""
+    for part in name.split("."):
+        full = f"{full}.{part}" if full else part
+        try:
+            found = importlib.machinery.PathFinder.find_spec(full, path)
+        except (ImportError, ValueError, AttributeError):
+            return False
+        if found is None:
+            # An editable install may use a finder of its own; trust it for packages that it has loaded.
+            return _is_found_elsewhere(name, spec)
+        path = found.submodule_search_locations
+    return bool(found.origin == spec.origin)
+
+
+def _is_found_elsewhere(name: str, spec: importlib.machinery.ModuleSpec) -> bool:
+    for finder in sys.meta_path:
+        if finder is importlib.machinery.PathFinder or not getattr(finder, "__module__", "").startswith("__editable__"):
+            continue
+        try:
+            found = finder.find_spec(name, None)
+        except (ImportError, AttributeError):
+            continue
+        if found is not None and found.origin == spec.origin:
+            return True
+    return False
+
+
+def functions_of(trainable: Any) -> Iterator[Any]:
+    """Yield the functions and classes that a trainable consists of: through partials, methods and callable objects."""
+    while isinstance(trainable, functools.partial):
+        yield from (value for value in (*trainable.args, *trainable.keywords.values()) if inspect.isfunction(value))
+        trainable = trainable.func
+    if inspect.ismethod(trainable):
+        yield trainable.__func__
+        trainable = trainable.__self__ if inspect.isclass(trainable.__self__) else type(trainable.__self__)
+    if inspect.isfunction(trainable):
+        yield trainable
+        if (wrapped := getattr(trainable, "__wrapped__", None)) is not None:
+            yield from functions_of(wrapped)
+        return
+    cls = trainable if inspect.isclass(trainable) else type(trainable)
+    if cls.__module__ == "builtins":
+        return
+    for base in cls.__mro__:
+        if base.__module__ in ("builtins", "abc", "sweep.worker.trainable"):
+            continue
+        yield base
+        for value in vars(base).values():
+            function = getattr(value, "__func__", value)
+            if inspect.isfunction(function):
+                yield function
+
+
+def main_globals(trainable: Any) -> dict[str, Any]:
+    """Return the globals of `__main__` that travelled with a trainable, and its own classes and functions.
+
+    They belong into the `__main__` of the process it arrived in, so that objects of its classes can be pickled there.
+    """
+    found: dict[str, Any] = {}
+    for part in functions_of(trainable):
+        if getattr(part, "__module__", None) != "__main__":
+            continue
+        if inspect.isfunction(part):
+            found.update(part.__globals__)
+        if "." not in part.__qualname__:
+            found[part.__name__] = part
+    return {name: value for name, value in found.items() if not (name.startswith("__") and name.endswith("__"))}
+
+
+def referenced_modules(trainable: Any) -> tuple[str, ...]:
+    """Return the names of modules that a trainable refers to and that are loaded and importable here, sorted.
+
+    Those are the modules of its functions, of the functions, classes and objects that they name, followed through code
+    that is shipped by value; imports inside function bodies count for libraries that are known to be safe to fork.
+    """
+    names: set[str] = set()
+    seen: set[int] = set()
+    waiting: list[Any] = list(functions_of(trainable))
+    own = {id(part) for part in waiting}
+    while waiting and len(seen) < _MAX_VISITS:
+        thing = waiting.pop()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, types.ModuleType):
+            names.add(thing.__name__)
+            continue
+        module = getattr(thing, "__module__", None) or type(thing).__module__
+        if not isinstance(module, str):
+            continue
+        if module != "__main__":
+            names.add(module)
+            loaded = sys.modules.get(module)
+            if loaded is not None and id(thing) not in own and is_importable(loaded):
+                continue  # its own module brings what it needs
+        if inspect.isfunction(thing):
+            waiting.extend(_named_by(thing, names))
+        elif inspect.isclass(thing):
+            waiting.extend(functions_of(thing))
+            waiting.extend(thing.__mro__[1:])
+        elif not isinstance(thing, (str, bytes, int, float, list, dict, tuple, set)):
+            waiting.append(type(thing))
+    return tuple(sorted(name for name in names if _is_wanted(name)))
+
+
+def _is_wanted(name: str) -> bool:
+    if name.partition(".")[0] in ("__main__", "builtins", "sweep", "searchers", "pytest", "_pytest"):
+        return False
+    if name in SAFE_TO_PRELOAD:
+        return True
+    module = sys.modules.get(name)
+    return module is not None and is_importable(module)
+
+
+def _named_by(function: types.FunctionType, imports: set[str]) -> Iterator[Any]:
+    """Yield the objects that the code of a function names, and note the libraries that it imports inside."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue  # not assigned yet
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+        for name in code.co_names:
+            if name in function.__globals__:
+                yield function.__globals__[name]
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "IMPORT_NAME" and str(instruction.argval).partition(".")[0] in SAFE_TO_PRELOAD:
+                imports.add(str(instruction.argval).partition(".")[0])
+
+
+def _module_of(part: Any) -> types.ModuleType | None:
+    return sys.modules.get(getattr(part, "__module__", None) or "")
+
+
+def _guilty(trainable: Any) -> tuple[str, Any] | None:
+    """Return name and value of a captured variable that cannot be pickled by itself, the innermost one."""
+    seen: set[int] = set()
+
+    def search(thing: Any, depth: int) -> tuple[str, Any] | None:
+        if id(thing) in seen or depth > 6:
+            return None
+        seen.add(id(thing))
+        for name, value in _captured(thing):
+            if _pickles(value):
+                continue
+            return search(value, depth + 1) or (name, value)
+        return None
+
+    return search(trainable, 0)
+
+
+def _captured(thing: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(thing, functools.partial):
+        yield from ((f"argument {i}", value) for i, value in enumerate(thing.args))
+        yield from thing.keywords.items()
+        yield "func", thing.func
+    elif inspect.ismethod(thing):
+        yield "self", thing.__self__
+        yield from _captured(thing.__func__)
+    elif inspect.isfunction(thing):
+        names = thing.__code__.co_freevars
+        for name, cell in zip(names, thing.__closure__ or (), strict=True):
+            try:
+                yield name, cell.cell_contents
+            except ValueError:
+                continue  # not assigned yet
+        codes = [thing.__code__]
+        while codes:
+            code = codes.pop()
+            codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+            yield from ((name, thing.__globals__[name]) for name in code.co_names if name in thing.__globals__)
+        yield from ((name, value) for name, value in vars(thing).items())
+    elif inspect.isclass(thing):
+        yield from vars(thing).items()
+    elif isinstance(thing, dict):
+        yield from ((repr(key), value) for key, value in thing.items())
+    elif isinstance(thing, (list, tuple, set)):
+        yield from ((f"element {i}", value) for i, value in enumerate(thing))
+    elif hasattr(thing, "__dict__"):
+        yield from vars(thing).items()
+
+
+def _pickles(value: Any) -> bool:
+    import cloudpickle
+
+    try:
+        cloudpickle.dumps(value)
+    except Exception:  # the question is only whether
+        return False
+    return True
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

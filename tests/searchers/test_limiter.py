@@ -1,0 +1,150 @@
+"""Tests of the limit on open suggestions."""
+
+from __future__ import annotations
+
+import pytest
+
+from searchers import (
+    EXHAUSTED,
+    NOT_NOW,
+    BasicVariantGenerator,
+    ConcurrencyLimiter,
+    OptunaSearch,
+    RandomSearch,
+    Searcher,
+    SearchError,
+    grid_search,
+)
+
+
+class Scripted(Searcher):
+    """Answer from a list and write down what is heard."""
+
+    def __init__(self, answers=()):
+        super().__init__("loss", "min")
+        self.answers = list(answers)
+        self.heard = []
+
+    def suggest(self, trial_id):
+        return self.answers.pop(0) if self.answers else {"id": trial_id}
+
+    def suggestion_state(self, trial_id):
+        return {"of": trial_id}
+
+    def retell(self, trial_id, config, state):
+        self.heard.append(("retell", trial_id, config, state))
+
+    def on_trial_result(self, trial_id, result):
+        self.heard.append(("result", trial_id, result))
+
+    def on_trial_complete(self, trial_id, result=None, error=False):
+        self.heard.append(("end", trial_id, result, error))
+
+    def observe(self, config, result):
+        self.heard.append(("observe", config, result))
+
+
+def test_no_more_than_the_limit_are_open():
+    limiter = ConcurrencyLimiter(Scripted(), 2)
+    assert limiter.suggest("a") == {"id": "a"}
+    assert limiter.suggest("b") == {"id": "b"}
+    assert limiter.suggest("c") is NOT_NOW
+    limiter.on_trial_complete("a", {"loss": 1})
+    assert limiter.searcher.heard == [("end", "a", {"loss": 1}, False)]
+    assert limiter.suggest("c") == {"id": "c"}
+
+
+def test_an_open_trial_is_answered_again_when_all_places_are_taken():
+    limiter = ConcurrencyLimiter(RandomSearch({"x": 1}), 1)
+    assert limiter.suggest("a") == limiter.suggest("a") == {"x": 1}
+
+
+def test_answers_without_a_config_take_no_place():
+    limiter = ConcurrencyLimiter(Scripted([NOT_NOW, EXHAUSTED]), 1)
+    assert limiter.suggest("a") is NOT_NOW
+    assert limiter.suggest("a") is EXHAUSTED
+    assert limiter.suggest("a") == {"id": "a"}
+
+
+def test_a_batch_is_passed_on_whole_in_order_of_completion():
+    limiter = ConcurrencyLimiter(Scripted(), 3, batch=True)
+    for trial_id in "abc":
+        limiter.suggest(trial_id)
+    limiter.on_trial_complete("b", {"loss": 2})
+    limiter.on_trial_complete("c", None, True)
+    limiter.on_trial_complete("b", {"loss": 99})
+    assert limiter.searcher.heard == []
+    assert limiter.suggest("d") is NOT_NOW
+    limiter.on_trial_complete("a", {"loss": 1})
+    assert limiter.searcher.heard == [
+        ("end", "b", {"loss": 2}, False),
+        ("end", "c", None, True),
+        ("end", "a", {"loss": 1}, False),
+    ]
+    assert [limiter.suggest(trial_id) for trial_id in "def"] == [{"id": "d"}, {"id": "e"}, {"id": "f"}]
+
+
+def test_a_batch_that_the_searcher_cut_short_does_not_stall():
+    limiter = ConcurrencyLimiter(Scripted([{"n": 1}, {"n": 2}, NOT_NOW]), 3, batch=True)
+    assert [limiter.suggest(trial_id) for trial_id in "abc"] == [{"n": 1}, {"n": 2}, NOT_NOW]
+    limiter.on_trial_complete("a", {"loss": 1})
+    limiter.on_trial_complete("b", {"loss": 2})
+    assert [entry[1] for entry in limiter.searcher.heard] == ["a", "b"]
+    assert limiter.suggest("c") == {"id": "c"}
+
+
+def test_unknown_trials_do_not_reach_the_searcher():
+    limiter = ConcurrencyLimiter(Scripted(), 1)
+    limiter.on_trial_complete("nobody", {"loss": 1})
+    assert limiter.searcher.heard == []
+
+
+def test_everything_else_is_passed_through():
+    limiter = ConcurrencyLimiter(Scripted(), 1)
+    limiter.on_trial_result("a", {"loss": 1})
+    limiter.observe({"x": 1}, {"loss": 1})
+    limiter.retell("a", {"x": 1}, {"of": "a"})
+    assert limiter.suggestion_state("a") == {"of": "a"}
+    assert limiter.searcher.heard == [
+        ("result", "a", {"loss": 1}),
+        ("observe", {"x": 1}, {"loss": 1}),
+        ("retell", "a", {"x": 1}, {"of": "a"}),
+    ]
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_restart_finds_the_places_taken_as_they_were(batch):
+    limiter = ConcurrencyLimiter(Scripted(), 2, batch=batch)
+    limiter.retell("a", {}, None)
+    limiter.retell("b", {}, None)
+    limiter.on_trial_complete("a", {"loss": 1})
+    assert (limiter.suggest("c") is NOT_NOW) == batch
+    limiter.on_trial_complete("b", {"loss": 1})
+    assert limiter.suggest("d") == {"id": "d"}
+
+
+def test_it_is_adaptive_when_its_searcher_is():
+    assert ConcurrencyLimiter(OptunaSearch(), 2).is_adaptive
+    assert not ConcurrencyLimiter(RandomSearch(), 2).is_adaptive
+
+
+def test_the_searcher_takes_the_run_and_counts_the_trials():
+    limiter = ConcurrencyLimiter(BasicVariantGenerator(), 2)
+    assert limiter.set_search_properties("loss", "min", {"a": grid_search([1, 2, 3])}, num_samples=2)
+    assert (limiter.metric, limiter.mode) == ("loss", "min")
+    assert limiter.num_trials(2) == 6
+    assert not limiter.set_search_properties("accuracy", "min", {})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ConcurrencyLimiter("optuna", 2), "expected a searcher"),
+        (lambda: ConcurrencyLimiter(RandomSearch(), 0), "max_concurrent is 0"),
+        (lambda: ConcurrencyLimiter(RandomSearch(), 2.0), "max_concurrent is 2.0"),
+        (lambda: ConcurrencyLimiter(RandomSearch(), True), "max_concurrent is True"),
+    ],
+)
+def test_wrong_arguments_are_refused(make, message):
+    with pytest.raises(SearchError, match=message):
+        make()

@@ -1,0 +1,116 @@
+"""Tests of independent draws beyond the contract that every searcher keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from searchers import EXHAUSTED, RandomSearch, SearchError, SpaceError, choice, grid_search, sample_from, uniform
+
+
+def suggestions(searcher, number):
+    return [searcher.suggest(f"t{n}") for n in range(number)]
+
+
+def test_it_is_asked_ahead():
+    assert RandomSearch.is_adaptive is False
+
+
+def test_it_works_without_a_run():
+    search = RandomSearch({"x": uniform(0, 1)}, metric="loss", mode="min")
+    config = search.suggest("a")
+    search.on_trial_complete("a", {"loss": config["x"]})
+    assert 0 <= search.suggest("b")["x"] < 1
+
+
+def test_completions_change_no_suggestion():
+    told, untold = RandomSearch({"x": uniform(0, 1)}, seed=1), RandomSearch({"x": uniform(0, 1)}, seed=1)
+    for n in range(10):
+        assert told.suggest(f"t{n}") == untold.suggest(f"t{n}")
+        told.on_trial_complete(f"t{n}", {"loss": n})
+
+
+def test_its_own_seed_comes_before_that_of_the_run():
+    one, two = RandomSearch(seed=5), RandomSearch(seed=5)
+    one.set_search_properties("loss", "min", {"x": uniform(0, 1)}, seed=1)
+    two.set_search_properties("loss", "min", {"x": uniform(0, 1)}, seed=2)
+    assert suggestions(one, 3) == suggestions(two, 3)
+
+
+def test_more_samples_leave_the_earlier_ones_as_they_were():
+    short, long = RandomSearch(), RandomSearch()
+    short.set_search_properties("loss", "min", {"x": uniform(0, 1)}, num_samples=3)
+    long.set_search_properties("loss", "min", {"x": uniform(0, 1)}, num_samples=6)
+    first = suggestions(short, 3)
+    assert suggestions(long, 6)[:3] == first
+    assert short.suggest("t3") is EXHAUSTED
+    short.set_search_properties("loss", "min", {"x": uniform(0, 1)}, num_samples=4)
+    assert short.suggest("t3") == long.suggest("t3")
+
+
+def test_points_come_first_and_are_completed_at_random():
+    search = RandomSearch({"x": uniform(0, 1), "y": uniform(0, 1)}, points_to_evaluate=[{"x": 0.5}])
+    first, second = suggestions(search, 2)
+    assert first["x"] == 0.5
+    assert 0 <= first["y"] < 1
+    assert second["x"] != 0.5
+
+
+def test_an_empty_space_is_sampled_as_often_as_one_likes():
+    search = RandomSearch()
+    search.set_search_properties(None, None, {}, num_samples=2)
+    assert suggestions(search, 3) == [{}, {}, EXHAUSTED]
+
+
+def test_constants_of_the_run_join_the_space_of_the_searcher():
+    search = RandomSearch({"x": choice([1])})
+    assert search.set_search_properties("loss", "min", {"data": "digits", "n": {"a": 1}})
+    assert search.suggest("a") == {"data": "digits", "n": {"a": 1}, "x": 1}
+
+
+def test_two_spaces_are_a_collision():
+    search = RandomSearch({"x": choice([1])})
+    assert not search.set_search_properties("loss", "min", {"x": choice([2])})
+
+
+def test_a_function_that_answers_differently_each_time_is_called_once_per_trial():
+    rng = np.random.default_rng(0)
+    search = RandomSearch({"x": sample_from(lambda: rng.random())})
+    assert search.suggest("a") == search.suggest("a")
+
+
+def test_a_trial_that_ended_is_forgotten():
+    search = RandomSearch({"x": uniform(0, 1)})
+    for n in range(100):
+        search.suggest(f"t{n}")
+        search.on_trial_complete(f"t{n}", {"loss": 1})
+    assert search._drawn.live == {}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RandomSearch({"a": grid_search([1, 2])}), "a is a grid_search over 2 values; RandomSearch"),
+        (lambda: RandomSearch(seed=-1), "seed is -1"),
+        (lambda: RandomSearch(seed=True), "seed is True"),
+        (lambda: RandomSearch(seed="1"), "seed is '1'"),
+        (lambda: RandomSearch(mode="least"), "mode is 'least'"),
+        (lambda: RandomSearch(metric=["a", "b"], mode=["min"]), "2 metrics but 1 modes"),
+        (lambda: RandomSearch(points_to_evaluate={"x": 1}), "expected a list of configs"),
+        (lambda: RandomSearch(points_to_evaluate=[3]), "expected dicts"),
+        (lambda: RandomSearch({"x": 1}, points_to_evaluate=[{"y": 1}]), "names 'y'"),
+        (lambda: RandomSearch([1]), "expected a dict"),
+        (lambda: RandomSearch().suggest("a"), "has no space"),
+        (lambda: RandomSearch().set_search_properties(None, None, {}, num_samples=-1), "num_samples is -1"),
+        (lambda: RandomSearch().set_search_properties(None, None, {"a": grid_search([1, 2])}), "cannot cross a grid"),
+        (lambda: RandomSearch({"x": 1}).observe({"x": 1}, {"loss": 1}), "cannot learn"),
+    ],
+)
+def test_wrong_arguments_are_refused(make, message):
+    with pytest.raises(SearchError, match=message):
+        make()
+
+
+def test_a_grid_of_one_value_is_refused_too():
+    with pytest.raises(SpaceError, match="cannot cross a grid"):
+        RandomSearch({"a": grid_search([1])})

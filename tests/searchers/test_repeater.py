@@ -1,0 +1,166 @@
+"""Tests of evaluating each suggestion several times."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from conformance.searchers import Session
+
+from searchers import (
+    NOT_NOW,
+    BasicVariantGenerator,
+    OptunaSearch,
+    RandomSearch,
+    Repeater,
+    Searcher,
+    SearchError,
+    uniform,
+)
+from searchers import grid_search as grid
+
+
+class Counting(Searcher):
+    """Suggest 0, 1, 2 ... and write down what is heard."""
+
+    def __init__(self, metric="loss", mode="min"):
+        super().__init__(metric, mode)
+        self.count = 0
+        self.heard = []
+
+    def suggest(self, trial_id):
+        if trial_id == "later":
+            return NOT_NOW
+        self.count += 1
+        return {"n": self.count - 1, "inner": {"by": trial_id}}
+
+    def suggestion_state(self, trial_id):
+        return {"of": trial_id}
+
+    def retell(self, trial_id, config, state):
+        self.count += 1
+        self.heard.append(("retell", trial_id, config, state))
+
+    def on_trial_complete(self, trial_id, result=None, error=False):
+        self.heard.append((trial_id, result, error))
+
+    def observe(self, config, result):
+        self.heard.append(("observe", config, result))
+
+
+def test_consecutive_trials_share_a_suggestion():
+    repeater = Repeater(Counting(), repeat=2)
+    configs = [repeater.suggest(trial_id) for trial_id in "abc"]
+    assert configs == [
+        {"n": 0, "inner": {"by": "a"}, "__trial_index__": 0},
+        {"n": 0, "inner": {"by": "a"}, "__trial_index__": 1},
+        {"n": 1, "inner": {"by": "c"}, "__trial_index__": 0},
+    ]
+    configs[0]["inner"]["by"] = "spoiled"
+    assert repeater.suggest("b") == configs[1]
+    assert Repeater(Counting(), repeat=2, set_index=False).suggest("a") == {"n": 0, "inner": {"by": "a"}}
+
+
+def test_the_searcher_hears_the_mean_once_under_the_first_id():
+    repeater = Repeater(Counting(), repeat=3)
+    for trial_id in "abc":
+        repeater.suggest(trial_id)
+    repeater.on_trial_complete("c", {"loss": 4.0})
+    repeater.on_trial_complete("c", {"loss": 400.0})
+    repeater.on_trial_complete("a", {"loss": 1.0})
+    assert repeater.searcher.heard == []
+    repeater.on_trial_complete("b", {"loss": 1.0})
+    assert repeater.searcher.heard == [("a", {"loss": 2.0}, False)]
+    assert repeater._group_of == {}
+
+
+def test_failed_and_nan_trials_are_left_out_of_the_mean():
+    repeater = Repeater(Counting(["loss", "cost"], ["min", "min"]), repeat=4)
+    for trial_id, end in {
+        "a": (None, True),
+        "b": ({"loss": math.nan, "cost": 2.0}, False),
+        "c": ({"loss": 3}, False),
+        "d": ({"loss": "text", "cost": 4.0}, False),
+    }.items():
+        repeater.suggest(trial_id)
+        repeater.on_trial_complete(trial_id, *end)
+    assert repeater.searcher.heard == [("a", {"loss": 3.0, "cost": 3.0}, False)]
+
+
+def test_a_group_without_a_number_is_nan_and_one_that_failed_has_failed():
+    repeater = Repeater(Counting(), repeat=2)
+    for trial_id, end in {"a": ({}, False), "b": (None, True), "c": (None, True), "d": (None, True)}.items():
+        repeater.suggest(trial_id)
+        repeater.on_trial_complete(trial_id, *end)
+    (first, result, failed), second = repeater.searcher.heard
+    assert (first, failed) == ("a", False)
+    assert math.isnan(result["loss"])
+    assert second == ("c", None, True)
+
+
+def test_trials_that_end_before_the_group_is_full_are_waited_for():
+    repeater = Repeater(Counting(), repeat=2)
+    repeater.suggest("a")
+    repeater.on_trial_complete("a", {"loss": 1.0})
+    assert repeater.suggest("b")["n"] == 0
+    repeater.on_trial_complete("b", {"loss": 3.0})
+    assert repeater.searcher.heard == [("a", {"loss": 2.0}, False)]
+
+
+def test_a_searcher_that_cannot_answer_yet_begins_no_group():
+    repeater = Repeater(Counting(), repeat=2)
+    assert repeater.suggest("later") is NOT_NOW
+    assert repeater.suggest("a")["__trial_index__"] == 0
+
+
+def test_a_restart_in_the_middle_of_a_group_goes_on_with_it():
+    repeater = Repeater(Counting(), repeat=2)
+    repeater.retell("a", {"n": 0, "__trial_index__": 0}, {"of": "a"})
+    assert repeater.searcher.heard == [("retell", "a", {"n": 0}, {"of": "a"})]
+    assert repeater.suggest("b") == {"n": 0, "__trial_index__": 1}
+    assert repeater.suggestion_state("a") == {"of": "a"}
+    assert repeater.suggestion_state("b") is None
+
+
+def test_points_of_others_are_learned_from_without_the_index():
+    repeater = Repeater(Counting(), repeat=2)
+    repeater.observe({"n": 1, "__trial_index__": 0}, {"loss": 1})
+    assert repeater.searcher.heard == [("observe", {"n": 1}, {"loss": 1})]
+
+
+def test_trials_are_counted():
+    assert Repeater(RandomSearch(), 3).num_trials(9) == 9
+    assert Repeater(RandomSearch(), 3).num_trials(10) == 10
+    assert Repeater(RandomSearch(), 3).num_trials(None) is None
+    repeater = Repeater(BasicVariantGenerator(), 2)
+    assert repeater.set_search_properties("loss", "min", {"a": grid([1, 2, 3])}, num_samples=4)
+    assert repeater.num_trials(4) == 12
+    session = Session(repeater)
+    while isinstance(session.ask(), dict):
+        session.searcher.on_trial_complete(session.open.pop(), {"loss": 1})
+    assert [config["a"] for config in session.configs] == [1, 1, 2, 2, 3, 3] * 2
+
+
+def test_a_leftover_group_is_announced():
+    repeater = Repeater(RandomSearch(), 3)
+    with pytest.warns(UserWarning, match="num_samples=10 is no multiple of repeat=3"):
+        repeater.set_search_properties("loss", "min", {"x": uniform(0, 1)}, num_samples=10)
+    assert all(isinstance(repeater.suggest(f"t{n}"), dict) for n in range(10))
+
+
+def test_it_is_adaptive_when_its_searcher_is():
+    assert Repeater(OptunaSearch()).is_adaptive
+    assert not Repeater(RandomSearch()).is_adaptive
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Repeater(RandomSearch), "expected a searcher"),
+        (lambda: Repeater(RandomSearch(), 0), "repeat is 0"),
+        (lambda: Repeater(RandomSearch(), 1.5), "repeat is 1.5"),
+    ],
+)
+def test_wrong_arguments_are_refused(make, message):
+    with pytest.raises(SearchError, match=message):
+        make()

@@ -1,0 +1,259 @@
+"""Bad input gets one clear error before the first trial: what was found, what was expected, what to do."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+import sweep
+from sweep.errors import (
+    ConfigError,
+    ExperimentError,
+    MetricError,
+    ResourceError,
+    SpaceError,
+    TrainableError,
+    UnknownNameError,
+)
+from sweep.store.reader import ExperimentReader
+
+
+def train(config):
+    sweep.report(loss=config.get("x", 0.0))
+
+
+@pytest.fixture(autouse=True)
+def _inventory(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+    sweep.init(num_cpus=2, num_gpus=0)
+    yield
+    sweep.shutdown()
+
+
+def run(trainable=train, **arguments):
+    arguments.setdefault("verbose", 0)
+    return sweep.run(trainable, **arguments)
+
+
+def nothing_was_started(root: Path) -> bool:
+    return not any(root.iterdir())
+
+
+def test_a_request_that_can_never_fit_is_refused_with_the_arithmetic(tmp_path):
+    with pytest.raises(ResourceError, match=r"gpu=4.*this machine has: 0.*Lower resources_per_trial"):
+        run(resources_per_trial={"cpu": 1, "gpu": 4})
+    with pytest.raises(ResourceError, match=r"3 x \(cpu=1\).*needs cpu=3 in all, there are 2"):
+        run(resources_per_trial=sweep.PlacementGroupFactory([{"CPU": 1}] * 3))
+    assert nothing_was_started(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"cpus": 1}, r"did you mean 'cpu'"),
+        ({"cpu": -1}, r"cpu=-1.*at least 0"),
+        ({"gpu": 1.5}, r"gpu=1\.5.*whole number"),
+        ({"cpu": 0}, r"nothing at all"),
+        ({"cpu": "two"}, r"expected a number"),
+        ({"memory": "4 elephants"}, r"'4G'"),
+        (7, r"expected a dict"),
+    ],
+)
+def test_a_senseless_request_is_refused(tmp_path, request_, message):
+    with pytest.raises(ResourceError, match=message):
+        run(resources_per_trial=request_)
+    assert nothing_was_started(tmp_path)
+
+
+def test_an_unknown_parameter_names_the_nearest(tmp_path):
+    with pytest.raises(ConfigError, match=r"no parameter 'num_sample'. Did you mean 'num_samples'\?"):
+        run(num_sample=3)
+    with pytest.raises(ConfigError, match=r"Tuner has no parameter 'params_space'. Did you mean 'param_space'\?"):
+        sweep.Tuner(train, params_space={})
+    assert nothing_was_started(tmp_path)
+
+
+def test_an_unknown_searcher_or_scheduler_name_lists_the_known_ones(tmp_path):
+    with pytest.raises(UnknownNameError, match=r"'optna'.*Did you mean 'optuna'\?.*random"):
+        run(search_alg="optna")
+    with pytest.raises(UnknownNameError, match=r"'ahsa'.*Did you mean 'asha'\?.*fifo"):
+        run(scheduler="ahsa", metric="loss", mode="min")
+    with pytest.raises(ConfigError, match="search_alg is 3"):
+        run(search_alg=3)
+    with pytest.raises(ConfigError, match="engine is 'locl'.*Did you mean 'local'"):
+        run(engine="locl")
+    assert nothing_was_started(tmp_path)
+
+
+def test_a_metric_that_is_never_reported_ends_the_sweep_at_the_first_report(tmp_path):
+    with pytest.raises(MetricError, match=r"reported loss; expected the metric 'accuracy'"):
+        run(metric="accuracy", mode="max", num_samples=20, name="m")
+    assert len([r for rows in [ExperimentReader(tmp_path / "m").trials()] for r in rows]) <= 20
+    reports = sum(1 for _ in ExperimentReader(tmp_path / "m").results())
+    assert reports <= 2
+
+
+def test_a_metric_that_is_reported_later_is_allowed_when_not_strict():
+    def late(config):
+        sweep.report(warming_up=1)
+        sweep.report(loss=1.0)
+
+    analysis = run(late, metric="loss", mode="min", strict_metric=False)
+    assert analysis.best_result["loss"] == 1.0
+
+
+def test_an_unpicklable_trainable_names_the_captured_variable(tmp_path):
+    lock = threading.Lock()
+
+    def locked(config):
+        with lock:
+            sweep.report(loss=1)
+
+    with pytest.raises(TrainableError, match="lock"):
+        run(locked)
+    assert nothing_was_started(tmp_path)
+
+
+@pytest.mark.parametrize("trainable", [3, "nothing", lambda: None, lambda a, b: None, dict])
+def test_a_trainable_that_cannot_be_called_with_a_config_is_refused(tmp_path, trainable):
+    with pytest.raises(TrainableError):
+        run(trainable)
+    assert nothing_was_started(tmp_path)
+
+
+def test_a_space_with_inverted_or_non_positive_log_bounds_is_refused_where_it_is_written():
+    with pytest.raises(SpaceError, match="1"):
+        sweep.uniform(1, 0)
+    with pytest.raises(SpaceError):
+        sweep.loguniform(0, 1)
+    with pytest.raises(SpaceError):
+        sweep.loguniform(-1, 1)
+    with pytest.raises(SpaceError):
+        sweep.randint(5, 5)
+    with pytest.raises(SpaceError):
+        sweep.choice([])
+
+
+def test_a_grid_with_an_adaptive_searcher_is_refused(tmp_path):
+    with pytest.raises(sweep.errors.SearchError, match="grid"):
+        run(config={"x": sweep.grid_search([1, 2])}, search_alg="optuna", metric="loss", mode="min")
+    assert nothing_was_started(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["minimize", "MAX", "", 1])
+def test_a_mode_other_than_min_or_max_is_refused(tmp_path, mode):
+    with pytest.raises(ConfigError, match="expected 'min' or 'max'"):
+        run(metric="loss", mode=mode)
+    assert nothing_was_started(tmp_path)
+
+
+def test_a_metric_without_a_mode_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="needs a mode"):
+        run(metric="loss")
+    assert nothing_was_started(tmp_path)
+
+
+def test_metric_and_mode_in_two_places_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="in one place"):
+        run(metric="loss", mode="min", scheduler=sweep.ASHAScheduler(metric="loss", mode="min"))
+    with pytest.raises(ConfigError, match="in one place"):
+        run(metric="loss", mode="min", search_alg=sweep.RandomSearch(metric="other", mode="min"))
+    assert nothing_was_started(tmp_path)
+
+
+def test_asha_without_a_metric_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="needs a metric"):
+        run(scheduler="asha")
+    assert nothing_was_started(tmp_path)
+
+
+def test_a_space_given_twice_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="in one place"):
+        run(
+            config={"x": sweep.uniform(0, 1)},
+            search_alg=sweep.OptunaSearch({"x": sweep.uniform(0, 2)}),
+            metric="loss",
+            mode="min",
+        )
+    assert nothing_was_started(tmp_path)
+
+
+def test_an_unwritable_directory_is_refused(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("in the way")
+    with pytest.raises(ExperimentError, match=r"cannot be written.*storage_path"):
+        run(storage_path=file / "below")
+    if os.geteuid() == 0:
+        with pytest.raises(ExperimentError, match="cannot be written"):
+            run(storage_path="/proc/sweep")
+
+
+def test_an_existing_name_without_resume_is_refused(tmp_path):
+    run(name="taken")
+    before = (tmp_path / "taken" / "sweep.db").read_bytes()
+    with pytest.raises(ExperimentError, match=r"already is an experiment 'taken'.*resume=True"):
+        run(name="taken")
+    assert (tmp_path / "taken" / "sweep.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "line\nbreak", "x" * 200])
+def test_a_name_that_is_no_directory_name_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match="cannot name a directory"):
+        run(name=name)
+    assert nothing_was_started(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_samples": 0},
+        {"num_samples": 2.5},
+        {"num_samples": True},
+        {"max_concurrent_trials": -1},
+        {"time_budget_s": 0},
+        {"time_budget_s": "1h"},
+        {"seed": -1},
+        {"stop": {"loss": "low"}},
+        {"stop": {"eval": {"loss": 1}}},
+        {"stop": 3},
+        {"resume": "MAYBE"},
+        {"resume": "AUTO+EROR"},
+        {"max_failures": -2},
+        {"fail_fast": True, "max_failures": 2},
+        {"fail_fast": "loudly"},
+        {"config": [1, 2]},
+    ],
+    ids=str,
+)
+def test_senseless_numbers_and_words_are_refused(tmp_path, arguments):
+    with pytest.raises(ConfigError):
+        run(**arguments)
+    assert nothing_was_started(tmp_path)
+
+
+def test_checkpoint_options_of_classes_are_refused_for_functions(tmp_path):
+    with pytest.raises(ConfigError, match="class trainables"):
+        run(checkpoint_config=sweep.CheckpointConfig(checkpoint_frequency=2))
+    with pytest.raises(ConfigError, match="at least 1"):
+        sweep.CheckpointConfig(num_to_keep=0)
+    assert nothing_was_started(tmp_path)
+
+
+def test_resources_given_twice_are_refused(tmp_path):
+    with pytest.raises(ResourceError, match="twice"):
+        run(sweep.with_resources(train, {"cpu": 1}), resources_per_trial={"cpu": 2})
+    assert nothing_was_started(tmp_path)
+
+
+def test_a_sweep_inside_a_trial_is_refused_with_the_reason():
+    def nested(config):
+        try:
+            sweep.run(train)
+        except ExperimentError as error:
+            sweep.report(said=str(error))
+
+    analysis = run(nested)
+    assert "inside trial" in analysis.trials[0].last_result["said"]

@@ -1,0 +1,169 @@
+"""The driver is killed with SIGKILL at twenty chosen moments of one sweep of 200 trials, and resumed each time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from leftovers import MARK, wait_until_gone
+
+import sweep
+from sweep.core.messages import Exited, Released, Reported
+from sweep.store.reader import ExperimentReader
+from sweep.store.resume import record
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
+
+# What the driver script dies of: "before" or "after" the commit of the n-th batch that holds such an event or command.
+MOMENTS = [
+    ("after", "Suggested", 1),
+    ("after", "Suggest", 1),
+    ("before", "Suggested", 1),
+    ("after", "Start", 1),  # a trial is STARTING
+    ("before", "Started", 3),
+    ("after", "Started", 5),
+    ("before", "Reported", 7),  # a report is pending and not recorded
+    ("after", "Reported", 9),  # it is recorded and not answered
+    ("after", "checkpoint", 2),
+    ("before", "checkpoint", 3),
+    ("saving", "", 4),  # the trial is writing a checkpoint
+    ("saving", "", 9),
+    ("after", "Stop", 2),  # a trial is STOPPING
+    ("before", "Stop", 4),
+    ("before", "Exited", 3),
+    ("after", "Exited", 6),
+    ("before", "Released", 5),
+    ("after", "Released", 8),
+    ("after", "Start", 12),
+    ("after", "Reported", 60),
+]
+
+SCRIPT = '''
+import os, signal, subprocess, sys, tempfile
+import sweep
+from sweep.store.journal import Journal
+
+root, when, what, number = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+seen = 0
+commit = Journal.commit
+
+def names(events, commands):
+    found = {type(event).__name__ for event in events}
+    found |= {type(command).__name__ for some in commands for command in some}
+    if any(getattr(event, "checkpoint", None) for event in events):
+        found.add("checkpoint")
+    return found
+
+def dying(self, events, commands, changes, now):
+    global seen
+    is_it = what in names(events, commands)
+    seen += is_it
+    if is_it and seen == number and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    commit(self, events, commands, changes, now)
+    if is_it and seen == number and when == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Journal.commit = dying
+driver = os.getpid()
+
+def train(config):
+    subprocess.Popen(["setsid", "sleep", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    checkpoint = sweep.get_checkpoint()
+    first = 1 if checkpoint is None else int(open(checkpoint.path + "/step").read()) + 1
+    for step in range(first, 6):
+        loss = (config["x"] - 0.4) ** 2 + 1 / step
+        if step != 2:
+            sweep.report(loss=loss, step=step)
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            with open(directory + "/step", "w") as file:
+                file.write(str(step))
+            with open(directory + "/ballast", "wb") as file:
+                file.write(b"x" * 200_000)
+            if when == "saving":
+                with open(f"{root}/saves-{driver}", "ab") as file:
+                    file.write(b"x")
+                if os.path.getsize(f"{root}/saves-{driver}") == number:
+                    os.kill(driver, signal.SIGKILL)
+            sweep.report(loss=loss, step=step, checkpoint=sweep.Checkpoint.from_directory(directory))
+
+sweep.run(
+    train, name="killed", storage_path=root, config={"x": sweep.uniform(0, 1)}, num_samples=200, metric="loss",
+    mode="min", stop={"step": 4}, resources_per_trial={"cpu": 0.5}, nodes=[sweep.Node(cpus=2)], seed=3, verbose=0,
+    resume=True, checkpoint_config=sweep.CheckpointConfig(num_to_keep=1), durability="fast",
+)
+'''
+
+
+def drive(root: Path, script: Path, moment, mark: str) -> int:
+    environment = {**os.environ, MARK: mark}
+    arguments = [sys.executable, str(script), str(root), *map(str, moment)]
+    ended = subprocess.run(arguments, env=environment, capture_output=True, timeout=100, text=True)
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+    return ended.returncode
+
+
+@pytest.mark.timeout(240)
+def test_a_driver_killed_at_twenty_moments_loses_nothing(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    for moment in MOMENTS:
+        mark = uuid.uuid4().hex
+        assert drive(tmp_path, script, moment, mark) == -signal.SIGKILL, f"{moment} never came"
+        assert not wait_until_gone(mark), f"processes are left after {moment}"
+    mark = uuid.uuid4().hex
+    assert drive(tmp_path, script, ("never", "", 0), mark) == 0
+    assert not wait_until_gone(mark)
+
+    experiment = tmp_path / "killed"
+    analysis = sweep.ExperimentAnalysis(experiment)
+    assert len(analysis.trials) == 200
+    assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
+    told = list(record(experiment / "sweep.db"))
+    check_no_trial_runs_after_its_end(told)
+    check_every_moment_left_its_trace(told)
+    values = [row.metrics["loss"] for row in ExperimentReader(experiment).results()]
+    best = analysis.get_best_trial("loss", "min", scope="all")
+    assert min(values) == best.metric_analysis["loss"]["min"]
+    xs = [trial.config["x"] for trial in analysis.trials]
+    assert len(set(xs)) == 200, "a suggestion was lost or given twice"
+    for trial in analysis.trials:
+        assert trial.last_result["step"] == 4
+        assert trial.checkpoint is not None
+        sweep.Checkpoint(trial.checkpoint.path).to_directory(tmp_path / "copy" / trial.trial_id)
+
+
+def check_no_trial_runs_after_its_end(told) -> None:
+    ended: set[str] = set()
+    ends: Counter[str] = Counter()
+    for row in told:
+        for command in row.caused or ():
+            if command[0] == "Start":
+                assert command[1] not in ended, f"{command[1]} ran again after its committed end"
+            if command[0] == "Notify" and command[1] in ("trial_complete", "trial_error"):
+                ended.add(command[2])
+                ends[command[2]] += 1
+    assert len(ended) == 200
+    assert set(ends.values()) == {1}
+
+
+def check_every_moment_left_its_trace(told) -> None:
+    """At least one kill hit a trial in each of the states that the moments aim at."""
+    runs: list[list] = []
+    for row in told:
+        if type(row.event).__name__ == "PlanChanged":
+            runs.append([])
+        runs[-1].append(row)
+    assert len(runs) == len(MOMENTS) + 1
+    last_commands = [[command[0] for command in run[-1].caused or ()] for run in runs[:-1]]
+    assert any("Start" in commands for commands in last_commands)  # STARTING
+    assert any("Stop" in commands for commands in last_commands)  # STOPPING
+    assert any(isinstance(run[-1].event, Reported) for run in runs[:-1])  # a report waits for its answer
+    assert any(isinstance(run[-1].event, (Exited, Released)) for run in runs[:-1])
