@@ -1,6 +1,6 @@
 """Tune a jax MLP on scikit-learn's digits: a class trainable, saved on demand, stopped early by ASHA.
 
-    python examples/jax_digits.py
+python examples/jax_digits.py
 """
 
 import pickle

@@ -1,6 +1,6 @@
 """Tune a scikit-learn classifier on digits by cross-validation: a function that returns its score.
 
-    python examples/sklearn_digits.py
+python examples/sklearn_digits.py
 """
 
 from sklearn.datasets import load_digits

@@ -1,6 +1,6 @@
-"""Tune a torch MLP on scikit-learn's digits: Optuna's TPE proposes, ASHA stops the bad ones early, checkpoints are kept.
+"""Tune a torch MLP on scikit-learn's digits: TPE proposes, ASHA stops the bad ones early, checkpoints are kept.
 
-    python examples/torch_digits_asha.py
+python examples/torch_digits_asha.py
 """
 
 import tempfile
@@ -21,7 +21,9 @@ def load():
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(images / 16.0, labels, test_size=0.25, random_state=0, stratify=labels)
     kinds = (torch.float32, torch.float32, torch.int64, torch.int64)
-    train_x, valid_x, train_y, valid_y = (torch.tensor(part, dtype=kind) for part, kind in zip(parts, kinds, strict=True))
+    train_x, valid_x, train_y, valid_y = (
+        torch.tensor(part, dtype=kind) for part, kind in zip(parts, kinds, strict=True)
+    )
     return train_x, train_y, valid_x, valid_y
 
 
@@ -80,7 +82,9 @@ def main():
     )
     best = analysis.get_best_trial("accuracy", "max", scope="all")
     accuracy = best.metric_analysis["accuracy"]["max"]
-    stopped = sum(trial.last_result["training_iteration"] < MAX_EPOCHS for trial in analysis.trials if trial.last_result)
+    stopped = sum(
+        trial.last_result["training_iteration"] < MAX_EPOCHS for trial in analysis.trials if trial.last_result
+    )
     print(f"best validation accuracy {accuracy:.4f} in trial {best.trial_id}")
     print(f"best config {best.config}")
     print(f"{stopped} of {len(analysis.trials)} trials were stopped early")

@@ -45,7 +45,8 @@ class Searcher(ABC):
     The life of a searcher: built by the user, told metric, mode, space and seed once by `set_search_properties`,
     then asked and told until it is exhausted or nobody asks any more. After a restart a *new* object built with the
     same arguments is told the record again, in order: `retell` in place of each `suggest`, and every result. A searcher
-    whose randomness is keyed by its own count of answered suggestions (`keyed_rng`) then continues exactly where it was.
+    whose randomness is keyed by its own count of answered suggestions (`keyed_rng`) then continues exactly where
+    it was.
 
     Attributes:
         is_adaptive: True when a suggestion depends on earlier results: it is then asked exactly when a trial could

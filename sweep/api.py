@@ -87,7 +87,8 @@ def run(
     """Run a sweep and return its analysis.
 
     Args:
-        run_or_experiment: the trainable: a function of one config that calls `sweep.report`, or a `sweep.Trainable` class.
+        run_or_experiment: the trainable: a function of one config that calls `sweep.report`, or a
+            `sweep.Trainable` class.
         name: directory of the experiment; None: `<trainable>_<date_time>`.
         metric, mode: what is optimised, "min" or "max"; lists for several objectives.
         stop: dict of result key -> value (a trial ends at value or above), a function `(trial_id, result) -> bool`, a
@@ -261,7 +262,8 @@ class _Resume:
         head, *suffixes = str(value).upper().split("+")
         if head not in ("AUTO", "TRUE", "LOCAL", "ERRORED_ONLY", ""):
             raise ConfigError(
-                f"resume is {value!r}; expected True, False, 'AUTO', or 'AUTO+ERRORED' with one of ERRORED, ERRORED_ONLY, "
+                f"resume is {value!r}; expected True, False, 'AUTO', or 'AUTO+ERRORED' with one of ERRORED, "
+                f"ERRORED_ONLY, "
                 "RESTART_ERRORED, RESTART_ERRORED_ONLY."
             )
         if head == "ERRORED_ONLY":
@@ -367,7 +369,8 @@ class _Run:
         given, own = self.request.resources_per_trial, self.trainable.resources
         if given is not None and own is not None:
             raise ResourceError(
-                "resources were given twice: by resources_per_trial and by the trainable itself. Give them in one place."
+                "resources were given twice: by resources_per_trial and by the trainable itself. Give them in one "
+                "place."
             )
         wanted = given if given is not None else own
         if callable(wanted):
@@ -428,7 +431,8 @@ class _Run:
         )
         if not taken:
             raise ConfigError(
-                f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives another. "
+                f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives "
+                f"another. "
                 "Give each in one place."
             )
         most = self.request.max_concurrent
@@ -726,7 +730,8 @@ def _refuse_nested() -> None:
     trial = os.environ.get(_TRIAL_VARIABLE)
     if trial:
         raise ExperimentError(
-            f"sweep.run was called inside trial {trial}. If this is your script being run again by a child process, put the "
+            f"sweep.run was called inside trial {trial}. If this is your script being run again by a child process, "
+            f"put the "
             "call under `if __name__ == '__main__':`; a sweep inside a trial is not supported."
         )
 
@@ -781,7 +786,8 @@ def _stop_rules(stop: Any) -> tuple[Stopper | None, dict[str, float], float | No
             stoppers.append(FunctionStopper(item))
         else:
             raise ConfigError(
-                f"stop is {item!r:.100}; expected a dict, a function (trial_id, result) -> bool, a Stopper, or a list of "
+                f"stop is {item!r:.100}; expected a dict, a function (trial_id, result) -> bool, a Stopper, or a "
+                f"list of "
                 "Stoppers."
             )
     return combine(stoppers), {}, budget
@@ -799,7 +805,8 @@ def _make_writable(layout: ExperimentLayout) -> None:
         probe.unlink()
     except OSError as error:
         raise ExperimentError(
-            f"{layout.root} cannot be written: {error.strerror or error}. Pass storage_path=, or set SWEEP_STORAGE, to a "
+            f"{layout.root} cannot be written: {error.strerror or error}. Pass storage_path=, or set SWEEP_STORAGE, "
+            f"to a "
             "directory of yours."
         ) from error
 
@@ -856,5 +863,6 @@ def _raise_failed(analysis: ExperimentAnalysis) -> None:
     cause = failed[0].error
     raise TrialsFailed(
         f"{len(failed)} of {len(analysis.trials)} trials failed:\n{shown}{more}\n"
-        f"Everything is kept in {analysis.experiment_path}; pass raise_on_failed_trial=False to get the analysis instead."
+        f"Everything is kept in {analysis.experiment_path}; pass raise_on_failed_trial=False to get the analysis "
+        f"instead."
     ) from cause

@@ -27,8 +27,8 @@ def init(
 ) -> tuple[Node, ...]:
     """Declare what sweeps of this process may use; what is not named is detected.
 
-    Declaring does not enforce: more CPUs than the machine has only means more trials at a time. Declared GPUs beyond the
-    detected ones exist on paper, which is how requests for a large machine are tried out on a small one.
+    Declaring does not enforce: more CPUs than the machine has only means more trials at a time. Declared GPUs
+    beyond the detected ones exist on paper, which is how requests for a large machine are tried out on a small one.
 
     Args:
         num_cpus: CPUs to hand out, any fraction.

@@ -46,7 +46,7 @@ def logs(name: str, trial: str, follow: bool, tail: int | None, storage: str | N
         return reader.trial(row.trial_id).is_ended
 
     def write(chunk: bytes) -> None:
-        click.get_binary_stream("stdout").write(chunk)
+        sys.stdout.buffer.write(chunk)
         sys.stdout.flush()
 
     print_log(path, write, tail=tail, has_ended=has_ended if follow else None)

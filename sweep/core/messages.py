@@ -1,4 +1,4 @@
-"""What the sweep is told (events: facts, past tense), what it says (commands) and what schedulers answer (decisions)."""
+"""What the sweep is told (events: facts), what it says (commands) and what schedulers answer (decisions)."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ class _Free:
 class Packer:
     """Keep account of what every trial holds, and place whole requests.
 
-    Placement searches first-fit in an order that depends on the request's strategy, with bounded backtracking, so a gang
-    that fits an idle machine is always placed when the machine is idle.
+    Placement searches first-fit in an order that depends on the request's strategy, with bounded backtracking, so a
+    gang that fits an idle machine is always placed when the machine is idle.
     """
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
@@ -206,7 +206,7 @@ class Packer:
             problem = (
                 f"it needs {' and '.join(short)}"
                 if short
-                else f"its bundles cannot be laid out on {_count(len(nodes), 'node')} with strategy {resources.strategy}"
+                else f"its bundles cannot be laid out on {_count(len(nodes), 'node')} by {resources.strategy}"
             )
         return (
             f"a trial asks for {resources}; {problem}. "

@@ -116,8 +116,8 @@ class TimeoutStopper(Stopper):
 class TrialPlateauStopper(Stopper):
     """Stop a trial whose metric no longer moves.
 
-    After `grace_period` results a trial ends when the standard deviation of its last `num_results` values is below `std`;
-    with `metric_threshold` only once the value is on the good side of it (`mode` says which side that is).
+    After `grace_period` results a trial ends when the standard deviation of its last `num_results` values is below
+    `std`; with `metric_threshold` only once the value is on the good side of it (`mode` says which side that is).
     """
 
     def __init__(

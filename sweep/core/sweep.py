@@ -67,7 +67,8 @@ _PATIENCE_S = 60.0  # how long nothing may run while the searcher says "not now"
 _REASK_S = 1.0
 _MAX_OVERTAKES = 16  # starts of younger trials that the oldest waiting one may see pass before the rest must wait
 _MAX_SEARCH_FAILURES = 3
-# Facts after which a searcher that said "not now" is asked again; reports are too many, a second later will do for them.
+# Facts after which a searcher that said "not now" is asked again; reports are too many, a second later will do for
+# them.
 _NEWS = (Exited, Released, Asked, NodesChanged, PlanChanged)
 _RANK: dict[type[object], int] = {SaveTrial: 1, PauseTrial: 2, ResizeTrial: 3}
 _FAILURES = frozenset(
@@ -453,10 +454,10 @@ class Sweep:
         if trial is None:
             return
         self._must_pump = True
-        exit = event.exit
-        if trial.status is Status.STARTING and exit.kind is ExitKind.FINISHED:
+        exit_ = event.exit
+        if trial.status is Status.STARTING and exit_.kind is ExitKind.FINISHED:
             trial = self._put(evolve(trial, status=Status.RUNNING))
-        status, reason, failures, losses = self._after(trial, exit)
+        status, reason, failures, losses = self._after(trial, exit_)
         trial = evolve(trial, failures=failures, losses=losses, started_from=None)
         match status:
             case Status.PENDING:
@@ -469,10 +470,10 @@ class Sweep:
             case _:
                 self._end(trial, status, reason, now)
 
-    def _after(self, trial: Trial, exit: Exit) -> tuple[Status, str, int, int]:
+    def _after(self, trial: Trial, ended: Exit) -> tuple[Status, str, int, int]:
         """Return (status, reason, failures, losses) of a trial whose attempt ended so (rule 14)."""
         failures, losses = trial.failures, trial.losses
-        if exit.kind is ExitKind.FINISHED:
+        if ended.kind is ExitKind.FINISHED:
             reason = trial.reason if trial.next_status is Status.TERMINATED else ""
             if self.plan.metric and trial.last_result is None:
                 reason = f"ended without reporting {self.plan.metric!r}"
@@ -481,21 +482,21 @@ class Sweep:
             to = trial.next_status or Status.TERMINATED
             if to is Status.PAUSED and not trial.is_saved:
                 to = Status.PENDING
-            if exit.kind is not ExitKind.FAILED or to is Status.TERMINATED:
+            if ended.kind is not ExitKind.FAILED or to is Status.TERMINATED:
                 return to, trial.reason, failures, losses
             failures += 1
             if self._is_too_many(failures):
-                return Status.ERROR, _why(exit), failures, losses
+                return Status.ERROR, _why(ended), failures, losses
             return to, trial.reason, failures, losses
-        if trial.status is Status.STARTING or exit.kind not in _FAILURES:
+        if trial.status is Status.STARTING or ended.kind not in _FAILURES:
             losses += 1
             if losses > self.plan.max_losses:
-                return Status.ERROR, f"lost {losses} times: {_why(exit)}", failures, losses
+                return Status.ERROR, f"lost {losses} times: {_why(ended)}", failures, losses
         else:
             failures += 1
             if self._is_too_many(failures):
-                return Status.ERROR, _why(exit), failures, losses
-        return Status.PENDING, f"starts again after: {_why(exit)}", failures, losses
+                return Status.ERROR, _why(ended), failures, losses
+        return Status.PENDING, f"starts again after: {_why(ended)}", failures, losses
 
     def _is_too_many(self, failures: int) -> bool:
         return 0 <= self.plan.max_failures < failures
@@ -558,7 +559,7 @@ class Sweep:
                 self._apply(decision, trial, now)
 
     def _apply(self, decision: Decision, trial: Trial, now: float) -> None:
-        """Carry out one decision; which does what in which status is the table of docs/explanation/life-of-a-trial.md."""
+        """Carry out one decision; docs/explanation/life-of-a-trial.md says what does what in which status."""
         is_active = trial.status in (Status.STARTING, Status.RUNNING)
         match decision:
             case StopTrial(_, reason):
@@ -621,7 +622,7 @@ class Sweep:
             self._stop(trial, Status.PENDING, f"continues from trial {_short(decision.source_id)}", now)
 
     def _refuse(self, decision: Decision, trial: Trial, now: float) -> None:
-        """Tell the scheduler that a decision was not carried out; what it answers to that is not refused to it again."""
+        """Tell the scheduler that a decision was not carried out; what it answers to that is not refused again."""
         if self._refusing:
             return
         self._refusing = True
@@ -997,8 +998,8 @@ def _short(trial_id: str) -> str:
     return trial_id.rpartition("_")[2]
 
 
-def _why(exit: Exit) -> str:
-    return exit.error or exit.kind.value.lower().replace("_", " ")
+def _why(ended: Exit) -> str:
+    return ended.error or ended.kind.value.lower().replace("_", " ")
 
 
 def _blame(scheduler: object, error: Exception) -> SweepError:

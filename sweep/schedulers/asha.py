@@ -72,8 +72,9 @@ class _Bracket:
 class AsyncHyperBandScheduler(Scheduler):
     """Stop a trial at a rung unless it is among the best 1/eta of those that reached the rung before it.
 
-    Rungs lie at `grace_period * eta**k` up to `max_t`. A trial is judged once at each, when its `time_attr` first reaches
-    the rung; who comes first always continues. Nobody waits for anybody, so the decision depends on the order of arrival.
+    Rungs lie at `grace_period * eta**k` up to `max_t`. A trial is judged once at each, when its `time_attr` first
+    reaches the rung; who comes first always continues. Nobody waits for anybody, so the decision depends on the
+    order of arrival.
 
     Args:
         time_attr: result key that counts progress, in the unit of `max_t`.
@@ -89,8 +90,8 @@ class AsyncHyperBandScheduler(Scheduler):
         ConfigError: max_t below grace_period, a factor of 1 or less, and the like.
 
     Source: Li et al. 2020, arXiv:1810.05934, algorithm 2, stopping variant. Departures: NaN never passes a rung and is
-    no part of a cutoff; the random bracket is keyed by the run's seed and the trial's number; rungs are counted exactly,
-    where Tune's floating-point logarithm loses the top one for some factors.
+    no part of a cutoff; the random bracket is keyed by the run's seed and the trial's number; rungs are counted
+    exactly, where Tune's floating-point logarithm loses the top one for some factors.
     """
 
     def __init__(

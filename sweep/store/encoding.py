@@ -48,7 +48,8 @@ def encode(value: Any) -> str:
 
 
 # allow_nan=False raises at NaN and infinities, which then get tagged. Tuples and odd keys would pass silently as lists
-# and texts, hence the check before. Everything that is common passes at the speed of C; the encoder is made once, because
+# and texts, hence the check before. Everything that is common passes at the speed of C; the encoder is made once,
+# because
 # `JSONEncoder.encode` makes it anew for every value.
 _encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _make = getattr(json.encoder, "c_make_encoder", None)

@@ -25,8 +25,10 @@ _WAL_EVERY_S = 600.0
 _INSERT_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_RESULT = "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_TRIAL = (
-    "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement, checkpoint,"
-    " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, config, resources, number, trial_id)"
+    "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement, "
+    "checkpoint,"
+    " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, config, resources, number, "
+    "trial_id)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _UPDATE_STATE = (
@@ -40,8 +42,8 @@ _UPDATE_PROGRESS = "UPDATE trial SET count=?, judged_to=?, losses=?, last_result
 class Journal:
     """The only writer of one experiment's record.
 
-    Every `commit` is one transaction that is on the disk when it returns (WAL, `synchronous=FULL`). When the disk is full
-    the driver waits, everything already committed is intact, and nothing is acted on until the write succeeds.
+    Every `commit` is one transaction that is on the disk when it returns (WAL, `synchronous=FULL`). When the disk
+    is full the driver waits, everything already committed is intact, and nothing is acted on until the write succeeds.
 
     Args:
         database: path of `sweep.db`; created with its tables when it does not exist.

@@ -22,8 +22,8 @@ _ORPHANS_S = 10.0  # how long the processes of a driver that died may take to go
 class DriverLock:
     """Hold an experiment directory for one driver.
 
-    The lock is a `flock` whose descriptor the driver's trial hosts inherit on purpose: while a process of a killed driver
-    is left, the lock is held, and the next driver waits for it to go.
+    The lock is a `flock` whose descriptor the driver's trial hosts inherit on purpose: while a process of a killed
+    driver is left, the lock is held, and the next driver waits for it to go.
 
     Args:
         path: the lock file; created when missing.
@@ -61,7 +61,8 @@ class DriverLock:
                 started = datetime.fromtimestamp(owner.get("started", 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
                 who = f"pid {pid}, started {started}" if is_alive else f"processes left by pid {pid}, which is gone"
                 raise ExperimentError(
-                    f"{self.path.parent} is in use by another driver ({who}). Wait for it to end, or stop it with Ctrl-C."
+                    f"{self.path.parent} is in use by another driver ({who}). Wait for it to end, or stop it with "
+                    f"Ctrl-C."
                 )
             time.sleep(0.02)
 

@@ -107,12 +107,14 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
     results = {
         seq: Result(decode(metrics), seq)
         for seq, metrics in db.execute(
-            "SELECT seq, metrics FROM result WHERE seq IN (SELECT last_result FROM trial UNION SELECT best_result FROM trial)"
+            "SELECT seq, metrics FROM result WHERE seq IN (SELECT last_result FROM trial UNION SELECT best_result "
+            "FROM trial)"
         )
     }
     requests: dict[str, Resources] = {}
     query = (
-        "SELECT trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, started_from,"
+        "SELECT trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, "
+        "started_from,"
         " count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason"
         " FROM trial ORDER BY number"
     )

@@ -1,10 +1,11 @@
 """The tables of `sweep.db`, version by version, and how to open it for reading.
 
 `event` is the truth: append-only, one row per fact, with the commands that it caused. `trial` and `result` are what
-readers want and what a resume loads; they are written in the same transactions. `event.at` and `result.at` are seconds of
-driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.store.encoding`.
+readers want and what a resume loads; they are written in the same transactions. `event.at` and `result.at` are
+seconds of driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.store.encoding`.
 
-    meta    key -> JSON: name, prefix, created, trainable {name, kind, module, file, qualname, code}, metric, mode, space,
+    meta    key -> JSON: name, prefix, created, trainable {name, kind, module, file, qualname, code}, metric, mode,
+    space,
             searcher, scheduler, num_trials, num_samples, seed, storage_path, version, source ("cli" or "api"),
             import_path (`file.py:function` when it can be imported again), hostname, nodes
     event   kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Reported ...); `data` its
