@@ -1,0 +1,618 @@
+"""What users of the Python API rely on, with real processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from recorded import most_at_once, overlapping_runs
+
+import sweep
+from sweep.errors import ExperimentError, SearchError, TrialsFailed
+from sweep.store.resume import record
+
+
+@pytest.fixture(autouse=True)
+def _inventory(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+    sweep.init(num_cpus=2, num_gpus=0)
+    yield
+    sweep.shutdown()
+
+
+def run(trainable, **arguments):
+    arguments.setdefault("verbose", 0)
+    return sweep.run(trainable, **arguments)
+
+
+def quadratic(config):
+    for step in range(3):
+        sweep.report(loss=(config["x"] - 3) ** 2 + 1 / (step + 1))
+
+
+# --- the first minutes ---------------------------------------------------------------------------------------------
+
+
+def test_the_one_liner_works_as_typed(tmp_path):
+    code = (
+        "import sweep; r = sweep.run(lambda c: sweep.report(loss=(c['x']-3)**2), config={'x': sweep.uniform(0, 10)}, "
+        "num_samples=50, metric='loss', mode='min', verbose=0); print(r.best_config)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    (x,) = re.fullmatch(r"\{'x': ([\d.]+)\}\n", ended.stdout).groups()
+    assert abs(float(x) - 3) < 1.5
+
+
+def test_it_works_in_a_notebook_cell(tmp_path):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    cells = [
+        "import sweep\nnumber = 3",
+        textwrap.dedent("""
+            class Thing:
+                def loss(self, x):
+                    return (x - number) ** 2
+
+            def train(config):
+                sweep.report(loss=Thing().loss(config["x"]))
+
+            r = sweep.run(train, config={"x": sweep.uniform(0, 10)}, num_samples=20, metric="loss", mode="min", verbose=0)
+            print(r.best_config, len(r.trials))
+        """),
+        "r = sweep.run(lambda c: sweep.report(loss=(c['x']-3)**2), config={'x': sweep.uniform(0, 10)}, "
+        "num_samples=5, metric='loss', mode='min'); r.dataframe()",
+    ]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    client = nbclient.NotebookClient(
+        book, timeout=60, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    )
+    client.execute()
+    (printed,) = [o for o in book.cells[1].outputs if o.output_type == "stream"]
+    assert re.match(r"\{'x': [\d.]+\} 20\n", printed.text)
+    shown = [o for o in book.cells[2].outputs if o.output_type == "execute_result"]
+    assert "config/x" in shown[0].data["text/html"]
+
+
+def test_a_script_without_a_main_guard_runs_its_body_once(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+            import enum, sweep
+            print("body")
+
+            class Color(enum.Enum):
+                RED = 1
+                BLUE = 2
+
+            def train(config):
+                assert config["color"] is Color.RED or config["color"] is Color.BLUE
+                sweep.report(loss=config["color"].value)
+
+            r = sweep.run(train, config={"color": sweep.grid_search([Color.RED, Color.BLUE])}, metric="loss",
+                          mode="min", verbose=0)
+            print(r.best_config)
+        """)
+    )
+    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("body") == 1
+    assert "Color.RED" in ended.stdout
+
+
+def test_verbose_0_prints_nothing_at_all(capfd):
+    run(quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=3, metric="loss", mode="min")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_trials_are_packed_side_by_side(tmp_path):
+    def slow(config):
+        time.sleep(0.2)
+        sweep.report(loss=1)
+
+    run(slow, num_samples=4, name="packed")
+    assert overlapping_runs(tmp_path / "packed") == 2
+
+
+def test_the_tuner_gives_a_result_grid():
+    tuner = sweep.Tuner(
+        quadratic,
+        param_space={"x": sweep.grid_search([1.0, 3.0, 5.0])},
+        tune_config=sweep.TuneConfig(metric="loss", mode="min"),
+        run_config=sweep.RunConfig(name="tuned", verbose=0),
+    )
+    with pytest.raises(sweep.SweepError, match="fit"):
+        tuner.get_results()
+    grid = tuner.fit()
+    assert len(grid) == 3
+    assert grid.get_best_result().config == {"x": 3.0}
+    assert grid.get_best_result().metrics["training_iteration"] == 3
+    frame = grid.get_dataframe()
+    assert list(frame["config/x"]) == [1.0, 3.0, 5.0]
+    assert tuner.get_results() is grid
+
+
+def test_results_are_filled_in_as_in_tune():
+    result = run(quadratic, config={"x": 3.0}).trials[0].last_result
+    assert result["training_iteration"] == 3
+    assert result["iterations_since_restore"] == 3
+    assert result["time_total_s"] >= result["time_this_iter_s"] >= 0
+    assert result["pid"] not in (0, os.getpid())
+    assert abs(result["timestamp"] - time.time()) < 60
+    assert result["trial_id"].endswith("_00000")
+
+
+def test_what_a_function_returns_or_yields_is_a_report():
+    def generate(config):
+        yield {"loss": 2}
+        yield {"loss": 1}
+
+    returned = run(lambda config: {"loss": 5}).trials[0]
+    assert returned.last_result["loss"] == 5
+    assert run(lambda config: 7).trials[0].last_result["_metric"] == 7
+    assert run(generate).trials[0].last_result["training_iteration"] == 2
+
+
+def test_loggers_write_the_files_that_tune_users_expect(tmp_path):
+    analysis = run(quadratic, config={"x": 1.0, "net": {"width": 3}}, name="logged")
+    directory = tmp_path / "logged" / analysis.trials[0].trial_id
+    assert json.loads((directory / "params.json").read_text()) == {"x": 1.0, "net": {"width": 3}}
+    lines = [json.loads(line) for line in (directory / "result.json").read_text().splitlines()]
+    assert [line["training_iteration"] for line in lines] == [1, 2, 3]
+    assert (directory / "progress.csv").read_text().count("\n") == 4
+    assert (directory / "output.log").exists()
+
+
+# --- spaces and resources ------------------------------------------------------------------------------------------
+
+
+def test_nested_spaces_grids_and_dependent_values():
+    def check(config):
+        assert config["net"]["double"] == 2 * config["net"]["width"]
+        sweep.report(loss=config["net"]["width"])
+
+    analysis = run(
+        check,
+        config={
+            "net": {"width": sweep.randint(1, 100), "double": sweep.sample_from(lambda c: c["net"]["width"] * 2)},
+            "kind": sweep.grid_search(["a", "b"]),
+        },
+        num_samples=3,
+    )
+    assert [trial.config["kind"] for trial in analysis.trials] == ["a", "b"] * 3
+    assert all(trial.status == "TERMINATED" for trial in analysis.trials)
+
+
+def test_resources_may_depend_on_the_config(tmp_path):
+    analysis = run(
+        lambda config: sweep.report(cpus=sweep.get_context().get_trial_resources().bundles[0].cpu),
+        config={"n": sweep.grid_search([0.5, 1, 2])},
+        resources_per_trial=lambda config: {"cpu": config["n"]},
+    )
+    assert [trial.last_result["cpus"] for trial in analysis.trials] == [0.5, 1, 2]
+
+
+def test_a_config_whose_request_fits_nowhere_is_an_error_of_that_trial_only():
+    analysis = run(
+        lambda config: sweep.report(ok=1),
+        config={"n": sweep.grid_search([1, 99])},
+        resources_per_trial=lambda config: {"cpu": config["n"]},
+        raise_on_failed_trial=False,
+    )
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR"]
+    assert "cpu=99 is more than this machine has: 2" in str(analysis.trials[1].error)
+
+
+def test_every_searcher_by_name(tmp_path):
+    for name in ("random", "tpe", "cmaes", "qmc", "optuna"):
+        analysis = run(
+            quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=4, metric="loss", mode="min", search_alg=name
+        )
+        assert len({trial.config["x"] for trial in analysis.trials}) == 4
+
+
+def test_a_seed_gives_the_same_configs():
+    def configs():
+        analysis = run(quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=4, metric="loss", mode="min", seed=5)
+        return [trial.config for trial in analysis.trials]
+
+    assert configs() == configs()
+
+
+def test_the_limit_on_concurrent_trials_holds_for_every_searcher(tmp_path):
+    sweep.init(num_cpus=8)
+    for name in ("random", "tpe"):
+        run(
+            quadratic,
+            config={"x": sweep.uniform(0, 10)},
+            num_samples=8,
+            metric="loss",
+            mode="min",
+            search_alg=name,
+            max_concurrent_trials=3,
+            name=name,
+        )
+        assert most_at_once(tmp_path / name) <= 3
+
+
+# --- trials that misbehave -----------------------------------------------------------------------------------------
+
+
+def misbehave(config):
+    kind = config["kind"]
+    if kind == "raises":
+        raise ValueError("lr must be positive")
+    if kind == "nan":
+        sweep.report(loss=math.nan)
+        return
+    if kind == "exits":
+        os._exit(0)
+    if kind == "sys.exit":
+        sys.exit(3)
+    if kind == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "segfault":
+        import faulthandler
+
+        faulthandler.disable()
+        faulthandler._sigsegv()
+    if kind == "prints":
+        line = "x" * 1000
+        for _ in range(100_000):
+            print(line)
+    sweep.report(loss=1.0)
+
+
+def test_misbehaving_trials_never_take_the_sweep_down(tmp_path):
+    kinds = ["raises", "nan", "exits", "sys.exit", "killed", "segfault", "prints", "good"]
+    analysis = run(
+        misbehave,
+        config={"kind": sweep.grid_search(kinds)},
+        metric="loss",
+        mode="min",
+        raise_on_failed_trial=False,
+        name="bad",
+    )
+    status = {trial.config["kind"]: trial for trial in analysis.trials}
+    assert {kind for kind, trial in status.items() if trial.status == "ERROR"} == {
+        "raises",
+        "exits",
+        "sys.exit",
+        "killed",
+        "segfault",
+    }
+    assert "ValueError: lr must be positive" in str(status["raises"].error)
+    assert "raise ValueError" in status["raises"].error.traceback
+    assert "without returning" in str(status["exits"].error)
+    assert "SIGKILL" in str(status["killed"].error)
+    assert "SIGSEGV" in str(status["segfault"].error)
+    assert math.isnan(status["nan"].last_result["loss"])
+    assert analysis.best_config["kind"] in ("prints", "good")
+    log = tmp_path / "bad" / status["prints"].trial_id / "output.log"
+    assert log.stat().st_size < 80_000_000
+
+
+def test_failed_trials_raise_at_the_end_unless_told_otherwise():
+    def sometimes(config):
+        if config["x"] == 2:
+            raise RuntimeError("no luck")
+        sweep.report(loss=config["x"])
+
+    space = {"x": sweep.grid_search([1, 2, 3])}
+    with pytest.raises(TrialsFailed, match=r"1 of 3 trials failed(.|\n)*RuntimeError: no luck"):
+        run(sometimes, config=space)
+    analysis = run(sometimes, config=space, raise_on_failed_trial=False)
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR", "TERMINATED"]
+
+
+def test_a_failed_trial_is_retried_from_its_checkpoint():
+    def flaky(config):
+        checkpoint = sweep.get_checkpoint()
+        first = 1 if checkpoint is None else int((Path(checkpoint.path) / "step").read_text()) + 1
+        for step in range(first, 5):
+            with tempfile.TemporaryDirectory() as directory:
+                (Path(directory) / "step").write_text(str(step))
+                sweep.report(step=step, first=first, checkpoint=sweep.Checkpoint.from_directory(directory))
+            if step == 2 and checkpoint is None:
+                raise RuntimeError("once")
+
+    trial = run(flaky, max_failures=1).trials[0]
+    assert trial.status == "TERMINATED"
+    assert trial.last_result["first"] == 3
+    assert trial.last_result["training_iteration"] == 4
+    assert trial.last_result["iterations_since_restore"] == 2
+
+
+def test_fail_fast_ends_the_sweep(tmp_path):
+    def fails(config):
+        raise RuntimeError("at once")
+
+    with pytest.raises(TrialsFailed):
+        run(fails, num_samples=50, fail_fast=True, name="fast")
+    trials = sweep.ExperimentAnalysis(tmp_path / "fast").trials
+    assert sum(trial.status == "ERROR" for trial in trials) <= 2
+
+
+def test_a_searcher_that_fails_three_times_ends_the_sweep_by_name():
+    class Broken(sweep.Searcher):
+        def suggest(self, trial_id):
+            raise KeyError("oops")
+
+    with pytest.raises(SearchError, match=r"3 times.*Broken: KeyError: 'oops'"):
+        run(quadratic, search_alg=Broken(), metric="loss", mode="min")
+
+
+def test_a_broken_callback_harms_nobody(capfd):
+    class Broken(sweep.Callback):
+        def on_trial_result(self, trial, result):
+            raise KeyError("oops")
+
+    analysis = run(quadratic, config={"x": 1.0}, num_samples=4, callbacks=[Broken()])
+    assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
+
+
+# --- stopping ------------------------------------------------------------------------------------------------------
+
+
+def endless(config):
+    step = 0
+    while True:
+        step += 1
+        sweep.report(step=step, loss=1.0)
+
+
+def test_stop_by_criterion_function_stopper_and_list():
+    assert run(endless, stop={"step": 5}).trials[0].last_result["step"] == 5
+    assert run(endless, stop=lambda trial_id, result: result["step"] >= 4).trials[0].last_result["step"] == 4
+    assert run(endless, stop=sweep.MaximumIterationStopper(3)).trials[0].last_result["step"] == 3
+    both = [sweep.MaximumIterationStopper(30), sweep.FunctionStopper(lambda i, r: r["step"] >= 2)]
+    assert run(endless, stop=both).trials[0].last_result["step"] == 2
+
+
+def test_a_stoppers_stop_all_ends_the_sweep():
+    class Enough(sweep.Stopper):
+        seen = 0
+
+        def __call__(self, trial_id, result):
+            self.seen += 1
+            return False
+
+        def stop_all(self):
+            return self.seen >= 7
+
+    analysis = run(endless, num_samples=100, stop=Enough())
+    assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
+    assert sum(bool(trial.last_result) for trial in analysis.trials) <= 4
+
+
+def test_a_time_budget_ends_the_sweep_and_keeps_results():
+    analysis = run(endless, num_samples=-1, time_budget_s=1.5, max_concurrent_trials=2)
+    assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
+    assert analysis.trials[0].last_result["step"] > 3
+
+
+def test_asha_stops_bad_trials_early():
+    def train(config):
+        for step in range(1, 28):
+            sweep.report(score=config["x"] * step)
+
+    analysis = run(
+        train,
+        config={"x": sweep.uniform(0, 1)},
+        num_samples=20,
+        metric="score",
+        mode="max",
+        scheduler=sweep.ASHAScheduler(max_t=27, reduction_factor=3),
+        seed=1,
+    )
+    steps = [trial.last_result["training_iteration"] for trial in analysis.trials]
+    assert min(steps) == 1
+    assert max(steps) == 27
+    assert analysis.get_best_trial("score", "max", scope="all").last_result["training_iteration"] == 27
+
+
+# --- resume --------------------------------------------------------------------------------------------------------
+
+
+def test_a_finished_sweep_is_extended_and_the_difference_is_printed(tmp_path, capfd):
+    space = {"x": sweep.uniform(0, 10)}
+    first = run(quadratic, config=space, num_samples=3, metric="loss", mode="min", name="more")
+    configs = [trial.config for trial in first.trials]
+    capfd.readouterr()
+    second = run(
+        quadratic,
+        config=space,
+        num_samples=5,
+        metric="loss",
+        mode="min",
+        name="more",
+        resume=True,
+        stop={"training_iteration": 2},
+        verbose=1,
+    )
+    printed = "".join(capfd.readouterr())
+    assert "num_trials 3 -> 5" in printed
+    assert "stop {} -> {'training_iteration': 2}" in printed
+    assert [trial.config for trial in second.trials][:3] == configs
+    assert [trial.last_result["training_iteration"] for trial in second.trials] == [3, 3, 3, 2, 2]
+
+
+def test_errored_trials_are_continued_or_restarted_on_request(tmp_path):
+    marker = tmp_path / "fixed"
+
+    def sometimes(config):
+        if config["x"] == 2 and not marker.exists():
+            raise RuntimeError("not yet")
+        sweep.report(loss=config["x"])
+
+    space = {"x": sweep.grid_search([1, 2])}
+    run(sometimes, config=space, name="again", raise_on_failed_trial=False)
+    kept = run(sometimes, config=space, name="again", resume=True, raise_on_failed_trial=False)
+    assert [trial.status for trial in kept.trials] == ["TERMINATED", "ERROR"]
+    marker.touch()
+    done = run(sometimes, config=space, name="again", resume="AUTO+ERRORED")
+    assert [trial.status for trial in done.trials] == ["TERMINATED", "TERMINATED"]
+    starts = [
+        row[1:3] for told in record(tmp_path / "again" / "sweep.db") for row in told.caused or () if row[0] == "Start"
+    ]
+    assert [attempt for _, attempt in starts] == [1, 1, 2]
+
+
+SLOW = """
+import sweep, sys, time
+def train(config):
+    for step in range(200):
+        time.sleep(0.02)
+        sweep.report(step=step)
+if __name__ == "__main__":
+    sweep.run(train, num_samples=4, name="slow", storage_path=sys.argv[1], resume=True, nodes=[sweep.Node(cpus=2)],
+              verbose=int(sys.argv[2]), stop={"step": int(sys.argv[3])})
+"""
+
+
+def slow_driver(tmp_path, *arguments):
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW)
+    command = [sys.executable, "-u", str(script), str(tmp_path), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path)
+
+
+def wait_for_reports(experiment: Path) -> None:
+    give_up = time.monotonic() + 20
+    while time.monotonic() < give_up:
+        if (experiment / "sweep.db").exists():
+            try:
+                if any(trial.last_result for trial in sweep.ExperimentAnalysis(experiment).trials):
+                    return
+            except ExperimentError:
+                pass  # its tables are not there yet
+        time.sleep(0.02)
+    raise AssertionError("no report came")
+
+
+def test_ctrl_c_leaves_a_resumable_sweep_and_says_how_to_go_on(tmp_path):
+    driver = slow_driver(tmp_path, 1, 150)
+    wait_for_reports(tmp_path / "slow")
+    driver.send_signal(signal.SIGINT)
+    output, _ = driver.communicate(timeout=20)
+    assert driver.returncode == 0, output
+    assert "sweep resume slow" in output
+    statuses = [trial.status for trial in sweep.ExperimentAnalysis(tmp_path / "slow").trials]
+    assert set(statuses) <= {"PENDING", "TERMINATED"}
+    assert "PENDING" in statuses
+    again = slow_driver(tmp_path, 0, 3)
+    output, _ = again.communicate(timeout=30)
+    assert again.returncode == 0, output
+    trials = sweep.ExperimentAnalysis(tmp_path / "slow").trials
+    assert [trial.status for trial in trials] == ["TERMINATED"] * 4
+
+
+def test_a_second_driver_is_refused_with_pid_and_start_of_the_first(tmp_path):
+    driver = slow_driver(tmp_path, 0, 150)
+    try:
+        wait_for_reports(tmp_path / "slow")
+        with pytest.raises(ExperimentError, match=rf"in use by another driver \(pid {driver.pid}, started 20\d\d-"):
+            run(quadratic, config={"x": 1}, name="slow", storage_path=tmp_path, resume=True)
+    finally:
+        driver.kill()
+        driver.communicate(timeout=10)
+
+
+# --- other ways to run ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how", [{"reuse_actors": True}, {"start_method": "spawn"}, {"engine": "inline"}], ids=["warm", "spawn", "inline"]
+)
+def test_other_ways_to_run_give_the_same(how):
+    analysis = run(
+        quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=4, metric="loss", mode="min", seed=5, **how
+    )
+    plain = run(quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=4, metric="loss", mode="min", seed=5)
+    assert [t.config for t in analysis.trials] == [t.config for t in plain.trials]
+    assert [t.last_result["loss"] for t in analysis.trials] == [t.last_result["loss"] for t in plain.trials]
+
+
+def test_the_inline_engine_runs_user_code_in_this_process_so_that_pdb_works(tmp_path):
+    script = tmp_path / "debug.py"
+    script.write_text(
+        textwrap.dedent("""
+            import sweep
+            def train(config):
+                secret = 41
+                breakpoint()
+                sweep.report(loss=secret)
+            sweep.run(train, engine="inline", verbose=0)
+        """)
+    )
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        input="p secret + 1\nc\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=tmp_path,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "42" in ended.stdout
+
+
+def test_class_trainables_save_restore_and_clean_up(tmp_path):
+    class Counter(sweep.Trainable):
+        def setup(self, config):
+            self.value = 0
+
+        def step(self):
+            self.value += self.config["by"]
+            if self.value == 4 and self.training_iteration < 3 and not (tmp_path / "failed").exists():
+                (tmp_path / "failed").touch()
+                raise RuntimeError("once")
+            return {"value": self.value, "done": self.value >= 8}
+
+        def save_checkpoint(self, checkpoint_dir):
+            return {"value": self.value}
+
+        def load_checkpoint(self, checkpoint):
+            self.value = checkpoint["value"]
+
+        def cleanup(self):
+            (tmp_path / "cleaned").touch()
+
+    analysis = run(
+        Counter,
+        config={"by": 2},
+        max_failures=1,
+        checkpoint_config=sweep.CheckpointConfig(checkpoint_frequency=1, num_to_keep=2),
+        name="class",
+    )
+    trial = analysis.trials[0]
+    assert trial.last_result["value"] == 8
+    assert trial.last_result["training_iteration"] == 4
+    assert (tmp_path / "cleaned").exists()
+    kept = sorted(p.name for p in (tmp_path / "class" / trial.trial_id).glob("checkpoint_*"))
+    assert len(kept) == 2
+
+
+def test_environment_variables_and_shared_objects_reach_trials():
+    import numpy as np
+
+    data = np.arange(1_000_000, dtype=np.float64)
+
+    def train(config, data):
+        sweep.report(total=float(data.sum()), flag=os.environ["FLAG"])
+
+    analysis = run(sweep.with_parameters(train, data=data), env={"FLAG": "on"}, num_samples=2)
+    for trial in analysis.trials:
+        assert trial.last_result["total"] == data.sum()
+        assert trial.last_result["flag"] == "on"
