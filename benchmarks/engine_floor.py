@@ -8,6 +8,7 @@ Run: python benchmarks/engine_floor.py [seconds per figure]
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +18,7 @@ from sweep.core.messages import Continue, Exited, ExitKind, Released, Reported, 
 from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Trial
 from sweep.engines.local import LocalEngine
+from sweep.worker.environment import THREAD_VARIABLES
 from sweep.worker.session import report
 from sweep.worker.trainable import prepare
 
@@ -68,6 +70,22 @@ def drive(engine: LocalEngine, *, slots: int, seconds: float, warm_up_s: float =
     return trials / seconds, reports / seconds, all_trials, all_reports
 
 
+def fork_ms(modules: str) -> float:
+    """Return what one fork with its exit and wait costs in a process that has imported `modules`."""
+    code = (
+        f"import gc, os, time{', ' + modules if modules else ''}\n"
+        "gc.collect(); gc.freeze(); begin = time.perf_counter()\n"
+        "for _ in range(100):\n"
+        "    pid = os.fork()\n"
+        "    if pid == 0: os._exit(0)\n"
+        "    os.waitpid(pid, 0)\n"
+        "print((time.perf_counter() - begin) * 10)"
+    )
+    environ = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environ)
+    return float(done.stdout)
+
+
 def engine(directory: str, function: object, **options: object) -> LocalEngine:
     """Return an engine with 8 CPUs for a function."""
     return LocalEngine(Path(directory), prepare(function), nodes=[Node(cpus=8)], **options)
@@ -75,6 +93,8 @@ def engine(directory: str, function: object, **options: object) -> LocalEngine:
 
 def main(seconds: float) -> None:
     """Print one line per figure."""
+    for name, modules in (("bare", ""), ("numpy", "numpy"), ("torch", "torch")):
+        print(f"{'this machine: fork, exit and wait, ' + name:42} {fork_ms(modules):8.2f} ms", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         begin = time.perf_counter()
         cold = engine(f"{directory}/cold", report_once)

@@ -95,6 +95,11 @@ class Searcher(ABC):
         """Return how many trials `num_samples` samples make at most (a grid multiplies them); None: unlimited."""
         return num_samples
 
+    @property
+    def hears_results(self) -> bool:
+        """Whether anybody listens to intermediate results; if not, a restart need not read them."""
+        return type(self).on_trial_result is not Searcher.on_trial_result
+
     @abstractmethod
     def suggest(self, trial_id: str) -> Config | Signal:
         """Return the config of a new trial, `NOT_NOW` (ask again later) or `EXHAUSTED` (nothing more will come).
@@ -119,7 +124,10 @@ class Searcher(ABC):
     def on_trial_complete(  # noqa: B027 - optional hook
         self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Hear that a trial ended: once per trial; `result` is its last one, None when it failed or never reported."""
+        """Hear that a trial ended; `result` is its last one, None when it failed or never reported.
+
+        Once per trial, and once more for each time that a person has an ended trial started again.
+        """
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         """Learn from a point that this searcher did not propose (warm start).

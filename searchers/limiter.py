@@ -50,6 +50,10 @@ class ConcurrencyLimiter(Searcher):
         self.metric, self.mode = self.searcher.metric, self.searcher.mode
         return taken
 
+    @property
+    def hears_results(self) -> bool:
+        return self.searcher.hears_results
+
     def num_trials(self, num_samples: int | None) -> int | None:
         return self.searcher.num_trials(num_samples)
 

@@ -75,6 +75,10 @@ class Repeater(Searcher):
         self.metric, self.mode = self.searcher.metric, self.searcher.mode
         return taken
 
+    @property
+    def hears_results(self) -> bool:
+        return False
+
     def num_trials(self, num_samples: int | None) -> int | None:
         """Return how many trials `num_samples` samples make: those of the searcher, `repeat` times each."""
         if num_samples is None:

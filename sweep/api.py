@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import os
 import secrets
@@ -719,8 +720,6 @@ class _Run:
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
-    import inspect
-
     known = [name for name, p in inspect.signature(run).parameters.items() if p.kind is not p.VAR_KEYWORD]
     first = next(iter(unknown))
     raise ConfigError(f"run has no parameter {first!r}. {nearest(first, known)}")

@@ -81,9 +81,9 @@ def test_an_unknown_searcher_or_scheduler_name_lists_the_known_ones(tmp_path):
         run(search_alg="optna")
     with pytest.raises(UnknownNameError, match=r"'ahsa'.*Did you mean 'asha'\?.*fifo"):
         run(scheduler="ahsa", metric="loss", mode="min")
-    with pytest.raises(ConfigError, match="search_alg is 3"):
+    with pytest.raises(ConfigError, match=r"search_alg is 3"):
         run(search_alg=3)
-    with pytest.raises(ConfigError, match="engine is 'locl'.*Did you mean 'local'"):
+    with pytest.raises(ConfigError, match=r"engine is 'locl'.*Did you mean 'local'"):
         run(engine="locl")
     assert nothing_was_started(tmp_path)
 

@@ -44,7 +44,7 @@ MOMENTS = [
     ("after", "Reported", 60),
 ]
 
-SCRIPT = '''
+SCRIPT = """
 import os, signal, subprocess, sys, tempfile
 import sweep
 from sweep.store.journal import Journal
@@ -99,7 +99,7 @@ sweep.run(
     mode="min", stop={"step": 4}, resources_per_trial={"cpu": 0.5}, nodes=[sweep.Node(cpus=2)], seed=3, verbose=0,
     resume=True, checkpoint_config=sweep.CheckpointConfig(num_to_keep=1), durability="fast",
 )
-'''
+"""
 
 
 def drive(root: Path, script: Path, moment, mark: str) -> int:

@@ -1,0 +1,1 @@
+"""What devices exist, and how a process is shown some of them."""

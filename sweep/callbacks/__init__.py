@@ -1,0 +1,1 @@
+"""Observers of a sweep: what a callback is, loggers, the display."""

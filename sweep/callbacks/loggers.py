@@ -359,9 +359,10 @@ class CSVLoggerCallback(_FileLogger):
 class TBXLoggerCallback(LoggerCallback):
     """Write TensorBoard events with tensorboardX, one run per trial directory; the hyperparameters at its end.
 
-    Numbers become scalars named by their flattened key, lists and arrays of one or two dimensions histograms, arrays
-    of three, four and five dimensions an image, images and a video. The step is `timesteps_total` if reported, else
-    `training_iteration`. After a crash at most the last second is missing; it is not filled in.
+    Numbers become scalars named by their flattened key, lists and arrays of one or two dimensions histograms, arrays of
+    three, four and five dimensions an image, images and a video (left out when Pillow or moviepy is missing). The step
+    is `timesteps_total` if reported, else `training_iteration`. After a crash at most the last second is missing; it is
+    not filled in.
 
     Raises:
         ConfigError: tensorboardX is not installed.
@@ -440,7 +441,10 @@ def _tensorboard_value(writer: Any, name: str, value: Any, step: int) -> None:
     add: Callable[..., Any] = {3: writer.add_image, 4: writer.add_images, 5: writer.add_video}.get(
         array.ndim, writer.add_histogram
     )
-    add(name, array, global_step=step)
+    try:
+        add(name, array, global_step=step)
+    except ImportError:  # pictures need Pillow, videos moviepy: without them they are left out, as documented
+        return
 
 
 _encoder = json.JSONEncoder(default=lambda value: _plain(value))

@@ -33,7 +33,7 @@ _WORDS = {
     "done": "TERMINATED",
     "stopped": "STOPPED EARLY",
     "failed": "ERROR",
-    "retry": "RETRY",
+    "retry": "PENDING",
 }
 _ASCII = str.maketrans({"█": "#", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
 
@@ -359,9 +359,7 @@ class _Terminal:
         self._live.update(self._rich(block), refresh=True)
 
     def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None:
-        from rich.text import Text
-
-        self._live.update(Text(""), refresh=True)
+        self._live.transient = True  # the running block gives way to the last frame
         self._live.stop()
         for line in draw(max(1, self._console.size.width - 1)):
             self._console.print(self._rich([line]), soft_wrap=True)

@@ -394,7 +394,7 @@ def _argument(value: Any) -> str:
 
 
 def _facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
-    timeline = reader.timelines().get(row.trial_id, Timeline())
+    timeline = reader.timelines(row.trial_id).get(row.trial_id, Timeline())
     ended = reader.last_exit(row.trial_id)
     best_seq = row.best_seq
     best = None if best_seq is None else reader.metrics_at({row.trial_id: best_seq}).get(row.trial_id)

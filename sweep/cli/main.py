@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -110,8 +111,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         if isinstance(error, UserCodeError) and error.traceback:
             click.echo(error.traceback, err=True)
         elif cause is not None and not isinstance(cause, (SweepError, SearchError, OSError, ValueError)):
-            import traceback
-
             click.echo("".join(traceback.format_exception(cause)), err=True)
         return 2 if _is_usage(error) else 1
 
@@ -123,3 +122,7 @@ def _is_usage(error: Exception) -> bool:
         error,
         errors.ConfigError | errors.ResourceError | errors.ExperimentError | errors.TrainableError | errors.SearchError,
     )
+
+
+if __name__ == "__main__":
+    main()

@@ -77,8 +77,7 @@ def _csv_cell(value: Any) -> Any:
 
 def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     cells = {name: [fit(text(row.get(name)), _MAX_CELL) for row in rows] for name in columns}
-    if sys.stdout.isatty():
-        cells[columns[-1]] = [text(row.get(columns[-1])) for row in rows]  # cut to the terminal below
+    cells[columns[-1]] = [text(row.get(columns[-1])) for row in rows]  # a reason, often: cut by the terminal only
     widths = {name: max(width_of(clean(name)), *map(width_of, cells[name])) for name in columns}
     is_number = {name: all(isinstance(row.get(name), (int, float, type(None))) for row in rows) for name in columns}
     limit = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, Resources, format_bytes
 
 __all__ = ["Holder", "Packer"]
 
-# Amounts are counted in ten-thousandths, as integers: 0.1 + 0.2 must leave room for 0.7.
-_UNIT = 10_000
+# Amounts are counted in billionths, as integers and rounded down: 0.1 + 0.2 must leave room for 0.7, and six sixths
+# must fit.
+_UNIT = 1_000_000_000
 # How many placements of single bundles may be tried before a gang counts as "does not fit now".
 _SEARCH_LIMIT = 5_000
 
@@ -18,7 +20,7 @@ Holder = tuple[str, int]  # trial id and attempt
 
 
 def _units(amount: float) -> int:
-    return round(amount * _UNIT)
+    return math.floor(amount * _UNIT + 1e-3)
 
 
 @dataclass(slots=True)
@@ -42,55 +44,55 @@ class _Free:
         """Number of devices of a kind that nobody holds a part of."""
         return sum(1 for free in self.devices.get(kind, {}).values() if free == _UNIT)
 
-    def take(self, bundle: Bundle, used: set[tuple[str, str]], distinct: bool) -> BundlePlacement | None:
-        """Take one bundle from this node, or nothing and return None.
+    def ways(self, bundle: Bundle, used: Set[tuple[str, str]], distinct: bool) -> Iterator[BundlePlacement]:
+        """Yield the ways in which one bundle fits here now, best first; a way is for `hold`.
 
         `used` names the (node, device) pairs that the same gang holds: other devices are preferred, or demanded.
         """
-        cpu = _units(bundle.cpu)
-        if cpu > self.cpu and cpu:
-            return None
-        if bundle.memory > self.memory and bundle.memory:
-            return None
+        if (bundle.cpu and _units(bundle.cpu) > self.cpu) or bundle.memory > max(self.memory, 0):
+            return
         for name, amount in bundle.custom:
             if _units(amount) > self.custom.get(name, 0):
-                return None
-        devices: list[tuple[str, float]] = []
-        for kind, amount in (("gpu", bundle.gpu), ("tpu", bundle.tpu)):
-            if not amount:
-                continue
-            chosen = self._choose(kind, amount, used, distinct)
-            if chosen is None:
-                return None
-            devices += chosen
-        placement = BundlePlacement(self.node.id, tuple(devices))
-        self._add(bundle, placement, -1)
-        used.update((self.node.id, device) for device, _ in devices)
-        return placement
+                return
+        if not bundle.gpu and not bundle.tpu:
+            yield BundlePlacement(self.node.id)
+            return
+        tpus = self._whole("tpu", bundle.tpu)
+        if tpus is None:
+            return
+        if bundle.gpu >= 1 or not bundle.gpu:
+            gpus = self._whole("gpu", bundle.gpu)
+            if gpus is not None:
+                yield BundlePlacement(self.node.id, (*gpus, *tpus))
+            return
+        for device in self._with_room(bundle.gpu, used, distinct):
+            yield BundlePlacement(self.node.id, ((device, bundle.gpu), *tpus))
 
     def give(self, bundle: Bundle, placement: BundlePlacement) -> None:
         """Put one bundle back; devices that the node no longer has are forgotten."""
         self._add(bundle, placement, +1)
 
     def hold(self, bundle: Bundle, placement: BundlePlacement) -> None:
-        """Take what `placement` names, also below zero: a node may have shrunk under its trials."""
+        """Take what a way names; also below zero: a node may have shrunk under its trials."""
         self._add(bundle, placement, -1)
 
-    def _choose(
-        self, kind: str, amount: float, used: set[tuple[str, str]], distinct: bool
-    ) -> list[tuple[str, float]] | None:
-        free = self.devices.get(kind, {})
-        if amount >= 1:
-            idle = [device for device, units in free.items() if units == _UNIT]
-            number = int(amount)
-            return [(device, 1.0) for device in idle[:number]] if len(idle) >= number else None
-        need = _units(amount)
-        fitting = [(units, device) for device, units in free.items() if units >= need]
-        unused = [(units, device) for units, device in fitting if (self.node.id, device) not in used]
-        candidates = unused or ([] if distinct else fitting)
-        if not candidates:
-            return None
-        return [(min(candidates, key=lambda pair: pair[0])[1], amount)]
+    def _whole(self, kind: str, number: float) -> list[tuple[str, float]] | None:
+        """Return the first `number` idle devices of a kind, or None if there are not so many."""
+        idle = [device for device, units in self.devices.get(kind, {}).items() if units == _UNIT]
+        return [(device, 1.0) for device in idle[: int(number)]] if len(idle) >= number else None
+
+    def _with_room(self, share: float, used: Set[tuple[str, str]], distinct: bool) -> list[str]:
+        """Return the GPUs with room for a share: those that the gang does not use first, then the fullest; of idle
+        devices, which are alike, only the first."""
+        need, has_idle = _units(share), False
+        found: list[tuple[bool, int, str]] = []
+        for device, units in self.devices.get("gpu", {}).items():
+            is_used = (self.node.id, device) in used
+            if units < need or (is_used and distinct) or (units == _UNIT and has_idle):
+                continue
+            has_idle = has_idle or units == _UNIT
+            found.append((is_used, units, device))
+        return [device for _, _, device in sorted(found, key=lambda item: item[:2])]
 
     def _add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
         self.cpu += sign * _units(bundle.cpu)
@@ -245,9 +247,9 @@ def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
     bundles = resources.bundles
     if len(bundles) == 1:
         for free in _ordered(bundles[0], nodes.values(), resources.strategy, ()):
-            placed = free.take(bundles[0], set(), False)
-            if placed is not None:
-                return Placement((placed,))
+            for way in free.ways(bundles[0], frozenset(), False):
+                free.hold(bundles[0], way)
+                return Placement((way,))
         return None
     if resources.strategy in ("PACK", "STRICT_PACK"):
         for free in _ordered(resources.total, nodes.values(), "PACK", ()):
@@ -260,36 +262,35 @@ def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
 
 
 def _backtrack(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
-    """Depth-first search over bundles, largest first; equal bundles never go back to earlier nodes than their twin."""
+    """Search depth first over bundles (largest first), nodes and devices, at most `_SEARCH_LIMIT` steps."""
     bundles = resources.bundles
     order = sorted(range(len(bundles)), key=lambda i: _size(bundles[i]), reverse=True)
     placed: dict[int, BundlePlacement] = {}
     tries = 0
 
-    def descend(depth: int, used: set[tuple[str, str]], on: tuple[str, ...]) -> bool:
+    def descend(depth: int, used: Set[tuple[str, str]], on: tuple[str, ...]) -> bool:
         nonlocal tries
         if depth == len(order):
             return True
         index = order[depth]
         bundle = bundles[index]
         for free in _ordered(bundle, nodes.values(), resources.strategy, on):
-            if resources.strategy == "STRICT_SPREAD" and free.node.id in on:
+            node_id = free.node.id
+            if resources.strategy == "STRICT_SPREAD" and node_id in on:
                 continue
-            tries += 1
-            if tries > _SEARCH_LIMIT:
-                return False
-            taken = set(used)
-            place = free.take(bundle, taken, resources.distinct_devices)
-            if place is None:
-                continue
-            placed[index] = place
-            if descend(depth + 1, taken, (*on, free.node.id)):
-                return True
-            free.give(bundle, place)
-            del placed[index]
+            for way in free.ways(bundle, used, resources.distinct_devices):
+                tries += 1
+                if tries > _SEARCH_LIMIT:
+                    return False
+                free.hold(bundle, way)
+                placed[index] = way
+                if descend(depth + 1, used | {(node_id, device) for device, _ in way.devices}, (*on, node_id)):
+                    return True
+                free.give(bundle, way)
+                del placed[index]
         return False
 
-    if descend(0, set(), ()):
+    if descend(0, frozenset(), ()):
         return Placement(tuple(placed[i] for i in range(len(bundles))))
     return None
 

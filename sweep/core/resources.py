@@ -299,6 +299,8 @@ def _bundle(request: Mapping[str, Any], default_cpu: float) -> Bundle:
     amounts: dict[str, Any] = {}
     for key, value in request.items():
         if key == "custom_resources":
+            if not isinstance(value, Mapping):
+                raise ResourceError(f"custom_resources is {value!r}; expected a dict of names and amounts.")
             amounts.update(value)
             continue
         if not isinstance(key, str):

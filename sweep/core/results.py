@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import Any
 
 __all__ = ["AUTO_FILLED", "Result", "fill", "flatten", "is_better", "score", "unflatten"]
@@ -149,10 +150,8 @@ def unflatten(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
 
 def score(value: Any, mode: str) -> float:
     """Return `value` so that larger is better, with NaN and everything that is no number as the worst of all."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        if not isinstance(value, bool):
-            return -math.inf
-        value = int(value)
+    if not isinstance(value, (int, float)) and not isinstance(value, Real):
+        return -math.inf
     signed = float(value) if mode == "max" else -float(value)
     return -math.inf if math.isnan(signed) else signed
 

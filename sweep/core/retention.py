@@ -1,13 +1,15 @@
-"""Which checkpoints of a trial may be deleted."""
+"""Which checkpoints may be deleted: those that retention no longer wants and that nothing refers to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.core.trial import CheckpointRef
+from sweep.core.messages import CloneTrial
+from sweep.core.trial import CheckpointRef, Trial
 
-__all__ = ["Kept", "expendable"]
+__all__ = ["CheckpointLedger", "Kept", "expendable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +36,54 @@ def expendable(kept: Sequence[Kept], num_to_keep: int | None, by_score: bool) ->
     ranked = sorted(range(len(kept)), key=lambda i: (kept[i].score, i), reverse=True)
     wanted = {*ranked[:num_to_keep], len(kept) - 1}
     return [item for i, item in enumerate(kept) if i not in wanted]
+
+
+class CheckpointLedger:
+    """Count who refers to which checkpoint; nothing is given up for deletion while a trial refers to it.
+
+    A trial refers to its latest checkpoint, to the one that its running attempt was started from, and to the one that
+    it will continue from as a clone of another.
+    """
+
+    def __init__(self, kept: Mapping[str, Iterable[Kept]]) -> None:
+        self._kept = {trial_id: list(items) for trial_id, items in kept.items()}
+        self._references: Counter[str] = Counter()
+        self._unwanted: dict[str, CheckpointRef] = {}  # by path: no longer wanted, but still referred to
+
+    def add(self, trial_id: str, item: Kept, num_to_keep: int | None, by_score: bool) -> list[CheckpointRef]:
+        """Enter a new checkpoint of a trial; returns those that may be deleted for it."""
+        kept = [other for other in self._kept.get(trial_id, []) if other.ref.path != item.ref.path]
+        kept.append(item)
+        free = []
+        for old in expendable(kept, num_to_keep, by_score):
+            kept.remove(old)
+            if self._references.get(old.ref.path):
+                self._unwanted[old.ref.path] = old.ref
+            else:
+                free.append(old.ref)
+        self._kept[trial_id] = kept
+        return free
+
+    def replace(self, old: Trial | None, new: Trial) -> list[CheckpointRef]:
+        """Follow a trial that changed; returns what was only waiting for its last reference."""
+        before, after = _references(old), _references(new)
+        if before == after:
+            return []
+        self._references.update(after)
+        self._references.subtract(before)
+        free = []
+        for path in before:
+            if self._references[path] <= 0:
+                del self._references[path]
+                if path in self._unwanted:
+                    free.append(self._unwanted.pop(path))
+        return free
+
+
+def _references(trial: Trial | None) -> list[str]:
+    if trial is None:
+        return []
+    refs = [trial.checkpoint, trial.started_from]
+    if isinstance(trial.pending, CloneTrial):
+        refs.append(trial.pending.checkpoint)
+    return [ref.path for ref in refs if ref is not None]

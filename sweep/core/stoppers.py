@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,8 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str:
     """
     for key, bound in stop.items():
         value = result.get(key)
-        if value is not None and value >= bound:
-            return f"reached {key}={value:g} (stop at {bound:g})"
+        if isinstance(value, Real) and float(value) >= bound:
+            return f"reached {key}={float(value):g} (stop at {bound:g})"
     return ""
 
 

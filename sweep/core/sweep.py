@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import heapq
 import math
 from collections import Counter
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
+from sweep.core.asking import Asking
+from sweep.core.lineup import Lineup
 from sweep.core.messages import (
     Ask,
     Asked,
@@ -53,7 +54,7 @@ from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
 from sweep.core.results import AUTO_FILLED, Result, fill, flatten, is_better, score
-from sweep.core.retention import Kept, expendable
+from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
 from sweep.core.trial import LEGAL, CheckpointRef, Status, Trial, evolve
 from sweep.errors import MetricError, SweepError, SweepStalled
@@ -63,14 +64,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "Sweep"]
 
-_PATIENCE_S = 60.0  # how long nothing may run while the searcher says "not now" (rule 10)
-_REASK_S = 1.0
-_MAX_OVERTAKES = 16  # starts of younger trials that the oldest waiting one may see pass before the rest must wait
-_MAX_SEARCH_FAILURES = 3
-# Facts after which a searcher that said "not now" is asked again; reports are too many, a second later will do for
-# them.
+# Facts after which a searcher that said "not now" is asked again.
 _NEWS = (Exited, Released, Asked, NodesChanged, PlanChanged)
 _RANK: dict[type[object], int] = {SaveTrial: 1, PauseTrial: 2, ResizeTrial: 3}
+_DECISIONS = (StopTrial, PauseTrial, ResumeTrial, SaveTrial, CloneTrial, ResizeTrial)
 _FAILURES = frozenset(
     {ExitKind.FAILED, ExitKind.KILLED, ExitKind.TIMEOUT, ExitKind.OUT_OF_MEMORY, ExitKind.HUNG, ExitKind.STOPPED}
 )
@@ -117,37 +114,28 @@ class Sweep:
         self._packer = packer
         self._trials: dict[str, Trial] = {}
         self._counts: Counter[Status] = Counter()
-        self._waiting: dict[Resources, dict[str, int]] = {}  # request -> waiting trials -> ticket, oldest first
-        self._tickets = 0
+        self._lineup = Lineup()
+        self._asking = Asking()
+        self._ledger = CheckpointLedger(kept or {})
         self._unreleased: set[tuple[str, int]] = set()
-        self._kept: dict[str, list[Kept]] = {k: list(v) for k, v in (kept or {}).items()}
-        self._pins: Counter[str] = Counter()  # checkpoint path -> references by trials
-        self._doomed: dict[str, CheckpointRef] = {}  # unwanted, but still pinned
-        self._asking: dict[str, None] = {}  # suggestions that are outstanding
-        self._again: list[int] = []  # numbers of trials whose suggestion was "not now" or failed, in order
-        self._next_number = 0
-        self._is_exhausted = False
-        self._is_patient = False  # the searcher said "not now": one question at a time, and only when there is news
-        self._reask_at: float | None = None
-        self._idle_since: float | None = None
-        self._search_failures = 0
         self._last_request = Resources()
         self._timers: list[tuple[float, int, str, int]] = []  # when, tie-breaker, trial, attempt
         self._timer_count = 0
-        self._overtaken: tuple[str, int] = ("", 0)
         self._answering: tuple[str, int] | None = None  # trial and seq of the report that still needs its answer
         self._refusing = False
+        self._end_reason = ""
         self._ending: Ask | None = None  # DRAIN, INTERRUPT or CANCEL (which also stands for budget and stop_all)
         self._is_open = False
         self._has_nodes = False
-        self._may_reask = False
         self._must_pump = False
         self._failed = False
         self._out: list[Command] = []
         self._changes = Changes()
         for trial in trials:
             self._put(trial)
+            self._last_request = trial.resources
         self._changes = Changes()
+        self._out = []
 
     # --- what others may see ---------------------------------------------------------------------------------------
 
@@ -177,8 +165,8 @@ class Sweep:
         times = [] if not self._timers else [self._timers[0][0]]
         if self.plan.time_budget_s is not None and self._ending is None:
             times.append(self.plan.time_budget_s)
-        if self._reask_at is not None and self._ending is None:
-            times.append(self._reask_at)
+        if self._asking.reask_at is not None and self._can_ask:
+            times.append(self._asking.reask_at)
         return min(times, default=None)
 
     @property
@@ -186,13 +174,13 @@ class Sweep:
         """Nothing runs, nothing is outstanding and nothing more can start."""
         if self._failed:
             return True
-        if not self._is_open or self.num_held or self._unreleased or self._asking:
+        if not self._is_open or self.num_held or self._unreleased or self._asking.num_outstanding:
             return False
         if self._ending is not None:
             return True
         if self._counts[Status.PENDING] or self._can_ask:
             return False
-        return not any(t.status is Status.PAUSED and not t.is_by_person for t in self._paused())
+        return not self._num_paused()
 
     def take_changes(self) -> Changes:
         """Return what changed since the last call, for the record."""
@@ -217,7 +205,8 @@ class Sweep:
         """Take one fact and return the commands that follow from it; never raises for the sweep's fault."""
         self.seq += 1
         self._out = []
-        self._may_reask = isinstance(event, _NEWS)
+        if isinstance(event, _NEWS):
+            self._asking.hear_news()
         match event:
             case Reported():
                 self._on_reported(event, now)
@@ -239,7 +228,7 @@ class Sweep:
                 self._on_nodes_changed(event, now)
             case PlanChanged():
                 self._on_plan_changed(event, now)
-        if self._timers or self._reask_at is not None or self.plan.time_budget_s is not None:
+        if self._timers or self._asking.reask_at is not None or self.plan.time_budget_s is not None:
             self._on_time(now)
         while self._must_pump and self._is_open and not self._failed:
             self._must_pump = False
@@ -249,39 +238,29 @@ class Sweep:
     # --- a trial's life --------------------------------------------------------------------------------------------
 
     def _on_suggested(self, event: Suggested, now: float) -> None:
-        if event.trial_id not in self._asking:
+        number = _number(event.trial_id)
+        if not self._asking.take(number):
             return
-        del self._asking[event.trial_id]
         self._must_pump = True
         match event.config:
             case Failed(error):
-                self._search_failures += 1
-                self._is_patient = False
-                bisect.insort(self._again, _number(event.trial_id))
-                if self._search_failures >= _MAX_SEARCH_FAILURES:
-                    self._fail(SearchError(f"the searcher failed {self._search_failures} times in a row: {error}"))
+                if self._asking.failed(number):
+                    self._fail(SearchError(f"the searcher failed 3 times in a row: {error}"))
             case signal if signal is NOT_NOW:
-                bisect.insort(self._again, _number(event.trial_id))
-                self._is_patient = True
-                self._reask_at = now + _REASK_S
-                if self._idle_since is None:
-                    self._idle_since = now
+                self._asking.put_off(number, now)
             case signal if signal is EXHAUSTED:
-                self._is_exhausted = True
-                self._again.clear()
+                self._asking.exhausted()
             case config:
-                self._search_failures = 0
-                self._is_patient = False
-                self._reask_at = None
-                self._idle_since = None
+                self._asking.answered()
                 self._add(event.trial_id, config, event.resources or self._last_request, now)
 
     def _add(self, trial_id: str, config: Mapping[str, Any], resources: Resources, now: float) -> None:
-        trial = Trial(trial_id, config, resources)
+        trial = self._put(Trial(trial_id, config, resources))
         self._last_request = resources
-        self._put(trial)
-        self._scheduler.on_trial_add(trial)
-        if not self._packer.could_ever_fit(resources):
+        self._hear("on_trial_add", trial)
+        if self._ending is Ask.CANCEL:
+            self._end(trial, Status.TERMINATED, self._end_reason, now)
+        elif not self._packer.could_ever_fit(resources):
             self._end(trial, Status.ERROR, self._packer.why_never(resources), now)
 
     def _start(self, trial: Trial, now: float) -> bool:
@@ -304,7 +283,6 @@ class Sweep:
         )
         self._unreleased.add(holder)
         self._out.append(Start(trial))
-        self._idle_since = None
         return True
 
     def _on_started(self, event: Started) -> None:
@@ -344,7 +322,7 @@ class Sweep:
         if event.checkpoint is not None:
             trial = self._bind(trial, event.checkpoint, result)
         if is_stopping:
-            self._out.append(Stop(trial.id, trial.attempt, event.seq))
+            self._out.append(Stop(trial.id, trial.attempt, event.seq, self._wants_save(trial)))
             return
         self._answering = (trial.id, event.seq)
         if is_new:
@@ -368,13 +346,7 @@ class Sweep:
         if why:
             self._decide([StopTrial(trial.id, why)], now)
             return
-        try:
-            decisions = self._scheduler.on_result(trial, result, self.trials)
-        except Exception as error:  # a scheduler may be the user's own; its fault ends the sweep with the record intact
-            self._fail(_blame(self._scheduler, error))
-            return
-        if decisions:
-            self._decide(decisions, now)
+        self._consult("on_result", now, trial, result, self.trials)
 
     def _answer(self, trial: Trial, *, has_checkpoint: bool, now: float) -> None:
         """Answer a report that no decision has answered: carry out what was pending, or let it continue."""
@@ -383,22 +355,17 @@ class Sweep:
         can_save = self.plan.can_save_on_demand
         pending = trial.pending
         if isinstance(pending, (PauseTrial, ResizeTrial)):
-            is_interrupt = self._ending is Ask.INTERRUPT and isinstance(pending, ResizeTrial)
-            if has_checkpoint or can_save or (is_interrupt and trial.checkpoint is None):
-                to = Status.PAUSED if isinstance(pending, PauseTrial) else Status.PENDING
+            is_savable = has_checkpoint or can_save
+            if is_savable or (self._ending is Ask.INTERRUPT and trial.checkpoint is None):
+                is_pause = isinstance(pending, PauseTrial)
+                to = Status.PAUSED if is_pause and is_savable else Status.PENDING
                 reason = pending.reason if isinstance(pending, PauseTrial) else ""
-                changes: dict[str, Any] = {"is_saved": has_checkpoint}
-                if isinstance(pending, PauseTrial):
-                    changes["pending"] = None
-                trial = self._put(evolve(trial, **changes))
+                trial = self._put(evolve(trial, is_saved=has_checkpoint, pending=None if is_pause else pending))
                 self._stop(trial, to, reason, now, save=can_save and not has_checkpoint)
                 return
             if trial.checkpoint is None:
-                trial = self._put(
-                    evolve(
-                        trial, pending=None, is_by_person=False, reason="cannot be paused: it never saved a checkpoint"
-                    )
-                )
+                reason = "cannot be paused: it never saved a checkpoint"
+                trial = self._put(evolve(trial, pending=None, is_by_person=False, reason=reason))
                 self._refuse(pending, trial, now)
                 if self._answering is None:
                     return
@@ -440,12 +407,8 @@ class Sweep:
         trial = self._put(evolve(trial, checkpoint=ref, is_saved=is_saved))
         by_score = bool(self.plan.checkpoint_score)
         worth = score(values.get(self.plan.checkpoint_score), self.plan.checkpoint_mode) if by_score else 0.0
-        kept = [item for item in self._kept.get(trial.id, []) if item.ref.path != path]
-        kept.append(Kept(ref, worth))
-        for item in expendable(kept, self.plan.num_to_keep, by_score):
-            kept.remove(item)
-            self._discard(item.ref)
-        self._kept[trial.id] = kept
+        for free in self._ledger.add(trial.id, Kept(ref, worth), self.plan.num_to_keep, by_score):
+            self._out.append(Discard(free))
         self._out.append(Notify(Hook.SAVE, trial))
         return trial
 
@@ -461,8 +424,8 @@ class Sweep:
         trial = evolve(trial, failures=failures, losses=losses, started_from=None)
         match status:
             case Status.PENDING:
-                self._requeue(trial, reason)
-                if trial.status is not Status.STOPPING:
+                was_stopped = trial.status is Status.STOPPING
+                if self._requeue(trial, reason, now) and not was_stopped:
                     self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
             case Status.PAUSED:
                 trial = self._put(evolve(trial, status=status, next_status=None, reason=reason))
@@ -501,16 +464,27 @@ class Sweep:
     def _is_too_many(self, failures: int) -> bool:
         return 0 <= self.plan.max_failures < failures
 
-    def _requeue(self, trial: Trial, reason: str) -> None:
-        """Make a trial PENDING, with what waited for its exit: another config, another request."""
+    def _requeue(self, trial: Trial, reason: str, now: float) -> bool:
+        """Make a trial PENDING, with what waited for its exit: another config, another request.
+
+        Returns whether it waits now; a trial that no node can hold any more is in ERROR instead.
+        """
         changes: dict[str, Any] = {"status": Status.PENDING, "next_status": None, "reason": reason}
         match trial.pending:
             case CloneTrial(_, _, config, checkpoint):
                 changes |= self._cloned(config, checkpoint)
             case ResizeTrial(_, resources):
                 changes |= {"resources": resources, "pending": None}
+        if not isinstance(trial.pending, PauseTrial):
+            changes["is_by_person"] = False  # the pause that a person wanted did not come to be
         changes["count"] = (changes.get("checkpoint") or trial.checkpoint or CheckpointRef("")).count
-        self._put(evolve(trial, **changes))
+        trial = evolve(trial, **changes)
+        if self._has_nodes and not self._packer.could_ever_fit(trial.resources):
+            # its status is still the old one in the books, so that PAUSED and RUNNING alike go to ERROR
+            self._end(trial, Status.ERROR, self._packer.why_never(trial.resources), now)
+            return False
+        self._put(trial)
+        return True
 
     @staticmethod
     def _cloned(config: Mapping[str, Any], checkpoint: CheckpointRef | None) -> dict[str, Any]:
@@ -529,13 +503,7 @@ class Sweep:
         )
         self._must_pump = True
         self._out.append(Notify(Hook.COMPLETE if status is Status.TERMINATED else Hook.ERROR, trial, trial.last_result))
-        try:
-            decisions = self._scheduler.on_trial_end(trial)
-        except Exception as error:  # as in _judge
-            self._fail(_blame(self._scheduler, error))
-            return
-        if decisions:
-            self._decide(decisions, now)
+        self._consult("on_trial_end", now, trial)
         if status is Status.ERROR and self.plan.fail_fast and self._ending is None:
             self._stop_all(f"trial {trial.number:05d} failed and fail_fast is set", now)
 
@@ -551,6 +519,27 @@ class Sweep:
             self._put(evolve(trial, placement=None))
 
     # --- decisions -------------------------------------------------------------------------------------------------
+
+    def _consult(self, hook: str, now: float, *arguments: Any) -> None:
+        """Ask the scheduler and carry out what it answers; its own faults end the sweep with the record intact."""
+        try:
+            answer = getattr(self._scheduler, hook)(*arguments)
+            decisions = list(answer or ())
+        except Exception as error:  # a scheduler may be the user's own
+            self._fail(_blame(self._scheduler, error))
+            return
+        if not all(isinstance(decision, _DECISIONS) for decision in decisions):
+            name = type(self._scheduler).__name__
+            self._fail(SweepError(f"the scheduler {name} answered {hook} with {answer!r:.100}; expected decisions."))
+            return
+        self._decide(decisions, now)
+
+    def _hear(self, hook: str, *arguments: Any) -> None:
+        """Tell the scheduler something that it has no answer to."""
+        try:
+            getattr(self._scheduler, hook)(*arguments)
+        except Exception as error:  # as in _consult
+            self._fail(_blame(self._scheduler, error))
 
     def _decide(self, decisions: Iterable[Decision], now: float) -> None:
         for decision in decisions:
@@ -573,13 +562,7 @@ class Sweep:
             case CloneTrial():
                 self._clone(decision, trial, now)
             case ResumeTrial():
-                if is_active and isinstance(trial.pending, PauseTrial):
-                    self._put(evolve(trial, pending=None, is_by_person=False))
-                elif trial.status is Status.STOPPING and trial.next_status is Status.PAUSED:
-                    self._put(evolve(trial, next_status=Status.PENDING, is_by_person=False))
-                elif trial.status is Status.PAUSED and not trial.is_by_person:
-                    self._must_pump = True
-                    self._requeue(trial, "")
+                self._resume(trial, now)
             case PauseTrial() | SaveTrial():
                 if is_active:
                     self._pend(decision, trial, now)
@@ -591,6 +574,17 @@ class Sweep:
                 elif trial.status in (Status.PENDING, Status.PAUSED):
                     self._must_pump = True
                     self._put(evolve(trial, resources=resources))
+
+    def _resume(self, trial: Trial, now: float) -> None:
+        if trial.is_by_person:
+            return  # a person paused it; only a person resumes it
+        if trial.status in (Status.STARTING, Status.RUNNING) and isinstance(trial.pending, PauseTrial):
+            self._put(evolve(trial, pending=None))
+        elif trial.status is Status.STOPPING and trial.next_status is Status.PAUSED:
+            self._put(evolve(trial, next_status=Status.PENDING))
+        elif trial.status is Status.PAUSED:
+            self._must_pump = True
+            self._requeue(trial, "", now)
 
     def _pend(self, decision: PauseTrial | SaveTrial | ResizeTrial, trial: Trial, now: float) -> None:
         """Keep the highest of the decisions that wait for the next report; the loser is refused."""
@@ -626,14 +620,16 @@ class Sweep:
         if self._refusing:
             return
         self._refusing = True
-        try:
-            decisions = self._scheduler.on_refused(trial, decision)
-            if decisions:
-                self._decide(decisions, now)
-        except Exception as error:  # as in _judge
-            self._fail(_blame(self._scheduler, error))
-        finally:
-            self._refusing = False
+        self._consult("on_refused", now, trial, decision)
+        self._refusing = False
+
+    def _wants_save(self, trial: Trial) -> bool:
+        """Whether a STOPPING trial is to store a checkpoint on demand before it ends."""
+        if not self.plan.can_save_on_demand or trial.is_saved:
+            return False
+        if trial.next_status is Status.TERMINATED:
+            return self.plan.checkpoint_at_end
+        return trial.next_status is Status.PAUSED or isinstance(trial.pending, ResizeTrial)
 
     def _stop(self, trial: Trial, to: Status, reason: str, now: float, *, save: bool = False) -> None:
         """Tell a STARTING or RUNNING trial to end, and set the time at which it will be killed if it does not."""
@@ -654,9 +650,8 @@ class Sweep:
     def _stop_all(self, reason: str, now: float) -> None:
         """End everything for good: budget spent, a stopper's stop_all, fail_fast, cancel."""
         self._ending = Ask.CANCEL
-        for trial in list(self._trials.values()):
-            if not trial.is_ended:
-                self._apply(StopTrial(trial.id, reason), trial, now)
+        self._end_reason = reason
+        self._decide([StopTrial(trial_id, reason) for trial_id in self._trials], now)
 
     # --- persons, machines, plans, time ----------------------------------------------------------------------------
 
@@ -677,8 +672,10 @@ class Sweep:
                 if trial.is_held:
                     self._out.append(Kill(trial.id, trial.attempt, "cancelled"))
             case Ask.PAUSE if trial is not None and trial.status in (Status.STARTING, Status.RUNNING):
-                trial = self._put(evolve(trial, is_by_person=True))
                 self._apply(PauseTrial(trial.id, "paused by a person"), trial, now)
+                trial = self._trials[trial.id]
+                if isinstance(trial.pending, PauseTrial):
+                    self._put(evolve(trial, is_by_person=True))
             case Ask.RESUME if trial is not None:
                 trial = self._put(evolve(trial, is_by_person=False))
                 self._apply(ResumeTrial(trial.id), trial, now)
@@ -704,55 +701,54 @@ class Sweep:
         self._out.append(Kill(trial.id, trial.attempt, reason))
 
     def _revive(self, trial: Trial, *, from_scratch: bool) -> None:
+        """Start an ended trial again; the scheduler hears of it as of a new one."""
         changes: dict[str, Any] = {"status": Status.PENDING, "reason": "", "failures": 0, "losses": 0}
         if from_scratch:
             changes |= {"checkpoint": None, "count": 0, "judged_to": 0, "last_result": None, "best_result": None}
-        self._put(evolve(trial, **changes))
+        self._hear("on_trial_add", self._put(evolve(trial, **changes)))
 
     def _on_nodes_changed(self, event: NodesChanged, now: float) -> None:
         self._packer.set_nodes(event.nodes)
         self._has_nodes = True
         self._must_pump = True
-        for resources in list(self._waiting):
-            if not self._packer.could_ever_fit(resources):
-                for trial_id in list(self._waiting[resources]):
-                    self._end(self._trials[trial_id], Status.ERROR, self._packer.why_never(resources), now)
+        for trial_id in [t.id for t in self._trials.values() if t.status in (Status.PENDING, Status.PAUSED)]:
+            trial = self._trials[trial_id]  # as it is now: the end of another may have ended it
+            if not trial.is_ended and not self._packer.could_ever_fit(trial.resources):
+                self._end(trial, Status.ERROR, self._packer.why_never(trial.resources), now)
 
     def _on_plan_changed(self, event: PlanChanged, now: float) -> None:
         self.plan = event.plan
         self._must_pump = True
-        self._is_exhausted = False
         if self._is_open:
+            self._asking.is_exhausted = False
             return
         self._is_open = True
-        used = {trial.number for trial in self._trials.values()}
-        self._next_number = max(used, default=-1) + 1
-        self._again = [n for n in range(self._next_number) if n not in used]
-        for trial in list(self._trials.values()):
-            if trial.is_held:
-                self._recover(trial, now)
-            elif trial.placement is not None:
-                trial = self._put(evolve(trial, placement=None))
-            trial = self._trials[trial.id]
-            if trial.status is Status.ERROR and self.plan.retry_errored:
+        self._asking.open({trial.number for trial in self._trials.values()})
+        for trial in [t for t in self._trials.values() if t.is_held or t.placement is not None]:
+            self._recover(trial, now)
+        # only now, when nobody is taken for running any more, may the scheduler answer to what has ended
+        for trial_id in list(self._trials):
+            trial = self._trials[trial_id]
+            if trial.status is Status.STOPPING:
+                self._end(trial, Status.TERMINATED, trial.reason, now)
+            elif trial.status is Status.ERROR and self.plan.retry_errored:
                 self._revive(trial, from_scratch=self.plan.retry_errored == "restart")
             elif not trial.is_ended and not self.plan.retry_unfinished:
                 self._end(trial, Status.TERMINATED, "was not finished when its sweep was resumed without it", now)
-            elif trial.pending is not None and trial.status in (Status.PENDING, Status.PAUSED):
-                self._put(evolve(trial, pending=None))
 
     def _recover(self, trial: Trial, now: float) -> None:
         """The driver that held this trial is gone, and its processes with it (rule 6)."""
-        trial = evolve(trial, placement=None, started_from=None)
+        trial = self._put(evolve(trial, placement=None, started_from=None))
+        if not trial.is_held:
+            return
         to = trial.next_status if trial.status is Status.STOPPING else None
-        if to is Status.TERMINATED:
-            self._end(trial, Status.TERMINATED, trial.reason, now)
-        elif to is Status.PAUSED and trial.is_saved:
+        if to is Status.PAUSED and trial.is_saved:
             trial = self._put(evolve(trial, status=Status.PAUSED, next_status=None))
             self._out.append(Notify(Hook.PAUSE, trial))
-        else:
-            self._requeue(evolve(trial, losses=trial.losses + 1), "starts again: the driver was restarted")
-            self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
+        elif to is not Status.TERMINATED:
+            losses = trial.losses + 1
+            if self._requeue(evolve(trial, losses=losses), "starts again: the driver was restarted", now):
+                self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
 
     def _on_time(self, now: float) -> None:
         while self._timers and self._timers[0][0] <= now:
@@ -766,9 +762,8 @@ class Sweep:
         if budget is not None and now >= budget and self._ending is None and self._is_open:
             self._stop_all(f"the time budget of {budget:g} s is spent", now)
             self._must_pump = True
-        if self._reask_at is not None and now >= self._reask_at:
-            self._reask_at = None
-            self._may_reask = self._must_pump = True
+        if self._asking.is_due(now):
+            self._must_pump = True
 
     # --- starting and asking ---------------------------------------------------------------------------------------
 
@@ -778,119 +773,97 @@ class Sweep:
             return
         while self._start_one(now):
             pass
-        self._ask(now)
-        if self.num_held or self._unreleased or self._asking:
+        self._ask()
+        if self.num_held or self._unreleased:
+            self._asking.something_runs(now)
+            return
+        if self._asking.num_outstanding or self._failed:
             return
         if self._counts[Status.PENDING]:
-            blocked = self._trials[next(iter(next(iter(self._waiting.values()))))]
-            self._fail(
-                SweepStalled(
-                    f"nothing runs and {type(self._scheduler).__name__} starts none of the "
-                    f"{self._counts[Status.PENDING]} waiting trials; {self._packer.why_not(blocked.resources)}"
-                )
+            resources, _ = next(iter(self._lineup))
+            self._stall(
+                f"{type(self._scheduler).__name__} starts none of the {self._counts[Status.PENDING]} waiting trials; "
+                f"{self._packer.why_not(resources)}"
             )
-        elif (not self._can_ask or self._again) and self._wake_paused(now):
+        elif (not self._can_ask or self._asking.is_put_off) and self._wake_paused(now):
             self._must_pump = True
-        elif self._idle_since is not None and now - self._idle_since >= _PATIENCE_S and self._can_ask:
-            self._fail(
-                SweepStalled(
-                    f"nothing runs, and the searcher has answered 'not now' for {now - self._idle_since:.0f} s. "
-                    "A concurrency limit below the batch it waits for, or a searcher that waits for a result that will "
-                    "never come?"
-                )
+        elif self._can_ask and (overdue_s := self._asking.overdue_s(now)) is not None:
+            self._stall(
+                f"the searcher has answered 'not now' for {overdue_s:.0f} s. A concurrency limit below the batch that "
+                "it waits for, or a searcher that waits for a result that will never come?"
             )
 
     def _wake_paused(self, now: float) -> bool:
         """Let the scheduler do something about paused trials; whether anything can start or ended now."""
-        paused = [t for t in self._paused() if not t.is_by_person]
-        if not paused:
+        number = self._num_paused()
+        if not number:
             return False
-        try:
-            decisions = self._scheduler.on_idle(self.trials)
-        except Exception as error:  # as in _judge
-            self._fail(_blame(self._scheduler, error))
-            return False
-        self._decide(decisions, now)
-        if sum(not t.is_by_person for t in self._paused()) < len(paused):
+        self._consult("on_idle", now, self.trials)
+        if self._num_paused() < number or self._failed:
             return True
         if not self._can_ask:
-            self._fail(
-                SweepStalled(
-                    f"nothing runs, {len(paused)} trials are paused, and {type(self._scheduler).__name__} "
-                    "resumes none of them"
-                )
-            )
+            self._stall(f"{number} trials are paused, and {type(self._scheduler).__name__} resumes none of them")
         return False
 
-    def _paused(self) -> list[Trial]:
+    def _num_paused(self) -> int:
+        """How many trials are PAUSED, not counting those that only a person may resume."""
         if not self._counts[Status.PAUSED]:
-            return []
-        return [t for t in self._trials.values() if t.status is Status.PAUSED]
+            return 0
+        return sum(t.status is Status.PAUSED and not t.is_by_person for t in self._trials.values())
+
+    def _stall(self, why: str) -> None:
+        self._fail(SweepStalled(f"nothing runs, and {why}"))
 
     def _start_one(self, now: float) -> bool:
         """Start one trial if any fits; the oldest may be overtaken by those that fit, but not for ever."""
-        if not self._waiting:
+        oldest_id, fitting = self._lineup.startable(self._packer)
+        if oldest_id is None:
             return False
-        heads = [next(iter(group.items())) for group in self._waiting.values()]
-        heads.sort(key=lambda head: head[1])
-        oldest = self._trials[heads[0][0]]
-        fits = [self._trials[i] for i, _ in heads if self._packer.fits_now(self._trials[i].resources)]
-        if not fits or fits[0] is not oldest:
+        is_blocked = not fitting or fitting[0] != oldest_id
+        if is_blocked:
+            oldest = self._trials[oldest_id]
             if not oldest.reason or oldest.reason.startswith("starts again"):
                 self._put(evolve(oldest, reason=self._packer.why_not(oldest.resources)))
-            if not fits or (self._overtaken[0] == oldest.id and self._overtaken[1] >= _MAX_OVERTAKES):
+            if not fitting:
                 return False
         try:
-            chosen = self._scheduler.choose(fits)
-        except Exception as error:  # as in _judge
+            chosen = self._scheduler.choose([self._trials[trial_id] for trial_id in fitting])
+            chosen_id = None if chosen is None else chosen.id
+        except Exception as error:  # as in _consult
             self._fail(_blame(self._scheduler, error))
             return False
-        if chosen is None or not self._start(self._trials[chosen.id], now):
+        if chosen_id is None:
             return False
-        if fits[0] is not oldest:
-            seen = self._overtaken[1] if self._overtaken[0] == oldest.id else 0
-            self._overtaken = (oldest.id, seen + 1)
-        return True
+        if chosen_id not in fitting:
+            name = type(self._scheduler).__name__
+            self._fail(SweepError(f"the scheduler {name} chose {chosen_id}, which was not among those offered."))
+            return False
+        if is_blocked:
+            self._lineup.overtook(oldest_id)
+        return self._start(self._trials[chosen_id], now)
 
     @property
     def _can_ask(self) -> bool:
-        if self._is_exhausted or self._ending is not None:
+        if self._asking.is_exhausted or self._ending is not None:
             return False
         limit = self.plan.num_trials
-        return limit is None or len(self._trials) + len(self._asking) < limit
+        return limit is None or len(self._trials) + self._asking.num_outstanding < limit
 
-    def _ask(self, now: float) -> None:
+    def _ask(self) -> None:
         """Ask the searcher: exactly when a slot is free if it is adaptive, else so that a few configs always wait."""
-        if not self._can_ask:
-            return
-        if self._is_patient:
-            if self._asking or not self._may_reask:
-                return
-            self._reask_at = None
-            if self._idle_since is not None and (self.num_held or self._unreleased):
-                self._idle_since = now
-            self._suggest()
+        if not self._can_ask or self._asking.must_wait or self._failed:
             return
         ahead = max(self.plan.ask_ahead, 1)
-        waiting = self._counts[Status.PENDING] + len(self._asking)
-        if ahead == 1:
-            if not waiting and (not self.num_held or self._packer.fits_now(self._last_request)):
-                self._suggest()
+        waiting = self._counts[Status.PENDING] + self._asking.num_outstanding
+        is_idle = not self.num_held and not self._unreleased
+        if ahead == 1 and (waiting or not (is_idle or self._packer.fits_now(self._last_request))):
             return
         if waiting > ahead // 2:
             return
-        while waiting < ahead and self._can_ask:
-            self._suggest()
-            waiting += 1
-
-    def _suggest(self) -> None:
-        if self._again:
-            trial_id = self._id(self._again.pop(0))
-        else:
-            trial_id = self._id(self._next_number)
-            self._next_number += 1
-        self._asking[trial_id] = None
-        self._out.append(Suggest(trial_id))
+        at_most = 1 if self._asking.is_put_off else ahead - waiting
+        while at_most > 0 and self._can_ask:
+            self._out.append(Suggest(self._id(self._asking.next_number())))
+            at_most -= 1
 
     # --- bookkeeping -----------------------------------------------------------------------------------------------
 
@@ -907,44 +880,24 @@ class Sweep:
         old = self._trials.get(new.id)
         self._trials[new.id] = new
         self._changes.trials[new.id] = new
-        if old is not None and old.status is new.status and old.resources is new.resources:
-            if old.checkpoint is not new.checkpoint or old.pending is not new.pending:
-                self._repin(old, new)
-            return new
+        if old is None or old.status is not new.status or old.resources is not new.resources:
+            self._recount(old, new)
+        elif old.checkpoint is new.checkpoint and old.pending is new.pending and old.started_from is new.started_from:
+            return new  # the way of every report
+        for free in self._ledger.replace(old, new):
+            self._out.append(Discard(free))
+        return new
+
+    def _recount(self, old: Trial | None, new: Trial) -> None:
         if old is not None:
             if old.status is not new.status and new.status not in LEGAL[old.status]:
                 raise AssertionError(f"{new.id}: {old.status} -> {new.status} is not legal")
             self._counts[old.status] -= 1
             if old.status is Status.PENDING:
-                group = self._waiting[old.resources]
-                del group[old.id]
-                if not group:
-                    del self._waiting[old.resources]
+                self._lineup.remove(old.id, old.resources)
         self._counts[new.status] += 1
         if new.status is Status.PENDING:
-            self._tickets += 1
-            self._waiting.setdefault(new.resources, {})[new.id] = self._tickets
-        self._repin(old, new)
-        return new
-
-    def _repin(self, old: Trial | None, new: Trial) -> None:
-        """Count which checkpoints trials refer to, and discard what was only waiting for its last reference."""
-        before, after = _references(old), _references(new)
-        if before == after:
-            return
-        self._pins.update(after)
-        self._pins.subtract(before)
-        for path in before:
-            if self._pins[path] <= 0:
-                del self._pins[path]
-                if path in self._doomed:
-                    self._out.append(Discard(self._doomed.pop(path)))
-
-    def _discard(self, ref: CheckpointRef) -> None:
-        if self._pins.get(ref.path):
-            self._doomed[ref.path] = ref
-        else:
-            self._out.append(Discard(ref))
+            self._lineup.add(new.id, new.resources)
 
     def _fill(self, trial: Trial, event: Reported) -> dict[str, Any]:
         restored = trial.started_from.time_total_s if trial.started_from is not None else 0.0
@@ -978,16 +931,6 @@ class Sweep:
 def evolve_clone(decision: CloneTrial, checkpoint: CheckpointRef) -> CloneTrial:
     """Return the decision with the checkpoint bound that the source has now (rule 9)."""
     return CloneTrial(decision.trial_id, decision.source_id, decision.config, checkpoint)
-
-
-def _references(trial: Trial | None) -> list[str]:
-    """Return the checkpoints that must not be deleted because of this trial."""
-    if trial is None:
-        return []
-    refs = [trial.checkpoint, trial.started_from]
-    if isinstance(trial.pending, CloneTrial):
-        refs.append(trial.pending.checkpoint)
-    return [ref.path for ref in refs if ref is not None]
 
 
 def _number(trial_id: str) -> int:

@@ -1,0 +1,1 @@
+"""Where trials run: local processes, this process, or virtual time."""

@@ -268,6 +268,8 @@ def trim_output(path: str, limit: int) -> None:
     lost, like the rest of the middle.
     """
     try:
+        if os.lstat(path).st_size <= limit:
+            return
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return  # removed or renamed by the user's code

@@ -18,8 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import cloudpickle
-
 from sweep.core.messages import (
     Continue,
     Event,
@@ -40,6 +38,7 @@ from sweep.core.resources import Node
 from sweep.core.trial import Trial
 from sweep.engines.base import Engine, EngineCommand
 from sweep.engines.exits import classify
+from sweep.engines.jobs import JobMaker
 from sweep.errors import SweepError
 from sweep.store.layout import ExperimentLayout
 from sweep.worker import adapters, environment, wire
@@ -101,14 +100,20 @@ class InlineEngine(Engine):
     ) -> None:
         """Take the same arguments as the local engine where they make sense here."""
         self._layout = ExperimentLayout(Path(directory).absolute())
-        self._trainable = trainable
         self._nodes = tuple(nodes)
         self._start_at = start_at
         self._began = time.monotonic()
-        self._seed = seed
-        self._experiment_name = experiment_name or self._layout.root.name
-        self._env = dict(env or {})
         self._is_chdir = chdir
+        self._jobs = JobMaker(
+            self._layout.root,
+            trainable,
+            nodes=self._nodes,
+            environ=os.environ,
+            env=env,
+            seed=seed,
+            experiment_name=experiment_name,
+            is_chdir=chdir,
+        )
         self._code = _Loaded(trainable)
 
         self._turn = threading.Condition()
@@ -266,40 +271,8 @@ class InlineEngine(Engine):
 
     def _run_attempt(self, attempt: _Attempt) -> None:
         trial = attempt.trial
-        variables: dict[str, str | None] = {
-            **self._env,
-            **environment.attempt_variables(
-                experiment=str(self._layout.root),
-                trial_id=trial.id,
-                attempt=trial.attempt,
-                resources=trial.resources,
-                placement=trial.placement,
-                nodes=self._nodes,
-                environ=os.environ,
-            ),
-        }
-        for name in environment.THREAD_VARIABLES:
-            variables.pop(name, None)
-        seed = environment.trial_seed(self._seed, trial.id)
-        job = wire.Job(
-            token=attempt.token,
-            trial_id=trial.id,
-            attempt=trial.attempt,
-            experiment=self._experiment_name,
-            directory=str(self._layout.root),
-            code="",
-            kind=self._trainable.kind,
-            name=self._trainable.name,
-            objects="",
-            config=cloudpickle.dumps(dict(trial.config)),
-            variables=variables,
-            num_threads=environment.num_threads(trial.resources, os.environ),
-            seed=seed,
-            base_count=trial.checkpoint.count if trial.checkpoint is not None else 0,
-            checkpoint=str(self._layout.root / trial.checkpoint.path) if trial.checkpoint is not None else "",
-            resources=trial.resources.to_json(),
-            is_chdir=self._is_chdir,
-        )
+        job = self._jobs.make(attempt.token, trial)
+        variables = {k: v for k, v in job.variables.items() if k not in environment.THREAD_VARIABLES}
         trial_dir = self._layout.trial(trial.id)
         trial_dir.mkdir(parents=True, exist_ok=True)
         kept = {name: os.environ.get(name) for name in variables}
@@ -308,7 +281,7 @@ class InlineEngine(Engine):
             _set_variables(variables)
             if self._is_chdir:
                 os.chdir(trial_dir)
-            seed_generators(seed)
+            seed_generators(job.seed)
             outcome = run_job(job, _InlineChannel(self, attempt), self._code, is_interruptible=True)
         except KeyboardInterrupt as error:
             self._interrupt_loop(error)

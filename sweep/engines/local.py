@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import heapq
 import itertools
 import os
 import select
 import socket
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import cloudpickle
 
 from sweep.core.messages import (
     Continue,
@@ -39,7 +34,9 @@ from sweep.core.trial import Trial
 from sweep.engines import host, zygote
 from sweep.engines.base import Engine, EngineCommand
 from sweep.engines.exits import classify, num_oom_kills
+from sweep.engines.jobs import JobMaker, store_code
 from sweep.engines.nursery import Nursery, own_path
+from sweep.engines.reactor import Reactor
 from sweep.engines.slots import Attempt, Link, Slot
 from sweep.engines.tree import end_marked
 from sweep.errors import ConfigError
@@ -113,44 +110,41 @@ class LocalEngine(Engine):
         self.notices: list[str] = []
         self._layout = ExperimentLayout(Path(directory).absolute())
         self._directory = str(self._layout.root)
-        self._trainable = trainable
         self._nodes = tuple(nodes)
         self._start_at = start_at
         self._began = time.monotonic()
         self._is_reusing = reuse_actors
         self._is_spawning = start_method == "spawn"
         self._lock_fd = lock_fd
-        self._seed = seed
-        self._experiment_name = experiment_name or self._layout.root.name
-        self._is_chdir = chdir
         self._log_limit = log_limit_bytes
         self._environ = {**os.environ, **(env or {})}
-        self._env: dict[str, str | None] = dict(env or {})
         self._modules = tuple(dict.fromkeys((*preload, *trainable.imports)))
         self._path = own_path()
         self._layout.code.mkdir(parents=True, exist_ok=True)
-        self._code = _store_code(trainable.payload, self._layout.code)
-        self._objects = store_objects(trainable.objects, self._layout.code) if trainable.objects else ""
-        self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
+        self._jobs = JobMaker(
+            self._layout.root,
+            trainable,
+            nodes=self._nodes,
+            environ=self._environ,
+            env=env,
+            seed=seed,
+            experiment_name=experiment_name,
+            is_chdir=chdir,
+            code=store_code(trainable.payload, self._layout.code),
+            objects=store_objects(trainable.objects, self._layout.code) if trainable.objects else "",
+        )
 
         self._events: list[Event] = []
-        self._posted: deque[Event] = deque()
         self._attempts: dict[tuple[str, int], Attempt] = {}
         self._waiting: list[Attempt] = []  # for idle workers to be ended, or for descriptors to become free
         self._slots: dict[int, Slot] = {}
         self._tokens = itertools.count(1)
         self._numbers = itertools.count(1)
-        self._alarms: list[tuple[float, int, Callable[[], None]]] = []
-        self._alarm_numbers = itertools.count()
         self._oom_kills = num_oom_kills()
         self._nursery: Nursery | None = None
         self._has_import_crashed = False  # then trials import for themselves, and fail one by one
         self._is_closed = False
-        self._poll = select.epoll()
-        self._readers: dict[int, Callable[[], None]] = {}
-        self._writers: dict[int, Callable[[], None]] = {}
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._listen(self._wake, self._on_wake)
+        self._reactor = Reactor()
         try:
             self._start_nursery()
         except BaseException:
@@ -195,15 +189,9 @@ class LocalEngine(Engine):
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         """Wait until something happened, and return all that did; `[Tick()]` at the deadline."""
         while True:
-            timeout = self._timeout(deadline)
-            for descriptor, mask in self._poll.poll(timeout):
-                if mask & select.EPOLLOUT and descriptor in self._writers:
-                    self._writers[descriptor]()
-                reader = self._readers.get(descriptor)  # an earlier one of this round may have ended it
-                if reader is not None and mask & ~select.EPOLLOUT:
-                    reader()
-            if self._alarms:
-                self._ring()
+            timeout = 0.0 if self._events else None if deadline is None else max(0.0, deadline - self.now())
+            self._reactor.run_once(timeout)
+            self._events += self._reactor.take_posted()
             if self._events:
                 events, self._events = self._events, []
                 return events
@@ -212,9 +200,7 @@ class LocalEngine(Engine):
 
     def post(self, event: Event) -> None:
         """Hand in an event from a signal handler or another thread."""
-        self._posted.append(event)
-        if not self._is_closed:
-            os.eventfd_write(self._wake, 1)
+        self._reactor.post(event)
 
     def close(self) -> None:
         """End everything that was started, and return when it is gone."""
@@ -234,44 +220,7 @@ class LocalEngine(Engine):
             _await_end(pid)
         self._slots.clear()
         self._attempts.clear()
-        self._readers.clear()
-        self._poll.close()
-        os.close(self._wake)
-
-    # --- waiting -----------------------------------------------------------------------------------------------------
-
-    def _timeout(self, deadline: float | None) -> float | None:
-        """Return how long to wait, None for ever; nothing is waited for when events are at hand."""
-        if self._events:
-            return 0
-        times = []
-        if deadline is not None:
-            times.append(deadline - self.now())
-        if self._alarms:
-            times.append(self._alarms[0][0] - time.monotonic())
-        return max(0.0, min(times)) if times else None
-
-    def _ring(self) -> None:
-        now = time.monotonic()
-        while self._alarms and self._alarms[0][0] <= now:
-            heapq.heappop(self._alarms)[2]()
-
-    def _alarm(self, after_s: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._alarms, (time.monotonic() + after_s, next(self._alarm_numbers), action))
-
-    def _listen(self, descriptor: int, reader: Callable[[], None]) -> None:
-        self._poll.register(descriptor, select.EPOLLIN)
-        self._readers[descriptor] = reader
-
-    def _ignore(self, descriptor: int) -> None:
-        if self._readers.pop(descriptor, None) is not None:
-            self._writers.pop(descriptor, None)
-            self._poll.unregister(descriptor)
-
-    def _on_wake(self) -> None:
-        os.eventfd_read(self._wake)
-        while self._posted:
-            self._events.append(self._posted.popleft())
+        self._reactor.close()
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -292,7 +241,7 @@ class LocalEngine(Engine):
             lock_fd=self._lock_fd,
         )
         self._nursery = nursery
-        self._listen(nursery.socket.fileno(), lambda: self._on_nursery(nursery))
+        self._reactor.listen(nursery.socket.fileno(), lambda: self._on_nursery(nursery))
         return nursery
 
     def _try_place(self, attempt: Attempt) -> None:
@@ -300,10 +249,12 @@ class LocalEngine(Engine):
         try:
             self._place(attempt)
         except OSError as error:
-            if attempt not in self._waiting:
-                self._events.append(Waiting(attempt.trial_id, f"no process can be made now: {error.strerror}"))
-                self._waiting.append(attempt)
-            self._alarm(_RETRY_S, self._place_waiting)
+            reason = f"no process can be made now: {error.strerror}"
+            if attempt.refusal != reason:
+                attempt.refusal = reason
+                self._events.append(Waiting(attempt.trial_id, reason))
+            self._waiting.append(attempt)
+            self._reactor.alarm(_RETRY_S, self._place_waiting)
 
     def _place_waiting(self) -> None:
         for attempt in [one for one in self._waiting if not one.blockers]:
@@ -380,7 +331,7 @@ class LocalEngine(Engine):
         finally:
             theirs.close()
         self._slots[slot.number] = slot
-        self._listen(ours.fileno(), lambda: self._on_host(slot))
+        self._reactor.listen(ours.fileno(), lambda: self._on_host(slot))
         return slot
 
     def _send_start(self, slot: Slot, attempt: Attempt) -> None:
@@ -394,7 +345,7 @@ class LocalEngine(Engine):
         finally:
             theirs.close()
         link = Link(ours, self._on_full)
-        self._listen(ours.fileno(), lambda: self._on_link(link))
+        self._reactor.listen(ours.fileno(), lambda: self._on_link(link))
         slot.link, slot.born, slot.key = link, attempt.token, _key(attempt.trial)
         if self._is_spawning:
             link.send(wire.frame((wire.JOB, self._path)))
@@ -402,42 +353,9 @@ class LocalEngine(Engine):
 
     def _send_job(self, attempt: Attempt, link: Link | None) -> None:
         assert link is not None
-        trial = attempt.trial
-        request = self._requests.get(trial.resources)
-        if request is None:
-            threads = environment.num_threads(trial.resources, self._environ)
-            request = self._requests[trial.resources] = (trial.resources.to_json(), threads)
-        variables = environment.attempt_variables(
-            experiment=self._directory,
-            trial_id=trial.id,
-            attempt=trial.attempt,
-            resources=trial.resources,
-            placement=trial.placement,
-            nodes=self._nodes,
-            environ=self._environ,
-        )
-        job = wire.Job(
-            token=attempt.token,
-            trial_id=trial.id,
-            attempt=trial.attempt,
-            experiment=self._experiment_name,
-            directory=self._directory,
-            code=self._code,
-            kind=self._trainable.kind,
-            name=self._trainable.name,
-            objects=self._objects,
-            config=cloudpickle.dumps(dict(trial.config)),
-            variables={**self._env, **variables},
-            num_threads=request[1],
-            seed=environment.trial_seed(self._seed, trial.id),
-            base_count=trial.checkpoint.count if trial.checkpoint is not None else 0,
-            checkpoint=os.path.join(self._directory, trial.checkpoint.path) if trial.checkpoint is not None else "",
-            resources=request[0],
-            is_chdir=self._is_chdir,
-        )
         attempt.link = link
         link.attempt = attempt
-        link.send(wire.frame((wire.JOB, tuple(job))))
+        link.send(wire.frame((wire.JOB, tuple(self._jobs.make(attempt.token, attempt.trial)))))
 
     # --- answers and ends --------------------------------------------------------------------------------------------
 
@@ -454,7 +372,7 @@ class LocalEngine(Engine):
             self._finish(attempt, classify(None, 0, is_killed_by_us=True, kill_reason=reason))
             return
         slot.tell(host.KILL, attempt.token)
-        self._alarm(_KILL_GRACE_S, lambda: self._kill_host_of(attempt))
+        self._reactor.alarm(_KILL_GRACE_S, lambda: self._kill_host_of(attempt))
 
     def _kill_host_of(self, attempt: Attempt) -> None:
         """End a host that does not carry out a Kill, for instance because it was stopped."""
@@ -498,7 +416,7 @@ class LocalEngine(Engine):
     def _on_link(self, link: Link) -> None:
         self._on_worker(link, link.receive())
         if not link.is_open:
-            self._ignore(link.socket.fileno())  # how it ended comes from the host
+            self._reactor.ignore(link.socket.fileno())  # how it ended comes from the host
 
     def _on_worker(self, link: Link, messages: list[tuple[Any, ...]]) -> None:
         attempt = link.attempt
@@ -517,19 +435,12 @@ class LocalEngine(Engine):
                 attempt.outcome = message[2:]
 
     def _on_full(self, link: Link, is_full: bool) -> None:
-        descriptor = link.socket.fileno()
-        if descriptor not in self._readers:
-            return
-        if is_full:
-            self._writers[descriptor] = link.flush
-        else:
-            self._writers.pop(descriptor, None)
-        self._poll.modify(descriptor, select.EPOLLIN | (select.EPOLLOUT if is_full else 0))
+        self._reactor.await_writable(link.socket.fileno(), link.flush if is_full else None)
 
     def _drop_link(self, slot: Slot) -> None:
         link, slot.link, slot.key = slot.link, None, None
         if link is not None:
-            self._ignore(link.socket.fileno())
+            self._reactor.ignore(link.socket.fileno())
             link.socket.close()
             link.is_open = False
 
@@ -542,7 +453,7 @@ class LocalEngine(Engine):
         for message in slot.hear():
             self._on_host_message(slot, message)
         if slot.is_dead and slot.number in self._slots:
-            self._ignore(slot.life.fileno())
+            self._reactor.ignore(slot.life.fileno())
             if not slot.nursery.is_alive:
                 self._bury(slot)
             # otherwise the zygote says when everything that it left behind is gone
@@ -599,7 +510,7 @@ class LocalEngine(Engine):
             ]
             end_marked(attempt.pid, markers)
         self._drain(slot)
-        self._ignore(slot.life.fileno())
+        self._reactor.ignore(slot.life.fileno())
         self._drop_link(slot)
         slot.life.close()
         slot.is_dead = True
@@ -632,7 +543,7 @@ class LocalEngine(Engine):
 
     def _on_nursery_gone(self, nursery: Nursery) -> None:
         """Trials go on without their zygote; another is started when the next host is needed."""
-        self._ignore(nursery.socket.fileno())
+        self._reactor.ignore(nursery.socket.fileno())
         how = nursery.reap()
         while_importing = ""
         if nursery.importing and not nursery.is_ready:
@@ -649,19 +560,6 @@ class LocalEngine(Engine):
 def _key(trial: Trial) -> tuple[Resources, tuple[str, ...]]:
     """Return what a reused worker must have in common with a trial: request and devices."""
     return (trial.resources, trial.placement.devices if trial.placement is not None else ())
-
-
-def _store_code(payload: bytes, directory: Path) -> str:
-    """Write the trainable's bytes once, named by their hash, and return the path."""
-    path = directory / f"{hashlib.sha256(payload).hexdigest()}.pkl"
-    if not path.exists():
-        temporary = directory / f"tmp-{path.name}-{os.getpid()}"
-        with open(temporary, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    return str(path)
 
 
 def _await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:

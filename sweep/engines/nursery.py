@@ -13,13 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from multiprocess.spawn import get_executable
-from multiprocess.util import _args_from_interpreter_flags
-
 from sweep.engines import zygote
 from sweep.worker.environment import EXPERIMENT_VARIABLE, THREAD_VARIABLES
 
-__all__ = ["Nursery"]
+__all__ = ["Nursery", "own_path", "receive_from"]
 
 _MESSAGE_BYTES = 1 << 16
 _CLOSE_S = 10.0
@@ -60,11 +57,12 @@ class Nursery:
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
         variables[EXPERIMENT_VARIABLE] = str(directory)
+        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -X and the like
         code = _BOOT.format(path=setup.path, descriptor=theirs.fileno())
         try:
             with open(log, "ab") as output:
                 self._process = subprocess.Popen(
-                    [get_executable(), *_args_from_interpreter_flags(), "-c", code],
+                    [sys.executable, *flags, "-c", code],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -98,11 +96,9 @@ class Nursery:
         messages: list[tuple[Any, ...]] = []
         while True:
             try:
-                data = self.socket.recv(_MESSAGE_BYTES)
+                data = receive_from(self.socket, _MESSAGE_BYTES)
             except BlockingIOError:
                 return messages
-            except ConnectionResetError:
-                data = b""
             if not data:
                 self.is_alive = False
                 return messages
@@ -135,3 +131,11 @@ def own_path() -> list[str]:
     here = str(Path(__file__).resolve().parents[2])
     path = [os.path.abspath(entry) for entry in sys.path]
     return path if here in path else [*path, here]
+
+
+def receive_from(source: socket.socket, size: int) -> bytes:
+    """Read once. A peer that died with messages of ours unread gives an error first, and then what it had written."""
+    try:
+        return source.recv(size)
+    except ConnectionResetError:
+        return source.recv(size)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweep.core.trial import Trial
 from sweep.engines.exits import Outcome
-from sweep.engines.nursery import Nursery
+from sweep.engines.nursery import Nursery, receive_from
 from sweep.worker import wire
 
 __all__ = ["Attempt", "Link", "Slot"]
@@ -30,6 +30,7 @@ class Attempt:
         "link",
         "outcome",
         "pid",
+        "refusal",
         "slot",
         "token",
         "trial",
@@ -47,6 +48,7 @@ class Attempt:
         self.pid = 0  # of the worker, once it has started
         self.is_killed = False
         self.kill_reason = ""
+        self.refusal = ""  # why it could not be given a slot so far
         self.blockers: set[int] = set()  # slots whose idle worker holds devices of this one, and is being ended
 
 
@@ -100,11 +102,9 @@ class Link:
     def receive(self) -> list[tuple[Any, ...]]:
         """Read once and return the messages that are complete; `is_open` becomes False at the end of the stream."""
         try:
-            data = self.socket.recv(_READ_BYTES)
+            data = receive_from(self.socket, _READ_BYTES)
         except BlockingIOError:
             return []
-        except ConnectionResetError:
-            data = b""
         if not data:
             self.is_open = False
             return []
@@ -115,11 +115,9 @@ class Link:
         messages: list[tuple[Any, ...]] = []
         while self.is_open:
             try:
-                data = self.socket.recv(_READ_BYTES)
+                data = receive_from(self.socket, _READ_BYTES)
             except BlockingIOError:
                 break
-            except ConnectionResetError:
-                data = b""
             if not data:
                 self.is_open = False
                 break
@@ -169,11 +167,9 @@ class Slot:
         messages: list[tuple[Any, ...]] = []
         while not self.is_dead:
             try:
-                data = self.life.recv(_MESSAGE_BYTES)
+                data = receive_from(self.life, _MESSAGE_BYTES)
             except BlockingIOError:
                 break
-            except ConnectionResetError:
-                data = b""
             if not data:
                 self.is_dead = True
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -18,6 +19,9 @@ from sweep.schedulers.base import Scheduler
 __all__ = ["ASHAScheduler", "AsyncHyperBandScheduler"]
 
 
+_LARGEST = sys.float_info.max  # stands for infinity, so that a quantile between two is a number
+
+
 class _Rung:
     """The scores seen at one milestone, each trial's once."""
 
@@ -27,10 +31,10 @@ class _Rung:
         self._sorted: list[float] = []  # of the numbers among them
 
     def record(self, trial_id: str, score: float) -> None:
-        """Keep a score; -inf (NaN) counts as seen but is no part of a cutoff."""
+        """Keep a score; NaN counts as seen but is no part of a cutoff."""
         self.seen.add(trial_id)
-        if score > -math.inf:
-            bisect.insort(self._sorted, score)
+        if score == score:
+            bisect.insort(self._sorted, min(max(score, -_LARGEST), _LARGEST))
 
     def cutoff(self, eta: float) -> float | None:
         """Return the score that a newcomer must reach: the (1 - 1/eta) quantile of those seen; None if none."""
@@ -39,7 +43,8 @@ class _Rung:
         place = (1 - 1 / eta) * (len(self._sorted) - 1)
         low = math.floor(place)
         high = min(low + 1, len(self._sorted) - 1)
-        return self._sorted[low] + (self._sorted[high] - self._sorted[low]) * (place - low)
+        part = place - low
+        return self._sorted[low] * (1 - part) + self._sorted[high] * part
 
 
 class _Bracket:
@@ -56,13 +61,13 @@ class _Bracket:
     def judge(self, trial_id: str, time: float, score: float, eta: float) -> float | None:
         """Record a result at the highest rung reached and not yet recorded; return the cutoff if it fell short."""
         for rung in self.rungs:
-            if time < rung.milestone:
+            if not time >= rung.milestone:
                 continue
             if trial_id in rung.seen:
                 return None
             cutoff = rung.cutoff(eta)
             rung.record(trial_id, score)
-            if score == -math.inf:
+            if score != score:
                 return math.inf if cutoff is None else cutoff
             return cutoff if cutoff is not None and score < cutoff else None
         return None
@@ -108,11 +113,11 @@ class AsyncHyperBandScheduler(Scheduler):
         if mode is not None and mode not in ("min", "max"):
             raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max'.")
         for name, value in (("max_t", max_t), ("grace_period", grace_period)):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-                raise ConfigError(f"{name} is {value!r}; expected a number above 0.")
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+                raise ConfigError(f"{name} is {value!r}; expected a finite number above 0.")
         if max_t < grace_period:
             raise ConfigError(f"max_t={max_t:g} is below grace_period={grace_period:g}; no trial could ever be judged.")
-        if not isinstance(reduction_factor, (int, float)) or not reduction_factor > 1:
+        if not isinstance(reduction_factor, (int, float)) or not 1 < reduction_factor < math.inf:
             raise ConfigError(f"reduction_factor is {reduction_factor!r}; expected a number above 1, usually 3 or 4.")
         if isinstance(brackets, bool) or not isinstance(brackets, int) or brackets < 1:
             raise ConfigError(f"brackets is {brackets!r}; expected a whole number of at least 1.")
@@ -134,13 +139,19 @@ class AsyncHyperBandScheduler(Scheduler):
         self._seed = seed
 
     def on_trial_add(self, trial: Trial) -> None:
+        self._bracket(trial.id)
+
+    def _bracket(self, trial_id: str) -> _Bracket:
+        """Return the trial's bracket, always the same for the same trial and seed."""
         if len(self._brackets) == 1:
-            self._of[trial.id] = self._brackets[0]
-            return
-        rungs = np.array([len(bracket.rungs) for bracket in self._brackets], dtype=float)
-        weights = np.exp(rungs - rungs.max())
-        generator = np.random.default_rng(np.random.SeedSequence([self._seed, trial.number]))
-        self._of[trial.id] = self._brackets[int(generator.choice(len(weights), p=weights / weights.sum()))]
+            return self._brackets[0]
+        if trial_id not in self._of:
+            rungs = np.array([len(bracket.rungs) for bracket in self._brackets], dtype=float)
+            weights = np.exp(rungs - rungs.max())
+            number = int(trial_id.rpartition("_")[2])
+            generator = np.random.default_rng(np.random.SeedSequence([self._seed, number]))
+            self._of[trial_id] = self._brackets[int(generator.choice(len(weights), p=weights / weights.sum()))]
+        return self._of[trial_id]
 
     def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         time, value = result.get(self.time_attr), result.get(self.metric or "")
@@ -156,17 +167,15 @@ class AsyncHyperBandScheduler(Scheduler):
         return [StopTrial(trial.id, f"stopped early: {self.metric}={value:.4g} at {time:g}, cutoff {shown:.4g}")]
 
     def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
-        if trial.last_result is not None and trial.id in self._of:
+        if trial.last_result is not None:
             time, value = trial.last_result.get(self.time_attr), trial.last_result.get(self.metric or "")
             if time is not None and value is not None:
                 self._record(trial.id, time, value)
-        self._of.pop(trial.id, None)
         return ()
 
     def _record(self, trial_id: str, time: float, value: Any) -> float | None:
         number = float(value) if self.mode == "max" else -float(value)
-        number = -math.inf if math.isnan(number) else number
-        return self._of[trial_id].judge(trial_id, time, number, self.reduction_factor)
+        return self._bracket(trial_id).judge(trial_id, time, number, self.reduction_factor)
 
     def state(self) -> Any:
         return [

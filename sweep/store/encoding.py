@@ -42,9 +42,15 @@ def encode(value: Any) -> str:
         TypeError: a value that cannot be pickled either; the message names it.
     """
     try:
-        return _fast(value)
+        text = _fast(value)
     except (ValueError, TypeError):
-        return json.dumps(_tag(value), separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(_tag(value), separators=(",", ":"), ensure_ascii=False)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair, as in a file name that is no text: no database takes it
+            return json.dumps(json.loads(text), separators=(",", ":"))
+    return text
 
 
 # allow_nan=False raises at NaN and infinities, which then get tagged. Tuples and odd keys would pass silently as lists
@@ -90,7 +96,8 @@ def _tag(value: Any) -> Any:
             value if math.isfinite(value) else {"$float": "nan" if value != value else "inf" if value > 0 else "-inf"}
         )
     if isinstance(value, np.generic) and value.ndim == 0 and not isinstance(value, (np.void, np.object_)):
-        return _tag(value.item())
+        plain = value.item()
+        return _pickled(value) if isinstance(plain, np.generic) else _tag(plain)  # a long double is its own item
     if kind is tuple:
         return {"$tuple": [_tag(item) for item in value]}
     if kind is list:

@@ -15,6 +15,7 @@ from typing import Any
 
 from searchers.errors import nearest
 from sweep.core.resources import Placement, Resources
+from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError
 from sweep.store.encoding import decode
@@ -254,40 +255,43 @@ class ExperimentReader:
             f"from {snapshot.trials[0].number} to {snapshot.trials[-1].number}. See `sweep trials {self.name}`."
         )
 
-    def timelines(self) -> dict[str, Timeline]:
-        """Return when each trial was created, started and left, by trial id."""
+    def timelines(self, trial_id: str | None = None) -> dict[str, Timeline]:
+        """Return when each trial, or only the named one, was created, started and left, by trial id."""
+        which, values = ("trial_id IS NOT NULL", ()) if trial_id is None else ("trial_id = ?", (trial_id,))
         created: dict[str, float] = {}
         started: dict[str, float] = {}
         pids: dict[str, int] = {}
         exits: dict[str, tuple[Any, ...]] = {}
         peaks: dict[str, int] = {}
         with self.connect() as connection:
-            for kind, trial_id, wall, pid in connection.execute(
+            for kind, owner, wall, pid in connection.execute(
                 "SELECT kind, trial_id, wall, CASE kind WHEN 'Started' THEN json_extract(data, '$.pid') END"
-                " FROM event WHERE kind IN ('Suggested', 'Started') AND trial_id IS NOT NULL ORDER BY seq"
+                f" FROM event WHERE kind IN ('Suggested', 'Started') AND {which} ORDER BY seq",
+                values,
             ):
                 if kind == "Suggested":
-                    created[trial_id] = wall
+                    created[owner] = wall
                 else:
-                    started.setdefault(trial_id, wall)
-                    pids[trial_id] = pid or 0
+                    started.setdefault(owner, wall)
+                    pids[owner] = pid or 0
             for row in connection.execute(
                 "SELECT trial_id, wall, json_extract(data, '$.exit.peak_rss_bytes'), json_extract(data, '$.exit.kind'),"
                 " json_extract(data, '$.exit.error'), json_extract(data, '$.exit.class_name'),"
                 " json_extract(data, '$.exit.signal')"
-                " FROM event WHERE kind = 'Exited' AND trial_id IS NOT NULL ORDER BY seq"
+                f" FROM event WHERE kind = 'Exited' AND {which} ORDER BY seq",
+                values,
             ):
                 exits[row[0]] = row
                 peaks[row[0]] = max(peaks.get(row[0], 0), row[2] or 0)
         found: dict[str, Timeline] = {}
-        for trial_id in created.keys() | started.keys() | exits.keys():
-            row = exits.get(trial_id, (trial_id, None, 0, "", "", "", 0))
-            found[trial_id] = Timeline(
-                created.get(trial_id),
-                started.get(trial_id),
+        for owner in created.keys() | started.keys() | exits.keys():
+            row = exits.get(owner, (owner, None, 0, "", "", "", 0))
+            found[owner] = Timeline(
+                created.get(owner),
+                started.get(owner),
                 row[1],
-                pids.get(trial_id, 0),
-                peaks.get(trial_id, 0),
+                pids.get(owner, 0),
+                peaks.get(owner, 0),
                 row[3] or "",
                 row[4] or "",
                 row[5] or "",
@@ -354,8 +358,6 @@ class ExperimentReader:
 
     def metric_names(self) -> list[str]:
         """Return the names of the numbers in the trials' last reports, for error messages."""
-        from sweep.core.results import AUTO_FILLED, flatten
-
         names: dict[str, None] = {}
         for trial in self.trials():
             for key, value in flatten(trial.last_metrics or {}).items():

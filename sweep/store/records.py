@@ -97,8 +97,8 @@ def decode_event(
     name, number = trial_id or "", attempt or 0
     match kind:
         case "Reported":
-            value = json.loads(data or "0")
-            seq, checkpoint, verdict = (value, None, "") if isinstance(value, int) else value
+            parts = json.loads(data or "0")
+            seq, checkpoint, verdict = (parts, None, "") if isinstance(parts, int) else parts
             return Reported(name, number, seq, metrics, checkpoint, Verdict(verdict))
         case "Started":
             return Started(name, number, int(data or 0))

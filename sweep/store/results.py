@@ -13,12 +13,11 @@ from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.results import Result as Report
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest
+from sweep.store.checkpoints import Checkpoint
 from sweep.store.reader import ExperimentReader, TrialRow
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from sweep.store.checkpoints import Checkpoint
 
 __all__ = [
     "Result",
@@ -236,8 +235,6 @@ def full_result(row: TrialRow) -> dict[str, Any]:
 def _checkpoint(reader: ExperimentReader, ref: CheckpointRef | None) -> Checkpoint | None:
     if ref is None:
         return None
-    from sweep.store.checkpoints import Checkpoint
-
     return Checkpoint(str(reader.root / ref.path))
 
 

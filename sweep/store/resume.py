@@ -12,8 +12,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
-from searchers.limiter import ConcurrencyLimiter
-from searchers.repeater import Repeater
 from sweep.core.messages import Event, Exited, Hook, PlanChanged, Released, Reported, Saved, Started, Suggested, Verdict
 from sweep.core.plan import Plan
 from sweep.core.resources import Placement, Resources
@@ -228,20 +226,13 @@ def retell(
 
     Reports are read only when somebody listens to them, so a plain random search resumes without reading its results.
     """
-    hears_results = _hears_results(searcher)
+    hears_results = searcher.hears_results
     needs_results = hears_results or judge is not None or not scheduler.is_stateless
     shadow = _Shadow(scheduler, searcher, judge, hears_results)
     if not needs_results:
         shadow.last = _last_results(database)
     for told in record(database, with_results=needs_results):
         shadow.tell(told)
-
-
-def _hears_results(searcher: Searcher) -> bool:
-    """Whether a searcher, or the one it wraps, listens to intermediate results."""
-    while isinstance(searcher, (ConcurrencyLimiter, Repeater)):
-        searcher = searcher.searcher
-    return type(searcher).on_trial_result is not Searcher.on_trial_result
 
 
 def _last_results(database: Path) -> dict[str, Result]:

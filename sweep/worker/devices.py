@@ -3,7 +3,7 @@ queue of the out-of-memory killer."""
 
 from __future__ import annotations
 
-import contextlib
+import os
 import random
 import sys
 from typing import Any
@@ -58,8 +58,14 @@ def seed_generators(seed: int) -> None:
 
 def offer_to_oom_killer() -> None:
     """Raise this process's score, so that the kernel ends it rather than the driver when memory runs out."""
-    # A hardened /proc may refuse; the trial runs as well without it.
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
-        score = int(file.read())
-        file.seek(0)
-        file.write(str(min(1000, score + _OOM_SCORE)))
+    try:
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return  # a hardened /proc may refuse; the trial runs as well without it
+    try:
+        score = int(os.read(descriptor, 16))
+        os.pwrite(descriptor, b"%d" % min(1000, score + _OOM_SCORE), 0)
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 import threading
 import time
@@ -42,7 +41,7 @@ class Session:
         self._channel = channel
         self._seq = 0
         self._pid = os.getpid()
-        self._hostname = platform.node()
+        self._hostname = os.uname().nodename
         self._lock = threading.Lock()
         self._last = time.monotonic()
         self._checkpoint: Checkpoint | None = None

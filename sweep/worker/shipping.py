@@ -152,13 +152,14 @@ def referenced_modules(trainable: Any) -> tuple[str, ...]:
         if isinstance(thing, types.ModuleType):
             names.add(thing.__name__)
             continue
-        module = getattr(thing, "__module__", None) or type(thing).__module__
+        subject = thing if hasattr(thing, "__qualname__") else type(thing)
+        module = getattr(subject, "__module__", None)
         if not isinstance(module, str):
             continue
-        if module != "__main__":
+        loaded = sys.modules.get(module)
+        if module != "__main__" and not _is_by_value(subject, loaded):
             names.add(module)
-            loaded = sys.modules.get(module)
-            if loaded is not None and id(thing) not in own and is_importable(loaded):
+            if id(thing) not in own and loaded is not None and is_importable(loaded):
                 continue  # its own module brings what it needs
         if inspect.isfunction(thing):
             waiting.extend(_named_by(thing, names))
@@ -168,6 +169,14 @@ def referenced_modules(trainable: Any) -> tuple[str, ...]:
         elif not isinstance(thing, (str, bytes, int, float, list, dict, tuple, set)):
             waiting.append(type(thing))
     return tuple(sorted(name for name in names if _is_wanted(name)))
+
+
+def _is_by_value(thing: Any, module: types.ModuleType | None) -> bool:
+    """Whether a function or class travels by value although its module can be imported, as local functions do."""
+    found: Any = module
+    for part in getattr(thing, "__qualname__", "<none>").split("."):
+        found = getattr(found, part, None)
+    return found is not thing
 
 
 def _is_wanted(name: str) -> bool:

@@ -164,8 +164,8 @@ class SocketChannel:
         while not self._ready:
             try:
                 data = os.read(self._descriptor, _READ_BYTES)
-            except ConnectionResetError as error:
-                raise ChannelClosed from error
+            except ConnectionResetError:
+                continue  # the driver closed with a message of ours unread; what it had written still comes
             if not data:
                 raise ChannelClosed
             self._ready = self._frames.feed(data)

@@ -211,9 +211,7 @@ class EngineContract:
         def script(engine):
             engine.execute(Start(trial()))
             engine.execute(Stop("abcde_00000", 1))
-            return collect(
-                engine, has_released(1), answer=lambda r: Stop(r.trial_id, r.attempt, r.seq)
-            )
+            return collect(engine, has_released(1), answer=lambda r: Stop(r.trial_id, r.attempt, r.seq))
 
         seen = [shape for shape in shapes(run(Behaviour(num_reports=50), script)) if shape[0] in ("exited", "released")]
         assert seen == [("exited", "abcde_00000", 1, ExitKind.STOPPED), ("released", "abcde_00000", 1)]

@@ -1,4 +1,4 @@
-"""The contract of a scheduler, to be run over every implementation: subclass `SchedulerContract` and say how to build it."""
+"""The contract of a scheduler, run over every implementation: subclass `SchedulerContract` and say how to build it."""
 
 from __future__ import annotations
 

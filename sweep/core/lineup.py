@@ -1,0 +1,67 @@
+"""The trials that wait for resources: in order, grouped by equal request, the oldest never overtaken for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sweep.core.packing import Packer
+from sweep.core.resources import Resources
+
+__all__ = ["Lineup"]
+
+# Starts of younger trials that the oldest waiting one may see pass; then nothing starts until it has its turn.
+_MAX_OVERTAKES = 16
+
+
+class Lineup:
+    """Know who waits and who may start now.
+
+    Trials with equal requests fit or do not fit together, so only the first of each group is ever tried: 10,000 waiting
+    trials of one kind cost as much as one.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[Resources, dict[str, int]] = {}  # request -> trial id -> ticket, oldest first
+        self._tickets = 0
+        self._overtaken = ("", 0)  # the oldest waiting trial, and how many younger ones it saw start
+
+    def __iter__(self) -> Iterator[tuple[Resources, str]]:
+        """Yield (request, trial id) of everybody, group by group."""
+        for resources, group in self._groups.items():
+            for trial_id in group:
+                yield resources, trial_id
+
+    def add(self, trial_id: str, resources: Resources) -> None:
+        """Let a trial wait, behind all others."""
+        self._tickets += 1
+        self._groups.setdefault(resources, {})[trial_id] = self._tickets
+
+    def remove(self, trial_id: str, resources: Resources) -> None:
+        """Take a trial out; `resources` as it was added with."""
+        group = self._groups[resources]
+        del group[trial_id]
+        if not group:
+            del self._groups[resources]
+
+    def startable(self, packer: Packer) -> tuple[str | None, Sequence[str]]:
+        """Return the oldest waiting trial, and the first of each group that fits now, oldest first.
+
+        Nobody is startable while the oldest does not fit and has been overtaken too often.
+        """
+        if not self._groups:
+            return None, ()
+        heads = sorted(((*next(iter(group.items())), resources) for resources, group in self._groups.items()), key=_age)
+        oldest = heads[0][0]
+        fitting = [trial_id for trial_id, _, resources in heads if packer.fits_now(resources)]
+        if fitting and fitting[0] != oldest and self._overtaken == (oldest, _MAX_OVERTAKES):
+            return oldest, ()
+        return oldest, fitting
+
+    def overtook(self, oldest: str) -> None:
+        """Note that somebody younger started while the oldest did not fit."""
+        seen = self._overtaken[1] if self._overtaken[0] == oldest else 0
+        self._overtaken = (oldest, seen + 1)
+
+
+def _age(head: tuple[str, int, Resources]) -> int:
+    return head[1]

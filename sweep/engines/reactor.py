@@ -1,0 +1,98 @@
+"""Waiting for many descriptors, alarms and posted events at once: one epoll, on one thread."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+
+from sweep.core.messages import Event
+
+__all__ = ["Reactor"]
+
+
+class Reactor:
+    """Calls what was registered for descriptors that are ready and for alarms that are due.
+
+    Each descriptor is registered once. Only `post` may be called from a signal handler or another thread.
+    """
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self._readers: dict[int, Callable[[], None]] = {}
+        self._writers: dict[int, Callable[[], None]] = {}
+        self._alarms: list[tuple[float, int, Callable[[], None]]] = []
+        self._alarm_numbers = itertools.count()
+        self._posted: deque[Event] = deque()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._is_closed = False
+        self.listen(self._wake, self._on_wake)
+
+    def listen(self, descriptor: int, reader: Callable[[], None]) -> None:
+        """Call `reader` whenever the descriptor can be read."""
+        self._poll.register(descriptor, select.EPOLLIN)
+        self._readers[descriptor] = reader
+
+    def ignore(self, descriptor: int) -> None:
+        """Forget a descriptor, before it is closed; one that is not known is fine."""
+        if self._readers.pop(descriptor, None) is not None:
+            self._writers.pop(descriptor, None)
+            self._poll.unregister(descriptor)
+
+    def await_writable(self, descriptor: int, writer: Callable[[], None] | None) -> None:
+        """Call `writer` whenever a known descriptor takes more; None: not any more."""
+        if descriptor not in self._readers:
+            return
+        if writer is not None:
+            self._writers[descriptor] = writer
+        else:
+            self._writers.pop(descriptor, None)
+        self._poll.modify(descriptor, select.EPOLLIN | (select.EPOLLOUT if writer is not None else 0))
+
+    def alarm(self, after_s: float, action: Callable[[], None]) -> None:
+        """Call `action` once, after so many seconds."""
+        heapq.heappush(self._alarms, (time.monotonic() + after_s, next(self._alarm_numbers), action))
+
+    def post(self, event: Event) -> None:
+        """Keep an event for `take_posted` and wake whoever waits."""
+        self._posted.append(event)
+        if not self._is_closed:
+            os.eventfd_write(self._wake, 1)
+
+    def take_posted(self) -> list[Event]:
+        """Return the posted events, oldest first."""
+        events = []
+        while self._posted:
+            events.append(self._posted.popleft())
+        return events
+
+    def run_once(self, timeout_s: float | None) -> None:
+        """Wait until something is ready, an alarm is due or the time is over, and make the calls."""
+        if self._alarms:
+            until_alarm = max(0.0, self._alarms[0][0] - time.monotonic())
+            timeout_s = until_alarm if timeout_s is None else min(timeout_s, until_alarm)
+        for descriptor, mask in self._poll.poll(timeout_s):
+            if mask & select.EPOLLOUT and descriptor in self._writers:
+                self._writers[descriptor]()
+            reader = self._readers.get(descriptor)  # an earlier one of this round may have ended it
+            if reader is not None and mask & ~select.EPOLLOUT:
+                reader()
+        if self._alarms:
+            now = time.monotonic()
+            while self._alarms and self._alarms[0][0] <= now:
+                heapq.heappop(self._alarms)[2]()
+
+    def close(self) -> None:
+        """Release the descriptors of its own."""
+        self._is_closed = True
+        self._readers.clear()
+        self._writers.clear()
+        self._poll.close()
+        os.close(self._wake)
+
+    def _on_wake(self) -> None:
+        os.eventfd_read(self._wake)

@@ -1,0 +1,327 @@
+"""The files that loggers write per trial, while the sweep runs and after a crash."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_experiment import MadeExperiment
+
+from sweep.callbacks.loggers import (
+    CSVLoggerCallback,
+    JsonLoggerCallback,
+    LoggerCallback,
+    TBXLoggerCallback,
+    _OpenFiles,
+)
+from sweep.core.plan import Plan
+from sweep.core.resources import Resources
+from sweep.core.results import Result
+from sweep.core.trial import Status, Trial, evolve
+from sweep.errors import ConfigError
+
+TRIAL = Trial("abcde_00000", {"lr": 0.1, "net": {"width": 16}}, Resources(), Status.RUNNING, attempt=1)
+
+
+def ready(logger: Any, root: Path, **info: Any) -> Any:
+    logger.setup(experiment_dir=str(root), plan=Plan(), num_trials=2, **info)
+    return logger
+
+
+def report(step: int = 1, **metrics: Any) -> Result:
+    return Result({"training_iteration": step, **metrics})
+
+
+def json_lines(root: Path, trial: str = TRIAL.id) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (root / trial / "result.json").read_text().splitlines()]
+
+
+def csv_rows(root: Path, trial: str = TRIAL.id) -> list[dict[str, str]]:
+    with (root / trial / "progress.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_json_has_a_line_per_result_nested_and_with_the_config(tmp_path: Path) -> None:
+    logger = ready(JsonLoggerCallback(), tmp_path)
+    logger.on_trial_start(TRIAL)
+    logger.on_trial_result(TRIAL, report(1, loss=0.5, eval={"acc": 0.1}))
+    logger.on_trial_result(TRIAL, report(2, loss=math.nan, big=math.inf))
+    logger.on_trial_complete(TRIAL)
+    first, second = json_lines(tmp_path)
+    assert first == {"training_iteration": 1, "loss": 0.5, "eval": {"acc": 0.1}, "config": TRIAL.config}
+    assert math.isnan(second["loss"])
+    assert math.isinf(second["big"])
+    params = (tmp_path / TRIAL.id / "params.json").read_text()
+    assert json.loads(params) == TRIAL.config
+    assert params.startswith('{\n  "lr"')
+    logger.on_experiment_end([])
+
+
+def test_json_writes_what_json_does_not_know_as_text_and_numpy_as_numbers(tmp_path: Path) -> None:
+    logger = ready(JsonLoggerCallback(), tmp_path)
+    trial = evolve(TRIAL, config={"cls": Path, 3: "three", ("a", 1): 2})
+    logger.on_trial_start(trial)
+    logger.on_trial_result(trial, report(loss=np.float32(0.5), n=np.int64(3), a=np.arange(2), o={1: Path("x")}))
+    logger.on_experiment_end([])
+    (line,) = json_lines(tmp_path)
+    assert (line["loss"], line["n"], line["a"], line["o"]) == (0.5, 3, [0, 1], {"1": "x"})
+    assert line["config"]["('a', 1)"] == 2
+    assert "Path" in line["config"]["cls"]
+
+
+def test_a_changed_config_is_in_the_lines_that_follow(tmp_path: Path) -> None:
+    logger = ready(JsonLoggerCallback(), tmp_path)
+    logger.on_trial_start(TRIAL)
+    logger.on_trial_result(TRIAL, report(1))
+    clone = evolve(TRIAL, config={"lr": 0.2})
+    logger.on_trial_start(clone)
+    logger.on_trial_result(clone, report(2))
+    logger.on_experiment_end([])
+    assert [line["config"]["lr"] for line in json_lines(tmp_path)] == [0.1, 0.2]
+    assert json.loads((tmp_path / TRIAL.id / "params.json").read_text()) == {"lr": 0.2}
+
+
+def test_csv_keeps_keys_that_appear_late(tmp_path: Path) -> None:
+    logger = ready(CSVLoggerCallback(), tmp_path)
+    logger.on_trial_start(TRIAL)
+    logger.on_trial_result(TRIAL, report(1, loss=0.5, note='a "quoted", \n line'))
+    logger.on_trial_result(TRIAL, report(2, loss=0.4, eval={"acc": 0.9}))
+    logger.on_trial_result(TRIAL, report(3, loss=0.3))
+    logger.on_trial_complete(TRIAL)
+    rows = csv_rows(tmp_path)
+    assert [*rows[0]] == ["training_iteration", "loss", "note", "eval/acc"]
+    assert [row["eval/acc"] for row in rows] == ["", "0.9", ""]
+    assert rows[0]["note"] == 'a "quoted", \n line'
+    assert [row["loss"] for row in rows] == ["0.5", "0.4", "0.3"]
+    logger.on_experiment_end([])
+
+
+def test_a_trial_that_comes_back_after_a_pause_goes_on_in_its_files(tmp_path: Path) -> None:
+    loggers = [ready(JsonLoggerCallback(), tmp_path), ready(CSVLoggerCallback(), tmp_path)]
+    for logger in loggers:
+        logger.on_trial_start(TRIAL)
+        logger.on_trial_result(TRIAL, report(1, loss=0.5))
+        logger.on_trial_pause(TRIAL)
+        logger.on_trial_start(TRIAL)
+        logger.on_trial_result(TRIAL, report(2, extra=1, loss=0.4))
+        logger.on_experiment_end([])
+    assert [line["training_iteration"] for line in json_lines(tmp_path)] == [1, 2]
+    assert [row["extra"] for row in csv_rows(tmp_path)] == ["", "1"]
+
+
+@pytest.mark.parametrize("make", [JsonLoggerCallback, CSVLoggerCallback])
+def test_nothing_is_kept_of_trials_that_ended_and_few_files_are_open(make: Any, tmp_path: Path) -> None:
+    logger = ready(make(), tmp_path)
+    trials = [evolve(TRIAL, id=f"abcde_{n:05d}") for n in range(200)]
+    for trial in trials:
+        logger.on_trial_start(trial)
+        logger.on_trial_result(trial, report(1, loss=1.0))
+    assert len(logger._files) == 64
+    for trial in trials:
+        logger.on_trial_result(trial, report(2, loss=0.5))
+        logger.on_trial_complete(trial)
+    assert len(logger._files) == 0
+    assert not getattr(logger, "_configs", None)
+    assert not getattr(logger, "_columns", None)
+    assert not logger._paths
+    logger.on_experiment_end([])
+    read = json_lines if make is JsonLoggerCallback else csv_rows
+    assert all(len(read(tmp_path, trial.id)) == 2 for trial in trials)
+
+
+def test_what_was_written_is_flushed_without_another_write(tmp_path: Path) -> None:
+    flushed = threading.Event()
+
+    class Files(_OpenFiles):
+        def flush(self) -> None:
+            super().flush()
+            flushed.set()
+
+    files = Files(flush_s=0.0)
+    files.write(str(tmp_path / "new" / "x"), "line\n")
+    assert flushed.wait(20)
+    files.flush()
+    assert (tmp_path / "new" / "x").read_text() == "line\n"
+    files.close_all()
+    assert not [thread for thread in threading.enumerate() if thread.name == "sweep-log-flush"]
+
+
+def test_an_error_of_the_flushing_thread_is_raised_by_the_next_write(tmp_path: Path) -> None:
+    failed = threading.Event()
+
+    class Files(_OpenFiles):
+        def flush(self) -> None:
+            failed.set()
+            raise OSError(28, "No space left on device")
+
+    files = Files(flush_s=0.0)
+    files.write(str(tmp_path / "x"), "1")
+    assert failed.wait(20)
+    files.close_all()
+    with pytest.raises(OSError, match="No space"):
+        files.write(str(tmp_path / "x"), "2")
+    files.close_all()
+
+
+# --- after a crash ---
+
+
+def crashed(tmp_path: Path) -> tuple[MadeExperiment, list[str]]:
+    """Three trials with three reports each; the last still runs, the second ended just before, the first long ago."""
+    made = MadeExperiment(tmp_path)
+    trials = [made.trial({"lr": n}) for n in range(3)]
+    for number, trial in enumerate(trials):
+        made.start(trial)
+        for step in range(3):
+            made.report(trial, {"loss": step, "eval": {"acc": 0.1 * step}}, at=1000.0 * (number > 0) + step)
+    made.end(trials[0], at=5.0)
+    made.end(trials[1], at=1005.0)
+    made.commit()
+    return made, trials
+
+
+@pytest.mark.parametrize("damage", ["torn", "missing", "short", "zeroes", "whole"])
+def test_files_are_completed_from_the_record(tmp_path: Path, damage: str) -> None:
+    made, trials = crashed(tmp_path)
+    for logger in (ready(JsonLoggerCallback(), made.root), ready(CSVLoggerCallback(), made.root)):
+        name = logger._file_name
+        for trial in trials:
+            config = {"lr": "as it was"}
+            value = evolve(TRIAL, id=trial, config=config)
+            for step in range(3):
+                logger.on_trial_result(value, report(step + 1, loss=step, eval={"acc": 0.1 * step}, old=1))
+        logger.on_experiment_end([])
+        for trial in trials[1:]:
+            path = made.root / trial / name
+            lines = path.read_bytes().splitlines(keepends=True)
+            if damage == "missing":
+                path.unlink()
+            elif damage == "short":
+                path.write_bytes(b"".join(lines[:-2]))
+            elif damage == "torn":
+                path.write_bytes(b"".join(lines[:-1]) + lines[-1][:10])
+            elif damage == "zeroes":
+                path.write_bytes(b"".join(lines[:-1]) + b"\0" * len(lines[-1]))
+    later = [ready(kind(), made.root, resumed=True) for kind in (JsonLoggerCallback, CSVLoggerCallback)]
+    running = evolve(TRIAL, id=trials[2], config={"lr": 2})
+    made.report(trials[2], {"loss": 9, "eval": {"acc": 0.3}}, at=1010.0)  # a result of the new run, not yet told
+    made.commit()
+    for logger in later:
+        logger.on_trial_start(running)
+        logger.on_trial_result(running, report(4, loss=9, eval={"acc": 0.3}))
+        logger.on_experiment_end([])
+    for trial, last in zip(trials, [[], [], [9]], strict=True):
+        rows = json_lines(made.root, trial)
+        assert [row["loss"] for row in rows] == [0, 1, 2, *last]
+        assert [row["training_iteration"] for row in rows] == [*range(1, len(rows) + 1)]
+        assert [float(row["loss"]) for row in csv_rows(made.root, trial)] == [0, 1, 2, *last]
+    if damage == "torn":  # what was whole is kept as it was
+        kept = json_lines(made.root, trials[1])
+        assert [row["config"]["lr"] for row in kept] == ["as it was", "as it was", 1]
+    made.close()
+
+
+def test_without_a_restart_the_record_is_not_read(tmp_path: Path) -> None:
+    logger = ready(JsonLoggerCallback(), tmp_path / "no-database-here")
+    logger.on_trial_start(TRIAL)
+    logger.on_experiment_end([])
+
+
+def test_a_logger_of_ones_own_overrides_the_log_methods(tmp_path: Path) -> None:
+    heard: list[Any] = []
+
+    class Mine(LoggerCallback):
+        def log_trial_start(self, trial: Trial) -> None:
+            heard.append("start")
+
+        def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+            heard.append((iteration, result["loss"]))
+
+        def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+            heard.append(("end", failed))
+
+    logger = ready(Mine(), tmp_path)
+    logger.on_trial_start(TRIAL)
+    logger.on_trial_result(TRIAL, report(7, loss=1))
+    logger.on_trial_error(TRIAL)
+    logger.on_trial_complete(TRIAL)
+    assert heard == ["start", (7, 1), ("end", True), ("end", False)]
+    assert logger.layout.root == tmp_path
+
+
+# --- TensorBoard ---
+
+
+class _Writer:
+    def __init__(self, directory: str, flush_secs: float) -> None:
+        self.directory = Path(directory)
+        self.told: list[tuple[Any, ...]] = []
+        self.closed = False
+        self.file_writer = self
+        WRITERS.append(self)
+
+    def add_summary(self, summary: Any) -> None:
+        self.told.append(("hparams", *summary))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda tag, value, global_step: self.told.append((name, tag, global_step))
+
+
+WRITERS: list[_Writer] = []
+
+
+@pytest.fixture
+def tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, summary = types.ModuleType("tensorboardX"), types.ModuleType("tensorboardX.summary")
+    module.__spec__ = types.SimpleNamespace()  # type: ignore[assignment]
+    module.SummaryWriter = _Writer  # type: ignore[attr-defined]
+    summary.hparams = lambda hparam_dict, metric_dict: [(hparam_dict, metric_dict)]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tensorboardX", module)
+    monkeypatch.setitem(sys.modules, "tensorboardX.summary", summary)
+    WRITERS.clear()
+
+
+@pytest.mark.usefixtures("tensorboard")
+def test_tensorboard_gets_scalars_histograms_and_the_hyperparameters(tmp_path: Path) -> None:
+    logger = ready(TBXLoggerCallback(), tmp_path)
+    result = report(3, loss=0.5, eval={"acc": True}, hist=[1, 2], image=np.zeros((3, 2, 2)), word="x", pid=1)
+    logger.on_trial_result(TRIAL, result)
+    logger.on_trial_complete(evolve(TRIAL, last_result=result))
+    (writer,) = WRITERS
+    assert writer.directory == tmp_path / TRIAL.id
+    assert writer.told == [
+        ("add_scalar", "loss", 3),
+        ("add_scalar", "eval/acc", 3),
+        ("add_histogram", "hist", 3),
+        ("add_image", "image", 3),
+        ("hparams", {"lr": 0.1, "net/width": 16}, {"loss": 0.5, "eval/acc": True}),
+    ]
+    assert writer.closed
+    assert not logger._writers
+
+
+@pytest.mark.usefixtures("tensorboard")
+def test_tensorboard_keeps_few_writers_open(tmp_path: Path) -> None:
+    logger = ready(TBXLoggerCallback(), tmp_path)
+    for number in range(80):
+        logger.on_trial_result(evolve(TRIAL, id=f"abcde_{number:05d}"), report(1, loss=1.0))
+    assert sum(not writer.closed for writer in WRITERS) == 64
+    logger.on_experiment_end([])
+    assert all(writer.closed for writer in WRITERS)
+
+
+def test_a_missing_tensorboardx_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'sweep-engine\[tensorboard\]'"):
+        TBXLoggerCallback()

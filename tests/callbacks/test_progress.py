@@ -1,0 +1,522 @@
+"""The display: a block in place on a terminal and in a notebook, lines elsewhere, nothing at verbose=0."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from sweep.callbacks.block import About, draw_block, draw_end, status_line
+from sweep.callbacks.board import Board
+from sweep.callbacks.formats import width_of
+from sweep.callbacks.progress import Progress
+from sweep.core.plan import Plan
+from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
+from sweep.core.results import Result
+from sweep.core.trial import Status, Trial, evolve
+
+PLAN = Plan(metric="loss", mode="min", stop={"training_iteration": 27}, num_trials=100)
+NODES = (Node(cpus=8, memory=24 << 30, devices=(Device("gpu0"), Device("gpu1"))),)
+ONE = Resources((Bundle(cpu=2, gpu=1),))
+
+
+class Terminal(io.StringIO):
+    """A terminal of which one sees the screen: it understands what is needed to redraw in place."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+    def screen(self) -> list[str]:
+        rows, row, column = [""], 0, 0
+        for match in re.finditer(r"\x1b\[([?0-9;]*)([A-Za-z])|(\n)|(\r)|([^\x1b\n\r]+)", self.getvalue()):
+            code, letter, newline, back, shown = match.groups()
+            if newline:
+                row, column = row + 1, 0
+                rows += [""] * (row + 1 - len(rows))
+            elif back:
+                column = 0
+            elif letter == "A":
+                row = max(0, row - int(code or 1))
+            elif letter == "K":
+                rows[row] = ""
+            elif shown:
+                line = rows[row].ljust(column)
+                rows[row] = line[:column] + shown + line[column + len(shown) :]
+                column += len(shown)
+        return [line.rstrip() for line in rows]
+
+
+class Feed:
+    """Trials that change, and a display that is told so."""
+
+    def __init__(self, progress: Progress, **info: Any) -> None:
+        self.trials: dict[str, Trial] = {}
+        self.progress = progress
+        self.now = 0.0
+        given: dict[str, Any] = {
+            "experiment_dir": "/results/mnist",
+            "plan": PLAN,
+            "num_trials": 100,
+            "name": "mnist",
+            "searcher": "tpe (limit 4)",
+            "scheduler": "asha",
+            "seed": 7,
+            "nodes": NODES,
+            "resume_command": "sweep resume mnist",
+        }
+        progress.setup(**(given | info))
+
+    def put(self, number: int, **changes: Any) -> None:
+        trial_id = f"abcde_{number:05d}"
+        config = {"lr": 10.0 ** -(number + 1), "act": "gelu", "width": 64 * (number + 1)}
+        trial = self.trials.get(trial_id) or Trial(trial_id, config, ONE)
+        self.trials[trial_id] = evolve(trial, **changes)
+        self.now += 1.0
+        self.progress.on_step(self.trials, self.now, [trial_id])
+
+    def run(self, number: int, device: str = "gpu0") -> None:
+        placement = Placement((BundlePlacement("local", ((device, 1.0),)),))
+        self.put(number, status=Status.RUNNING, attempt=1, placement=placement)
+
+    def report(self, number: int, loss: float, step: int) -> None:
+        result = Result({"loss": loss, "training_iteration": step})
+        before = self.trials[f"abcde_{number:05d}"].best_result
+        best = result if before is None or loss < before["loss"] else before
+        self.put(number, last_result=result, best_result=best)
+        self.progress.on_trial_result(self.trials[f"abcde_{number:05d}"], result)
+
+    def end(self, number: int, status: Status = Status.TERMINATED, reason: str = "") -> None:
+        self.put(number, status=status, reason=reason, placement=None, failures=int(status is Status.ERROR))
+
+    def some(self) -> None:
+        self.run(0)
+        self.run(1, "gpu1")
+        self.put(2, reason="needs 1 GPU; 2 of 2 held by 00000, 00001")
+        self.report(0, 0.5, 1)
+        self.progress.refresh()
+        self.report(0, 0.25, 2)
+        self.progress.refresh()
+        self.report(0, 0.041234567, 3)
+        self.progress.refresh()
+
+    def finish(self) -> None:
+        self.progress.on_experiment_end(list(self.trials.values()))
+
+
+def lines_display(verbose: int = 1, **more: Any) -> tuple[Progress, io.StringIO]:
+    file = io.StringIO()
+    return Progress(verbose, file=file, style="lines", has_thread=False, **more), file
+
+
+def test_a_pipe_gets_one_line_per_change_of_state() -> None:
+    progress, file = lines_display()
+    feed = Feed(progress)
+    feed.some()
+    feed.end(0)
+    feed.end(1, reason="stopped early: loss=2 at 1, cutoff 1")
+    progress.refresh()
+    feed.run(2)
+    feed.end(2, Status.ERROR, "ValueError: lr\nmore")
+    progress.refresh()
+    assert file.getvalue().splitlines() == [
+        "sweep mnist: 100 trials, searcher tpe (limit 4), scheduler asha, seed 7 -> /results/mnist",
+        "0:04 00000 RUNNING lr=0.1 width=64",
+        "0:04 00001 RUNNING lr=0.01 width=128",
+        "0:08 00000 TERMINATED loss=0.04123 at step 3 in 0:06",
+        "0:08 00001 STOPPED EARLY in 0:06   stopped early: loss=2 at 1, cutoff 1",
+        "0:10 00002 ERROR ValueError: lr more   sweep logs mnist 00002",
+    ]
+
+
+def test_a_pipe_gets_a_status_line_each_thirty_seconds() -> None:
+    time = [0.0]
+    progress, file = lines_display(clock=lambda: time[0])
+    feed = Feed(progress)
+    feed.some()
+    for time[0] in (29.0, 31.0, 45.0, 62.0):
+        progress.refresh()
+    beats = [line for line in file.getvalue().splitlines() if "best=" in line]
+    assert beats == ["0:37 0/100 best=0.04123@00000 run=2", "1:08 0/100 best=0.04123@00000 run=2"]
+
+
+def test_verbose_0_prints_nothing_and_starts_no_thread(capfd: pytest.CaptureFixture[str]) -> None:
+    before = threading.active_count()
+    feed = Feed(Progress(0))
+    feed.some()
+    feed.finish()
+    assert threading.active_count() == before
+    assert capfd.readouterr() == ("", "")
+
+
+def test_verbose_2_adds_a_line_per_result() -> None:
+    progress, file = lines_display(2)
+    Feed(progress).some()
+    assert "0:06 00000 step 3 loss=0.04123" in [line.replace("0:05", "0:06") for line in file.getvalue().splitlines()]
+
+
+def test_a_notice_is_shown_among_the_lines_and_on_standard_error_when_there_is_no_display(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    progress, file = lines_display()
+    Feed(progress)
+    progress.notice("killing\x1b[2J what still runs")
+    progress.refresh()
+    assert file.getvalue().splitlines()[-1] == "sweep: killing what still runs"
+    progress.on_experiment_end([])
+    progress.notice("late")
+    assert capsys.readouterr().err == "sweep: late\n"
+    Progress(0).notice("nothing")
+    assert capsys.readouterr() == ("", "")
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 110, lines: int = 30) -> tuple[Progress, Terminal]:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", str(lines))
+    monkeypatch.setenv("TERM", "xterm")
+    file = Terminal()
+    return Progress(1, file=file, has_thread=False), file
+
+
+def test_a_terminal_shows_one_block_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress, file = terminal(monkeypatch)
+    feed = Feed(progress)
+    feed.some()
+    screen = file.screen()
+    assert sum("sweep mnist" in line and "running" in line for line in screen) == 1
+    text = "\n".join(screen)
+    assert "0/100 trials" in text
+    assert "queue 1" in text
+    assert "running 2 · paused 0 · done 0 · stopped early 0 · failed 0" in text
+    assert "CPU 4/8 ████░░░░" in text
+    assert "GPU 2/2 ████████" in text
+    assert "best  loss 0.04123  trial 00000 at step 3" in text
+    heading = next(line for line in screen if line.startswith("trial"))
+    assert heading.split() == ["trial", "state", "step", "loss", "trend", "lr", "width", "time", "where"]
+    row = next(line for line in screen if line.startswith("00000"))
+    assert row.split() == ["00000", "RUN", "3/27", "0.04123", "█▄▁", "0.1", "64", "0:05", "gpu0"]
+    waiting = next(line for line in screen if line.startswith("00002"))
+    assert waiting.endswith("needs 1 GPU; 2 of 2 held by 00000, 00001")
+    assert "twice: kill   later: sweep resume mnist" in text
+
+
+def test_the_last_frame_stays_with_the_best_config_and_the_failures_by_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    progress, file = terminal(monkeypatch)
+    feed = Feed(progress)
+    feed.some()
+    feed.end(0)
+    for number in (3, 4, 5):
+        feed.run(number)
+        feed.end(number, Status.ERROR, "CUDA out of memory")
+    feed.finish()
+    screen = [line for line in file.screen() if line]
+    assert screen[0].startswith("sweep mnist   interrupted after 0:13")
+    assert screen[3:] == [
+        "best config:",
+        "  lr: 0.1",
+        "  act: gelu",
+        "  width: 64",
+        "failed 3 x CUDA out of memory   trials 00003 00004 00005",
+        "what they printed: sweep logs mnist 00003",
+        "2 trials had not ended",
+        "resume: sweep resume mnist",
+    ]
+    assert file.getvalue().count("\x1b[?25h") >= 1  # the cursor is back
+
+
+@pytest.mark.parametrize("columns", [1, 5, 20, 40, 79, 200])
+@pytest.mark.parametrize("lines", [1, 5, 24])
+def test_no_line_is_wider_than_the_terminal_and_no_block_higher(columns: int, lines: int) -> None:
+    board = Board(PLAN, 100, NODES)
+    feed = Feed(_Into(board))
+    feed.some()
+    feed.run(3)
+    feed.end(3, Status.ERROR, "漢字" * 50)
+    about = About("n" * 30, "/d" * 30, "s" * 30, "s" * 30, 7, "sweep resume " + "n" * 30)
+    block = draw_block(board, about, width=columns, height=lines, now=10.0, idle_s=0.0)
+    assert len(block) <= lines
+    assert all(sum(width_of(part) for part, _ in line) <= columns for line in block)
+    assert draw_end(board, about, width=columns, now=10.0, unfinished=0)
+
+
+class _Into(Progress):
+    """Feeds a board directly."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(0)
+        self.board = board
+
+    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        for trial_id in changed:
+            self.board.update(now, now, trials[trial_id])
+
+
+def test_a_terminal_of_twenty_columns_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress, file = terminal(monkeypatch, 20, 6)
+    feed = Feed(progress)
+    feed.some()
+    assert max(map(len, file.screen())) <= 20
+    feed.finish()
+
+
+def test_escape_sequences_in_names_and_messages_reach_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress, file = terminal(monkeypatch)
+    feed = Feed(progress, name="\x1b[2Jevil")
+    for number, value in enumerate(["\x1b]0;title\x07a", "\x1b[1;1Hb"]):
+        feed.put(number, config={"p\x1b[3J": value}, status=Status.RUNNING, attempt=1)
+    feed.end(0, Status.ERROR, "\x1b[2J\x07boom\rover")
+    progress.refresh()
+    feed.finish()
+    shown = file.getvalue()
+    assert "boom" in shown
+    assert not re.search(r"\x1b\[2J|\x1b\]0|\x07|\x1b\[1;1H|\x1b\[3J", shown)
+
+
+class _Broken(Terminal):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("style", ["lines", "terminal"])
+def test_a_closed_pipe_silences_the_display_and_harms_nothing(style: str) -> None:
+    progress = Progress(2, file=_Broken(), style=style, has_thread=False)
+    feed = Feed(progress)
+    feed.some()
+    feed.finish()
+
+
+def test_a_file_that_was_closed_silences_the_display() -> None:
+    file = io.StringIO()
+    progress = Progress(1, file=file, has_thread=False)
+    feed = Feed(progress)
+    file.close()
+    feed.some()
+    feed.finish()
+
+
+def test_an_ascii_terminal_gets_plain_signs() -> None:
+    class File(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    raw = io.BytesIO()
+    file = File(raw, encoding="ascii")
+    progress = Progress(1, file=file, style="terminal", has_thread=False)
+    Feed(progress, name="größe").some()
+    file.flush()
+    shown = raw.getvalue().decode("ascii")
+    assert "CPU 4/8" in shown
+    assert "####" in shown
+
+
+def test_the_thread_draws_by_itself_and_ends_with_the_sweep() -> None:
+    drawn = threading.Event()
+
+    class File(io.StringIO):
+        def write(self, text: str) -> int:
+            if "RUNNING" in text:
+                drawn.set()
+            return super().write(text)
+
+    file = File()
+    progress = Progress(1, file=file)
+    feed = Feed(progress)
+    feed.run(0)
+    assert drawn.wait(20)
+    feed.end(0)
+    feed.finish()
+    assert not [thread for thread in threading.enumerate() if thread.name == "sweep-progress"]
+    assert "TERMINATED" in file.getvalue()
+    feed.finish()  # a second end is harmless
+
+
+def test_after_a_resume_old_trials_count_but_are_no_news() -> None:
+    progress, file = lines_display()
+    feed = Feed(progress)
+    old = {f"abcde_{n:05d}": Trial(f"abcde_{n:05d}", {"lr": n}, ONE, Status.TERMINATED) for n in range(40)}
+    feed.trials |= old
+    feed.run(40)
+    progress.refresh()
+    assert file.getvalue().splitlines()[1:] == ["0:01 00040 RUNNING lr=1e-41 act=gelu width=2624"]
+    assert progress._board is not None
+    assert progress._board.num_ended == 40
+
+
+def test_trials_of_earlier_runs_may_be_given_at_setup() -> None:
+    progress, file = lines_display()
+    old = [Trial(f"abcde_{n:05d}", {"lr": n}, ONE, Status.TERMINATED) for n in range(3)]
+    Feed(progress, trials=old)
+    progress.refresh()
+    assert progress._board is not None
+    assert progress._board.num_ended == 3
+    assert len(file.getvalue().splitlines()) == 1
+
+
+def test_the_display_looks_only_at_what_changed() -> None:
+    class Trials(dict[str, Trial]):
+        scans = 0
+
+        def items(self) -> Any:
+            Trials.scans += 1
+            return super().items()
+
+        def values(self) -> Any:
+            Trials.scans += 1
+            return super().values()
+
+    progress, _ = lines_display()
+    feed = Feed(progress)
+    feed.trials = Trials()
+    for number in range(50):
+        feed.run(number)
+        feed.report(number, 1.0, 1)
+        feed.end(number)
+        progress.refresh()
+    assert Trials.scans == 1  # at the first step, for a resumed sweep
+    assert progress._board is not None
+    assert not progress._board.live
+    assert not progress._inbox
+
+
+def test_the_style_follows_where_the_output_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sweep.callbacks.progress import _style_of
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    assert _style_of(io.StringIO()) == "lines"
+    assert _style_of(Terminal()) == "terminal"
+    monkeypatch.setenv("TERM", "dumb")
+    assert _style_of(Terminal()) == "lines"
+
+
+def test_a_notebook_cell_keeps_one_output_that_is_updated() -> None:
+    import nbclient
+    import nbformat
+
+    code = (
+        "import sys\n"
+        f"sys.path[:0] = {[path for path in sys.path if path]!r}\n"
+        "from sweep.callbacks.progress import Progress\n"
+        "from sweep.core.plan import Plan\n"
+        "from sweep.core.trial import Trial, Status, evolve\n"
+        "from sweep.core.resources import Resources\n"
+        "progress = Progress()\n"
+        "progress.setup(experiment_dir='/r/<b>', plan=Plan(metric='loss'), num_trials=2, name='<b>')\n"
+        "trial = Trial('abcde_00000', {'lr': 1}, Resources(), Status.RUNNING, attempt=1)\n"
+        "for now in range(5):\n"
+        "    progress.on_step({trial.id: trial}, now, [trial.id])\n"
+        "    progress.refresh()\n"
+        "progress.on_experiment_end([evolve(trial, status=Status.TERMINATED)])\n"
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
+    (output,) = notebook.cells[0].outputs
+    assert output["output_type"] == "display_data"
+    page = output["data"]["text/html"]
+    assert "&lt;b&gt;" in page
+    assert "ended after" in page
+    assert "running" in page
+
+
+# --- the board ---
+
+
+def ended(board: Board, number: int, start: float, end: float, reason: str = "") -> None:
+    trial = Trial(f"abcde_{number:05d}", {"x": number}, ONE, Status.RUNNING, attempt=1)
+    board.update(start, start, trial)
+    board.update(end, end, evolve(trial, status=Status.TERMINATED, reason=reason))
+
+
+def test_there_is_no_eta_before_five_ends() -> None:
+    board = Board(PLAN, 10)
+    for number in range(4):
+        ended(board, number, number, number + 1)
+    assert board.eta() is None
+
+
+def test_the_eta_is_the_median_time_of_what_remains_over_what_runs() -> None:
+    board = Board(PLAN, 15)
+    for number in range(5):
+        ended(board, number, 0.0, 10.0 + number)
+    for number in (5, 6):
+        board.update(15, 15, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1))
+    eta = board.eta()
+    assert eta is not None
+    assert eta.seconds == pytest.approx(10 * 12.0 / 2)
+    assert 0 < eta.spread_s < eta.seconds
+
+
+def test_once_trials_are_stopped_early_the_eta_follows_the_rate_of_ends() -> None:
+    board = Board(PLAN, 15)
+    for number in range(5):
+        ended(board, number, 0.0, 2.0 * number + 2, "stopped early: worse" if number else "")
+    board.update(15, 15, Trial("abcde_00009", {}, ONE, Status.RUNNING, attempt=1))
+    eta = board.eta()
+    assert eta is not None
+    assert eta.seconds == pytest.approx(10 * 2.0)
+    assert "eta=20s" in status_line(board, 10.0)
+
+
+def test_an_unlimited_sweep_says_so() -> None:
+    board = Board(PLAN, None)
+    for number in range(6):
+        ended(board, number, number, number + 1)
+    assert board.eta() is None
+    shown = "".join(part for line in draw_block(board, About("x"), width=100, height=20, now=1, idle_s=0)
+                    for part, _ in line)  # fmt: skip
+    assert "ETA unbounded" in shown
+    assert status_line(board, 1.0).startswith("0:01 6/? ")
+
+
+def test_nan_is_never_the_best_of_the_board() -> None:
+    board = Board(PLAN, 3)
+    for number, loss in enumerate([float("nan"), 2.0, float("nan"), 1.0]):
+        result = Result({"loss": loss, "training_iteration": 1})
+        board.update(1, 1, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1, last_result=result))
+    assert board.best is not None
+    assert board.best.value == 1.0
+
+
+def test_retries_are_counted_once_each() -> None:
+    board = Board(PLAN, 3)
+    trial = Trial("abcde_00000", {}, ONE, Status.RUNNING, attempt=1)
+    for step in (
+        trial,
+        evolve(trial, status=Status.PENDING, failures=1, reason="starts again after ValueError"),
+        evolve(trial, attempt=2, failures=1),
+        evolve(trial, status=Status.PENDING, attempt=2, failures=2),
+        evolve(trial, status=Status.ERROR, attempt=3, failures=3),
+    ):
+        board.update(1, 1, step)
+    assert board.retries == 2
+    assert board.counts["failed"] == 1
+    assert board.used() == {}
+
+
+def test_only_parameters_that_differ_are_shown() -> None:
+    board = Board(PLAN, 3)
+    for number, config in enumerate([{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 1, "b": 2, "c": 5}]):
+        board.update(1, 1, Trial(f"abcde_{number:05d}", config, ONE))
+    assert [*board.varying] == ["b", "c"]
+
+
+def test_memory_of_the_board_is_one_word_per_ended_trial() -> None:
+    board = Board(PLAN, 1000)
+    for number in range(300):
+        ended(board, number, number, number + 1)
+    assert not board.live
+    assert not board.waiting
+    assert not board._holding
+    assert not board._retried
+    assert len(board._kinds) == 300

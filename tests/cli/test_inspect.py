@@ -1,0 +1,214 @@
+"""Commands that look at sweeps: ls, trials, best, show, why."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from made_experiment import MadeExperiment
+
+from sweep.cli import tables
+from sweep.cli.main import sweep
+from sweep.cli.ranges import parse_parameter
+from sweep.errors import ConfigError, ExperimentError
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    made = MadeExperiment(tmp_path, "digits")
+    for number, (lr, loss, act) in enumerate([(0.1, 3.0, "relu"), (0.01, 1.0, "gelu"), (0.001, math.nan, "relu")]):
+        trial = made.trial({"lr": lr, "net": {"act": act}})
+        made.start(trial)
+        made.report(trial, {"loss": loss + 1, "acc": 0.5})
+        made.report(trial, {"loss": loss, "acc": 0.25 * number}, checkpoint=f"{trial}/checkpoint_000002")
+        made.end(trial, reason="stopped early: worse" if number == 2 else "")
+    failed = made.trial({"lr": 1.0, "net": {"act": "relu"}})
+    made.start(failed)
+    error = "ValueError: \x1b[2Jtoo big"
+    traceback = "Traceback\n  deep"
+    made.end(failed, kind="FAILED", error=error, traceback=traceback, class_name="ValueError", reason=error)
+    running = made.trial({"lr": 0.5, "net": {"act": "relu"}}, resources={"bundles": [{"cpu": 1, "gpu": 1}]})
+    made.start(running, placement=[["local", [["gpu0", 1.0]]]])
+    made.trial({"lr": 0.6, "net": {"act": "relu"}}, reason="needs gpu=1; 1 of 1 held by 00004")
+    made.close()
+    MadeExperiment(tmp_path, "empty", metric=None, mode=None).close()
+    return tmp_path
+
+
+def call(storage: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(sweep, [*arguments, "--storage", str(storage)], catch_exceptions=True)
+
+
+def table(storage: Path, *arguments: str) -> list[list[str]]:
+    result = call(storage, *arguments)
+    assert result.exception is None, result.exception
+    return [line.split() for line in result.output.splitlines()]
+
+
+def test_ls_lists_every_sweep_with_its_counts_and_its_best(storage: Path) -> None:
+    rows = json.loads(call(storage, "ls", "--format", "json").output)
+    assert [row["name"] for row in rows] == ["digits", "empty"]
+    assert {key: rows[0][key] for key in ("trials", "running", "waiting", "done", "failed", "metric", "best")} == {
+        "trials": 6,
+        "running": 1,
+        "waiting": 1,
+        "done": 3,
+        "failed": 1,
+        "metric": "loss",
+        "best": 1.0,
+    }
+    assert rows[1]["best"] is None
+    assert table(storage, "ls")[1][0] == "digits"
+    assert "no sweeps here" in call(storage / "nowhere", "ls").output
+
+
+def test_trials_shows_what_differs_and_what_was_reported(storage: Path) -> None:
+    rows = table(storage, "trials", "digits")
+    assert rows[0] == ["trial", "state", "step", "loss", "acc", "lr", "net/act", "time_s", "reason"]
+    assert rows[1] == ["00000", "TERMINATED", "2", "3", "0", "0.1", "relu", "1"]
+    assert len(rows) == 7
+
+
+def test_trials_are_sorted_with_missing_values_last(storage: Path) -> None:
+    def order(*arguments: str) -> list[str]:
+        return [row[0] for row in table(storage, "trials", "digits", "--columns", "trial,loss", *arguments)[1:]]
+
+    assert order("--sort", "loss") == ["00001", "00000", "00002", "00003", "00004", "00005"]
+    assert order("--sort", "-loss")[:2] == ["00000", "00001"]
+    assert order("--sort", "-lr", "--limit", "2") == ["00003", "00005"]
+    assert order("--sort", "net/act")[0] == "00001"
+
+
+@pytest.mark.parametrize(
+    ("condition", "numbers"),
+    [
+        ("lr<0.01", ["00002"]),
+        ("lr <= 0.01", ["00001", "00002"]),
+        ("config/lr>=0.5", ["00003", "00004", "00005"]),
+        ("net/act=gelu", ["00001"]),
+        ("state!=TERMINATED", ["00003", "00004", "00005"]),
+        ("trial>=5", ["00005"]),
+        ("loss>0", ["00000", "00001"]),
+        ("loss=null", ["00003", "00004", "00005"]),
+        ("reason=stopped early: worse", ["00002"]),
+    ],
+)
+def test_trials_are_filtered(storage: Path, condition: str, numbers: list[str]) -> None:
+    rows = json.loads(call(storage, "trials", "digits", "--filter", condition, "-f", "json").output)
+    assert [row["trial"] for row in rows] == numbers
+
+
+def test_several_filters_must_all_hold(storage: Path) -> None:
+    rows = table(storage, "trials", "digits", "--filter", "lr<0.5", "--filter", "loss<2")
+    assert [row[0] for row in rows[1:]] == ["00001"]
+    assert "no such trials" in call(storage, "trials", "digits", "--filter", "lr>99").output
+
+
+def test_csv_has_every_column_and_full_numbers(storage: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(call(storage, "trials", "digits", "-f", "csv").output)))
+    assert rows[0]["trial_id"] == "abcde_00000"
+    assert rows[2]["loss"] == "nan"
+    assert {"attempt", "reason", "lr"} <= rows[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trials", "digts"], "Did you mean 'digits'"),
+        (["trials", "digits", "--sort", "los"], "Did you mean 'loss'"),
+        (["trials", "digits", "--filter", "lr"], "expected COLUMN OP VALUE"),
+        (["trials", "digits", "--columns", "trial,lrr"], "no column 'lrr'"),
+        (["show", "digits", "77"], "from 0 to 5"),
+        (["best", "digits", "--metric", "los", "--goal", "minimize"], "Reported were: loss, acc"),
+        (["best", "empty"], "no metric and mode is known"),
+    ],
+)
+def test_what_is_not_there_is_answered_with_what_is(storage: Path, arguments: list[str], message: str) -> None:
+    result = call(storage, *arguments)
+    assert isinstance(result.exception, (ConfigError, ExperimentError))
+    assert message in str(result.exception)
+
+
+def test_best_prints_the_winner_and_a_config_to_copy(storage: Path) -> None:
+    assert call(storage, "best", "digits").output == (
+        "loss 1   trial 00001   (best report; state TERMINATED)\nlr: 0.01\nnet:\n  act: gelu\n"
+    )
+    assert call(storage, "best", "digits", "--as", "yaml").output == "lr: 0.01\nnet:\n  act: gelu\n"
+    assert json.loads(call(storage, "best", "digits", "--as", "json").output) == {"lr": 0.01, "net": {"act": "gelu"}}
+    assert call(storage, "best", "digits", "--as", "args").output == "lr=0.01 net.act=gelu\n"
+    assert [row[0] for row in table(storage, "best", "digits", "--top", "5")[1:]] == ["00001", "00000"]
+    assert table(storage, "best", "digits", "--metric", "acc", "--goal", "maximize", "--scope", "last")[0][3] == "00002"
+
+
+def test_best_arguments_can_be_pasted_back(tmp_path: Path) -> None:
+    config: dict[str, Any] = {
+        "lr": 3.1e-05,
+        "words": "a, 'b' (c)",
+        "number": "10",
+        "none": None,
+        "on": True,
+        "list": [1, "x"],
+        "plain": "adam",
+    }
+    made = MadeExperiment(tmp_path, "odd")
+    made.report(made.trial(config), {"loss": 1.0})
+    made.close()
+    shown = call(tmp_path, "best", "odd", "--as", "args").output
+    assert dict(parse_parameter(part) for part in shlex.split(shown)) == config
+
+
+def test_show_tells_everything_about_a_trial_and_strips_control_characters(storage: Path) -> None:
+    shown = call(storage, "show", "digits", "3").output
+    assert "trial: abcde_00003\nstate: ERROR\n" in shown
+    assert "traceback:\n  Traceback\n    deep\n" in shown
+    assert "\x1b" not in shown
+    good = call(storage, "show", "digits", "1").output
+    assert "checkpoint_000002   loss=1 acc=0.25" in good
+    assert "last_report:\n  loss: 1.0\n  acc: 0.25\n  training_iteration: 2\n" in good
+    facts = json.loads(call(storage, "show", "digits", "00001", "-f", "json").output)
+    assert facts["config"] == {"lr": 0.01, "net": {"act": "gelu"}}
+    assert facts["best_report"]["loss"] == 1.0
+    assert json.loads(call(storage, "show", "digits", "2", "-f", "json").output)["last_report"]["loss"] == "nan"
+
+
+def test_why_says_what_each_trial_waits_for_and_who_holds_the_devices(storage: Path) -> None:
+    shown = call(storage, "why", "digits").output
+    assert "00005  PENDING     cpu=1        needs gpu=1; 1 of 1 held by 00004" in shown
+    assert "00002  TERMINATED  cpu=1        stopped early: worse" in shown
+    assert "00004  RUNNING     cpu=1 gpu=1  holds cpu=1 gpu=1 on gpu0" in shown
+    assert "CPUs held by 00004 (1)\ngpu0 held by 00004\n" in shown
+    only = json.loads(call(storage, "why", "digits", "5", "-f", "json").output)
+    assert only == [
+        {"trial": "00005", "state": "PENDING", "asks": "cpu=1", "reason": "needs gpu=1; 1 of 1 held by 00004"}
+    ]
+
+
+def test_a_path_is_as_good_as_a_name(storage: Path) -> None:
+    assert CliRunner().invoke(sweep, ["why", str(storage / "digits"), "5"]).exit_code == 0
+
+
+class _Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [1, 10, 20, 40, 200])
+def test_a_table_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    out = _Tty()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = [{"trial": "00001", "loss": 0.123456, "reason": "漢字 and a long reason\x1b[2J " * 5, "deep": {"a": 1}}]
+    tables.print_rows(rows, ["trial", "loss", "deep", "reason"], "table")
+    from sweep.callbacks.formats import width_of
+
+    shown = out.getvalue().splitlines()
+    assert len(shown) == 2
+    assert all(width_of(line) <= columns for line in shown)
+    assert "\x1b" not in out.getvalue()

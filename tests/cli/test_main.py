@@ -1,0 +1,91 @@
+"""The `sweep` command as a whole: names, help, errors, pipes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from made_experiment import MadeExperiment
+
+from sweep import __version__
+from sweep.cli.main import COMMANDS, main, sweep
+
+PROJECT = Path(__file__).parents[2]
+
+
+def commands() -> dict[str, click.Command]:
+    context = click.Context(sweep)
+    found = {name: sweep.get_command(context, name) for name in sweep.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def test_every_command_can_be_imported_and_bears_its_name() -> None:
+    assert {name: command.name for name, command in commands().items()} == {name: name for name in COMMANDS}
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_every_help_has_examples(name: str | None) -> None:
+    result = CliRunner().invoke(sweep, [*([name] if name else []), "--help"])
+    assert result.exit_code == 0
+    assert "Examples:" in result.output
+    assert f"  sweep {name or 'run'} " in result.output
+
+
+def test_the_reference_documents_every_command_and_option_and_nothing_else() -> None:
+    text = (PROJECT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    sections = {part.partition("`")[0]: part for part in text.split("\n## `sweep ")[1:]}
+    sections = {title.split()[0]: part for title, part in sections.items()}
+    assert list(sections) == list(COMMANDS)
+    for name, command in commands().items():
+        options = {
+            option
+            for parameter in command.params
+            if isinstance(parameter, click.Option)
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        rows = [line for line in sections[name].splitlines() if line.startswith("| `-")]
+        documented = {word.strip("`,") for row in rows for word in row.split("|")[1].split() if word.startswith("`-")}
+        assert documented == options, name
+
+
+def test_the_version_is_printed() -> None:
+    assert CliRunner().invoke(sweep, ["--version"]).output == f"sweep {__version__}\n"
+
+
+def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["trails"])
+    assert caught.value.code == 2
+    assert "Did you mean 'trials'?" in capsys.readouterr().err
+
+
+def test_an_error_is_one_sentence_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["show", "nope", "1", "--storage", str(tmp_path)])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("error: no experiment 'nope'")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom sweep.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'pandas', 'optuna', 'torch', 'jax', 'rich', 'pydantic', 'ruamel'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, capture_output=True, timeout=60)
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "many")
+    for number in range(3000):
+        made.trial({"x": number, "filler": "y" * 50})
+    made.close()
+    command = f"{sys.executable} -m sweep.cli.main trials many --storage {tmp_path} | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("trial")
+    assert done.stderr == ""

@@ -1,0 +1,102 @@
+"""Ranges as they are typed on a command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import searchers
+from sweep.cli.ranges import parse_literal, parse_parameter, parse_range, put
+from sweep.errors import ConfigError
+
+
+def same(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and repr(a) == repr(b)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("loguniform(1e-5,1e-1)", searchers.loguniform(1e-5, 1e-1)),
+        ("uniform(0, 0.5)", searchers.uniform(0, 0.5)),
+        ("quniform(0,1,0.25)", searchers.quniform(0, 1, 0.25)),
+        ("randint(1,6)", searchers.randint(1, 6)),
+        ("qrandint(0,64,8)", searchers.qrandint(0, 64, 8)),
+        ("lograndint(1,100)", searchers.lograndint(1, 100)),
+        ("normal(0,1)", searchers.randn(0, 1)),
+        ("16,32,64", searchers.choice([16, 32, 64])),
+        ("choice(adam,sgd)", searchers.choice(["adam", "sgd"])),
+        ("choices([adam, sgd])", searchers.choice(["adam", "sgd"])),
+        ("range(1,6)", searchers.randint(1, 6)),
+        ("range(0,1,0.25)", searchers.choice([0.0, 0.25, 0.5, 0.75])),
+        ("interval(0,0.5)", searchers.uniform(0, 0.5)),
+        ("interval(1,5)", searchers.randint(1, 6)),
+        ("tag(log,interval(1e-5,1e-1))", searchers.loguniform(1e-5, 1e-1)),
+        ("tag(log, int(interval(1, 100)))", searchers.lograndint(1, 101)),
+        ("int(loguniform(16,512))", searchers.lograndint(16, 512)),
+        ("int(uniform(1,9))", searchers.randint(1, 9)),
+    ],
+)
+def test_every_function_means_its_domain(text: str, meant: Any) -> None:
+    assert same(parse_range(text), meant)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("0.1,0.01", [0.1, 0.01]), ("choice(a,b)", ["a", "b"]), ("range(1,4)", [1, 2, 3]), ("grid(1,2)", [1, 2])],
+)
+def test_listings_are_crossed_under_the_grid_searcher(text: str, values: list[Any]) -> None:
+    assert parse_range(text, is_grid=True) == searchers.grid_search(values)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("10", 10), ("1e-3", 1e-3), ("true", True), ("null", None), ("adam", "adam"), ("'1'", "1"), ("[1, 2]", [1, 2]),
+     ("-3", -3), ("a=b", "a=b"), ("", "")],
+)  # fmt: skip
+def test_single_words_are_values(word: str, value: Any) -> None:
+    assert parse_literal(word) == value
+    assert type(parse_literal(word)) is type(value)
+
+
+def test_orions_tilde_and_dashes_mean_the_same() -> None:
+    assert same(parse_parameter("lr~loguniform(1e-5,1)")[1], searchers.loguniform(1e-5, 1))
+    assert parse_parameter("--epochs=10") == ("epochs", 10)
+
+
+def test_commas_inside_quotes_and_parentheses_do_not_split() -> None:
+    assert same(parse_range("'a,b',c"), searchers.choice(["a,b", "c"]))
+    assert same(parse_range('choice("x,y",z)'), searchers.choice(["x,y", "z"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lr", "expected NAME=VALUE or NAME=RANGE"),
+        ("lr=unifrm(0,1)", "Did you mean 'uniform'"),
+        ("lr=uniform(0)", "1 arguments; expected 2"),
+        ("lr=uniform(a,1)", "'a' is no number"),
+        ("lr=uniform(1,0)", "lr=uniform\\(1,0\\): "),
+        ("lr=loguniform(0,1)", "lr=loguniform\\(0,1\\): "),
+        ("lr=uniform(0,1", "not closed"),
+        ("lr=uniform(0,1))", "without an opening"),
+        ("n=range(5,1)", "is empty"),
+        ("n=range(1,5,0)", "step of 0"),
+        ("n=range(0,1e9)", "use randint"),
+        ("lr=tag(log,choice(1,2))", "only an interval"),
+        ("lr=choice()", "at least one value"),
+    ],
+)
+def test_a_mistake_names_the_parameter_and_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_parameter(text)
+
+
+def test_dotted_names_nest() -> None:
+    config: dict[str, Any] = {}
+    put(config, "net.width", 3)
+    put(config, "net.act", "relu")
+    assert config == {"net": {"width": 3, "act": "relu"}}
+    with pytest.raises(ConfigError, match="cannot be both"):
+        put(config, "net.act.x", 1)

@@ -1,0 +1,319 @@
+"""`sweep run` and `sweep resume`: from what is typed to the call of the API, and once for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from made_experiment import MadeExperiment
+
+import searchers
+from sweep.cli.main import main, sweep
+from sweep.cli.order import Order, import_trainable, parse_count, parse_seconds
+from sweep.errors import ConfigError, ExperimentError, TrainableError
+from sweep.store.analysis import ExperimentAnalysis
+
+SCRIPT = """\
+import sweep
+
+def train(config):
+    if config.get("bad"):
+        raise ValueError("bad config")
+    for step in range(3):
+        sweep.report(loss=(config["x"] - 3) ** 2 / (step + 1))
+
+class Net:
+    @staticmethod
+    def fit(config):
+        return None
+
+NUMBER = 3
+
+if __name__ == "__main__":
+    raise SystemExit("the guarded part must not run")
+"""
+
+
+class Api:
+    """Stands in for `sweep.run`: keeps what it was called with."""
+
+    def __init__(self, root: Path) -> None:
+        self.calls: list[tuple[Any, dict[str, Any]]] = []
+        self.made = MadeExperiment(root, "stub")
+
+    def __call__(self, trainable: Any, **arguments: Any) -> ExperimentAnalysis:
+        self.calls.append((trainable, arguments))
+        self.made.commit()
+        for callback in arguments["callbacks"]:
+            callback.setup(experiment_dir=str(self.made.root), plan=None, num_trials=1, seed=5)
+        return ExperimentAnalysis(self.made.root)
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "my_train_script.py"
+    path.write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "my_train_script", raising=False)
+    return path
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
+    stub = Api(tmp_path / "results")
+    monkeypatch.setattr("sweep.run", stub, raising=False)
+    return stub
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(sweep, arguments, standalone_mode=False)
+
+
+def test_options_and_ranges_become_arguments_of_the_api(script: Path, api: Api) -> None:
+    done = api.made.trial({})
+    api.made.end(done)
+    result = call(
+        "run", "my_train_script.py:train", "lr=loguniform(1e-5,1e-1)", "bs=16,32", "net.width=8", "epochs=3",
+        "--minimize", "eval/loss", "--trials", "5", "--time", "2h", "--concurrency", "4", "--gpus", "0.5",
+        "--mem", "4G", "--searcher", "TPE", "--scheduler", "asha", "--max-epochs", "27", "--grace", "2", "--seed", "1",
+        "--name", "n", "--storage", "s", "--retries", "2", "-v",
+    )  # fmt: skip
+    assert result.exception is None, result.exception
+    assert result.return_value == 0
+    ((trainable, arguments),) = api.calls
+    assert trainable.__name__ == "train"
+    scheduler = arguments.pop("scheduler")
+    assert (scheduler.max_t, scheduler.grace_period) == (27, 2)
+    space = arguments.pop("config")
+    assert repr(space) == repr(
+        {
+            "lr": searchers.loguniform(1e-5, 1e-1),
+            "bs": searchers.choice([16, 32]),
+            "net": {"width": 8},
+            "epochs": 3,
+        }
+    )
+    del arguments["callbacks"]
+    assert arguments == {
+        "metric": "eval/loss",
+        "mode": "min",
+        "num_samples": 5,
+        "time_budget_s": 7200.0,
+        "max_concurrent_trials": 4,
+        "resources_per_trial": {"cpu": 1.0, "gpu": 0.5, "memory": "4G"},
+        "search_alg": "tpe",
+        "seed": 1,
+        "name": "n",
+        "storage_path": "s",
+        "max_failures": 2,
+        "verbose": 2,
+        "resume": None,
+        "import_path": f"{script}:train",
+        "raise_on_failed_trial": False,
+    }
+
+
+def test_without_options_the_defaults_hold(script: Path, api: Api) -> None:
+    call("run", "my_train_script.py:train", "x=1")
+    call("run", "my_train_script.py:train", "x=1,2", "--searcher", "grid")
+    call("run", "my_train_script.py:train", "x=1", "--time", "5m", "-q")
+    assert [arguments["num_samples"] for _, arguments in api.calls] == [10, 1, -1]
+    assert api.calls[1][1]["config"] == {"x": {"grid_search": [1, 2]}}
+    assert [arguments["verbose"] for _, arguments in api.calls] == [1, 1, 0]
+    assert all("metric" not in arguments and "scheduler" not in arguments for _, arguments in api.calls)
+
+
+def test_a_spec_is_run_and_the_command_line_wins_over_it(script: Path, api: Api) -> None:
+    Path("spec.yaml").write_text(
+        "program: my_train_script.py:train\nmethod: grid\nmetric: {name: loss}\n"
+        "parameters: {x: {values: [1, 2]}, y: {value: 1}}\nrun_cap: 3\n"
+    )
+    result = call("run", "spec.yaml", "x=5,6", "--trials", "1", "--maximize", "acc")
+    assert result.exception is None, result.exception
+    arguments = api.calls[0][1]
+    assert arguments["config"] == {"x": {"grid_search": [5, 6]}, "y": 1}
+    assert (arguments["metric"], arguments["mode"], arguments["num_samples"]) == ("acc", "max", 1)
+    assert arguments["search_alg"] == "grid"
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [(["good", "good"], 0), (["good", "bad"], 3), (["bad", "bad"], 1), (["good", "open"], 130), ([], 0)],
+)
+def test_the_exit_code_says_how_it_went(script: Path, api: Api, ends: list[str], code: int) -> None:
+    for end in ends:
+        trial = api.made.trial({})
+        if end != "open":
+            api.made.end(trial, kind="FINISHED" if end == "good" else "FAILED")
+    assert call("run", "my_train_script.py:train").return_value == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train.py"], "train.py names no function in it; expected train.py:FUNCTION"),
+        (["python", "train.py"], "plain program, which is not supported yet"),
+        (["my_train_scipt.py:train"], "Did you mean 'my_train_script.py'"),
+        (["my_train_script.py:trian"], "Did you mean 'train'"),
+        (["my_train_script.py:NUMBER"], "is a int; expected a function or a class"),
+        (["nope.yaml"], "there is no spec file"),
+        (["my_train_script.py:train", "lr"], "is no parameter"),
+        (["my_train_script.py:train", "lr=unifrm(0,1)"], "lr=unifrm(0,1): unknown function 'unifrm'"),
+        (["my_train_script.py:train", "--metric", "loss"], "needs --goal minimize or --goal maximize"),
+        (["my_train_script.py:train", "--minimize", "a", "--maximize", "b"], "give the metric once"),
+        (["my_train_script.py:train", "--max-t", "5"], "also say which, such as --scheduler asha"),
+        (["my_train_script.py:train", "--time", "soon"], "is no span of time"),
+        (["my_train_script.py:train", "--trials", "0"], "--trials is 0"),
+        (["my_train_script.py:train", "--resume"], "also give --name"),
+        (["my_train_script.py:train", "--cpus", "-1"], "cpu=-1"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(
+    script: Path, api: Api, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["run", *arguments])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not api.calls
+
+
+def test_json_prints_one_event_per_line(script: Path, api: Api) -> None:
+    result = call("run", "my_train_script.py:train", "--json")
+    assert [json.loads(line)["event"] for line in result.output.splitlines()] == ["sweep_start"]
+    assert api.calls[0][1]["verbose"] == 0
+
+
+# --- the trainable ---
+
+
+def test_the_file_is_imported_by_its_name_without_its_guarded_part(script: Path) -> None:
+    function = import_trainable(f"{script}:train")
+    assert function.__module__ == "my_train_script"
+    assert str(script.parent) == sys.path[0]
+    assert import_trainable(f"{script}:Net.fit").__qualname__ == "Net.fit"
+
+
+def test_a_file_named_like_another_module_is_loaded_beside_it(script: Path) -> None:
+    path = script.with_name("json.py")
+    path.write_text("def f(config):\n    return 'mine'\n")
+    function = import_trainable(f"{path}:f")
+    assert function({}) == "mine"
+    assert "dumps" in dir(sys.modules["json"])
+
+
+def test_a_file_that_fails_to_import_keeps_its_error(script: Path) -> None:
+    path = script.with_name("broken_script.py")
+    path.write_text("1 / 0\n")
+    with pytest.raises(TrainableError, match="ZeroDivisionError") as caught:
+        import_trainable(f"{path}:f")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("shadow", ["sweep.py", "searchers.py", "sweep/__init__.py"])
+def test_a_file_that_hides_this_package_is_named(script: Path, shadow: str) -> None:
+    hiding = script.parent / shadow
+    hiding.parent.mkdir(exist_ok=True)
+    hiding.write_text("")
+    with pytest.raises(ConfigError, match="hides the package"):
+        import_trainable(f"{script}:train")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("1:30:00", 5400), ("2d", 172800)],
+)
+def test_spans_of_time_are_read(text: str, seconds: float) -> None:
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "h", "2 weeks", "-5"])
+def test_what_is_no_span_of_time_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="no span of time"):
+        parse_seconds(text)
+
+
+def test_counts_are_totals_or_additions() -> None:
+    assert (parse_count("200", 100), parse_count("+50", 100)) == (200, 150)
+    with pytest.raises(ConfigError, match="no number of trials"):
+        parse_count("many", 1)
+
+
+# --- resume ---
+
+
+def test_resume_asks_for_the_same_again_with_what_was_changed(script: Path, api: Api, tmp_path: Path) -> None:
+    call("run", "my_train_script.py:train", "x=uniform(0,1)", "--minimize", "loss", "--trials", "20")
+    api.made.event("Tick", at=100.0)
+    root = api.made.commit()
+    for arguments in (["--trials", "+50"], ["--trials", "30", "--errored"], ["--time", "+1m"]):
+        result = call("resume", str(root), *arguments)
+        assert result.exception is None, result.exception
+    first, more, total, longer = [arguments for _, arguments in api.calls]
+    assert (first["resume"], more["resume"], total["resume"]) == (None, True, "AUTO+ERRORED")
+    assert [more["num_samples"], total["num_samples"]] == [70, 30]
+    assert (longer["num_samples"], longer["time_budget_s"]) == (30, 160.0)
+    assert repr(more["config"]) == repr(first["config"])
+    assert (more["name"], more["storage_path"]) == ("stub", str(root.parent))
+    assert more["seed"] == 5  # the one that was drawn
+    assert more["import_path"] == first["import_path"]
+
+
+def test_a_sweep_started_from_python_says_how_to_resume_it_there(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "api", import_path="/x/train.py:train")
+    made.close()
+    result = call("resume", "api", "--storage", str(tmp_path))
+    assert isinstance(result.exception, ExperimentError)
+    assert "resume it there (/x/train.py): make the same call with name='api'" in str(result.exception)
+    assert "resume=True" in str(result.exception)
+
+
+def test_a_damaged_command_file_is_an_error(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "d")
+    (made.close() / "command.json").write_text("{")
+    assert "is damaged" in str(call("resume", "d", "--storage", str(tmp_path)).exception)
+    (made.root / "command.json").write_text('{"futur": 1}')
+    with pytest.raises(ExperimentError, match="does not know"):
+        Order.load(made.root)
+
+
+# --- for real ---
+
+
+def _sweep(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    project = Path(__file__).parents[2]
+    return subprocess.run(
+        [sys.executable, "-m", "sweep.cli.main", *arguments],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(project), "SWEEP_STORAGE": "out"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def test_a_sweep_is_run_read_and_extended_from_the_command_line(script: Path) -> None:
+    run = _sweep(
+        script.parent, "run", "my_train_script.py:train", "x=uniform(0,10)", "bad=0,0,0,1", "--searcher", "grid",
+        "--minimize", "loss", "--name", "real", "--seed", "1", "--cpus", "0.5",
+    )  # fmt: skip
+    assert run.returncode == 3, run.stderr
+    assert "4/4" in run.stdout
+    assert "failed 1 x" in run.stdout
+    assert "best config:" in run.stdout
+    more = _sweep(script.parent, "resume", "real", "--trials", "+1", "--json")
+    assert more.returncode == 3, more.stderr
+    events = [json.loads(line) for line in more.stdout.splitlines()]
+    assert events[0]["event"] == "sweep_start"
+    assert sum(event["event"] == "trial_result" for event in events) == 9
+    rows = json.loads(_sweep(script.parent, "trials", "real", "--sort", "loss", "-f", "json").stdout)
+    assert len(rows) == 8
+    assert [row["state"] for row in rows].count("ERROR") == 2
+    assert "ValueError: bad config" in _sweep(script.parent, "why", "real").stdout

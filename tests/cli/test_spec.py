@@ -1,0 +1,214 @@
+"""Spec files: W&B's form, and all mistakes at once with their lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import searchers
+from sweep.cli.order import Order
+from sweep.cli.spec import DISTRIBUTIONS, METHODS, read_spec, space_of
+from sweep.errors import ConfigError
+
+GOOD = """\
+program: train.py:train
+method: tpe
+project: accepted
+entity: and ignored
+metric: {name: loss, goal: minimize, target: 0.02}
+parameters:
+  lr:     {distribution: log_uniform_values, min: 1.0e-5, max: 0.1}
+  bs:     {values: [16, 32, 64]}
+  epochs: {value: 27}
+  mom:    {min: 0.0, max: 0.99}
+  depth:  {min: 1, max: 5}
+  net:
+    parameters:
+      width: {distribution: q_uniform, min: 16, max: 64, q: 16}
+early_terminate: {type: hyperband, max_iter: 27, s: 2, eta: 3, strict: true}
+run_cap: 50
+resources_per_trial: {cpu: 1, gpu: 0.5, memory: 4G}
+concurrency: 4
+seed: 0
+budget: {time: 2h, trial_time: 30m}
+failures: {retries: 1}
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "train.py").write_text("def train(config):\n    pass\n")
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_complete_spec_becomes_an_order(tmp_path: Path) -> None:
+    order = read_spec(write(tmp_path, GOOD))
+    assert order.target == f"{tmp_path / 'train.py'}:train"
+    assert (order.metric, order.goal, order.goal_value) == ("loss", "minimize", 0.02)
+    assert (order.searcher, order.trials, order.concurrency, order.seed) == ("tpe", 50, 4, 0)
+    assert (order.time_s, order.trial_time_s, order.retries) == (7200.0, 1800.0, 1)
+    assert order.resources == {"cpu": 1, "gpu": 0.5, "memory": "4G"}
+    assert order.scheduler == "asha"
+    assert order.scheduler_options == {
+        "grace_period": 3.0,
+        "max_t": 27,
+        "reduction_factor": 3,
+        "stop_last_trials": True,
+    }
+    space = order.space()
+    assert {name: repr(domain) for name, domain in space.items()} == {
+        name: repr(domain)
+        for name, domain in {
+            "lr": searchers.loguniform(1e-5, 0.1),
+            "bs": searchers.choice([16, 32, 64]),
+            "epochs": 27,
+            "mom": searchers.uniform(0.0, 0.99),
+            "depth": searchers.randint(1, 6),
+            "net": {"width": searchers.quniform(16, 64, 16)},
+        }.items()
+    }
+    arguments = order.arguments()
+    assert arguments["stop"]("t", {"loss": 0.01})
+    assert not arguments["stop"]("t", {"loss": 0.03, "time_total_s": 10})
+    assert arguments["stop"]("t", {"loss": 0.03, "time_total_s": 1801})
+
+
+def test_all_mistakes_are_listed_at_once_with_their_lines(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """\
+program: train.py:train
+methd: tpe
+method: tpee
+metric: {nam: loss, goal: minimise}
+parameters:
+  lr: {min: 1, max: 0}
+  x: {distribution: log_uniform_value, min: 1, max: 2}
+  y: {distribution: log_uniform_values, min: 0, max: 2}
+  z: 3
+  w:
+    values: []
+  v: {min: a, max: 2}
+  u: {vale: 1}
+  n:
+    parameters:
+      deep: {min: 1}
+run_cap: many
+concurrency: 0
+resources_per_trial: {cpus: 1}
+budget: {time: soon}
+early_terminate: {type: median, min_iter: 0}
+concurrency: 4
+failures: {retry: 2}
+""",
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_spec(path)
+    lines = str(caught.value).splitlines()
+    assert lines[0].endswith("mistakes:")
+    told = "\n".join(lines)
+    for expected in (
+        "line 2: methd: unknown key 'methd'. Did you mean 'method'?",
+        "line 3: method: unknown method 'tpee'. Did you mean 'tpe'?",
+        "line 4: metric.nam: unknown key 'nam'. Did you mean 'name'?",
+        "line 4: metric: 'name' is missing.",
+        "line 4: metric.goal: found 'minimise'; expected 'minimize' or 'maximize'.",
+        "line 6: parameters.lr: min 1 is above max 0.",
+        "line 7: parameters.x: unknown distribution 'log_uniform_value'. Did you mean 'log_uniform_values'?",
+        "line 8: parameters.y: ",
+        "line 9: parameters.z: expected value, values, or min and max, found 3.",
+        "line 11: parameters.w.values: found a list; expected at least one value.",
+        "line 12: parameters.v.min: found 'a'; expected a number.",
+        "line 13: parameters.u.vale: unknown key 'vale'. Did you mean 'value'?",
+        "line 16: parameters.n.parameters.deep: expected value, values, or min and max.",
+        "line 17: run_cap: found 'many'; expected a whole number.",
+        "line 18: concurrency: found 0; ",
+        "line 19: resources_per_trial: unknown resource 'cpus'",
+        "line 20: budget.time: 'soon' is no span of time",
+        "line 21: early_terminate.type: found 'median'; expected 'asha' or 'hyperband'.",
+        "line 22: concurrency: 'concurrency' is given twice; it is already on line 18.",
+        "line 23: failures.retry: unknown key 'retry'. Did you mean 'retries'?",
+    ):
+        assert expected in told
+    numbers = [int(line.split()[1].rstrip(":")) for line in lines[1:]]
+    assert numbers == sorted(numbers)
+
+
+def test_plain_programs_and_commands_are_refused_with_one_sentence_each(tmp_path: Path) -> None:
+    path = write(tmp_path, "program: train.py\ncommand: [python, train.py]\n")
+    with pytest.raises(
+        ConfigError, match=r"plain program, which is not supported yet; expected FILE\.py:FUNCTION"
+    ) as caught:
+        read_spec(path)
+    assert "line 2: command: command lines of plain programs are not supported" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1\nb: 2", r"spec.yaml:2: no YAML"),
+        ("", "found nothing"),
+        ("- a", "found a list"),
+        ("program: nowhere.py:f", "there is no file nowhere.py beside"),
+        ("parameters: {}", "'program' is missing"),
+        ("program: train.py:train\nearly_terminate: {type: asha}", "also give metric"),
+    ],
+)
+def test_unreadable_and_incomplete_files_say_so(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_spec(write(tmp_path, text))
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_spec(tmp_path / "nope.yaml")
+
+
+def test_the_grid_crosses_values_and_whole_numbers_and_refuses_ranges_without_steps() -> None:
+    space = space_of({"a": {"values": [1, 2]}, "b": {"min": 1, "max": 3}, "c": {"value": 7}}, is_grid=True)
+    assert space == {"a": searchers.grid_search([1, 2]), "b": searchers.grid_search([1, 2, 3]), "c": 7}
+    with pytest.raises(ConfigError, match="grid needs values"):
+        space_of({"a": {"min": 0.0, "max": 1.0}}, is_grid=True)
+
+
+@pytest.mark.parametrize("kind", DISTRIBUTIONS)
+def test_every_distribution_can_be_written(kind: str) -> None:
+    numbers: dict[str, Any] = {"min": 1, "max": 4, "q": 1, "mu": 0, "sigma": 1, "value": 3, "values": [1]}
+    wanted = {
+        "constant": ["value"],
+        "categorical": ["values"],
+        "normal": ["mu", "sigma"],
+        "q_normal": ["mu", "sigma", "q"],
+    }.get(kind, ["min", "max", *(["q"] if kind.startswith("q_") else [])])
+    assert space_of({"x": {"distribution": kind, **{name: numbers[name] for name in wanted}}})
+    with pytest.raises(ConfigError, match=r"takes no|needs"):
+        space_of({"x": {"distribution": kind, "value": 1, "values": [1]}})
+
+
+def test_every_method_names_a_searcher_that_exists() -> None:
+    assert set(METHODS.values()) <= set(searchers.SEARCHERS)
+
+
+def test_an_order_survives_being_written_down(tmp_path: Path) -> None:
+    order = read_spec(write(tmp_path, GOOD))
+    order.ranges["lr"] = "uniform(0,1)"
+    order.save(tmp_path)
+    assert Order.load(tmp_path) == order
+    assert Order.load(tmp_path / "nowhere") is None
+
+
+def test_dates_in_a_spec_stay_texts(tmp_path: Path) -> None:
+    order = read_spec(write(tmp_path, "program: train.py:train\nparameters: {day: {value: 2026-01-02}}\n"))
+    assert order.space() == {"day": "2026-01-02"}
+
+
+def test_the_spec_of_the_reference_has_no_mistake_and_can_be_run(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    order = read_spec(write(tmp_path, page.partition("```yaml\n")[2].partition("```")[0]))
+    arguments = order.arguments()
+    assert arguments["config"]["net"]["dropout"] is not None
+    assert isinstance(arguments["search_alg"], searchers.OptunaSearch)
+    assert arguments["num_samples"] == 50

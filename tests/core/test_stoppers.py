@@ -1,0 +1,135 @@
+"""Stoppers, with vectors computed by running Tune's."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+import pytest
+
+from sweep.core.results import Result
+from sweep.core.stoppers import (
+    CombinedStopper,
+    ExperimentPlateauStopper,
+    FunctionStopper,
+    MaximumIterationStopper,
+    NoopStopper,
+    TimeoutStopper,
+    TrialPlateauStopper,
+    combine,
+    reached,
+)
+from sweep.errors import ConfigError
+
+
+def answers(stopper, values, trial_id="a_0", key="m"):
+    return "".join("T" if stopper(trial_id, {key: value}) else "F" for value in values)
+
+
+@pytest.mark.parametrize(
+    ("stop", "result", "text"),
+    [
+        ({"m": 3}, {"m": 3}, "reached m=3 (stop at 3)"),
+        ({"m": 3}, {"m": 2.99}, ""),
+        ({"loss": 0.1}, {"loss": 5.0}, "reached loss=5 (stop at 0.1)"),
+        ({"m": 3}, {"m": math.nan}, ""),
+        ({"m": 3}, {"m": None}, ""),
+        ({"m": 3}, {}, ""),
+        ({"m": 3}, {"m": "high"}, ""),
+        ({"m": 3}, {"m": [9]}, ""),
+        ({"a": 1, "b": 1}, {"a": 0, "b": 2}, "reached b=2 (stop at 1)"),
+        ({"eval/acc": 0.5}, {"eval": {"acc": 0.7}}, "reached eval/acc=0.7 (stop at 0.5)"),
+        ({}, {"m": 1}, ""),
+    ],
+)
+def test_a_criterion_is_reached_at_its_value_or_above(stop, result, text):
+    assert reached(stop, Result(result)) == text
+
+
+def test_maximum_iteration_counts_results_per_trial():
+    stopper = MaximumIterationStopper(3)
+    assert answers(stopper, [0, 0, 0, 0]) == "FFTT"
+    assert answers(stopper, [0, 0], trial_id="b_0") == "FF"
+    assert not stopper.stop_all()
+
+
+def test_a_trial_plateau_is_found_by_the_deviation_of_the_last_results():
+    stopper = TrialPlateauStopper("m", std=0.5, num_results=3, grace_period=4)
+    assert answers(stopper, [1, 1, 1, 1, 5, 5.1, 5.2]) == "FFFTFFT"
+    assert answers(stopper, [5.2], trial_id="b_0") == "F"
+
+
+def test_a_trial_plateau_counts_only_on_the_good_side_of_the_threshold():
+    low = TrialPlateauStopper("m", num_results=2, grace_period=2, metric_threshold=2.0, mode="min")
+    assert answers(low, [5, 5, 1, 1]) == "FFFT"
+    high = TrialPlateauStopper("m", num_results=2, grace_period=2, metric_threshold=2.0, mode="max")
+    assert answers(high, [1, 1, 5, 5]) == "FFFT"
+
+
+def test_a_trial_plateau_ignores_results_without_the_metric_and_nan():
+    stopper = TrialPlateauStopper("m", num_results=2, grace_period=2)
+    assert not stopper("a_0", {"other": 1})
+    assert answers(stopper, [math.nan, math.nan, math.nan]) == "FFF"
+
+
+def test_an_experiment_plateau_ends_everything_once_the_best_stay():
+    stopper = ExperimentPlateauStopper("m", std=0.1, top=3, mode="min", patience=1)
+    assert answers(stopper, [3, 2, 1, 1, 1, 1, 1, 0.99]) == "FFFFTTTT"
+    assert stopper.stop_all()
+
+
+def test_an_experiment_plateau_with_patience_waits_for_consecutive_results():
+    stopper = ExperimentPlateauStopper("m", std=0.1, top=2, mode="max", patience=3)
+    assert answers(stopper, [1, 1, 1, 5, 5, 5, 5]) == "FFFFFFT"
+
+
+def test_an_experiment_plateau_is_not_reached_by_nan():
+    stopper = ExperimentPlateauStopper("m", std=0.1, top=2)
+    assert answers(stopper, [math.nan] * 5) == "FFFFF"
+    assert not stopper.stop_all()
+
+
+def test_a_function_stops_its_trial_and_several_stoppers_all_hear_everything():
+    heard = []
+    function = FunctionStopper(lambda trial_id, result: heard.append(result["m"]) or result["m"] > 2)
+    stopper = CombinedStopper(MaximumIterationStopper(2), function, NoopStopper())
+    assert answers(stopper, [1, 1, 9]) == "FTT"
+    assert heard == [1, 1, 9]
+    assert not stopper.stop_all()
+    assert CombinedStopper(ExperimentPlateauStopper("m", top=2)).stop_all() is False
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(3, 3.0), (timedelta(minutes=2), 120.0), (0.5, 0.5)])
+def test_a_timeout_is_taken_in_seconds_or_as_a_timedelta(timeout, seconds):
+    stopper = TimeoutStopper(timeout)
+    assert stopper.seconds == seconds
+    assert not stopper("a_0", {})
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: MaximumIterationStopper(0), "max_iter is 0"),
+        (lambda: MaximumIterationStopper(True), "max_iter is True"),
+        (lambda: MaximumIterationStopper("3"), "max_iter is '3'"),
+        (lambda: TimeoutStopper("soon"), "timeout is 'soon'"),
+        (lambda: TimeoutStopper(0), "timeout is 0"),
+        (lambda: TrialPlateauStopper("m", metric_threshold=1.0), "mode=None"),
+        (lambda: ExperimentPlateauStopper("m", mode="best"), "mode is 'best'"),
+        (lambda: ExperimentPlateauStopper("m", top=1), "top is 1"),
+        (lambda: ExperimentPlateauStopper("m", patience=-1), "patience is -1"),
+        (lambda: ExperimentPlateauStopper("m", std=0), "std is 0"),
+        (lambda: FunctionStopper(3), "not 3"),
+    ],
+)
+def test_a_wrong_argument_is_named(make, words):
+    with pytest.raises(ConfigError) as error:
+        make()
+    assert words in str(error.value)
+
+
+def test_stoppers_are_combined_only_when_there_are_several():
+    stopper = NoopStopper()
+    assert combine([]) is None
+    assert combine([stopper]) is stopper
+    assert isinstance(combine([stopper, NoopStopper()]), CombinedStopper)

@@ -1,0 +1,133 @@
+"""The inline engine: code runs on the calling thread, and Ctrl-C and errors get through."""
+
+from __future__ import annotations
+
+import io
+import os
+import pdb
+import threading
+
+import pytest
+from conformance.engines import NODE, collect, has_released, trial
+
+from sweep.core.messages import ExitKind, Kill, Reported, Start
+from sweep.engines.inline import InlineEngine
+from sweep.errors import SweepError
+from sweep.worker.session import report
+from sweep.worker.trainable import prepare
+
+
+def make(directory, function, **options):
+    """Return an inline engine."""
+    return InlineEngine(directory, prepare(function), nodes=[NODE], **options)
+
+
+def test_user_code_runs_on_the_calling_thread_and_the_loop_on_another(tmp_path):
+    def train(config):
+        return {"thread": threading.get_ident(), "trial": os.environ["SWEEP_TRIAL"]}
+
+    engine = make(tmp_path, train)
+
+    def loop():
+        engine.execute(Start(trial()))
+        return collect(engine, has_released(1)), threading.get_ident()
+
+    events, loops_thread = engine.run(loop)
+    (told,) = [event for event in events if isinstance(event, Reported)]
+    assert told.metrics["thread"] == threading.get_ident() != loops_thread
+    assert told.metrics["trial"] == "abcde_00000"
+    assert "SWEEP_TRIAL" not in os.environ
+
+
+def test_a_debugger_works_in_user_code(tmp_path):
+    output = io.StringIO()
+
+    def train(config):
+        value = 41
+        debugger = pdb.Pdb(stdin=io.StringIO("p value + 1\ncontinue\n"), stdout=output, nosigint=True, readrc=False)
+        debugger.set_trace()
+        return {"value": value}
+
+    engine = InlineEngine(tmp_path, prepare(lambda config: 1), nodes=[NODE])
+    engine._code.trainable = train  # a stream cannot be shipped; here it need not
+
+    def loop():
+        engine.execute(Start(trial()))
+        return collect(engine, has_released(1))
+
+    events = engine.run(loop)
+    assert events[-2].exit.kind is ExitKind.FINISHED
+    assert "42" in output.getvalue()
+
+
+def test_an_error_of_the_loop_is_raised_by_run(tmp_path):
+    engine = make(tmp_path, lambda config: 1)
+
+    def loop():
+        raise LookupError("in the loop")
+
+    with pytest.raises(LookupError, match="in the loop"):
+        engine.run(loop)
+
+
+def test_ctrl_c_in_user_code_reaches_the_loop_and_the_caller(tmp_path):
+    def train(config):
+        raise KeyboardInterrupt
+
+    engine = make(tmp_path, train)
+    heard = []
+
+    def loop():
+        engine.execute(Start(trial()))
+        try:
+            collect(engine, has_released(1))
+        except KeyboardInterrupt:
+            heard.append(True)
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(loop)
+    assert heard == [True]
+
+
+def test_a_loop_that_ends_while_trials_run_ends_them_at_their_next_report(tmp_path):
+    def train(config):
+        while True:
+            report({"a": 1})
+
+    engine = make(tmp_path, train)
+
+    def loop():
+        engine.execute(Start(trial()))
+        return collect(engine, lambda events: any(isinstance(e, Reported) for e in events), answer=None)
+
+    assert len(engine.run(loop)) == 2
+
+
+def test_a_kill_takes_effect_at_the_next_report(tmp_path):
+    def train(config):
+        report({"a": 1})
+        report({"a": 2})
+
+    engine = make(tmp_path, train)
+
+    def loop():
+        engine.execute(Start(trial()))
+        return collect(engine, has_released(1), answer=lambda r: Kill(r.trial_id, r.attempt, "enough"))
+
+    events = engine.run(loop)
+    assert (events[-2].exit.kind, events[-2].exit.error) == (ExitKind.KILLED, "enough")
+
+
+def test_an_inline_sweep_inside_an_inline_trial_is_refused(tmp_path):
+    def train(config):
+        make(tmp_path / "inner", lambda config: 1).run(lambda: None)
+
+    engine = make(tmp_path, train)
+
+    def loop():
+        engine.execute(Start(trial()))
+        return collect(engine, has_released(1))
+
+    ended = engine.run(loop)[-2].exit
+    assert ended.class_name == SweepError.__name__

@@ -1,0 +1,809 @@
+"""What trials find in their processes, and how their ends are told."""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from conformance.driving import play
+from conformance.engines import NODE, collect, has_released, has_reported, trial
+from conformance.processes import Watch, of_experiment
+
+from sweep.core.messages import Continue, ExitKind, Kill, Reported, Save, Saved, Start, Stop
+from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
+from sweep.core.trial import CheckpointRef
+from sweep.engines.host import trim_output
+from sweep.engines.local import LocalEngine
+from sweep.errors import ConfigError
+from sweep.store.checkpoints import Checkpoint
+from sweep.worker.parameters import with_parameters
+from sweep.worker.session import get_checkpoint, get_context, report
+from sweep.worker.trainable import Trainable, prepare
+
+# --- ends ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "says"),
+    [
+        ("raise ValueError('lr must be positive')", ExitKind.FAILED, "ValueError: lr must be positive"),
+        ("sys.exit(3)", ExitKind.FAILED, "sys.exit(3)"),
+        ("sys.exit(0)", ExitKind.FINISHED, ""),
+        ("os._exit(0)", ExitKind.KILLED, "ended without returning (exit code 0)"),
+        ("os._exit(3)", ExitKind.KILLED, "exit code 3"),
+        ("os.abort()", ExitKind.KILLED, "killed by SIGABRT"),
+        ("import ctypes; ctypes.string_at(0)", ExitKind.KILLED, "killed by SIGSEGV"),
+        ("os.kill(os.getpid(), 9)", ExitKind.KILLED, "killed by SIGKILL"),
+        ("report({'a': object()})", ExitKind.FAILED, "'a' is of type object"),
+        ("return 'text'", ExitKind.FAILED, "returned str"),
+        ("return 3", ExitKind.FINISHED, ""),
+    ],
+)
+def test_an_end_is_told_for_what_it_was(tmp_path, body, kind, says):
+    scope: dict = {}
+    exec(f"import os, sys\nfrom sweep.worker.session import report\ndef train(config):\n    {body}", scope)
+    story = play(tmp_path, scope["train"])
+    assert story.exit.kind is kind, story.exit
+    assert says in story.exit.error
+
+
+def test_a_failure_keeps_the_users_frames_and_the_exception_itself(tmp_path):
+    class MyError(Exception):
+        pass
+
+    def inner(x):
+        raise MyError("too deep")
+
+    def train(config):
+        inner(config["x"])
+
+    ended = play(tmp_path, train).exit
+    assert ended.class_name == "MyError"
+    assert "in inner" in ended.traceback
+    assert "in train" in ended.traceback
+    assert "adapters.py" not in ended.traceback
+    import cloudpickle
+
+    assert str(cloudpickle.loads(ended.pickled)) == "too deep"
+    assert "MyError: too deep" in (tmp_path / "abcde_00000" / "output.log").read_text()
+
+
+def test_an_exception_that_cannot_be_pickled_still_gives_its_text(tmp_path):
+    def train(config):
+        class Odd(Exception):
+            def __init__(self, a, b):
+                super().__init__(a)
+
+            def __str__(self):
+                raise RuntimeError("no text")
+
+        raise Odd(1, 2)
+
+    ended = play(tmp_path, train).exit
+    assert ended.kind is ExitKind.FAILED
+    assert "cannot be shown" in ended.error
+    assert ended.pickled == b""
+
+
+def test_a_kill_for_memory_is_told_when_the_kernels_count_rose(tmp_path, monkeypatch):
+    counts = iter(range(100))
+    monkeypatch.setattr("sweep.engines.local.num_oom_kills", lambda: next(counts))
+
+    def train(config):
+        os.kill(os.getpid(), 9)
+
+    ended = play(tmp_path, train).exit
+    assert ended.kind is ExitKind.OUT_OF_MEMORY
+    assert ended.peak_rss_bytes > 1_000_000
+
+
+def test_finally_blocks_run_when_a_trial_is_stopped(tmp_path):
+    def train(config):
+        try:
+            while True:
+                try:
+                    report({"a": 1})
+                except Exception:  # the stop is no Exception
+                    raise AssertionError from None
+        finally:
+            Path(get_context().get_trial_dir(), "unwound").touch()
+
+    story = play(tmp_path, train, answer=lambda r: Stop(r.trial_id, r.attempt, r.seq))
+    assert story.exit.kind is ExitKind.STOPPED
+    assert (tmp_path / "abcde_00000" / "unwound").exists()
+
+
+def test_a_trial_that_swallows_the_stop_meets_it_again(tmp_path):
+    def train(config):
+        for _ in range(3):
+            try:
+                report({"a": 1})
+            except BaseException:
+                continue
+
+    story = play(tmp_path, train, answer=lambda r: Stop(r.trial_id, r.attempt, r.seq))
+    assert story.exit.kind is ExitKind.STOPPED
+    assert len(story.metrics) == 1
+
+
+def test_a_stop_sent_while_the_trial_computes_is_obeyed_at_its_next_report(tmp_path):
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+
+    def train(config):
+        report({"step": 1})
+        fifo.read_bytes()
+        report({"step": 2})
+        report({"step": 3})
+
+    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    try:
+        engine.execute(Start(trial()))
+        collect(engine, has_reported(1))
+        engine.execute(Stop("abcde_00000", 1, 0))
+        fifo.write_bytes(b"go")
+        events = collect(engine, has_released(1), answer=None)
+    finally:
+        engine.close()
+    assert [event.metrics["step"] for event in events if isinstance(event, Reported)] == [2]
+    assert events[-2].exit.kind is ExitKind.STOPPED
+
+
+def test_the_last_report_is_never_overtaken_by_the_exit(tmp_path):
+    def train(config):
+        report({"a": 1})
+        return {"a": 2}
+
+    story = play(tmp_path, train, [trial(n) for n in range(20)])
+    assert len(story.metrics) == 40
+    names = [type(event).__name__ for event in story.events if getattr(event, "trial_id", "") == "abcde_00007"]
+    assert names == ["Started", "Reported", "Reported", "Exited", "Released"]
+
+
+def test_a_trial_that_ends_without_reading_a_stop_still_has_its_last_word(tmp_path):
+    os.mkfifo(tmp_path / "go")
+
+    def train(config):
+        report({"a": 1})
+        Path(config["fifo"]).read_bytes()
+        raise ValueError("my last word")
+
+    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    try:
+        engine.execute(Start(trial(config={"fifo": str(tmp_path / "go")})))
+        collect(engine, has_reported(1))
+        for _ in range(3):
+            engine.execute(Stop("abcde_00000", 1, 0))
+        (tmp_path / "go").write_bytes(b"go")
+        events = collect(engine, has_released(1))
+    finally:
+        engine.close()
+    assert events[0].exit.error == "ValueError: my last word"
+
+
+def test_what_a_trial_left_running_is_gone_when_its_exit_is_told(tmp_path):
+    def train(config):
+        children = [subprocess.Popen(["sleep", "1000"]), subprocess.Popen(["sleep", "1000"], start_new_session=True)]
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.execvp("sleep", ["sleep", "1000"])
+            os._exit(0)
+        os.wait()
+        return {"pids": [child.pid for child in children]}
+
+    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    try:
+        engine.execute(Start(trial()))
+        events = collect(engine, has_released(1))
+        (told,) = [event for event in events if isinstance(event, Reported)]
+        assert len(told.metrics["pids"]) == 2
+        left = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in of_experiment(tmp_path)]
+        assert not any(line.startswith(b"sleep") for line in left)
+    finally:
+        engine.close()
+
+
+def test_kill_ends_a_trial_that_holds_the_interpreter_and_ignores_signals(tmp_path):
+    def train(config):
+        import ctypes
+        import signal
+
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        report({"a": 1})
+        ctypes.PyDLL(None).sleep(1000)
+
+    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    try:
+        engine.execute(Start(trial()))
+        collect(engine, has_reported(1))
+        engine.execute(Kill("abcde_00000", 1, "too slow"))
+        events = collect(engine, has_released(1))
+    finally:
+        engine.close()
+    assert (events[0].exit.kind, events[0].exit.error) == (ExitKind.KILLED, "too slow")
+
+
+def test_kill_ends_a_trial_whose_host_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr("sweep.engines.local._KILL_GRACE_S", 0.1)
+
+    def train(config):
+        report({"host": os.getppid()})
+
+    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    try:
+        engine.execute(Start(trial()))
+        (told,) = [e for e in collect(engine, has_reported(1), answer=None) if isinstance(e, Reported)]
+        os.kill(told.metrics["host"], 19)
+        engine.execute(Kill("abcde_00000", 1))
+        events = collect(engine, has_released(1))
+        assert events[0].exit.kind is ExitKind.KILLED
+    finally:
+        engine.close()
+
+
+def test_close_leaves_no_process(tmp_path):
+    def train(config):
+        subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        report({"a": 1})
+
+    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    engine.execute(Start(trial(0)))
+    engine.execute(Start(trial(1)))
+    collect(engine, has_reported(2), answer=None)
+    watch = Watch(of_experiment(tmp_path))
+    engine.close()
+    assert watch.left(0) == []
+    assert of_experiment(tmp_path) == []
+
+
+def test_a_zygote_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
+    def train(config):
+        report({"a": 1})
+        report({"a": 2})
+
+    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    try:
+        engine.execute(Start(trial(0)))
+        collect(engine, has_reported(1), answer=None)
+        watch = Watch([engine._nursery.pid])
+        os.kill(engine._nursery.pid, 9)
+        assert watch.left() == []
+        engine.execute(Start(trial(1)))
+        engine.execute(Start(trial(2)))
+        engine.execute(Continue("abcde_00000", 1, 1))
+        events = collect(engine, has_released(3))
+        exits = [event.exit.kind for event in events if hasattr(event, "exit")]
+        assert exits == [ExitKind.FINISHED] * 3
+        assert any("SIGKILL" in notice for notice in engine.notices)
+    finally:
+        engine.close()
+    assert of_experiment(tmp_path) == []
+
+
+# --- what the process is like ---------------------------------------------------------------------------------------
+
+
+def test_equal_trials_draw_equal_numbers_and_different_trials_different_ones(tmp_path):
+    def train(config):
+        import random
+
+        import numpy as np
+        import torch
+
+        return {"drawn": [random.random(), float(np.random.rand()), float(torch.rand(()))]}
+
+    trials = [trial(0), trial(1)]
+    first = play(tmp_path / "1", train, trials, in_turn=True, seed=1).values("drawn")
+    again = play(tmp_path / "2", train, trials, in_turn=True, seed=1).values("drawn")
+    assert first == again
+    assert all(one != other for one, other in zip(*first, strict=True))
+
+
+def test_libraries_loaded_in_advance_get_the_threads_that_were_asked_for(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+    def train(config):
+        import threadpoolctl
+        import torch
+
+        pools = {pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+        return {"torch": torch.get_num_threads(), "pools": sorted(pools), "variable": os.environ["OMP_NUM_THREADS"]}
+
+    two = trial(1, resources=Resources((Bundle(cpu=2.0),)))
+    half = trial(2, resources=Resources((Bundle(cpu=0.5),)))
+    story = play(tmp_path, train, [trial(0), two, half], in_turn=True)
+    assert story.values("torch") == [1, 2, 1]
+    assert story.values("pools") == [[1], [2], [1]]
+    assert story.values("variable") == ["1", "2", "1"]
+
+
+def test_a_trial_sees_its_devices_its_markers_and_the_variables_given(tmp_path):
+    node = Node(cpus=4, devices=(Device("GPU-a", visible="4"), Device("GPU-b", visible="5")))
+    resources = Resources((Bundle(cpu=1.0, gpu=1.0),))
+    with_gpu = trial(1, resources=resources, placement=Placement((BundlePlacement("local", (("GPU-b", 1.0),)),)))
+
+    def train(config):
+        names = ("CUDA_VISIBLE_DEVICES", "SWEEP_TRIAL", "SWEEP_ATTEMPT", "SWEEP_EXPERIMENT", "MINE")
+        return {name: os.environ.get(name) for name in names}
+
+    story = play(tmp_path, train, [trial(0), with_gpu], in_turn=True, nodes=(node,), env={"MINE": "yes"})
+    assert story.values("CUDA_VISIBLE_DEVICES") == ["", "5"]
+    assert story.values("SWEEP_TRIAL") == ["abcde_00000", "abcde_00001"]
+    assert story.values("SWEEP_EXPERIMENT") == [str(tmp_path)] * 2
+    assert story.values("SWEEP_ATTEMPT") == ["1", "1"]
+    assert story.values("MINE") == ["yes", "yes"]
+
+
+def test_a_worker_leads_a_session_is_preferred_by_the_oom_killer_and_heeds_ctrl_c(tmp_path):
+    def train(config):
+        import signal
+
+        return {
+            "leads": os.getsid(0) == os.getpid(),
+            "score": int(Path("/proc/self/oom_score_adj").read_text()),
+            "heeds": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+            "cwd": os.getcwd(),
+        }
+
+    (metrics,) = play(tmp_path, train).metrics
+    own = int(Path("/proc/self/oom_score_adj").read_text())
+    assert metrics["leads"]
+    assert metrics["heeds"]
+    assert metrics["score"] == min(1000, own + 500)
+    assert metrics["cwd"] == os.getcwd()
+    (metrics,) = play(tmp_path / "chdir", train, chdir=True).metrics
+    assert metrics["cwd"] == str(tmp_path / "chdir" / "abcde_00000")
+
+
+def test_exit_functions_inherited_from_preloaded_modules_do_not_run_and_the_users_own_do(tmp_path):
+    (tmp_path / "noisy.py").write_text("import atexit\natexit.register(print, 'inherited')\n")
+
+    def train(config):
+        import atexit
+
+        atexit.register(print, "my own")
+
+    sys.path.insert(0, str(tmp_path))
+    try:
+        play(tmp_path / "exp", train, preload=["noisy"])
+    finally:
+        sys.path.remove(str(tmp_path))
+    text = (tmp_path / "exp" / "abcde_00000" / "output.log").read_text()
+    assert "my own" in text
+    assert "inherited" not in text
+
+
+def test_workers_hold_no_descriptor_of_ours_but_their_socket_and_hosts_hold_the_lock(tmp_path):
+    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+
+    def train(config):
+        def held_by(pid):
+            found = []
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                try:
+                    found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+                except FileNotFoundError:
+                    continue  # the one that lists
+            return found
+
+        return {"mine": held_by(os.getpid()), "hosts": held_by(os.getppid())}
+
+    try:
+        (metrics,) = play(tmp_path / "exp", train, lock_fd=lock).metrics
+    finally:
+        os.close(lock)
+    mine = [name for name in metrics["mine"] if not name.startswith(("/dev/null", "/proc"))]
+    log = str(tmp_path / "exp" / "abcde_00000" / "output.log")
+    assert sorted(name.partition(":")[0] for name in mine) == [log, log, "socket"]
+    assert str(tmp_path / "lock") in metrics["hosts"]
+
+
+# --- output ----------------------------------------------------------------------------------------------------
+
+
+def test_output_of_all_attempts_and_of_children_goes_to_the_trials_log(tmp_path):
+    def train(config):
+        print("from python")
+        os.write(2, b"from the descriptor\n")
+        subprocess.run(["echo", "from a child"], check=True)
+
+    play(tmp_path, train, [trial(attempt=1), trial(attempt=2)], in_turn=True)
+    text = (tmp_path / "abcde_00000" / "output.log").read_text()
+    assert text.count("--- abcde_00000 attempt") == 2
+    for line in ("from python", "from the descriptor", "from a child"):
+        assert text.count(line) == 2
+
+
+def test_output_without_end_is_kept_below_its_limit_with_head_and_tail(tmp_path):
+    def train(config):
+        print("the first line")
+        for number in range(40_000):
+            print(f"{number:08d} " + "x" * 90)
+        print("the last line")
+
+    play(tmp_path, train, log_limit_bytes=1 << 20)
+    path = tmp_path / "abcde_00000" / "output.log"
+    text = path.read_text()
+    assert path.stat().st_size <= 1 << 20
+    assert "the first line" in text
+    assert "bytes were dropped here" in text
+    assert text.rstrip().endswith("the last line")
+
+
+def test_trimming_leaves_a_small_file_and_a_link_alone(tmp_path):
+    small, link = tmp_path / "output.log", tmp_path / "link.log"
+    small.write_text("x" * 100)
+    link.symlink_to(small)
+    trim_output(str(small), 100)
+    trim_output(str(link), 10)
+    assert small.read_text() == "x" * 100
+
+
+def test_a_crash_in_compiled_code_leaves_the_python_stack_in_the_log(tmp_path):
+    def crash_here(config):
+        import ctypes
+
+        ctypes.string_at(0)
+
+    play(tmp_path, crash_here)
+    assert "in crash_here" in (tmp_path / "abcde_00000" / "output.log").read_text()
+
+
+# --- checkpoints and classes ----------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_stored_before_its_report_is_told_and_the_next_attempt_finds_it(tmp_path):
+    def train(config):
+        import tempfile
+
+        start = get_checkpoint()
+        step = int(Path(start.path, "step").read_text()) if start else 0
+        for number in range(step + 1, step + 3):
+            with tempfile.TemporaryDirectory() as directory:
+                Path(directory, "step").write_text(str(number))
+                report({"step": number}, checkpoint=Checkpoint(directory))
+
+    first = play(tmp_path, train)
+    assert first.saved == ["abcde_00000/checkpoint_000001", "abcde_00000/checkpoint_000002"]
+    again = trial(attempt=2, checkpoint=CheckpointRef("abcde_00000/checkpoint_000001", count=1))
+    second = play(tmp_path, train, [again])
+    assert second.values("step") == [2, 3]
+    assert second.saved == ["abcde_00000/checkpoint_000002.2", "abcde_00000/checkpoint_000003"]
+
+
+def test_a_damaged_checkpoint_fails_the_attempt_with_its_name(tmp_path):
+    def train(config):
+        import tempfile
+
+        if get_checkpoint() is None:
+            with tempfile.TemporaryDirectory() as directory:
+                Path(directory, "state").write_text("good")
+                report({"a": 1}, checkpoint=Checkpoint(directory))
+
+    play(tmp_path, train)
+    (tmp_path / "abcde_00000/checkpoint_000001/state").write_text("evil")
+    again = trial(attempt=2, checkpoint=CheckpointRef("abcde_00000/checkpoint_000001", count=1))
+    ended = play(tmp_path, train, [again]).exit
+    assert ended.kind is ExitKind.FAILED
+    assert "the contents of state have changed" in ended.error
+
+
+class Counter(Trainable):
+    """Counts its steps from the config's start."""
+
+    def setup(self, config, offset=0):
+        self.total = config["x"] + offset
+
+    def step(self):
+        self.total += 1
+        return {"total": self.total, "done": self.total >= 5}
+
+    def save_checkpoint(self, checkpoint_dir):
+        return {"total": self.total}
+
+    def load_checkpoint(self, checkpoint):
+        self.total = checkpoint["total"]
+
+    def cleanup(self):
+        Path(self.trial_dir, "cleaned").touch()
+
+
+def test_a_class_steps_until_it_is_done_and_cleans_up(tmp_path):
+    story = play(tmp_path, Counter)
+    assert story.values("total") == [1, 2, 3, 4, 5]
+    assert story.exit.kind is ExitKind.FINISHED
+    assert (tmp_path / "abcde_00000" / "cleaned").exists()
+
+
+def test_a_class_saves_on_demand_and_goes_on_without_a_second_answer(tmp_path):
+    def answer(told):
+        return (Save if told.seq == 2 else Continue)(told.trial_id, told.attempt, told.seq)
+
+    story = play(tmp_path, Counter, answer=answer)
+    saved = [event for event in story.events if isinstance(event, Saved)]
+    assert [(event.seq, event.checkpoint) for event in saved] == [(2, "abcde_00000/checkpoint_000002")]
+    assert story.values("total") == [1, 2, 3, 4, 5]
+
+
+def test_a_class_told_to_stop_with_a_save_saves_cleans_up_and_continues_in_its_next_attempt(tmp_path):
+    story = play(tmp_path, Counter, answer=lambda r: Stop(r.trial_id, r.attempt, r.seq, save=True))
+    assert story.exit.kind is ExitKind.STOPPED
+    assert story.saved == ["abcde_00000/checkpoint_000001"]
+    assert (tmp_path / "abcde_00000" / "cleaned").exists()
+    again = trial(attempt=2, checkpoint=CheckpointRef("abcde_00000/checkpoint_000001", count=1))
+    assert play(tmp_path, Counter, [again]).values("total") == [2, 3, 4, 5]
+
+
+def test_objects_of_with_parameters_reach_functions_and_classes_as_shared_arrays(tmp_path):
+    import numpy as np
+
+    data = np.arange(1000.0)
+
+    def train(config, data=None):
+        data[0] = 7.0  # private to this trial
+        return {"total": float(data.sum())}
+
+    story = play(tmp_path, with_parameters(train, data=data), [trial(0), trial(1)], in_turn=True)
+    assert story.values("total") == [499507.0, 499507.0]
+    assert data[0] == 0.0
+    story = play(tmp_path / "class", with_parameters(Counter, offset=3))
+    assert story.values("total") == [4, 5]
+
+
+# --- reuse ----------------------------------------------------------------------------------------------------
+
+
+def test_reused_workers_take_one_trial_after_another_with_everything_reset(tmp_path):
+    def train(config):
+        import random
+
+        print("output of", config["x"])
+        metrics = {"pid": os.getpid(), "left": os.environ.get("LEFT"), "drawn": random.random(), "cwd": os.getcwd()}
+        os.environ["LEFT"] = "behind"
+        os.chdir("/")
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        return {**metrics, "child": child.pid}
+
+    story = play(tmp_path, train, [trial(n) for n in range(3)], in_turn=True, reuse_actors=True)
+    assert len(set(story.values("pid"))) == 1
+    assert story.values("left") == [None] * 3
+    assert story.values("cwd") == [os.getcwd()] * 3
+    assert len(set(story.values("drawn"))) == 3
+    for number in range(3):
+        assert f"output of {number}" in (tmp_path / f"abcde_{number:05d}" / "output.log").read_text()
+
+
+def test_children_of_a_reused_worker_are_gone_when_its_trials_exit_is_told(tmp_path):
+    def train(config):
+        child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        return {"child": child.pid}
+
+    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE], reuse_actors=True)
+    try:
+        engine.execute(Start(trial()))
+        events = collect(engine, has_released(1))
+        (told,) = [event for event in events if isinstance(event, Reported)]
+        state = Path(f"/proc/{told.metrics['child']}/stat")
+        assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    finally:
+        engine.close()
+
+
+def test_an_idle_worker_is_ended_before_its_device_goes_to_another_request(tmp_path):
+    node = Node(cpus=4, devices=(Device("0"),))
+
+    def placed(number, cpu):
+        return trial(
+            number,
+            resources=Resources((Bundle(cpu=cpu, gpu=1.0),)),
+            placement=Placement((BundlePlacement("local", (("0", 1.0),)),)),
+        )
+
+    def train(config):
+        before = Path(get_context().get_trial_dir()).parent / "pid"
+        alive = before.exists() and Path(f"/proc/{before.read_text()}").exists()
+        before.write_text(str(os.getpid()))
+        return {"pid": os.getpid(), "other_is_alive": alive}
+
+    trials = [placed(0, 1.0), placed(1, 1.0), placed(2, 2.0)]
+    story = play(tmp_path, train, trials, in_turn=True, reuse_actors=True, nodes=(node,))
+    first, second, third = story.values("pid")
+    assert first == second != third
+    assert story.values("other_is_alive") == [False, True, False]
+
+
+def test_a_reused_worker_that_dies_takes_only_its_own_trial_with_it(tmp_path):
+    def train(config):
+        if config["x"] == 1:
+            os._exit(1)
+
+    story = play(tmp_path, train, [trial(n) for n in range(3)], in_turn=True, reuse_actors=True)
+    assert [ended.kind for ended in story.exits] == [ExitKind.FINISHED, ExitKind.KILLED, ExitKind.FINISHED]
+
+
+def test_a_class_with_reset_config_keeps_its_object_between_trials(tmp_path):
+    class Kept(Trainable):
+        def setup(self, config):
+            self.setups = getattr(self, "setups", 0) + 1
+
+        def step(self):
+            return {"setups": self.setups, "x": self.config["x"], "object": id(self)}
+
+        def reset_config(self, new_config):
+            return True
+
+    trials = [trial(n) for n in range(3)]
+    story = play(
+        tmp_path, Kept, trials, in_turn=True, reuse_actors=True, answer=lambda r: Stop(r.trial_id, r.attempt, r.seq)
+    )
+    assert story.values("setups") == [1, 1, 1]
+    assert story.values("x") == [0, 1, 2]
+    assert len(set(story.values("object"))) == 1
+
+
+# --- starting ----------------------------------------------------------------------------------------------------
+
+
+class Color(enum.Enum):
+    """An enum that comes in the config."""
+
+    RED = "red"
+
+
+@pytest.mark.parametrize("method", ["zygote", "spawn"])
+def test_a_script_without_a_guard_runs_its_body_once(tmp_path, method):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import enum, os, pickle, sys
+        from pathlib import Path
+        sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+        with open("bodies", "a") as file:
+            file.write("x")
+        from conformance.driving import play
+        from conformance.engines import trial
+
+        class Color(enum.Enum):
+            RED = "red"
+
+        class Base:
+            def get(self):
+                return 1
+
+        class Child(Base):
+            def get(self):
+                return super().get() + 1
+
+        OFFSET = 40
+
+        def helper(x):
+            return Child().get() + OFFSET
+
+        def make(extra):
+            def train(config):
+                assert config["color"] is Color.RED
+                assert pickle.loads(pickle.dumps(Child())).get() == 2
+                return {{"value": helper(1) + extra}}
+            return train
+
+        if __name__ != "__main__":
+            sys.exit("run again")
+        one = trial(config={{"color": Color.RED}})
+        print(play(Path("exp").absolute(), make(100), [one], start_method={method!r}).values("value"))
+        print(play(Path("exp2").absolute(), lambda config: 5, [one], start_method={method!r}).values("_metric"))
+        """)
+    )
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], cwd=tmp_path, capture_output=True, text=True, env=environ
+    )
+    assert done.stdout.splitlines() == ["[142]", "[5]"], done.stderr
+    assert (tmp_path / "bodies").read_text() == "x"
+
+
+def test_a_script_from_standard_input_works(tmp_path):
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[1:3]))}
+    code = (
+        "from pathlib import Path\nfrom conformance.driving import play\n"
+        "print(play(Path('exp').absolute(), lambda config: {'loss': 1.5}).values('loss'))\n"
+    )
+    done = subprocess.run(
+        [sys.executable], input=code, cwd=tmp_path, capture_output=True, text=True, env=environ, check=False
+    )
+    assert done.stdout == "[1.5]\n", done.stderr
+
+
+def test_a_module_that_cannot_be_imported_in_advance_is_shown_and_not_fatal(tmp_path):
+    story = play(tmp_path, lambda config: 1, preload=["no_such_module"])
+    assert story.exit.kind is ExitKind.FINISHED
+    assert story.notices == [
+        "importing no_such_module in advance failed: ModuleNotFoundError: No module named 'no_such_module'"
+    ]
+
+
+def test_while_a_module_is_imported_the_trials_that_wait_say_so(tmp_path):
+    (tmp_path / "slow_module.py").write_text(f"open({str(tmp_path / 'gate')!r}).read()\n")
+    os.mkfifo(tmp_path / "gate")
+    sys.path.insert(0, str(tmp_path))
+    engine = LocalEngine(tmp_path / "exp", prepare(lambda config: 1), nodes=[NODE], preload=["slow_module"])
+    try:
+        engine.execute(Start(trial()))
+        events = collect(engine, lambda seen: bool(seen))
+        assert [event.reason for event in events] == ["importing slow_module"]
+        engine.execute(Start(trial(1)))
+        assert [event.reason for event in engine.next_events(engine.now() + 5)] == ["importing slow_module"]
+        engine.execute(Kill("abcde_00001", 1))
+        assert collect(engine, has_released(1))[0].exit.kind is ExitKind.KILLED
+        (tmp_path / "gate").write_text("go")
+        assert collect(engine, has_released(1))[-2].exit.kind is ExitKind.FINISHED
+    finally:
+        sys.path.remove(str(tmp_path))
+        engine.close()
+
+
+def test_a_module_that_kills_the_importing_process_leaves_the_trials_to_import_for_themselves(tmp_path):
+    (tmp_path / "deadly.py").write_text("import os\nos.abort()\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        story = play(tmp_path / "exp", lambda config: 1, [trial(0), trial(1)], in_turn=True, preload=["deadly"])
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert [ended.kind for ended in story.exits][-1] is ExitKind.FINISHED
+    assert "SIGABRT" in story.notices[0]
+    assert "deadly" in story.notices[0]
+
+
+def test_a_large_config_for_a_worker_that_does_not_read_never_blocks_the_driver(tmp_path, monkeypatch):
+    def train(config):
+        return {"size": len(config["data"])}
+
+    story = play(tmp_path, train, [trial(config={"data": b"x" * 5_000_000})])
+    assert story.values("size") == [5_000_000]
+
+
+def test_without_a_free_descriptor_a_start_waits_and_the_trial_is_not_to_blame(tmp_path, monkeypatch):
+    import socket
+
+    real, refusals = socket.socketpair, iter([OSError(24, "Too many open files")] * 2)
+
+    def pair(*args):
+        for error in refusals:
+            raise error
+        return real(*args)
+
+    engine = LocalEngine(tmp_path, prepare(lambda config: 1), nodes=[NODE])
+    try:
+        monkeypatch.setattr(socket, "socketpair", pair)
+        engine.execute(Start(trial()))
+        events = collect(engine, has_released(1))
+    finally:
+        engine.close()
+    assert [event.reason for event in events if hasattr(event, "reason")] == [
+        "no process can be made now: Too many open files"
+    ]
+    assert events[-2].exit.kind is ExitKind.FINISHED
+
+
+def test_numbers_that_json_cannot_say_arrive_exactly(tmp_path):
+    def train(config):
+        import numpy as np
+
+        report({"nan": float("nan"), "inf": np.float32("inf"), "minus": -0.0, "big": 1e308, "nested": {"a": [1, (2,)]}})
+
+    (metrics,) = play(tmp_path, train).metrics
+    assert math.isnan(metrics["nan"])
+    assert metrics["inf"] == math.inf
+    assert math.copysign(1, metrics["minus"]) == -1
+    assert metrics["nested"] == {"a": [1, [2]]}
+
+
+def test_an_unknown_start_method_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="expected 'zygote' or 'spawn'"):
+        LocalEngine(tmp_path, prepare(lambda config: 1), nodes=[NODE], start_method="fork")

@@ -1,0 +1,218 @@
+"""Who dies when somebody is killed: after each death nothing that a trial has started is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conformance.processes import Watch, of_experiment, parent_of
+
+# A driver with two trials; each starts a plain child, one in a session of its own, and a daemon that forked twice.
+DRIVER = """
+import os, subprocess, sys
+from pathlib import Path
+from sweep.core.messages import Continue, Exited, Reported, Start
+from sweep.core.resources import Node, Resources
+from sweep.core.trial import Trial
+from sweep.engines.local import LocalEngine
+from sweep.worker.session import report
+from sweep.worker.trainable import prepare
+
+def daemon():
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", "1000"])
+        os._exit(0)
+    os.wait()
+
+def train(config):
+    {body}
+
+def family():
+    subprocess.Popen(["sleep", "1000"])
+    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    daemon()
+
+engine = LocalEngine(Path(sys.argv[1]), prepare(train), nodes=[Node(cpus=2)], start_method=sys.argv[2])
+for number in range(2):
+    engine.execute(Start(Trial(id=f"abcde_{{number:05d}}", config={{}}, resources=Resources(), attempt=1)))
+ready = 0
+while True:
+    for event in engine.next_events(None):
+        if isinstance(event, Reported):
+            ready += 1
+            if event.metrics.get("go"):
+                engine.execute(Continue(event.trial_id, 1, event.seq))
+            if ready == 2:
+                print("ready", flush=True)
+        if isinstance(event, Exited):
+            print("exited", event.exit.kind, event.exit.error, flush=True)
+"""
+WAITING = "family(); report({'a': 1})"
+COMPUTING = "family(); report({'a': 1, 'go': True}); import ctypes; ctypes.PyDLL(None).sleep(1000)"
+IGNORING = """
+    import signal, time
+    for n in set(range(1, 65)) - {9, 17, 19, 32, 33}:
+        signal.signal(n, signal.SIG_IGN)
+    family(); report({'a': 1, 'go': True})
+    while True:
+        time.sleep(1000)
+"""
+FORKING = """
+    family()
+    import time
+    for _ in range(20):
+        if os.fork() == 0:
+            while True:
+                time.sleep(0.02)
+                if os.fork():
+                    os._exit(0)
+    report({'a': 1, 'go': True})
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def drive(tmp_path):
+    """Return `drive(body)`: a driver whose trials have all started and reported, and who belongs to it."""
+    started = []
+
+    def start(body, method="zygote"):
+        script = tmp_path / "driver.py"
+        script.write_text(DRIVER.format(body=textwrap.indent(textwrap.dedent(body), "    ").strip()))
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(tmp_path / "exp"), method],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(["."])},
+        )
+        started.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line == "ready\n", line
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def people(driver, directory):
+    """Return zygote, hosts and everybody of a driver."""
+    everybody = of_experiment(directory)
+    (zygote,) = [pid for pid in everybody if parent_of(pid) == driver.pid]
+    hosts = [pid for pid in everybody if parent_of(pid) == zygote]
+    return zygote, hosts, everybody
+
+
+@pytest.mark.parametrize(
+    ("body", "method"),
+    [(WAITING, "zygote"), (COMPUTING, "zygote"), (IGNORING, "zygote"), (FORKING, "zygote"), (WAITING, "spawn")],
+    ids=["waits_for_an_answer", "holds_the_gil", "ignores_signals", "forks_without_end", "was_spawned"],
+)
+def test_nothing_is_left_when_the_driver_is_killed_and_the_trial(drive, tmp_path, body, method):
+    driver = drive(body, method)
+    watch = Watch(of_experiment(tmp_path / "exp"))
+    driver.kill()
+    assert watch.left() == []
+    assert of_experiment(tmp_path / "exp") == []
+
+
+def test_nothing_is_left_when_driver_and_hosts_are_killed_at_once(drive, tmp_path):
+    driver = drive(WAITING)
+    _, hosts, everybody = people(driver, tmp_path / "exp")
+    assert len(hosts) == 2
+    assert len(everybody) >= 1 + 2 + 2 + 6
+    watch = Watch(everybody)
+    for pid in (*hosts, driver.pid):
+        os.kill(pid, signal.SIGKILL)
+    assert watch.left() == []
+
+
+def test_nothing_is_left_when_the_hosts_are_stopped_and_the_driver_is_killed(drive, tmp_path):
+    driver = drive(WAITING)
+    _, hosts, everybody = people(driver, tmp_path / "exp")
+    watch = Watch(everybody)
+    for pid in hosts:
+        os.kill(pid, signal.SIGSTOP)
+    driver.kill()
+    assert watch.left() == []
+
+
+def test_nothing_is_left_when_zygote_and_driver_are_killed(drive, tmp_path):
+    driver = drive(WAITING)
+    zygote, _, everybody = people(driver, tmp_path / "exp")
+    watch = Watch(everybody)
+    os.kill(zygote, signal.SIGKILL)
+    driver.kill()
+    assert watch.left() == []
+
+
+def test_trials_run_on_when_only_the_zygote_is_killed(drive, tmp_path):
+    driver = drive(WAITING)
+    zygote, _, everybody = people(driver, tmp_path / "exp")
+    watch = Watch([zygote])
+    os.kill(zygote, signal.SIGKILL)
+    assert watch.left() == []
+    still = of_experiment(tmp_path / "exp")
+    assert set(everybody) - {zygote} <= set(still)
+    watch = Watch(still)
+    driver.kill()
+    assert watch.left() == []
+
+
+def test_a_killed_host_gives_lost_only_after_its_strays_are_gone(drive, tmp_path):
+    driver = drive(WAITING)
+    _, hosts, everybody = people(driver, tmp_path / "exp")
+    mine = [pid for pid in everybody if parent_of(pid) == hosts[0]]
+    strays = mine + [pid for pid in everybody if parent_of(pid) in mine]
+    assert len(strays) == 4  # the worker, its two children, and the daemon, whose parent is the host
+    os.kill(hosts[0], signal.SIGKILL)
+    assert driver.stdout.readline().startswith("exited LOST")
+    assert set(strays) & set(of_experiment(tmp_path / "exp")) == set()
+    assert len(of_experiment(tmp_path / "exp")) == len(everybody) - 5
+
+
+def test_a_host_killed_after_its_zygote_gives_lost_with_nothing_left(drive, tmp_path):
+    driver = drive(WAITING)
+    zygote, hosts, everybody = people(driver, tmp_path / "exp")
+    mine = [pid for pid in everybody if parent_of(pid) == hosts[0]]
+    strays = mine + [pid for pid in everybody if parent_of(pid) in mine]
+    watch = Watch([zygote])
+    os.kill(zygote, signal.SIGKILL)
+    assert watch.left() == []
+    watch = Watch(strays)
+    os.kill(hosts[0], signal.SIGKILL)
+    assert driver.stdout.readline().startswith("exited LOST")
+    assert watch.left() == []
+
+
+def test_nothing_is_left_when_the_driver_is_killed_while_modules_are_imported(tmp_path):
+    (tmp_path / "slow_to_import.py").write_text("open('importing', 'w').close()\nimport time\ntime.sleep(1000)\n")
+    fifo = tmp_path / "importing"
+    os.mkfifo(fifo)
+    script = tmp_path / "driver.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom sweep.engines.local import LocalEngine\n"
+        "from sweep.core.resources import Node\nfrom sweep.worker.trainable import prepare\n"
+        "engine = LocalEngine(Path('exp').absolute(), prepare(lambda config: None), nodes=[Node()], "
+        "preload=['slow_to_import'])\nwhile True:\n    engine.next_events(None)\n"
+    )
+    driver = subprocess.Popen(
+        [sys.executable, str(script)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.getcwd()}
+    )
+    try:
+        fifo.read_bytes()  # returns when the module has begun to be imported
+        watch = Watch(of_experiment(tmp_path / "exp"))
+        driver.kill()
+        assert watch.left() == []
+    finally:
+        driver.kill()
+        driver.wait()

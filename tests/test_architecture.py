@@ -1,0 +1,347 @@
+"""Who may import whom, what the pure parts must not touch, what `import sweep` must not load: read from the source."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted(path for package in ("sweep", "searchers") for path in (ROOT / package).rglob("*.py"))
+OWN = ("sweep", "searchers")
+
+# Which of our own modules each part may import, besides its own package. The longest matching prefix counts.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "searchers": (),
+    "sweep.errors": ("searchers.errors",),
+    "sweep.core": ("sweep.errors", "searchers.base", "searchers.errors"),
+    "sweep.schedulers": ("sweep.core", "sweep.errors", "searchers.space"),
+    "sweep.accelerators": ("sweep.core", "sweep.errors"),
+    "sweep.worker": (
+        "sweep.core",
+        "sweep.errors",
+        "sweep.accelerators",
+        "sweep.store.layout",
+        "sweep.store.checkpoints",
+    ),
+    "sweep.engines": ("sweep.core", "sweep.errors", "sweep.worker", "sweep.accelerators", "sweep.store.layout"),
+    "sweep.train": ("sweep.core", "sweep.errors", "sweep.worker", "sweep.accelerators"),
+    # The record holds what searchers answered, signals included.
+    "sweep.store": ("sweep.core", "sweep.errors", "searchers.base", "searchers.errors"),
+    # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
+    "sweep.store.resume": ("sweep.core", "sweep.errors", "sweep.drive", "searchers.base", "sweep.schedulers.base"),
+    "sweep.callbacks": (
+        "sweep.core",
+        "sweep.errors",
+        "sweep.store.layout",
+        "sweep.store.schema",
+        "sweep.store.encoding",
+        "sweep.store.reader",
+    ),
+    "sweep.drive": ("sweep.core", "sweep.errors", "searchers.base", "sweep.engines.base", "sweep.callbacks.base"),
+    # Arguments as values, and the machine as nodes: below the composition, above the core.
+    "sweep.config": ("sweep.core", "sweep.errors"),
+    "sweep.inventory": ("sweep.core", "sweep.errors", "sweep.accelerators"),
+    "sweep.api": OWN,
+    "sweep.cli": OWN,
+    "sweep": OWN,
+}
+
+PURE = ("searchers", "sweep.core", "sweep.schedulers", "sweep.worker.environment")
+FORBIDDEN_IN_PURE = {
+    "asyncio",
+    "concurrent",
+    "io",
+    "logging",
+    "multiprocess",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "random",
+    "shutil",
+    "signal",
+    "socket",
+    "sqlite3",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "threading",
+    "time",
+}
+FORBIDDEN_NAMES_IN_PURE = {"open", "print", "input", "exec", "eval"}
+# `numpy.random` may build generators from given seeds, and nothing else: everything else draws from the global one.
+SEEDED = {"SeedSequence", "default_rng", "Generator", "PCG64", "RandomState"}
+
+# Imported inside functions, so that `import sweep` stays fast or works without them.
+LAZY = {
+    "IPython",
+    "cloudpickle",
+    "fsspec",
+    "jax",
+    "multiprocess",
+    "numpy",
+    "optuna",
+    "pandas",
+    "psutil",
+    "pydantic",
+    "pynvml",
+    "ray",
+    "rich",
+    "ruamel",
+    "sklearn",
+    "tensorboardX",
+    "threadpoolctl",
+    "torch",
+}
+# Own modules that import one of those at their top, or that only one branch of a run needs: reason in each line.
+LAZY_OWN = {
+    "sweep.store.analysis": "pandas frames are made only when asked for",
+    "sweep.store.frames": "pandas",
+    "searchers.optuna_search": "optuna",
+    "sweep.engines.ray": "ray",
+    "sweep.engines.inline": "only one of the engines is used",
+    "sweep.engines.local": "only one of the engines is used; multiprocess and psutil",
+    "sweep.engines.simulator": "only one of the engines is used",
+    "sweep.callbacks.progress": "rich",
+    "sweep.callbacks.loggers": "only what a run asks for",
+    "sweep.callbacks.optuna_export": "optuna",
+    "sweep.train.torch": "torch",
+    "sweep.train.jax": "jax",
+    "sweep.accelerators.gpu": "pynvml",
+    "sweep.api": "the command line shows its help without it",
+}
+# Parts of the layout that are not written yet.
+TO_COME = {"sweep.engines.ray", "sweep.train.torch", "sweep.train.jax", "sweep.callbacks.optuna_export"}
+# The composition chooses its parts when it is called, so that `import sweep` costs nothing.
+COMPOSITION = ("sweep.api", "sweep.cli")
+FORBIDDEN_FILE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "types"}
+MAX_LINES = 700
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module: by whom, and where in the file."""
+
+    module: str
+    target: str
+    line: int
+    is_inside_a_function: bool
+    is_for_types_only: bool
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line} imports {self.target}"
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def imports_of(module: str) -> Iterator[Import]:
+    """Every import of a module, `from package import module` resolved to the module where it is one."""
+
+    def walk(node: ast.AST, is_inside: bool, is_typing: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(module, alias.name, node.lineno, is_inside, is_typing)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno} is a relative import; write the whole name"
+            base = node.module or ""
+            submodules = [f"{base}.{alias.name}" for alias in node.names if f"{base}.{alias.name}" in MODULES]
+            for target in submodules or [base]:
+                yield Import(module, target, node.lineno, is_inside, is_typing)
+            if submodules and len(submodules) < len(node.names):
+                yield Import(module, base, node.lineno, is_inside, is_typing)
+        inside = is_inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        if is_type_checking(node):
+            assert isinstance(node, ast.If)
+            for child in node.body:
+                yield from walk(child, inside, True)
+            for child in node.orelse:
+                yield from walk(child, inside, is_typing)
+            return
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, inside, is_typing)
+
+    return walk(TREES[module], False, False)
+
+
+ALL = [found for module in MODULES for found in imports_of(module)]
+
+
+def is_in(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(prefix + ".")
+
+
+def part_of(module: str) -> str:
+    """The entry of the table that governs a module."""
+    if module == "sweep":
+        return "sweep"
+    matches = [prefix for prefix in MAY_IMPORT if prefix != "sweep" and is_in(module, prefix)]
+    assert matches, f"{module} has no row in the import table: decide what it may import and add one"
+    return max(matches, key=len)
+
+
+def package_of(part: str) -> str:
+    return "sweep.store" if part == "sweep.store.resume" else part
+
+
+def test_there_is_something_to_check():
+    assert len(MODULES) > 30
+    assert len(ALL) > 200
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_module_imports_only_what_its_part_may(module):
+    part = part_of(module)
+    allowed = (*MAY_IMPORT[part], package_of(part))
+    wrong = [
+        str(found)
+        for found in ALL
+        if found.module == module
+        and found.target.split(".")[0] in OWN
+        and not found.is_for_types_only
+        and not any(is_in(found.target, prefix) for prefix in allowed)
+    ]
+    assert not wrong, f"{part} may import {', '.join(MAY_IMPORT[part]) or 'nothing of ours'}: {wrong}"
+
+
+def test_there_are_no_import_rings():
+    graph: dict[str, set[str]] = {
+        module: {
+            found.target
+            for found in ALL
+            if found.module == module
+            and found.target in MODULES
+            and found.target != module
+            and not found.is_inside_a_function
+            and not found.is_for_types_only
+        }
+        for module in MODULES
+    }
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, "import ring: " + " -> ".join((*path[path.index(module) :], module))
+        if module in done:
+            return
+        for target in graph[module]:
+            visit(target, (*path, module))
+        done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_imports_inside_functions_are_only_those_of_heavy_or_optional_packages():
+    wrong = [
+        str(found)
+        for found in ALL
+        if found.is_inside_a_function
+        and not found.is_for_types_only
+        and found.target.split(".")[0] not in LAZY
+        and found.target not in LAZY_OWN
+        and found.module != "sweep"  # its names are loaded at first use, all of them
+        and not (found.target.split(".")[0] in OWN and any(is_in(found.module, prefix) for prefix in COMPOSITION))
+    ]
+    assert not wrong, wrong
+
+
+def test_own_modules_that_are_imported_late_are_still_there_or_still_to_come():
+    for module, reason in LAZY_OWN.items():
+        assert reason
+        assert module.split(".")[0] in OWN
+        assert module in MODULES or module in TO_COME, f"{module} is gone: take it from the list"
+
+
+def pure_modules() -> list[str]:
+    return sorted(module for module in MODULES if any(is_in(module, prefix) for prefix in PURE))
+
+
+@pytest.mark.parametrize("module", pure_modules())
+def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(module):
+    wrong = [
+        str(found)
+        for found in ALL
+        if found.module == module and not found.is_for_types_only and found.target.split(".")[0] in FORBIDDEN_IN_PURE
+    ]
+    for node in ast.walk(TREES[module]):
+        where = f"{module}:{getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_NAMES_IN_PURE:
+            wrong.append(f"{where} calls {node.func.id}")
+        if isinstance(node, ast.Attribute):
+            text = ast.unparse(node)
+            if text.startswith(("np.random.", "numpy.random.")) and text.split(".")[2].partition("(")[0] not in SEEDED:
+                wrong.append(f"{where} uses {text}")
+            if text in ("datetime.now", "datetime.datetime.now", "datetime.utcnow", "datetime.today", "os.environ"):
+                wrong.append(f"{where} uses {text}")
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize(
+    ("package", "home"),
+    [
+        ("optuna", ("searchers.optuna_search", "sweep.callbacks")),
+        ("ray", ("sweep.engines.ray",)),
+        ("pandas", ("sweep.store",)),
+        ("pynvml", ("sweep.accelerators.gpu",)),
+        ("sqlite3", ("sweep.store",)),
+        ("rich", ("sweep.callbacks", "sweep.cli")),
+        ("jax", ("sweep.train", "sweep.worker", "sweep.engines")),
+        ("torch", ("sweep.train", "sweep.worker", "sweep.engines")),
+    ],
+)
+def test_a_package_is_imported_only_where_it_is_at_home(package, home):
+    wrong = [
+        str(found)
+        for found in ALL
+        if found.target.split(".")[0] == package
+        and not found.is_for_types_only
+        and not any(is_in(found.module, prefix) for prefix in home)
+    ]
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_module_says_in_one_sentence_what_it_is_for(module):
+    text = ast.get_docstring(TREES[module])
+    assert text, f"{module} has no docstring"
+    first = text.split("\n\n")[0].replace("\n", " ")
+    assert len(first) > 15, first
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_has_a_name_that_says_something_and_a_size_one_can_read(path):
+    assert path.stem not in FORBIDDEN_FILE_NAMES
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= MAX_LINES, f"{path.relative_to(ROOT)} has {lines} lines; split it at {MAX_LINES}"
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = "import sys, sweep; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = set(done.stdout.split())
+    assert "sweep" in loaded
+    assert not loaded & {"torch", "jax", "optuna", "pandas", "ray", "sklearn", "pydantic", "rich", "ruamel", "IPython"}
+
+
+def test_no_file_of_the_package_names_a_machine():
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        for word in ("/home/", "/work/", "/root/", "/Users/"):
+            assert word not in text, f"{path.relative_to(ROOT)} contains {word}"
