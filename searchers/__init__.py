@@ -2,38 +2,75 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal, derived_seed, keyed_rng
 from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
-from searchers.grid_search import BasicVariantGenerator, GridSearch
-from searchers.limiter import ConcurrencyLimiter
-from searchers.optuna_search import OptunaSearch
-from searchers.random_search import RandomSearch
-from searchers.repeater import Repeater
-from searchers.space import (
-    Categorical,
-    Domain,
-    Float,
-    Function,
-    Integer,
-    choice,
-    grid_search,
-    lograndint,
-    loguniform,
-    qlograndint,
-    qloguniform,
-    qrandint,
-    qrandn,
-    quniform,
-    randint,
-    randn,
-    sample_from,
-    uniform,
-)
+
+if TYPE_CHECKING:
+    SEARCHERS: Mapping[str, Callable[..., Searcher]]
+
+    from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal, derived_seed, keyed_rng
+    from searchers.grid import BasicVariantGenerator, GridSearch
+    from searchers.limiter import ConcurrencyLimiter
+    from searchers.optuna_search import OptunaSearch
+    from searchers.random_search import RandomSearch
+    from searchers.repeater import Repeater
+    from searchers.space import (
+        Categorical,
+        Domain,
+        Float,
+        Function,
+        Integer,
+        choice,
+        grid_search,
+        lograndint,
+        loguniform,
+        qlograndint,
+        qloguniform,
+        qrandint,
+        qrandn,
+        quniform,
+        randint,
+        randn,
+        sample_from,
+        uniform,
+    )
+
+# Names are loaded when they are first used: every process of a trial imports this package, and few need numpy for it.
+_HOMES = {
+    "searchers.base": ("EXHAUSTED", "NOT_NOW", "Config", "Searcher", "Signal", "derived_seed", "keyed_rng"),
+    "searchers.grid": ("BasicVariantGenerator", "GridSearch"),
+    "searchers.limiter": ("ConcurrencyLimiter",),
+    "searchers.optuna_search": ("OptunaSearch",),
+    "searchers.random_search": ("RandomSearch",),
+    "searchers.repeater": ("Repeater",),
+    "searchers.space": (
+        "Categorical",
+        "Domain",
+        "Float",
+        "Function",
+        "Integer",
+        "choice",
+        "grid_search",
+        "lograndint",
+        "loguniform",
+        "qlograndint",
+        "qloguniform",
+        "qrandint",
+        "qrandn",
+        "quniform",
+        "randint",
+        "randn",
+        "sample_from",
+        "uniform",
+    ),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
 
 __all__ = [
     "EXHAUSTED",
@@ -74,18 +111,39 @@ __all__ = [
     "uniform",
 ]
 
-SEARCHERS: Mapping[str, Callable[..., Searcher]] = {
-    "random": BasicVariantGenerator,
-    "variant_generator": BasicVariantGenerator,
-    "grid": GridSearch,
-    "optuna": OptunaSearch,
-    "tpe": partial(OptunaSearch, sampler="tpe"),
-    "cmaes": partial(OptunaSearch, sampler="cmaes"),
-    "gp": partial(OptunaSearch, sampler="gp"),
-    "qmc": partial(OptunaSearch, sampler="qmc"),
-    "nsgaii": partial(OptunaSearch, sampler="nsgaii"),
+_CLASSES: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "random": ("BasicVariantGenerator", {}),
+    "variant_generator": ("BasicVariantGenerator", {}),
+    "grid": ("GridSearch", {}),
+    "optuna": ("OptunaSearch", {}),
+    "tpe": ("OptunaSearch", {"sampler": "tpe"}),
+    "cmaes": ("OptunaSearch", {"sampler": "cmaes"}),
+    "gp": ("OptunaSearch", {"sampler": "gp"}),
+    "qmc": ("OptunaSearch", {"sampler": "qmc"}),
+    "nsgaii": ("OptunaSearch", {"sampler": "nsgaii"}),
 }
-"""What a searcher is called in `search_alg="..."`, on the command line and in spec files."""
+
+
+def __getattr__(name: str) -> Any:
+    value: Any
+    if name == "SEARCHERS":
+        # what a searcher is called in `search_alg="..."`, on the command line and in spec files
+        value = {key: _maker(*what) for key, what in _CLASSES.items()}
+    elif name in _HOME_OF:
+        value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    else:
+        raise AttributeError(f"module 'searchers' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def _maker(class_name: str, arguments: dict[str, Any]) -> Callable[..., Searcher]:
+    kind: Callable[..., Searcher] = __getattr__(class_name)
+    return partial(kind, **arguments) if arguments else kind
 
 
 def create_searcher(name: str, **arguments: Any) -> Searcher:
@@ -101,9 +159,9 @@ def create_searcher(name: str, **arguments: Any) -> Searcher:
         False
     """
     key = name.lower() if isinstance(name, str) else name
-    if key not in SEARCHERS:
-        raise UnknownNameError(f"no searcher is called {name!r}. {nearest(str(key), SEARCHERS)}")
-    make = SEARCHERS[key]
+    if key not in _CLASSES:
+        raise UnknownNameError(f"no searcher is called {name!r}. {nearest(str(key), _CLASSES)}")
+    make = _maker(*_CLASSES[key])
     taken = set(inspect.signature(make).parameters) - set(make.keywords if isinstance(make, partial) else ())
     for argument in arguments:
         if argument not in taken:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from searchers.errors import SearchError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["EXHAUSTED", "NOT_NOW", "Config", "Mode", "Searcher", "Signal", "derived_seed", "keyed_rng"]
 
@@ -31,11 +32,15 @@ EXHAUSTED: Final = Signal.EXHAUSTED
 def keyed_rng(seed: int, draw: int) -> np.random.Generator:
     """Return the generator of draw number `draw` (0, 1, ...) under `seed`: equal arguments, equal numbers, whatever
     was drawn before. This is what makes a resumed search continue as if it had never stopped."""
+    import numpy as np  # the values in this file are needed where numpy is not
+
     return np.random.default_rng(np.random.SeedSequence([seed, draw]))
 
 
 def derived_seed(seed: int, draw: int) -> int:
     """Return a 32-bit seed for draw number `draw`, for libraries that take a number rather than a generator."""
+    import numpy as np
+
     return int(np.random.SeedSequence([seed, draw]).generate_state(1)[0])
 
 

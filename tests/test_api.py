@@ -68,7 +68,8 @@ def test_it_works_in_a_notebook_cell(tmp_path):
             def train(config):
                 sweep.report(loss=Thing().loss(config["x"]))
 
-            r = sweep.run(train, config={"x": sweep.uniform(0, 10)}, num_samples=20, metric="loss", mode="min", verbose=0)
+            space = {"x": sweep.uniform(0, 10)}
+            r = sweep.run(train, config=space, num_samples=20, metric="loss", mode="min", verbose=0)
             print(r.best_config, len(r.trials))
         """),
         "r = sweep.run(lambda c: sweep.report(loss=(c['x']-3)**2), config={'x': sweep.uniform(0, 10)}, "

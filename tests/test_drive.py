@@ -281,7 +281,7 @@ def test_a_trial_that_is_lost_runs_again_and_repeats_nothing_that_was_told():
     assert rows == [1.0, 2.0, 1.0, 2.0, 3.0, 4.0]
 
 
-def test_the_searcher_hears_of_an_end_once_also_of_a_trial_that_a_person_retries():
+def test_the_searcher_hears_of_an_end_once_and_again_when_a_person_had_the_trial_retried():
     class Retrying(Simulator):
         asked = False
 
@@ -302,6 +302,7 @@ def test_the_searcher_hears_of_an_end_once_also_of_a_trial_that_a_person_retries
     drive(sweep, Retrying(curve, NODES), searcher, record, record, request_of=lambda config: Resources())
     assert sweep.trials["00000_00000"].attempt == 2
     assert [entry[:2] for entry in searcher.heard if entry[0] == "complete"] == [
+        ("complete", "00000"),
         ("complete", "00000"),
         ("complete", "00001"),
     ]

@@ -16,7 +16,8 @@ class Asking:
     """Keep account of the questions to the searcher.
 
     After "not now" it is asked one question at a time, when there is news (an exit, a release, a person, other
-    nodes) and at the latest a second later. Reports are no news: there are too many of them, and a second later will do for them.
+    nodes) and at the latest a second later. Reports are no news: there are too
+    many of them, and a second later will do.
 
     Attributes:
         is_exhausted: it has said that nothing more will come.

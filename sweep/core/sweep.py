@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +22,6 @@ from sweep.core.messages import (
     Decision,
     Discard,
     Event,
-    Exit,
     Exited,
     ExitKind,
     Fail,
@@ -50,10 +48,12 @@ from sweep.core.messages import (
     Verdict,
     Waiting,
 )
+from sweep.core.outcome import after_exit
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
+from sweep.core.reports import filled, improves, missing_metric, reference
 from sweep.core.resources import Resources
-from sweep.core.results import AUTO_FILLED, Result, fill, flatten, is_better, score
+from sweep.core.results import Result, score
 from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
 from sweep.core.trial import LEGAL, CheckpointRef, Status, Trial, evolve
@@ -68,9 +68,6 @@ __all__ = ["Changes", "Sweep"]
 _NEWS = (Exited, Released, Asked, NodesChanged, PlanChanged)
 _RANK: dict[type[object], int] = {SaveTrial: 1, PauseTrial: 2, ResizeTrial: 3}
 _DECISIONS = (StopTrial, PauseTrial, ResumeTrial, SaveTrial, CloneTrial, ResizeTrial)
-_FAILURES = frozenset(
-    {ExitKind.FAILED, ExitKind.KILLED, ExitKind.TIMEOUT, ExitKind.OUT_OF_MEMORY, ExitKind.HUNG, ExitKind.STOPPED}
-)
 
 
 @dataclass(slots=True)
@@ -197,7 +194,7 @@ class Sweep:
             return None
         if trial.count + 1 <= trial.judged_to:
             return None
-        return Result(self._fill(trial, event))
+        return Result(filled(trial, event))
 
     # --- the one entry ---------------------------------------------------------------------------------------------
 
@@ -304,7 +301,7 @@ class Sweep:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return  # an attempt that is gone still talks
-        values = self._fill(trial, event)
+        values = filled(trial, event)
         result = Result(values, self.seq)
         count = trial.count + 1
         is_stopping = trial.status is Status.STOPPING
@@ -314,7 +311,7 @@ class Sweep:
         if is_new:
             changes["judged_to"] = count
             changes["losses"] = 0
-            if self.plan.metric and self._is_best(trial, result):
+            if self.plan.metric and improves(trial, result, self.plan):
                 changes["best_result"] = result
         if trial.status is Status.STARTING:
             changes["status"] = Status.RUNNING
@@ -336,7 +333,7 @@ class Sweep:
         """Stop rules first, then the scheduler, as in Tune."""
         plan = self.plan
         if plan.metric and plan.is_metric_strict and trial.best_result is None and plan.metric not in result:
-            self._fail(MetricError(_missing_metric(plan.metric, result)))
+            self._fail(MetricError(missing_metric(plan.metric, result)))
             return
         if verdict is Verdict.STOP_ALL:
             self._stop_all("the stop rule ended the sweep", now)
@@ -394,19 +391,14 @@ class Sweep:
         ):  # it is about to become another: what the old attempt saves is nobody's
             self._out.append(Discard(CheckpointRef(path)))
             return trial
-        values: Mapping[str, Any] = {} if result is None else result
-        iteration = values.get("training_iteration", trial.count)
-        total = values.get("time_total_s", 0.0)
-        ref = CheckpointRef(
-            path,
-            trial.count,
-            int(iteration) if isinstance(iteration, (int, float)) and math.isfinite(iteration) else trial.count,
-            float(total) if isinstance(total, (int, float)) else 0.0,
-        )
+        ref = reference(trial, path, result)
         is_saved = trial.is_saved or trial.status is Status.STOPPING
         trial = self._put(evolve(trial, checkpoint=ref, is_saved=is_saved))
         by_score = bool(self.plan.checkpoint_score)
-        worth = score(values.get(self.plan.checkpoint_score), self.plan.checkpoint_mode) if by_score else 0.0
+        worth = 0.0
+        if by_score:
+            value = result.get(self.plan.checkpoint_score) if result is not None else None
+            worth = score(value, self.plan.checkpoint_mode)
         for free in self._ledger.add(trial.id, Kept(ref, worth), self.plan.num_to_keep, by_score):
             self._out.append(Discard(free))
         self._out.append(Notify(Hook.SAVE, trial))
@@ -420,7 +412,7 @@ class Sweep:
         exit_ = event.exit
         if trial.status is Status.STARTING and exit_.kind is ExitKind.FINISHED:
             trial = self._put(evolve(trial, status=Status.RUNNING))
-        status, reason, failures, losses = self._after(trial, exit_)
+        status, reason, failures, losses = after_exit(trial, exit_, self.plan)
         trial = evolve(trial, failures=failures, losses=losses, started_from=None)
         match status:
             case Status.PENDING:
@@ -432,37 +424,6 @@ class Sweep:
                 self._out.append(Notify(Hook.PAUSE, trial))
             case _:
                 self._end(trial, status, reason, now)
-
-    def _after(self, trial: Trial, ended: Exit) -> tuple[Status, str, int, int]:
-        """Return (status, reason, failures, losses) of a trial whose attempt ended so (rule 14)."""
-        failures, losses = trial.failures, trial.losses
-        if ended.kind is ExitKind.FINISHED:
-            reason = trial.reason if trial.next_status is Status.TERMINATED else ""
-            if self.plan.metric and trial.last_result is None:
-                reason = f"ended without reporting {self.plan.metric!r}"
-            return Status.TERMINATED, reason, failures, losses
-        if trial.status is Status.STOPPING:
-            to = trial.next_status or Status.TERMINATED
-            if to is Status.PAUSED and not trial.is_saved:
-                to = Status.PENDING
-            if ended.kind is not ExitKind.FAILED or to is Status.TERMINATED:
-                return to, trial.reason, failures, losses
-            failures += 1
-            if self._is_too_many(failures):
-                return Status.ERROR, _why(ended), failures, losses
-            return to, trial.reason, failures, losses
-        if trial.status is Status.STARTING or ended.kind not in _FAILURES:
-            losses += 1
-            if losses > self.plan.max_losses:
-                return Status.ERROR, f"lost {losses} times: {_why(ended)}", failures, losses
-        else:
-            failures += 1
-            if self._is_too_many(failures):
-                return Status.ERROR, _why(ended), failures, losses
-        return Status.PENDING, f"starts again after: {_why(ended)}", failures, losses
-
-    def _is_too_many(self, failures: int) -> bool:
-        return 0 <= self.plan.max_failures < failures
 
     def _requeue(self, trial: Trial, reason: str, now: float) -> bool:
         """Make a trial PENDING, with what waited for its exit: another config, another request.
@@ -524,7 +485,9 @@ class Sweep:
         """Ask the scheduler and carry out what it answers; its own faults end the sweep with the record intact."""
         try:
             answer = getattr(self._scheduler, hook)(*arguments)
-            decisions = list(answer or ())
+            if answer is None or answer == ():
+                return
+            decisions = list(answer)
         except Exception as error:  # a scheduler may be the user's own
             self._fail(_blame(self._scheduler, error))
             return
@@ -899,25 +862,6 @@ class Sweep:
         if new.status is Status.PENDING:
             self._lineup.add(new.id, new.resources)
 
-    def _fill(self, trial: Trial, event: Reported) -> dict[str, Any]:
-        restored = trial.started_from.time_total_s if trial.started_from is not None else 0.0
-        last = trial.last_result
-        before = restored if event.seq <= 1 or last is None else last.get("time_total_s", restored)
-        return fill(
-            event.metrics,
-            trial_id=trial.id,
-            count=trial.count + 1,
-            since_restore=event.seq,
-            time_before_s=before if isinstance(before, (int, float)) else restored,
-            restored_s=restored,
-        )
-
-    def _is_best(self, trial: Trial, result: Result) -> bool:
-        value = result.get(self.plan.metric)
-        if value is None:
-            return False
-        return trial.best_result is None or is_better(value, trial.best_result.get(self.plan.metric), self.plan.mode)
-
     def _set_timer(self, when: float, trial: Trial) -> None:
         self._timer_count += 1
         heapq.heappush(self._timers, (when, self._timer_count, trial.id, trial.attempt))
@@ -941,19 +885,7 @@ def _short(trial_id: str) -> str:
     return trial_id.rpartition("_")[2]
 
 
-def _why(ended: Exit) -> str:
-    return ended.error or ended.kind.value.lower().replace("_", " ")
-
-
 def _blame(scheduler: object, error: Exception) -> SweepError:
     wrapped = SweepError(f"the scheduler {type(scheduler).__name__} failed: {type(error).__name__}: {error}")
     wrapped.__cause__ = error
     return wrapped
-
-
-def _missing_metric(metric: str, result: Result) -> str:
-    own = [key for key in flatten(dict(result)) if key not in AUTO_FILLED]
-    return (
-        f"a trial reported {', '.join(sorted(own)) or 'nothing of its own'}; expected the metric {metric!r}. "
-        "Report it, or name one of those as metric=."
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweep.core.resources import Placement, Resources
 
@@ -69,8 +69,7 @@ class CheckpointRef:
         return [self.path, self.count, self.training_iteration, self.time_total_s]
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """One configuration being evaluated: what it is, where it is in its life, and what is known of it so far.
 
     Attributes:
@@ -99,7 +98,7 @@ class Trial:
     placement: Placement | None = None
     checkpoint: CheckpointRef | None = None
     started_from: CheckpointRef | None = None
-    count: int = 0
+    count: int = 0  # type: ignore[assignment]  # hides tuple.count, which nobody needs of a trial
     judged_to: int = 0
     last_result: Result | None = None
     best_result: Result | None = None
@@ -125,14 +124,13 @@ class Trial:
         return self.status in ENDED
 
 
-_FIELDS = tuple(Trial.__dataclass_fields__)
-_set = object.__setattr__
+_INDEX = {name: i for i, name in enumerate(Trial._fields)}
+_new = tuple.__new__
 
 
 def evolve(trial: Trial, **changes: Any) -> Trial:
-    """Return a copy of `trial` with some fields changed: `dataclasses.replace`, three times as fast, because every
-    report passes here."""
-    new = object.__new__(Trial)
-    for name in _FIELDS:
-        _set(new, name, changes[name] if name in changes else getattr(trial, name))
-    return new
+    """Return a copy of `trial` with some fields changed, in about a microsecond, because every report passes here."""
+    values: list[Any] = list(trial)
+    for name, value in changes.items():
+        values[_INDEX[name]] = value
+    return _new(Trial, values)

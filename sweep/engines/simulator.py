@@ -96,8 +96,7 @@ class Simulator(Engine):
         if isinstance(command, Start):
             trial = command.trial
             done = trial.checkpoint.count if trial.checkpoint is not None else 0
-            attempt = _Attempt(trial, iter(self._curve(trial.config, done)))
-            self._running[trial.id, trial.attempt] = attempt
+            self._running[trial.id, trial.attempt] = _Attempt(trial, self._points(trial, done))
             self._at(self._start_s, Started(trial.id, trial.attempt))
             return
         attempt_or_none = self._running.get((command.trial_id, command.attempt))
@@ -148,6 +147,10 @@ class Simulator(Engine):
             _close(attempt.points)
         self._running.clear()
         self._queue.clear()
+
+    def _points(self, trial: Trial, done: int) -> Iterator[Point]:
+        """Call the curve only when the trial has started: it may raise at once."""
+        yield from self._curve(trial.config, done)
 
     def _is_current(self, event: Event) -> bool:
         """Let an event pass unless its attempt ended before it came due; `Started` lets the curve begin."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -19,7 +18,7 @@ from sweep.schedulers.base import Scheduler
 __all__ = ["ASHAScheduler", "AsyncHyperBandScheduler"]
 
 
-_LARGEST = sys.float_info.max  # stands for infinity, so that a quantile between two is a number
+_LARGEST = float(np.finfo(np.float64).max)  # stands for infinity, so that a quantile between two is a number
 
 
 class _Rung:

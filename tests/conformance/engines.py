@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pytest
@@ -27,7 +27,7 @@ from sweep.core.messages import (
 )
 from sweep.core.resources import Bundle, Node, Placement, Resources
 from sweep.core.resources import BundlePlacement as At
-from sweep.core.trial import Trial
+from sweep.core.trial import Trial, evolve
 from sweep.engines.base import Engine
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ def trial(number: int = 0, attempt: int = 1, **changes: Any) -> Trial:
         attempt=attempt,
         placement=Placement((At("local"),)),
     )
-    return replace(base, **changes)
+    return evolve(base, **changes)
 
 
 def collect(

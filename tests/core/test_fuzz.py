@@ -344,7 +344,8 @@ def run_one(seed: int) -> tuple[Sweep, Exception | None]:
     except SweepStalled as stalled:
         raise AssertionError(f"seed {seed}: {stalled}") from stalled
     except (SweepError, SearchError) as failure:
-        assert not isinstance(failure.__cause__, AssertionError), failure.__cause__
+        if isinstance(failure.__cause__, AssertionError):
+            raise failure.__cause__ from failure
         error = failure
     if error is None:
         assert sweep.done

@@ -37,7 +37,7 @@ from sweep.core.messages import (
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.results import Result
 from sweep.core.retention import Kept
-from sweep.core.trial import CheckpointRef, Status, Trial
+from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
 
@@ -1748,7 +1748,7 @@ def test_rule_15_after_a_restart_the_last_suggested_request_still_says_when_a_sl
     gpu = Resources((Bundle(cpu=1, gpu=1),))
     world = World(
         nodes=(Node("n", 8, devices=(Device("g0"),)),),
-        trials=[replace(loaded(), resources=gpu)],
+        trials=[evolve(loaded(), resources=gpu)],
         num_trials=3,
         ask_ahead=1,
     )

@@ -1,0 +1,147 @@
+"""The arguments of a run, grouped and checked one by one: what was found, what was expected, what to do."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from searchers.base import Searcher
+from sweep.callbacks.base import Callback
+from sweep.config import CheckpointConfig, FailureConfig
+from sweep.core.resources import Node
+from sweep.core.stoppers import FunctionStopper, Stopper, TimeoutStopper, combine
+from sweep.engines.base import Engine
+from sweep.errors import ConfigError, nearest
+from sweep.schedulers import Scheduler
+
+__all__ = ["Request", "ResumeMode", "metric_and_mode", "seconds_of", "stop_rules"]
+
+
+@dataclass(frozen=True)
+class ResumeMode:
+    """What `resume=` means, in parts."""
+
+    is_wanted: bool = False
+    errored: str = ""  # "", "continue", "restart"
+    unfinished: bool = True
+
+    @classmethod
+    def parse(cls, value: bool | str | None) -> ResumeMode:
+        if value is None or value is False:
+            return cls()
+        if value is True:
+            return cls(True)
+        head, *suffixes = str(value).upper().split("+")
+        if head not in ("AUTO", "TRUE", "LOCAL", "ERRORED_ONLY", ""):
+            raise ConfigError(
+                f"resume is {value!r}; expected True, False, 'AUTO', or 'AUTO+ERRORED' with one of ERRORED, "
+                f"ERRORED_ONLY, "
+                "RESTART_ERRORED, RESTART_ERRORED_ONLY."
+            )
+        if head == "ERRORED_ONLY":
+            suffixes.append(head)
+        errored, unfinished = "", True
+        for suffix in suffixes:
+            match suffix:
+                case "ERRORED" | "ERRORED_ONLY":
+                    errored = "continue"
+                case "RESTART_ERRORED" | "RESTART_ERRORED_ONLY":
+                    errored = "restart"
+                case _:
+                    known = ("ERRORED", "ERRORED_ONLY", "RESTART_ERRORED", "RESTART_ERRORED_ONLY")
+                    raise ConfigError(f"resume={value!r}: unknown suffix {suffix!r}. {nearest(suffix, known)}")
+            unfinished = unfinished and not suffix.endswith("_ONLY")
+        return cls(True, errored, unfinished)
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments of `run`, grouped."""
+
+    trainable: Any
+    name: str | None
+    storage_path: str | os.PathLike[str] | None
+    config: Mapping[str, Any] | None
+    num_samples: int
+    search_alg: Searcher | str | None
+    scheduler: Scheduler | str | None
+    resources_per_trial: Any
+    max_concurrent: int | None
+    resume: ResumeMode
+    failures: FailureConfig
+    checkpoints: CheckpointConfig
+    metric: str | Sequence[str] | None
+    mode: str | Sequence[str] | None
+    stop: Any
+    time_budget_s: float | timedelta | None
+    verbose: int
+    reporter: Callback | None
+    callbacks: tuple[Callback, ...]
+    seed: int | None
+    engine: str | Engine
+    nodes: tuple[Node, ...] | None
+    engine_options: Mapping[str, Any]
+    durability: str
+    is_metric_strict: bool
+    import_path: str | None
+
+
+def metric_and_mode(metric: Any, mode: Any) -> tuple[str, str]:
+    """Return the first metric ("" if none) and its mode."""
+    modes = list(mode) if isinstance(mode, (list, tuple)) else [mode]
+    for one in modes:
+        if one is not None and one not in ("min", "max"):
+            raise ConfigError(f"mode is {one!r}; expected 'min' or 'max'. Say 'min' for a loss, 'max' for a score.")
+    if metric is None:
+        return ("_metric" if mode is not None else ""), (modes[0] or "max")
+    first = metric if isinstance(metric, str) else (list(metric) or [""])[0]
+    if not isinstance(first, str) or not first:
+        raise ConfigError(f"metric is {metric!r}; expected the name of something that trials report.")
+    if modes[0] is None:
+        raise ConfigError(f"metric={first!r} needs a mode: 'min' for a loss, 'max' for a score.")
+    return first, modes[0]
+
+
+def seconds_of(value: float | timedelta | None) -> float | None:
+    if value is None:
+        return None
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise ConfigError(f"time_budget_s is {value!r}; expected seconds above 0, or a timedelta.")
+    return None if math.isinf(seconds) else float(seconds)
+
+
+def stop_rules(stop: Any) -> tuple[Stopper | None, dict[str, float], float | None]:
+    """Return (stopper of the user's own, criteria, seconds) from whatever `stop=` was given."""
+    if stop is None:
+        return None, {}, None
+    if isinstance(stop, Mapping):
+        for key, value in stop.items():
+            if isinstance(value, Mapping):
+                raise ConfigError(f"stop={{{key!r}: {value!r}}}: write nested keys as a path, such as 'eval/accuracy'.")
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ConfigError(
+                    f"stop={{{key!r}: {value!r}}}: expected a number; a trial ends at that value or above."
+                )
+        return None, dict(stop), None
+    items = list(stop) if isinstance(stop, (list, tuple)) else [stop]
+    stoppers: list[Stopper] = []
+    budget: float | None = None
+    for item in items:
+        if isinstance(item, TimeoutStopper):
+            budget = min(item.seconds, budget or math.inf)
+        elif isinstance(item, Stopper):
+            stoppers.append(item)
+        elif callable(item) and not hasattr(item, "stop_all") and not isinstance(stop, (list, tuple)):
+            stoppers.append(FunctionStopper(item))
+        else:
+            raise ConfigError(
+                f"stop is {item!r:.100}; expected a dict, a function (trial_id, result) -> bool, a Stopper, or a "
+                f"list of "
+                "Stoppers."
+            )
+    return combine(stoppers), {}, budget

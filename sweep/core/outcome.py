@@ -1,0 +1,57 @@
+"""What becomes of a trial when an attempt has ended: rule 14, as one pure function."""
+
+from __future__ import annotations
+
+from sweep.core.messages import Exit, ExitKind
+from sweep.core.plan import Plan
+from sweep.core.trial import Status, Trial
+
+__all__ = ["after_exit"]
+
+# Faults of the trial itself; a LOST attempt, and one that never got as far as `Started`, is the infrastructure's.
+_FAILURES = frozenset(
+    {ExitKind.FAILED, ExitKind.KILLED, ExitKind.TIMEOUT, ExitKind.OUT_OF_MEMORY, ExitKind.HUNG, ExitKind.STOPPED}
+)
+
+
+def after_exit(trial: Trial, ended: Exit, plan: Plan) -> tuple[Status, str, int, int]:
+    """Return (status, reason, failures, losses) of a trial whose running attempt ended so.
+
+    What finished by itself is TERMINATED, whatever had been decided meanwhile. Otherwise a STOPPING trial goes where it
+    was going, except that a pause without a committed save becomes PENDING, and that raising while it was told to stop
+    counts as a failure unless it was to end anyway. Everything else is a failure or a loss, and is started again while
+    `max_failures` and `max_losses` allow.
+    """
+    failures, losses = trial.failures, trial.losses
+    if ended.kind is ExitKind.FINISHED:
+        reason = trial.reason if trial.next_status is Status.TERMINATED else ""
+        if plan.metric and trial.last_result is None:
+            reason = f"ended without reporting {plan.metric!r}"
+        return Status.TERMINATED, reason, failures, losses
+    if trial.status is Status.STOPPING:
+        to = trial.next_status or Status.TERMINATED
+        if to is Status.PAUSED and not trial.is_saved:
+            to = Status.PENDING
+        if ended.kind is not ExitKind.FAILED or to is Status.TERMINATED:
+            return to, trial.reason, failures, losses
+        failures += 1
+        if _is_too_many(failures, plan):
+            return Status.ERROR, _why(ended), failures, losses
+        return to, trial.reason, failures, losses
+    if trial.status is Status.STARTING or ended.kind not in _FAILURES:
+        losses += 1
+        if losses > plan.max_losses:
+            return Status.ERROR, f"lost {losses} times: {_why(ended)}", failures, losses
+    else:
+        failures += 1
+        if _is_too_many(failures, plan):
+            return Status.ERROR, _why(ended), failures, losses
+    return Status.PENDING, f"starts again after: {_why(ended)}", failures, losses
+
+
+def _is_too_many(failures: int, plan: Plan) -> bool:
+    return 0 <= plan.max_failures < failures
+
+
+def _why(ended: Exit) -> str:
+    return ended.error or ended.kind.value.lower().replace("_", " ")

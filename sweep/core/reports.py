@@ -1,0 +1,60 @@
+"""What a report becomes in the light of its trial: a filled-in result, a checkpoint reference, a new best or not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sweep.core.messages import Reported
+from sweep.core.plan import Plan
+from sweep.core.results import AUTO_FILLED, Result, fill, flatten, is_better
+from sweep.core.trial import CheckpointRef, Trial
+
+__all__ = ["filled", "improves", "missing_metric", "reference"]
+
+
+def filled(trial: Trial, event: Reported) -> dict[str, Any]:
+    """Return the metrics of a report with everything that is filled in; `trial` as it was before the report."""
+    restored = trial.started_from.time_total_s if trial.started_from is not None else 0.0
+    last = trial.last_result
+    before = restored if event.seq <= 1 or last is None else last.get("time_total_s", restored)
+    return fill(
+        event.metrics,
+        trial_id=trial.id,
+        count=trial.count + 1,
+        since_restore=event.seq,
+        time_before_s=before if isinstance(before, (int, float)) else restored,
+        restored_s=restored,
+    )
+
+
+def reference(trial: Trial, path: str, result: Result | None) -> CheckpointRef:
+    """Return the reference to a checkpoint that was stored with `result`; `trial` as it is after the report."""
+    values: Mapping[str, Any] = {} if result is None else result
+    iteration = values.get("training_iteration", trial.count)
+    total = values.get("time_total_s", 0.0)
+    is_count = isinstance(iteration, (int, float)) and math.isfinite(iteration)
+    return CheckpointRef(
+        path,
+        trial.count,
+        int(iteration) if is_count else trial.count,
+        float(total) if isinstance(total, (int, float)) else 0.0,
+    )
+
+
+def improves(trial: Trial, result: Result, plan: Plan) -> bool:
+    """Whether a result has the metric and is better than the trial's best so far."""
+    value = result.get(plan.metric)
+    if value is None:
+        return False
+    return trial.best_result is None or is_better(value, trial.best_result.get(plan.metric), plan.mode)
+
+
+def missing_metric(metric: str, result: Result) -> str:
+    """Return the message for a first report that lacks the metric."""
+    own = [key for key in flatten(dict(result)) if key not in AUTO_FILLED]
+    return (
+        f"a trial reported {', '.join(sorted(own)) or 'nothing of its own'}; expected the metric {metric!r}. "
+        "Report it, or name one of those as metric=."
+    )

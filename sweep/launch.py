@@ -1,0 +1,518 @@
+"""One run of the driver: everything is checked and built, then driven, then closed in the opposite order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from searchers import BasicVariantGenerator, ConcurrencyLimiter, Searcher, create_searcher
+from sweep import __version__, inventory
+from sweep.arguments import Request, metric_and_mode, seconds_of, stop_rules
+from sweep.callbacks.base import Callback
+from sweep.callbacks.dispatch import Dispatcher
+from sweep.core.messages import Ask, Asked, Verdict
+from sweep.core.packing import Packer
+from sweep.core.plan import Plan
+from sweep.core.resources import Node, Resources, parse_resources
+from sweep.core.results import Result
+from sweep.core.sweep import Sweep
+from sweep.drive import drive
+from sweep.engines.base import Engine
+from sweep.errors import ConfigError, ExperimentError, ResourceError, nearest
+from sweep.schedulers import FIFOScheduler, Scheduler, create_scheduler
+from sweep.store.journal import Journal
+from sweep.store.layout import ExperimentLayout, storage_root, tidy_name
+from sweep.store.lock import DriverLock
+from sweep.store.resume import Loaded, load, retell
+
+if TYPE_CHECKING:
+    from sweep.store.analysis import ExperimentAnalysis
+    from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["Launch"]
+
+_TRIAL_VARIABLE = "SWEEP_TRIAL"  # set in every process of a trial
+
+
+class Launch:
+    """One run of the driver: everything is checked and built, then driven, then closed in the opposite order."""
+
+    def __init__(self, request: Request) -> None:
+        from sweep.worker.trainable import prepare
+
+        self.request = request
+        _refuse_nested()
+        self._check_numbers()
+        self.metric, self.mode = metric_and_mode(request.metric, request.mode)
+        self.trainable: PreparedTrainable = prepare(request.trainable)
+        self.nodes = self._nodes()
+        self.request_of = self._request_function()
+        self.layout, self.exists = self._place()
+        self.loaded: Loaded = load(self.layout.database) if self.exists else Loaded()
+        self.old_meta: dict[str, Any] = _meta_of(self.layout.database) if self.exists else {}
+        self.seed = self._seed()
+        self.searcher = self._searcher()
+        self.scheduler = self._scheduler()
+        self.stopper, self.stop_at, budget = stop_rules(request.stop)
+        self.plan = self._plan(budget)
+        self.packer = Packer(self.nodes)
+        self._refuse_what_never_fits()
+        self.notices: list[str] = []
+        self.display: Callback | None = None
+
+    # --- checks ---
+
+    def _check_numbers(self) -> None:
+        number = self.request.num_samples
+        if isinstance(number, bool) or not isinstance(number, int) or (number < 1 and number != -1):
+            raise ConfigError(f"num_samples is {number!r}; expected a whole number of at least 1, or -1 for no limit.")
+        most = self.request.max_concurrent
+        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 0):
+            raise ConfigError(f"max_concurrent_trials is {most!r}; expected a whole number, or None for no limit.")
+        space = self.request.config
+        if space is not None and not isinstance(space, Mapping):
+            raise ConfigError(
+                f"config is {space!r:.100}; expected a dict such as {{'lr': sweep.loguniform(1e-4, 1e-1)}}."
+            )
+        if self.request.durability not in ("full", "fast"):
+            raise ConfigError(f"durability is {self.request.durability!r}; expected 'full' or 'fast'.")
+
+    def _nodes(self) -> tuple[Node, ...]:
+        engine = self.request.engine
+        if isinstance(engine, Engine):
+            return tuple(engine.nodes())
+        if engine not in ("local", "inline"):
+            raise ConfigError(f"engine is {engine!r}. {nearest(str(engine), ['local', 'inline'])}")
+        return self.request.nodes if self.request.nodes is not None else inventory.available()
+
+    def _request_function(self) -> Callable[[Mapping[str, Any]], Resources]:
+        given, own = self.request.resources_per_trial, self.trainable.resources
+        if given is not None and own is not None:
+            raise ResourceError(
+                "resources were given twice: by resources_per_trial and by the trainable itself. Give them in one "
+                "place."
+            )
+        wanted = given if given is not None else own
+        if callable(wanted):
+            return lambda config: parse_resources(wanted(config))
+        fixed = parse_resources(wanted)
+        return lambda config: fixed
+
+    def _place(self) -> tuple[ExperimentLayout, bool]:
+        """Return the experiment's directory and whether it is to be continued."""
+        root = storage_root(self.request.storage_path)
+        name = self.request.name
+        if name is None:
+            stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+            base = name = f"{tidy_name(self.trainable.name)}_{stamp}"
+            number = 1
+            while (root / name).exists():
+                number += 1
+                name = f"{base}_{number}"
+        elif name != tidy_name(name):
+            raise ConfigError(
+                f"name={name!r} cannot name a directory; use letters, digits, '.', '_' and '-', for instance "
+                f"{tidy_name(name)!r}."
+            )
+        layout = ExperimentLayout(root / name)
+        exists = layout.database.exists()
+        if exists and not self.request.resume.is_wanted:
+            raise ExperimentError(
+                f"there already is an experiment {name!r} in {root}. Pass resume=True to continue it, or another name."
+            )
+        return layout, exists
+
+    def _seed(self) -> int:
+        if self.request.seed is not None:
+            seed = self.request.seed
+            if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+                raise ConfigError(f"seed is {seed!r}; expected a whole number of at least 0.")
+            return seed
+        recorded = self.old_meta.get("seed")
+        return int(recorded) if recorded is not None else secrets.randbits(32)
+
+    def _searcher(self) -> Searcher:
+        given = self.request.search_alg
+        searcher: Searcher
+        if given is None:
+            searcher = BasicVariantGenerator()
+        elif isinstance(given, str):
+            searcher = create_searcher(given)
+        elif isinstance(given, Searcher):
+            searcher = given
+        else:
+            raise ConfigError(
+                f"search_alg is {given!r:.100}; expected a searcher, or a name such as 'tpe' or 'random'."
+            )
+        space = deepcopy(dict(self.request.config or {}))
+        samples = None if self.request.num_samples == -1 else self.request.num_samples
+        taken = searcher.set_search_properties(
+            self.request.metric, self.request.mode, space, num_samples=samples, seed=self.seed
+        )
+        if not taken:
+            raise ConfigError(
+                f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives "
+                f"another. "
+                "Give each in one place."
+            )
+        most = self.request.max_concurrent
+        if not most:
+            return searcher
+        if isinstance(searcher, ConcurrencyLimiter):
+            if searcher.max_concurrent != most:
+                raise ConfigError(
+                    f"max_concurrent_trials={most}, but the searcher is already limited to {searcher.max_concurrent}."
+                )
+            return searcher
+        return ConcurrencyLimiter(searcher, most)
+
+    def _scheduler(self) -> Scheduler:
+        given = self.request.scheduler
+        scheduler: Scheduler
+        if given is None:
+            scheduler = FIFOScheduler()
+        elif isinstance(given, str):
+            scheduler = create_scheduler(given)
+        elif isinstance(given, Scheduler):
+            scheduler = given
+        else:
+            raise ConfigError(f"scheduler is {given!r:.100}; expected a scheduler, or a name such as 'asha'.")
+        if not scheduler.is_stateless:
+            metric, mode = (self.metric or None), (self.mode if self.request.mode is not None else None)
+            scheduler.set_search_properties(metric, mode, seed=self.seed)
+        return scheduler
+
+    def _plan(self, budget: float | None) -> Plan:
+        request, keep = self.request, self.request.checkpoints
+        is_class = self.trainable.can_save_on_demand
+        if keep.checkpoint_frequency and not is_class:
+            raise ConfigError("checkpoint_frequency is for class trainables; a function reports checkpoints by itself.")
+        if keep.checkpoint_at_end and not is_class:
+            raise ConfigError("checkpoint_at_end is for class trainables; a function reports checkpoints by itself.")
+        budgets = [b for b in (seconds_of(request.time_budget_s), budget) if b is not None]
+        samples = None if request.num_samples == -1 else request.num_samples
+        ahead = 1 if self.searcher.is_adaptive else min(64, request.max_concurrent or 64)
+        prefix = self.old_meta.get("prefix") or (self.loaded.plan.prefix if self.loaded.plan else uuid.uuid4().hex[:5])
+        return Plan(
+            prefix=prefix,
+            num_trials=self.searcher.num_trials(samples),
+            ask_ahead=max(ahead, 2) if not self.searcher.is_adaptive else 1,
+            metric=self.metric,
+            mode=self.mode,
+            is_metric_strict=request.is_metric_strict,
+            stop=self.stop_at,
+            time_budget_s=min(budgets) if budgets else None,
+            can_save_on_demand=is_class,
+            max_failures=request.failures.max_failures,
+            fail_fast=bool(request.failures.fail_fast),
+            num_to_keep=keep.num_to_keep,
+            checkpoint_score=keep.checkpoint_score_attribute or "",
+            checkpoint_mode=keep.checkpoint_score_order,
+            checkpoint_frequency=keep.checkpoint_frequency,
+            checkpoint_at_end=is_class if keep.checkpoint_at_end is None else keep.checkpoint_at_end,
+            retry_errored=request.resume.errored,
+            retry_unfinished=request.resume.unfinished,
+        )
+
+    def _refuse_what_never_fits(self) -> None:
+        """A request that can never be granted is refused with the arithmetic, before anything is written."""
+        wanted = self.request.resources_per_trial
+        if wanted is None:
+            wanted = self.trainable.resources
+        requests = set() if callable(wanted) else {parse_resources(wanted)}
+        if self.request.resume.unfinished:
+            requests |= {trial.resources for trial in self.loaded.trials if not trial.is_ended}
+        for resources in requests:
+            if not self.packer.could_ever_fit(resources):
+                raise ResourceError(self.packer.why_never(resources))
+
+    # --- running ---
+
+    def run(self) -> tuple[ExperimentAnalysis, bool]:
+        """Drive to the end; returns the analysis and whether a person interrupted it."""
+        from sweep.store.analysis import ExperimentAnalysis
+
+        with contextlib.ExitStack() as stack:
+            _make_writable(self.layout)
+            lock = DriverLock(self.layout.lock)
+            stack.callback(lock.release)
+            self._reload()
+            sweep = self._drive(stack, lock)
+        if self.request.verbose and sweep.ending is Ask.INTERRUPT:
+            self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")
+        metric, mode = (self.metric or None), (self.mode if self.metric else None)
+        return ExperimentAnalysis(self.layout.root, default_metric=metric, default_mode=mode), (
+            sweep.ending is Ask.INTERRUPT
+        )
+
+    def _reload(self) -> None:
+        """Read the record again now that nobody else can write it, and bring searcher and scheduler up to it."""
+        if not self.exists:
+            return
+        from sweep.store.checkpoints import discard
+
+        self.loaded = load(self.layout.database)
+        for path in self.loaded.strays:
+            discard(self.layout.root / path)
+        for path in self.loaded.missing:
+            self._notice(f"the checkpoint {path} is gone; its trial continues from the one before, or from the start")
+        retell(self.layout.database, self.scheduler, self.searcher, self._judge())
+        self._print_differences()
+
+    def _drive(self, stack: contextlib.ExitStack, lock: DriverLock) -> Sweep:
+        from sweep.store.checkpoints import discard
+
+        root = self.layout.root
+        journal = Journal(
+            self.layout.database,
+            durability=self.request.durability,
+            discard=lambda path: discard(root / path),
+            notice=self._notice,
+        )
+        stack.callback(journal.close)
+        journal.set_meta(self._meta())
+        engine = self._engine(lock)
+        sweep = Sweep(
+            self.plan, self.scheduler, self.packer, self.loaded.trials, kept=self.loaded.kept, seq=self.loaded.seq
+        )
+        dispatcher = Dispatcher(self._callbacks(), self._notice)
+        stack.callback(lambda: dispatcher.close(list(sweep.trials.values())))
+        dispatcher.setup(**self._setup_info())
+        stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
+        dispatcher.start()
+        stack.enter_context(_interruptible(engine, self._notice if self.request.verbose else lambda text: None))
+
+        def loop() -> None:
+            drive(
+                sweep,
+                engine,
+                self.searcher,
+                dispatcher,
+                journal,
+                request_of=self.request_of,
+                judge=self._judge(),
+            )
+
+        run_inline = getattr(engine, "run", None)
+        if run_inline is not None:
+            run_inline(loop)
+        else:
+            loop()
+        for text in getattr(engine, "notices", ()):
+            self._notice(text)
+        return sweep
+
+    def _engine(self, lock: DriverLock) -> Engine:
+        request = self.request
+        if isinstance(request.engine, Engine):
+            return request.engine
+        common: dict[str, Any] = {
+            "nodes": self.nodes,
+            "start_at": self.loaded.at,
+            "seed": self.seed,
+            "experiment_name": self.layout.root.name,
+        }
+        if request.engine == "inline":
+            from sweep.engines.inline import InlineEngine
+
+            return InlineEngine(self.layout.root, self.trainable, **common)
+        from sweep.engines.local import LocalEngine
+
+        return LocalEngine(self.layout.root, self.trainable, lock_fd=lock.fd, **common, **request.engine_options)
+
+    def _judge(self) -> Callable[[str, Result], Verdict] | None:
+        stopper = self.stopper
+        if stopper is None:
+            return None
+
+        def judge(trial_id: str, result: Result) -> Verdict:
+            is_over = stopper(trial_id, result)
+            return Verdict.STOP_ALL if stopper.stop_all() else Verdict.STOP if is_over else Verdict.NONE
+
+        return judge
+
+    def _callbacks(self) -> list[Callback]:
+        from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
+
+        found = list(self.request.callbacks)
+        for kind in (JsonLoggerCallback, CSVLoggerCallback):
+            if not any(isinstance(callback, kind) for callback in found):
+                found.append(kind())
+        if self.request.reporter is not None:
+            found.append(self.request.reporter)
+        elif self.request.verbose:
+            from sweep.callbacks.progress import Progress
+
+            self.display = Progress(verbose=self.request.verbose)
+            found.append(self.display)
+        return found
+
+    def _setup_info(self) -> dict[str, Any]:
+        limit = f" (limit {self.request.max_concurrent})" if self.request.max_concurrent else ""
+        inner = self.searcher.searcher if isinstance(self.searcher, ConcurrencyLimiter) else self.searcher
+        return {
+            "experiment_dir": str(self.layout.root),
+            "plan": self.plan,
+            "num_trials": self.plan.num_trials,
+            "name": self.layout.root.name,
+            "searcher": _describe(inner) + limit,
+            "scheduler": _describe(self.scheduler),
+            "seed": self.seed,
+            "nodes": self.nodes,
+            "resume_command": self._resume_command(),
+            "resumed": self.exists,
+            "trials": tuple(self.loaded.trials),
+        }
+
+    def _resume_command(self) -> str:
+        root = self.layout.root
+        where = "" if root.parent == storage_root() else f" --storage {root.parent}"
+        if self._import_path():
+            return f"sweep resume {root.name}{where}"
+        return f"the same call with name={root.name!r}, resume=True"
+
+    def _import_path(self) -> str:
+        return self.request.import_path or self.trainable.import_path
+
+    def _meta(self) -> dict[str, Any]:
+        request = self.request
+        return {
+            "name": self.layout.root.name,
+            "prefix": self.plan.prefix,
+            "created": self.old_meta.get("created", time.time()),
+            "version": __version__,
+            "trainable": {"name": self.trainable.name, "kind": self.trainable.kind},
+            "import_path": self._import_path(),
+            "metric": self.metric,
+            "mode": self.mode if self.metric else None,
+            "metrics": list(request.metric) if request.metric and not isinstance(request.metric, str) else None,
+            "modes": list(request.mode) if request.mode and not isinstance(request.mode, str) else None,
+            "space": {key: repr(value) for key, value in (request.config or {}).items()},
+            "searcher": _describe(self.searcher),
+            "scheduler": _describe(self.scheduler),
+            "num_samples": request.num_samples,
+            "num_trials": self.plan.num_trials,
+            "resources_per_trial": (
+                None
+                if callable(request.resources_per_trial)
+                else parse_resources(request.resources_per_trial).to_json()
+            ),
+            "seed": self.seed,
+            "storage_path": str(self.layout.root.parent),
+            "resume_command": self._resume_command(),
+            "python": sys.version.split()[0],
+        }
+
+    def _print_differences(self) -> None:
+        """Say what is different from the last run, so that nobody extends a sweep without noticing how."""
+        before = self.loaded.plan
+        if before is None or not self.request.verbose:
+            return
+        now = replace(self.plan, retry_errored="", retry_unfinished=True)
+        then = replace(before, retry_errored="", retry_unfinished=True)
+        changes = [
+            f"{key} {old!r} -> {new!r}"
+            for key, new in now.to_json().items()
+            if (old := then.to_json()[key]) != new and key not in ("prefix", "ask_ahead")
+        ]
+        for key in ("searcher", "scheduler", "space"):
+            old, new = self.old_meta.get(key), self._meta()[key]
+            if old != new:
+                changes.append(f"{key} {old} -> {new}")
+        ended = sum(trial.is_ended for trial in self.loaded.trials)
+        text = f"resuming {self.layout.root.name}: {ended} of {len(self.loaded.trials)} trials have ended"
+        self._notice(text + (f"; changed: {', '.join(changes)}" if changes else ""))
+
+    def _notice(self, text: str) -> None:
+        self.notices.append(text)
+        if not self.request.verbose:
+            return
+        show = getattr(self.display, "notice", None)
+        if show is not None:
+            show(text)
+        else:
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                print(f"sweep: {text}", file=sys.stderr, flush=True)
+
+
+def _refuse_nested() -> None:
+    trial = os.environ.get(_TRIAL_VARIABLE)
+    if trial:
+        raise ExperimentError(
+            f"sweep.run was called inside trial {trial}. If this is your script being run again by a child process, "
+            f"put the "
+            "call under `if __name__ == '__main__':`; a sweep inside a trial is not supported."
+        )
+
+
+def _make_writable(layout: ExperimentLayout) -> None:
+    """Create the directory, and prove that it takes files before anything starts."""
+    probe = layout.root / f".probe-{os.getpid()}"
+    try:
+        layout.root.mkdir(parents=True, exist_ok=True)
+        with open(probe, "wb") as file:
+            file.write(b"x")
+            file.flush()
+            os.fsync(file.fileno())
+        probe.unlink()
+    except OSError as error:
+        raise ExperimentError(
+            f"{layout.root} cannot be written: {error.strerror or error}. Pass storage_path=, or set SWEEP_STORAGE, "
+            f"to a "
+            "directory of yours."
+        ) from error
+
+
+def _meta_of(database: Path) -> dict[str, Any]:
+    from sweep.store.encoding import decode
+    from sweep.store.schema import open_for_reading
+
+    db = open_for_reading(database)
+    try:
+        return {key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")}
+    finally:
+        db.close()
+
+
+def _describe(thing: object) -> str:
+    """Return what a searcher or scheduler is, in one word or two, for displays and the record."""
+    if isinstance(thing, ConcurrencyLimiter):
+        return f"{_describe(thing.searcher)} (limit {thing.max_concurrent})"
+    return type(thing).__name__
+
+
+@contextlib.contextmanager
+def _interruptible(engine: Engine, notice: Callable[[str], None]) -> Iterator[None]:
+    """Turn Ctrl-C (and SIGTERM) into a wish: once saves and stops, twice kills, three times ends this process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    times = 0
+
+    def handler(number: int, frame: Any) -> None:
+        nonlocal times
+        times += 1
+        if times >= 3:
+            os._exit(130)
+        engine.post(Asked(Ask.INTERRUPT))
+        notice("stopping: trials save and end; once more to kill them" if times == 1 else "killing what still runs")
+
+    wanted = [signal.SIGINT, signal.SIGTERM]
+    previous = {number: signal.signal(number, handler) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old if old is not None else signal.SIG_DFL)

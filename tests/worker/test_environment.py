@@ -1,0 +1,97 @@
+"""The environment of a trial, rule by rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
+from sweep.worker.environment import attempt_variables, device_variables, num_threads, thread_variables, trial_seed
+
+GPUS = Node("n", devices=(Device("GPU-a", visible="4"), Device("GPU-b", visible="5"), Device("GPU-c")))
+PLAIN = Node("n")
+TPUS = Node("n", devices=tuple(Device(str(i), kind="tpu") for i in range(4)))
+
+
+def held(*devices):
+    """Return a placement of one bundle."""
+    return Placement((BundlePlacement("n", tuple((device, 1.0) for device in devices)),))
+
+
+@pytest.mark.parametrize(
+    ("placement", "node", "environ", "expected"),
+    [
+        (held(), PLAIN, {}, {}),
+        (held(), GPUS, {}, {"CUDA_VISIBLE_DEVICES": ""}),
+        (None, GPUS, {}, {"CUDA_VISIBLE_DEVICES": ""}),
+        (held(), PLAIN, {"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": ""}),
+        (held("GPU-a"), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "4"}),
+        (held("GPU-b", "GPU-a"), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "5,4"}),
+        (held("GPU-c"), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "GPU-c"}),
+        (
+            held("GPU-a"),
+            GPUS,
+            {"HIP_VISIBLE_DEVICES": "4,5"},
+            {"CUDA_VISIBLE_DEVICES": "4", "HIP_VISIBLE_DEVICES": "4"},
+        ),
+        (held("GPU-a"), GPUS, {"SWEEP_KEEP_VISIBLE_DEVICES": "1"}, {}),
+        (
+            held("1"),
+            TPUS,
+            {},
+            {"TPU_VISIBLE_CHIPS": "1", "TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
+        ),
+        (
+            held("0", "1", "2", "3"),
+            TPUS,
+            {},
+            {"TPU_VISIBLE_CHIPS": "0,1,2,3", "TPU_CHIPS_PER_HOST_BOUNDS": None, "TPU_HOST_BOUNDS": None},
+        ),
+    ],
+)
+def test_a_process_is_shown_the_devices_of_its_placement_and_no_others(placement, node, environ, expected):
+    assert device_variables(placement, [node], environ) == expected
+
+
+def test_two_bundles_on_one_device_show_it_once():
+    placement = Placement((BundlePlacement("n", (("GPU-a", 0.5),)), BundlePlacement("n", (("GPU-a", 0.5),))))
+    assert device_variables(placement, [GPUS], {}) == {"CUDA_VISIBLE_DEVICES": "4"}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "environ", "expected"),
+    [
+        (1.0, {}, 1),
+        (4.0, {}, 4),
+        (2.7, {}, 2),
+        (0.25, {}, 1),
+        (4.0, {"OMP_NUM_THREADS": "3"}, 3),
+        (4.0, {"OMP_NUM_THREADS": "nonsense"}, 4),
+    ],
+)
+def test_threads_come_from_the_request_unless_the_user_has_exported_a_number(cpu, environ, expected):
+    assert num_threads(Resources((Bundle(cpu=cpu),)), environ) == expected
+
+
+def test_thread_variables_keep_what_the_user_has_exported():
+    variables = thread_variables(2, {"MKL_NUM_THREADS": "7"})
+    assert variables["MKL_NUM_THREADS"] == "7"
+    assert variables["OMP_NUM_THREADS"] == "2"
+
+
+def test_an_attempt_bears_its_markers():
+    variables = attempt_variables(
+        experiment="/exp",
+        trial_id="abcde_00001",
+        attempt=2,
+        resources=Resources(),
+        placement=None,
+        nodes=[PLAIN],
+        environ={},
+    )
+    markers = {name: variables[name] for name in ("SWEEP_EXPERIMENT", "SWEEP_TRIAL", "SWEEP_ATTEMPT")}
+    assert markers == {"SWEEP_EXPERIMENT": "/exp", "SWEEP_TRIAL": "abcde_00001", "SWEEP_ATTEMPT": "2"}
+
+
+def test_seeds_depend_on_the_sweeps_seed_and_the_trials_number_only():
+    assert trial_seed(1, "abcde_00007") == trial_seed(1, "fffff_00007")
+    assert len({trial_seed(s, f"abcde_{n:05d}") for s in range(3) for n in range(100)}) == 300

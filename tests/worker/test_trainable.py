@@ -1,0 +1,206 @@
+"""What can be a trainable, how it is named, and what is said of those that cannot be one."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+from sweep.core.resources import Bundle, Resources
+from sweep.errors import TrainableError
+from sweep.worker.parameters import load_objects, store_objects, with_parameters, with_resources
+from sweep.worker.shipping import main_globals
+from sweep.worker.trainable import Trainable, prepare
+
+
+def train(config):
+    """Do nothing."""
+
+
+def train_more(config, factor, data=None):
+    """Do nothing with more arguments."""
+
+
+class Callable:
+    """An object that can be called."""
+
+    def __call__(self, config):
+        return 1
+
+    def method(self, config):
+        return 2
+
+
+class Stepper(Trainable):
+    """A class trainable that can be saved."""
+
+    def setup(self, config, data=None):
+        self.data = data
+
+    def step(self):
+        return {"a": 1}
+
+    def save_checkpoint(self, checkpoint_dir):
+        return None
+
+    @classmethod
+    def default_resource_request(cls, config):
+        return {"cpu": config["n"]}
+
+
+@pytest.mark.parametrize(
+    ("trainable", "name", "kind"),
+    [
+        (train, "train", "function"),
+        (lambda config: 1, "lambda", "function"),
+        (functools.partial(train_more, factor=2), "train_more", "function"),
+        (Callable(), "Callable", "function"),
+        (Callable().method, "method", "function"),
+        (Stepper, "Stepper", "class"),
+    ],
+)
+def test_every_form_is_prepared_named_and_comes_back(trainable, name, kind):
+    prepared = prepare(trainable)
+    assert (prepared.name, prepared.kind) == (name, kind)
+    assert callable(pickle.loads(prepared.payload))
+
+
+def test_a_class_tells_whether_it_can_save_and_what_it_asks_for():
+    prepared = prepare(Stepper)
+    assert prepared.can_save_on_demand
+    assert prepared.resources({"n": 3}) == {"cpu": 3}
+    assert not prepare(train).can_save_on_demand
+
+
+@pytest.mark.parametrize(
+    ("trainable", "says"),
+    [
+        (3, "is 3 of type int; expected a function"),
+        (lambda: 1, "cannot be called as lambda"),
+        (train_more, "missing a required argument: 'factor'"),
+        (lambda a, b: 1, "missing a required argument: 'b'"),
+        (dict, "the class dict is no trainable"),
+        (type("Empty", (Trainable,), {}), "has no step"),
+    ],
+)
+def test_what_is_no_trainable_is_refused(trainable, says):
+    with pytest.raises(TrainableError, match=says):
+        prepare(trainable)
+
+
+def test_an_asynchronous_function_is_refused():
+    async def later(config):
+        return 1
+
+    with pytest.raises(TrainableError, match="asynchronous"):
+        prepare(later)
+
+
+def test_a_captured_lock_is_named_with_its_type():
+    lock = threading.Lock()
+
+    def guarded(config):
+        with lock:
+            return 1
+
+    with pytest.raises(TrainableError, match=r"captures `lock`, a _thread\.lock, which cannot be shipped"):
+        prepare(guarded)
+
+
+def test_a_lock_deep_inside_a_captured_object_is_named():
+    class Holder:
+        def __init__(self):
+            self.inner_lock = threading.Lock()
+
+    holder = Holder()
+    with pytest.raises(TrainableError, match=r"captures `inner_lock`, a _thread\.lock"):
+        prepare(lambda config: holder)
+
+
+def test_a_generator_in_a_partial_is_named():
+    with pytest.raises(TrainableError, match="captures `data`, a generator"):
+        prepare(functools.partial(train_more, factor=1, data=(i for i in range(3))))
+
+
+def test_a_large_captured_object_is_warned_of():
+    data = np.zeros(2_000_000)
+    with pytest.warns(UserWarning, match=r"takes 16 MB .*with_parameters"):
+        prepare(lambda config: data.sum())
+
+
+def test_modules_that_are_referred_to_are_found_also_through_local_functions_and_inside_bodies():
+    import json
+
+    def inner():
+        return json.dumps(np.zeros(1).tolist())
+
+    def outer(config):
+        import torch
+
+        return inner(), torch
+
+    assert set(prepare(outer).imports) == {"json", "numpy", "torch"}
+
+
+def test_a_function_that_can_be_found_again_has_an_import_path():
+    assert prepare(train).import_path == f"{__file__}:train"
+    assert prepare(lambda config: 1).import_path == ""
+
+
+def test_resources_and_parameters_are_found_through_both_wrappers_in_any_order():
+    for wrapped in (
+        with_resources(with_parameters(train_more, factor=2), {"cpu": 2}),
+        with_parameters(with_resources(train_more, {"cpu": 2}), factor=2),
+        with_parameters(with_parameters(with_resources(train_more, {"cpu": 2}), factor=1), factor=2),
+    ):
+        prepared = prepare(wrapped)
+        assert prepared.name == "train_more"
+        assert prepared.resources == Resources((Bundle(cpu=2.0),))
+        assert prepared.objects == {"factor": 2}
+    wrapped_class = prepare(with_resources(with_parameters(Stepper, data=1), {"gpu": 1}))
+    assert (wrapped_class.name, wrapped_class.kind, wrapped_class.objects) == ("Stepper", "class", {"data": 1})
+    assert wrapped_class.resources == Resources((Bundle(gpu=1.0),))
+
+
+def test_wrapped_trainables_still_run_by_hand():
+    assert with_parameters(lambda config, data: (config, data), data=3)(1) == (1, 3)
+    stepper = with_parameters(Stepper, data=3)({})
+    stepper.setup({})
+    assert stepper.data == 3
+
+
+def test_an_object_that_is_no_parameter_is_refused_by_name():
+    with pytest.raises(TrainableError, match=r"with_parameters cannot pass .*nonsense"):
+        with_parameters(train_more, factor=1, nonsense=2)
+
+
+def test_stored_objects_come_back_equal_private_and_writable(tmp_path):
+    import torch
+
+    objects = {"array": np.arange(10.0), "tensor": torch.arange(5), "other": {"a": [1, "b"]}}
+    path = store_objects(objects, tmp_path)
+    assert store_objects(objects, tmp_path) == path
+    first, second = load_objects(path), load_objects(path)
+    first["array"][0] = 99.0
+    assert second["array"][0] == 0.0
+    assert np.array_equal(second["array"], objects["array"])
+    assert torch.equal(second["tensor"], objects["tensor"])
+    assert second["other"] == objects["other"]
+    assert second["array"].ctypes.data % 64 == 0
+    with pytest.raises(TrainableError, match="cannot store the object 'bad'"):
+        store_objects({"good": 1, "bad": threading.Lock()}, tmp_path)
+
+
+def test_globals_are_handed_to_main_only_for_code_of_main():
+    assert main_globals(train) == {}
+
+
+def test_a_class_can_be_stepped_by_hand():
+    stepper = Stepper({"n": 1})
+    stepper.setup(stepper.config)
+    assert stepper.train() == {"a": 1, "training_iteration": 1}
+    assert stepper.training_iteration == 1
+    assert stepper.trial_id == ""
