@@ -195,9 +195,9 @@ def main(descriptor: int) -> NoReturn:
 
 
 def _import_all(setup: Setup, zygote: Zygote) -> None:
-    for name in (*_PRELOADED, *setup.modules):
-        if name in sys.modules:
-            continue
+    for name in (*_PRELOADED, *setup.modules, "numpy.random"):
+        if name in sys.modules or (name == "numpy.random" and "numpy" not in sys.modules):
+            continue  # numpy's generators are there to be seeded in every trial once numpy is
         if name.partition(".")[0] not in sys.stdlib_module_names and name not in _PRELOADED:
             zygote.send(IMPORTING, name)
         try:

@@ -19,6 +19,8 @@ __all__ = ["functions_of", "is_importable", "main_globals", "pickle_trainable", 
 # Imports inside function bodies are preloaded only for these: measured to be safe to fork after a mere import.
 SAFE_TO_PRELOAD = frozenset({"jax", "numpy", "optuna", "pandas", "scipy", "sklearn", "torch"})
 _MAX_VISITS = 2000
+# What torch itself imports when the first optimizer of a process is built: 1.8 s, in every trial that builds one.
+_TORCH_OPTIMIZERS = "torch._dynamo"
 
 
 def pickle_trainable(trainable: Any) -> bytes:
@@ -144,6 +146,7 @@ def referenced_modules(trainable: Any) -> tuple[str, ...]:
     seen: set[int] = set()
     waiting: list[Any] = list(functions_of(trainable))
     own = {id(part) for part in waiting}
+    seen_functions: list[types.FunctionType] = []
     while waiting and len(seen) < _MAX_VISITS:
         thing = waiting.pop()
         if id(thing) in seen:
@@ -162,13 +165,30 @@ def referenced_modules(trainable: Any) -> tuple[str, ...]:
             if id(thing) not in own and loaded is not None and is_importable(loaded):
                 continue  # its own module brings what it needs
         if inspect.isfunction(thing):
+            seen_functions.append(thing)
             waiting.extend(_named_by(thing, names))
         elif inspect.isclass(thing):
             waiting.extend(functions_of(thing))
             waiting.extend(thing.__mro__[1:])
         elif not isinstance(thing, (str, bytes, int, float, list, dict, tuple, set)):
             waiting.append(type(thing))
-    return tuple(sorted(name for name in names if _is_wanted(name)))
+    wanted = {name for name in names if _is_wanted(name)}
+    if any(name.partition(".")[0] == "torch" for name in wanted) and any(map(_names_an_optimizer, seen_functions)):
+        wanted.add(_TORCH_OPTIMIZERS)
+    return tuple(sorted(wanted))
+
+
+def _names_an_optimizer(function: types.FunctionType) -> bool:
+    """Whether the code of a function names `optim`, or something that comes from `torch.optim`."""
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+        for name in code.co_names:
+            home = getattr(function.__globals__.get(name), "__module__", None) or ""
+            if name == "optim" or str(home).startswith("torch.optim"):
+                return True
+    return False
 
 
 def _is_by_value(thing: Any, module: types.ModuleType | None) -> bool:
