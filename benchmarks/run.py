@@ -23,13 +23,17 @@ from pathlib import Path
 Row = tuple[str, str, str, str]  # what, measured, promised, beside it
 
 
-def child(code: str, *arguments: object, directory: Path | None = None) -> dict[str, float]:
+# Three files per trial that Tune's users expect; making files is what trials of a millisecond mostly do.
+NO_LOGGERS = {"SWEEP_DISABLE_AUTO_CALLBACK_LOGGERS": "1"}
+
+
+def child(code: str, *arguments: object, environment: dict[str, str] | None = None) -> dict[str, float]:
     """Run `code` in a fresh interpreter and return the JSON object that it prints last."""
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         capture_output=True,
         text=True,
-        cwd=directory,
+        env={**os.environ, **(environment or {})},
         check=False,
     )
     if ended.returncode:
@@ -63,6 +67,16 @@ def fork_ms(times: int = 200) -> float:
     return statistics.median(spent) * 1000
 
 
+def files_ms(directory: Path, times: int = 300) -> float:
+    """Return the time of making a directory with one file in it, in ms: what a trial's output costs at least."""
+    began = time.perf_counter()
+    for number in range(times):
+        place = directory / f"made-{number}"
+        place.mkdir()
+        os.close(os.open(place / "output.log", os.O_WRONLY | os.O_CREAT))
+    return (time.perf_counter() - began) / times * 1000
+
+
 def start_up(directory: Path) -> list[Row]:
     """`import sweep` against a bare interpreter, and a cold process to its first result."""
 
@@ -74,7 +88,9 @@ def start_up(directory: Path) -> list[Row]:
             spent.append(time.perf_counter() - began)
         return min(spent) * 1000
 
-    bare, imported = wall("pass"), wall("import sweep; sweep.run, sweep.report, sweep.uniform")
+    bare, imported = wall("pass"), wall("import sweep")
+    used = wall("import sweep; sweep.run, sweep.report, sweep.uniform")
+    numpy = wall("import numpy")
     code = f"""
         import sys, time
         import sweep
@@ -82,11 +98,12 @@ def start_up(directory: Path) -> list[Row]:
     """
     cold = wall(textwrap.dedent(code)) / 1000
     return [
+        ("import sweep", f"{imported - bare:.0f} ms more", "<= 150 ms", f"bare {bare:.0f} ms"),
         (
-            "import sweep, everything a script uses",
-            f"{imported - bare:.0f} ms more",
-            "<= 150 ms",
-            f"bare {bare:.0f} ms",
+            "the same, run, report and uniform used",
+            f"{used - bare:.0f} ms more",
+            "",
+            f"numpy {numpy - bare:.0f} ms more",
         ),
         ("cold process, one trial, to its end", f"{cold:.2f} s", "<= 0.6 s", f"bare {bare / 1000:.2f} s"),
     ]
@@ -117,9 +134,15 @@ SHORT = """
 
 def short_trials(directory: Path) -> list[Row]:
     """No-op trials, two at a time, a fresh process each: bare, with torch preloaded, and 10,000 of them."""
-    floor = f"fork {fork_ms():.2f} ms, flush {flush_ms(directory):.2f} ms"
+    floor = (
+        f"fork {fork_ms():.2f} ms, flush {flush_ms(directory):.2f} ms, directory and file {files_ms(directory):.2f} ms"
+    )
     bare = child(SHORT, directory / "bare", 3000, "{}", "")
-    rows = [("isolated trials, bare", f"{bare['per_s']:.0f}/s", ">= 250/s", floor)]
+    plain = child(SHORT, directory / "plain", 3000, "{}", "", environment=NO_LOGGERS)
+    rows = [
+        ("isolated trials, bare", f"{bare['per_s']:.0f}/s", ">= 250/s", floor),
+        ("the same without the default loggers", f"{plain['per_s']:.0f}/s", "", ""),
+    ]
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -141,9 +164,13 @@ def short_trials(directory: Path) -> list[Row]:
 
 def warm(directory: Path) -> list[Row]:
     """No-op trials in two kept processes."""
-    found = child(SHORT, directory / "warm", 6000, json.dumps({"reuse_actors": True}), "")
+    options = json.dumps({"reuse_actors": True})
+    found = child(SHORT, directory / "warm", 4000, options, "")
+    plain = child(SHORT, directory / "plain", 4000, options, "", environment=NO_LOGGERS)
+    floor = f"flush {flush_ms(directory):.2f} ms, directory and file {files_ms(directory):.2f} ms"
     return [
-        ("warm trials (reuse_actors)", f"{found['per_s']:.0f}/s", ">= 1,500/s", f"flush {flush_ms(directory):.2f} ms")
+        ("warm trials (reuse_actors)", f"{found['per_s']:.0f}/s", ">= 1,500/s", floor),
+        ("the same without the default loggers", f"{plain['per_s']:.0f}/s", "", ""),
     ]
 
 
@@ -166,9 +193,18 @@ def reports(directory: Path) -> list[Row]:
         print(json.dumps({"per_s": count / (last - first), "count": count, "per_commit": count / commits}))
     """
     found = child(code, directory)
-    assert found["count"] == 48_000
+    plain = child(code, directory / "plain", environment=NO_LOGGERS)
+    assert found["count"] == plain["count"] == 48_000
     beside = f"flush {flush_ms(directory):.2f} ms, {found['per_commit']:.1f} per commit"
-    return [("results/s, 8 reporters, all committed", f"{found['per_s']:.0f}/s", ">= 8,000/s", beside)]
+    return [
+        ("results/s, 8 reporters, all committed", f"{found['per_s']:.0f}/s", ">= 8,000/s", beside),
+        (
+            "the same without the default loggers",
+            f"{plain['per_s']:.0f}/s",
+            "",
+            f"{plain['per_commit']:.1f} per commit",
+        ),
+    ]
 
 
 def memory_and_resume(directory: Path) -> list[Row]:
@@ -213,7 +249,11 @@ def core(directory: Path) -> list[Row]:
     ended = subprocess.run(
         [sys.executable, str(Path(__file__).parent / "core_floor.py")], capture_output=True, text=True, check=True
     )
-    return [("core and simulator", ended.stdout.strip().splitlines()[-1], ">= 50,000 events/s", "")]
+    line = ended.stdout.strip().splitlines()[-1]
+    asha, fifo = (part.split()[1] for part in line.split(": ", 1)[1].split("; ")[:2])
+    turns = line.partition("empty loop ")[2].partition(";")[0]
+    beside = f"ASHA; FIFO {fifo}; an empty Python loop: {turns}"
+    return [("core and simulator", f"{asha} events/s", ">= 50,000/s", beside)]
 
 
 def peer(directory: Path) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Protocol
 
 from searchers.base import Searcher, Signal
@@ -91,13 +92,13 @@ def drive(
         store.commit(events, commands, changes, now)  # nothing below happens before this is durable
         told: list[Notify] = []
         asks: list[Suggest] = []
-        for command in (command for some in commands for command in some):
+        for command in chain.from_iterable(commands):
             match command:
-                case Suggest():
-                    asks.append(command)  # after everything the searcher must hear first
                 case Notify():
                     tell(searcher, command)
                     told.append(command)
+                case Suggest():
+                    asks.append(command)  # after everything the searcher must hear first
                 case Discard(checkpoint):
                     store.discard(checkpoint)
                 case Fail(error):

@@ -44,15 +44,25 @@ if TYPE_CHECKING:
 __all__ = ["Launch"]
 
 _TRIAL_VARIABLE = "SWEEP_TRIAL"  # set in every process of a trial
+_NO_LOGGERS_VARIABLE = "SWEEP_DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
 
 
 class Launch:
     """One run of the driver: everything is checked and built, then driven, then closed in the opposite order."""
 
     def __init__(self, request: Request) -> None:
+        self.request = request
+        self._stack = contextlib.ExitStack()  # what must be let go of, also when a check fails
+        try:
+            self._check_and_build()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _check_and_build(self) -> None:
         from sweep.worker.trainable import prepare
 
-        self.request = request
+        request = self.request
         _refuse_nested()
         self._check_numbers()
         self.metric, self.mode = metric_and_mode(request.metric, request.mode)
@@ -60,6 +70,9 @@ class Launch:
         self.nodes = self._nodes()
         self.request_of = self._request_function()
         self.layout, self.exists = self._place()
+        self.notices: list[str] = []
+        self.display: Callback | None = None
+        self.lock: DriverLock | None = self._lock() if self.exists else None  # from here on nobody else writes it
         self.loaded: Loaded = load(self.layout.database) if self.exists else Loaded()
         self.old_meta: dict[str, Any] = _meta_of(self.layout.database) if self.exists else {}
         self.seed = self._seed()
@@ -69,8 +82,6 @@ class Launch:
         self.plan = self._plan(budget)
         self.packer = Packer(self.nodes)
         self._refuse_what_never_fits()
-        self.notices: list[str] = []
-        self.display: Callback | None = None
 
     # --- checks ---
 
@@ -244,12 +255,12 @@ class Launch:
         """Drive to the end; returns the analysis and whether a person interrupted it."""
         from sweep.store.analysis import ExperimentAnalysis
 
-        with contextlib.ExitStack() as stack:
+        with self._stack as stack:
             _make_writable(self.layout)
-            lock = DriverLock(self.layout.lock)
-            stack.callback(lock.release)
-            self._reload()
-            sweep = self._drive(stack, lock)
+            if self.lock is None:
+                self.lock = self._lock()
+            self._bring_back()
+            sweep = self._drive(stack, self.lock)
         if self.request.verbose and sweep.ending is Ask.INTERRUPT:
             self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")
         metric, mode = (self.metric or None), (self.mode if self.metric else None)
@@ -257,13 +268,17 @@ class Launch:
             sweep.ending is Ask.INTERRUPT
         )
 
-    def _reload(self) -> None:
-        """Read the record again now that nobody else can write it, and bring searcher and scheduler up to it."""
+    def _lock(self) -> DriverLock:
+        lock = DriverLock(self.layout.lock)
+        self._stack.callback(lock.release)
+        return lock
+
+    def _bring_back(self) -> None:
+        """Bring searcher and scheduler up to the record, and remove what nothing refers to."""
         if not self.exists:
             return
         from sweep.store.checkpoints import discard
 
-        self.loaded = load(self.layout.database)
         for path in self.loaded.strays:
             discard(self.layout.root / path)
         for path in self.loaded.missing:
@@ -347,8 +362,9 @@ class Launch:
         from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
 
         found = list(self.request.callbacks)
+        is_off = os.environ.get(_NO_LOGGERS_VARIABLE, "0") not in ("", "0")
         for kind in (JsonLoggerCallback, CSVLoggerCallback):
-            if not any(isinstance(callback, kind) for callback in found):
+            if not is_off and not any(isinstance(callback, kind) for callback in found):
                 found.append(kind())
         if self.request.reporter is not None:
             found.append(self.request.reporter)
@@ -379,7 +395,7 @@ class Launch:
     def _resume_command(self) -> str:
         root = self.layout.root
         where = "" if root.parent == storage_root() else f" --storage {root.parent}"
-        if self._import_path():
+        if self.request.import_path:  # the command line started it, and can start it again
             return f"sweep resume {root.name}{where}"
         return f"the same call with name={root.name!r}, resume=True"
 

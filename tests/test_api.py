@@ -508,7 +508,7 @@ def test_ctrl_c_leaves_a_resumable_sweep_and_says_how_to_go_on(tmp_path):
     driver.send_signal(signal.SIGINT)
     output, _ = driver.communicate(timeout=20)
     assert driver.returncode == 0, output
-    assert "sweep resume slow" in output
+    assert "name='slow', resume=True" in output
     statuses = [trial.status for trial in sweep.ExperimentAnalysis(tmp_path / "slow").trials]
     assert set(statuses) <= {"PENDING", "TERMINATED"}
     assert "PENDING" in statuses

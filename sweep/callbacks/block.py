@@ -84,8 +84,8 @@ def draw_end(board: Board, about: About, *, width: int, now: float, unfinished: 
         lines.append([(f"failed {group.count} x ", "bad"), (f"{message}   ", ""), (f"trials {which}", "dim")])
     if len(board.failures) > 10:
         lines.append([(f"failed with {len(board.failures) - 10} other messages", "bad")])
-    if board.failures:
-        first = next(iter(board.failures.values())).numbers[0]
+    first = next((group.numbers[0] for group in board.failures.values() if group.numbers), None)
+    if first is not None:
         lines.append([("what they printed: ", "dim"), (f"sweep logs {about.name or 'NAME'} {first:05d}", "")])
     if unfinished:
         lines.append([(f"{unfinished} trials had not ended", "")])

@@ -97,6 +97,7 @@ class Board:
         self.best: Best | None = None
         self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
         self.failures: dict[str, FailureGroup] = {}
+        self._message_of: dict[str, str] = {}  # failed trial -> its message
         self.last_failures: deque[Trial] = deque(maxlen=3)
         self.last_report_at: float | None = None
         self.num_reports = 0
@@ -147,6 +148,8 @@ class Board:
         if not trial.is_held and live is not None:
             ran = now - live.since
             del self.live[trial.id]
+        if before == "failed":
+            self._forget_failure(trial.id)
         if kind in _ENDED:
             self._end(trial, kind, now, ran)
         return Change("retry" if kind == "waiting" and before is not None else kind, trial, ran)
@@ -264,9 +267,23 @@ class Board:
         if message not in self.failures and len(self.failures) >= _MAX_GROUPS:
             message = "other messages"
         group = self.failures.setdefault(message, FailureGroup())
+        self._message_of[trial.id] = message
         group.count += 1
         if len(group.numbers) < 5:
             group.numbers.append(trial.number)
+
+    def _forget_failure(self, trial_id: str) -> None:
+        """A failed trial is started again: it is no longer among the failures."""
+        message = self._message_of.pop(trial_id, None)
+        group = self.failures.get(message) if message is not None else None
+        if group is None or message is None:
+            return
+        group.count -= 1
+        number = int(trial_id.rpartition("_")[2])
+        if number in group.numbers:
+            group.numbers.remove(number)
+        if not group.count:
+            del self.failures[message]
 
 
 _ABSENT = object()

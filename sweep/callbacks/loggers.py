@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from sweep.callbacks.base import Callback
 from sweep.core.results import AUTO_FILLED, Result, flatten
@@ -28,11 +28,12 @@ from sweep.store.schema import open_for_reading
 
 __all__ = ["CSVLoggerCallback", "JsonLoggerCallback", "LoggerCallback", "TBXLoggerCallback"]
 
-_MAX_OPEN = 64
+_MAX_WRITERS = 64
+_MAX_WAITING = 4_000_000  # characters that may wait to be written
 _FLUSH_S = 1.0
 # Lines may be missing from the files of trials that had ended when the driver died: flushing takes a second, the queue
 # in front of the callbacks some more. Older files are not looked at.
-_RECENT_S = 600.0
+_RECENT_S = 15.0  # reports this much older than the newest were flushed long before the driver died
 _AT_ONCE = 500
 
 
@@ -97,25 +98,26 @@ class LoggerCallback(Callback):
         self.log_trial_end(trial, failed=True)
 
 
-class _OpenFiles:
-    """Files that are appended to: a bounded number is open, and what was written is flushed within `flush_s`.
+class _Appender:
+    """Appends to many files: what is written is collected and reaches its file within `flush_s`, or when it is closed.
 
-    Flushing has a thread of its own, so that the last lines before a long silence appear too. An error there is raised
-    by the next `write`.
+    A file is open only for the moment of writing, so a short trial costs one open, write and close, and any number of
+    trials may run. Flushing has a thread of its own, so that the last lines before a long silence appear too. An error
+    there is raised by the next `write`.
     """
 
-    def __init__(self, limit: int = _MAX_OPEN, flush_s: float = _FLUSH_S) -> None:
-        self._limit = limit
+    def __init__(self, flush_s: float = _FLUSH_S) -> None:
         self._flush_s = flush_s
         self._lock = threading.Lock()
-        self._open: OrderedDict[str, TextIO] = OrderedDict()
+        self._waiting: dict[str, list[str]] = {}
+        self._num_waiting = 0  # characters
         self._is_dirty = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: OSError | None = None
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._waiting)
 
     def write(self, path: str, text: str) -> None:
         """Append `text` to `path`; its directory is made when it is not there."""
@@ -123,46 +125,41 @@ class _OpenFiles:
             if self._error is not None:
                 error, self._error = self._error, None
                 raise error
-            file = self._open.get(path)
-            if file is None:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                file = Path(path).open("a", encoding="utf-8", newline="")  # noqa: SIM115 - closed when evicted
-                self._open[path] = file
-                if len(self._open) > self._limit:
-                    self._open.popitem(last=False)[1].close()
-            else:
-                self._open.move_to_end(path)
-            file.write(text)
+            self._waiting.setdefault(path, []).append(text)
+            self._num_waiting += len(text)
             if self._thread is None and not self._over.is_set():
                 self._thread = threading.Thread(target=self._run, name="sweep-log-flush", daemon=True)
                 self._thread.start()
-        if not self._is_dirty.is_set():
+        if self._num_waiting > _MAX_WAITING:
+            self.flush()
+        elif not self._is_dirty.is_set():
             self._is_dirty.set()
 
     def close(self, path: str) -> None:
-        """Close one file; unknown ones are ignored."""
+        """Write out what one file still waits for."""
         with self._lock:
-            file = self._open.pop(path, None)
-            if file is not None:
-                file.close()
+            self._write_out(path, self._waiting.pop(path, ()))
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system."""
-        with self._lock:
-            self._is_dirty.clear()
-            for file in self._open.values():
-                file.flush()
+        self._is_dirty.clear()
+        self._write_all()
 
     def close_all(self) -> None:
-        """Close everything and end the thread; `write` may still be called and then flushes when files are closed."""
+        """Write everything out and end the thread; `write` may still be called, and `close` then writes it out."""
         self._over.set()
         self._is_dirty.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        self._write_all()
+
+    def _write_all(self) -> None:
         with self._lock:
-            while self._open:
-                self._open.popitem()[1].close()
+            waiting, self._waiting = self._waiting, {}
+            self._num_waiting = 0
+            for path, texts in waiting.items():
+                self._write_out(path, texts)
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -173,6 +170,11 @@ class _OpenFiles:
             except OSError as error:  # a full disk: told where somebody can say it
                 self._error = error
 
+    @staticmethod
+    def _write_out(path: str, texts: Sequence[str]) -> None:
+        if texts:
+            _write(path, "".join(texts), os.O_APPEND)
+
 
 class _FileLogger(LoggerCallback):
     """A logger with one text file of lines per trial."""
@@ -181,7 +183,7 @@ class _FileLogger(LoggerCallback):
     _num_header_lines = 0
 
     def __init__(self) -> None:
-        self._files = _OpenFiles()
+        self._files = _Appender()
         self._repair_to = 0
         self._paths: dict[str, str] = {}
 
@@ -224,7 +226,7 @@ class _FileLogger(LoggerCallback):
     def _path(self, trial_id: str) -> str:
         path = self._paths.get(trial_id)
         if path is None:
-            path = self._paths[trial_id] = str(self.layout.trial(trial_id) / self._file_name)
+            path = self._paths[trial_id] = f"{self.layout.root}/{trial_id}/{self._file_name}"
         return path
 
     @abstractmethod
@@ -288,9 +290,8 @@ class JsonLoggerCallback(_FileLogger):
 
     def log_trial_start(self, trial: Trial) -> None:
         """Write `params.json`; again when a scheduler has changed the config."""
-        path = self.layout.trial(trial.id) / "params.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, json.dumps(_plain(trial.config), indent=2, sort_keys=True) + "\n")
+        path = f"{self.layout.root}/{trial.id}/params.json"
+        _write(path, json.dumps(_plain(trial.config), indent=2, sort_keys=True) + "\n", os.O_TRUNC)
 
     def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
         """Append a line."""
@@ -335,11 +336,13 @@ class CSVLoggerCallback(_FileLogger):
         columns = self._columns.get(trial.id)
         if columns is None:
             columns = self._columns[trial.id] = dict.fromkeys(next(iter(_read_csv(Path(path), limit=1)), []))
-        if not row.keys() <= columns.keys():
+        if not columns:
+            columns.update(dict.fromkeys(row))
+            self._files.write(path, _csv_line(columns))
+        elif not row.keys() <= columns.keys():
             self._files.close(path)
             columns.update(dict.fromkeys(row))
             place = Path(path)
-            place.parent.mkdir(parents=True, exist_ok=True)
             rows = [list(columns), *_read_csv(place)[1:]]
             _replace(place, "".join(_csv_line([*old, *[""] * (len(columns) - len(old))]) for old in rows))
         self._files.write(path, _csv_line(map(row.get, columns)))
@@ -416,7 +419,7 @@ class TBXLoggerCallback(LoggerCallback):
         if writer is None:
             make = importlib.import_module("tensorboardX").SummaryWriter
             writer = self._writers[trial.id] = make(str(self.layout.trial(trial.id)), flush_secs=_FLUSH_S)
-            if len(self._writers) > _MAX_OPEN:
+            if len(self._writers) > _MAX_WRITERS:
                 self._writers.popitem(last=False)[1].close()
         self._writers.move_to_end(trial.id)
         return writer
@@ -511,11 +514,29 @@ def _csv_line(values: Iterable[Any]) -> str:
 
 def _read_csv(path: Path, limit: int | None = None) -> list[list[str]]:
     """Return the first `limit` rows of a file, all by default; none when there is no file."""
-    if not path.exists():
+    try:
+        file = path.open(encoding="utf-8", newline="")
+    except FileNotFoundError:
         return []
-    with path.open(encoding="utf-8", newline="") as file:
+    with file:
         rows: Iterator[list[str]] = csv.reader(file)
         return [row for row, _ in zip(rows, range(limit), strict=False)] if limit else list(rows)
+
+
+def _write(path: str, text: str, flag: int) -> None:
+    """Append to a file (`O_APPEND`) or write it anew (`O_TRUNC`); its directory is made when it is not there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag
+    try:
+        descriptor = os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        descriptor = os.open(path, flags, 0o644)
+    try:
+        data = text.encode()
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)
 
 
 def _replace(path: Path, data: str | bytes) -> None:

@@ -56,7 +56,7 @@ from sweep.core.resources import Resources
 from sweep.core.results import Result, score
 from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
-from sweep.core.trial import LEGAL, CheckpointRef, Status, Trial, evolve
+from sweep.core.trial import HELD, LEGAL, CheckpointRef, Status, Trial, evolve
 from sweep.errors import MetricError, SweepError, SweepStalled
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ class Sweep:
         self._packer = packer
         self._trials: dict[str, Trial] = {}
         self._counts: Counter[Status] = Counter()
+        self._num_held = 0
         self._lineup = Lineup()
         self._asking = Asking()
         self._ledger = CheckpointLedger(kept or {})
@@ -149,7 +150,7 @@ class Sweep:
     @property
     def num_held(self) -> int:
         """How many trials may have a process."""
-        return self._counts[Status.STARTING] + self._counts[Status.RUNNING] + self._counts[Status.STOPPING]
+        return self._num_held
 
     @property
     def ending(self) -> Ask | None:
@@ -159,12 +160,14 @@ class Sweep:
     @property
     def deadline(self) -> float | None:
         """When to send `Tick` at the latest; None: nothing depends on time."""
-        times = [] if not self._timers else [self._timers[0][0]]
-        if self.plan.time_budget_s is not None and self._ending is None:
-            times.append(self.plan.time_budget_s)
-        if self._asking.reask_at is not None and self._can_ask:
-            times.append(self._asking.reask_at)
-        return min(times, default=None)
+        soonest = self._timers[0][0] if self._timers else None
+        budget = self.plan.time_budget_s
+        if budget is not None and self._ending is None and (soonest is None or budget < soonest):
+            soonest = budget
+        reask_at = self._asking.reask_at
+        if reask_at is not None and (soonest is None or reask_at < soonest) and self._can_ask:
+            soonest = reask_at
+        return soonest
 
     @property
     def done(self) -> bool:
@@ -856,9 +859,11 @@ class Sweep:
             if old.status is not new.status and new.status not in LEGAL[old.status]:
                 raise AssertionError(f"{new.id}: {old.status} -> {new.status} is not legal")
             self._counts[old.status] -= 1
+            self._num_held -= old.status in HELD
             if old.status is Status.PENDING:
                 self._lineup.remove(old.id, old.resources)
         self._counts[new.status] += 1
+        self._num_held += new.status in HELD
         if new.status is Status.PENDING:
             self._lineup.add(new.id, new.resources)
 

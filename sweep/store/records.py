@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from searchers.base import Signal
@@ -148,8 +149,14 @@ def _decode_suggested(trial_id: str, value: dict[str, Any]) -> Suggested:
         return Suggested(trial_id, Signal(value["signal"]))
     if "failed" in value:
         return Suggested(trial_id, Failed(value["failed"]))
-    resources = Resources.from_json(value["resources"]) if "resources" in value else None
+    resources = _resources(json.dumps(value["resources"])) if "resources" in value else None
     return Suggested(trial_id, value["config"], resources, value.get("state"))
+
+
+@lru_cache(maxsize=256)
+def _resources(text: str) -> Resources:
+    """Return a request; most trials of a sweep ask for the same."""
+    return Resources.from_json(json.loads(text))
 
 
 def _node_to_json(node: Node) -> dict[str, Any]:

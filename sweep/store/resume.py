@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
@@ -82,7 +83,10 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
             assert isinstance(event, PlanChanged)
             loaded.plan = event.plan
         loaded.trials = list(_trials(db, trust))
-        existing = _existing(root, [trial.id for trial in loaded.trials])
+        saved = {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM result WHERE checkpoint IS NOT NULL")}
+        saved |= {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM event WHERE kind = 'Saved'")}
+        # an ended trial that never saved has nothing to look for
+        existing = _existing(root, [t.id for t in loaded.trials if t.id in saved or not t.is_ended or t.checkpoint])
         loaded.kept = _kept(db, loaded.plan, existing)
         wanted = {item.ref.path for items in loaded.kept.values() for item in items}
         for i, trial in enumerate(loaded.trials):
@@ -150,12 +154,13 @@ def _existing(root: Path, trial_ids: list[str]) -> set[str]:
     """Return the checkpoint directories on disk, and what writers left half-done, relative to the experiment."""
     found = set()
     for trial_id in trial_ids:
-        directory = root / trial_id
-        if not directory.is_dir():
+        try:
+            names = os.listdir(root / trial_id)
+        except (FileNotFoundError, NotADirectoryError):
             continue
-        for entry in directory.iterdir():
-            if entry.name.startswith("tmp-") or CHECKPOINT_PATTERN.match(entry.name):
-                found.add(f"{trial_id}/{entry.name}")
+        for name in names:
+            if name.startswith("tmp-") or CHECKPOINT_PATTERN.match(name):
+                found.add(f"{trial_id}/{name}")
     return found
 
 
@@ -194,7 +199,8 @@ def record(database: Path, *, trust: bool = True, with_results: bool = True) -> 
 
     Args:
         trust: load config values that were stored as pickles.
-        with_results: also the metrics of reports; without, reports are left out altogether.
+        with_results: everything; otherwise only what a searcher hears that listens to no intermediate results: its
+            suggestions and the ends of trials.
     """
     db = open_for_reading(database)
     try:
@@ -205,11 +211,14 @@ def record(database: Path, *, trust: bool = True, with_results: bool = True) -> 
             )
         else:
             query = (
-                "SELECT seq, at, kind, trial_id, attempt, data, commands, NULL FROM event"
-                " WHERE kind <> 'Reported' OR commands IS NOT NULL ORDER BY seq"
+                "SELECT seq, at, kind, trial_id, attempt, CASE kind WHEN 'Suggested' THEN data END, commands, NULL"
+                " FROM event WHERE kind = 'Suggested' OR commands LIKE '%\"trial_complete\"%'"
+                " OR commands LIKE '%\"trial_error\"%' ORDER BY seq"
             )
         for seq, at, kind, trial_id, attempt, data, commands, metrics in db.execute(query):
             values = decode(metrics) if metrics is not None else None
+            if not with_results and kind != "Suggested":
+                kind, data = "Tick", None  # only what it caused matters
             event = decode_event(kind, trial_id, attempt, data, values or {}, trust=trust)
             yield Told(seq, at, event, decode(commands) if commands is not None else None, values)
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import sys
 import threading
 import types
@@ -20,7 +21,7 @@ from sweep.callbacks.loggers import (
     JsonLoggerCallback,
     LoggerCallback,
     TBXLoggerCallback,
-    _OpenFiles,
+    _Appender,
 )
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
@@ -117,14 +118,18 @@ def test_a_trial_that_comes_back_after_a_pause_goes_on_in_its_files(tmp_path: Pa
     assert [row["extra"] for row in csv_rows(tmp_path)] == ["", "1"]
 
 
+def open_files() -> list[str]:
+    return [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+
+
 @pytest.mark.parametrize("make", [JsonLoggerCallback, CSVLoggerCallback])
-def test_nothing_is_kept_of_trials_that_ended_and_few_files_are_open(make: Any, tmp_path: Path) -> None:
+def test_nothing_is_kept_of_trials_that_ended_and_no_file_stays_open(make: Any, tmp_path: Path) -> None:
     logger = ready(make(), tmp_path)
     trials = [evolve(TRIAL, id=f"abcde_{n:05d}") for n in range(200)]
     for trial in trials:
         logger.on_trial_start(trial)
         logger.on_trial_result(trial, report(1, loss=1.0))
-    assert len(logger._files) == 64
+    assert not [name for name in open_files() if str(tmp_path) in name]
     for trial in trials:
         logger.on_trial_result(trial, report(2, loss=0.5))
         logger.on_trial_complete(trial)
@@ -140,7 +145,7 @@ def test_nothing_is_kept_of_trials_that_ended_and_few_files_are_open(make: Any, 
 def test_what_was_written_is_flushed_without_another_write(tmp_path: Path) -> None:
     flushed = threading.Event()
 
-    class Files(_OpenFiles):
+    class Files(_Appender):
         def flush(self) -> None:
             super().flush()
             flushed.set()
@@ -157,7 +162,7 @@ def test_what_was_written_is_flushed_without_another_write(tmp_path: Path) -> No
 def test_an_error_of_the_flushing_thread_is_raised_by_the_next_write(tmp_path: Path) -> None:
     failed = threading.Event()
 
-    class Files(_OpenFiles):
+    class Files(_Appender):
         def flush(self) -> None:
             failed.set()
             raise OSError(28, "No space left on device")

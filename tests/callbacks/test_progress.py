@@ -520,3 +520,17 @@ def test_memory_of_the_board_is_one_word_per_ended_trial() -> None:
     assert not board._holding
     assert not board._retried
     assert len(board._kinds) == 300
+
+
+def test_a_failed_trial_that_is_started_again_is_no_longer_among_the_failures() -> None:
+    board = Board(PLAN, 2)
+    failed = [
+        Trial(f"abcde_{n:05d}", {"lr": n}, Resources(), status=Status.ERROR, attempt=1, reason="ValueError: two")
+        for n in range(2)
+    ]
+    board.restart(failed)
+    assert board.failures["ValueError: two"].numbers == [0, 1]
+    board.update(0.0, 1.0, evolve(failed[0], status=Status.PENDING, reason=""))
+    assert (board.failures["ValueError: two"].count, board.failures["ValueError: two"].numbers) == (1, [1])
+    board.update(0.0, 2.0, evolve(failed[1], status=Status.PENDING, reason=""))
+    assert board.failures == {}
