@@ -175,7 +175,7 @@ class Simulator(Engine):
             self._end(attempt, Exit(ExitKind.FINISHED))
             return
         attempt.seq += 1
-        metrics = {"time_this_iter_s": point.seconds, **point.metrics}
+        metrics = {"time_this_iter_s": point.seconds, "timestamp": int(self._now + point.seconds), **point.metrics}
         checkpoint = self._path(attempt) if point.has_checkpoint else None
         self._at(point.seconds, Reported(trial.id, trial.attempt, attempt.seq, metrics, checkpoint))
 

@@ -58,7 +58,8 @@ def test_an_attempt_starts_reports_when_answered_exits_and_is_released():
     assert engine.now() == 2.0
     for seq in (1, 2, 3):
         (event,) = engine.next_events(None)
-        assert event == Reported(A, 1, seq, {"time_this_iter_s": 1.0, "m": float(seq)})
+        metrics = {"time_this_iter_s": 1.0, "timestamp": 2 + seq, "m": float(seq)}
+        assert event == Reported(A, 1, seq, metrics)
         assert engine.now() == 2.0 + seq
         engine.execute(Continue(A, 1, seq))
     assert engine.next_events(None) == [Exited(A, 1, Exit(ExitKind.FINISHED)), Released(A, 1)]
