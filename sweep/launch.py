@@ -45,6 +45,7 @@ __all__ = ["Launch"]
 
 _TRIAL_VARIABLE = "SWEEP_TRIAL"  # set in every process of a trial
 _NO_LOGGERS_VARIABLE = "SWEEP_DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
+_COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had heard of everything
 
 
 class Launch:
@@ -303,7 +304,12 @@ class Launch:
             self.plan, self.scheduler, self.packer, self.loaded.trials, kept=self.loaded.kept, seq=self.loaded.seq
         )
         dispatcher = Dispatcher(self._callbacks(), self._notice)
-        stack.callback(lambda: dispatcher.close(list(sweep.trials.values())))
+
+        def close_callbacks() -> None:
+            is_all_told = dispatcher.close(list(sweep.trials.values()))
+            journal.set_meta({_COMPLETE: is_all_told and not _are_loggers_off()})
+
+        stack.callback(close_callbacks)
         dispatcher.setup(**self._setup_info())
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
         dispatcher.start()
@@ -362,9 +368,8 @@ class Launch:
         from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
 
         found = list(self.request.callbacks)
-        is_off = os.environ.get(_NO_LOGGERS_VARIABLE, "0") not in ("", "0")
         for kind in (JsonLoggerCallback, CSVLoggerCallback):
-            if not is_off and not any(isinstance(callback, kind) for callback in found):
+            if not _are_loggers_off() and not any(isinstance(callback, kind) for callback in found):
                 found.append(kind())
         if self.request.reporter is not None:
             found.append(self.request.reporter)
@@ -388,7 +393,7 @@ class Launch:
             "seed": self.seed,
             "nodes": self.nodes,
             "resume_command": self._resume_command(),
-            "resumed": self.exists,
+            "resumed": self.exists and not self.old_meta.get(_COMPLETE),  # files must be compared with the record
             "trials": tuple(self.loaded.trials),
         }
 
@@ -405,6 +410,7 @@ class Launch:
     def _meta(self) -> dict[str, Any]:
         request = self.request
         return {
+            _COMPLETE: False,  # until the end
             "name": self.layout.root.name,
             "prefix": self.plan.prefix,
             "created": self.old_meta.get("created", time.time()),
@@ -461,6 +467,10 @@ class Launch:
         else:
             with contextlib.suppress(OSError):  # nobody reads it any more
                 print(f"sweep: {text}", file=sys.stderr, flush=True)
+
+
+def _are_loggers_off() -> bool:
+    return os.environ.get(_NO_LOGGERS_VARIABLE, "0") not in ("", "0")
 
 
 def _refuse_nested() -> None:

@@ -19,6 +19,7 @@ from recorded import most_at_once, overlapping_runs
 
 import sweep
 from sweep.errors import ExperimentError, SearchError, TrialsFailed
+from sweep.store.reader import ExperimentReader
 from sweep.store.resume import record
 
 
@@ -173,6 +174,21 @@ def test_loggers_write_the_files_that_tune_users_expect(tmp_path):
     assert [line["training_iteration"] for line in lines] == [1, 2, 3]
     assert (directory / "progress.csv").read_text().count("\n") == 4
     assert (directory / "output.log").exists()
+
+
+def test_the_record_says_whether_the_log_files_need_to_be_compared_with_it(tmp_path, monkeypatch):
+    def is_complete():
+        return ExperimentReader(tmp_path / "logged").meta["are_log_files_complete"]
+
+    run(quadratic, config={"x": 1.0}, name="logged")
+    assert is_complete() is True
+    monkeypatch.setenv("SWEEP_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    analysis = run(quadratic, config={"x": 1.0}, name="logged", num_samples=2, resume=True)
+    assert is_complete() is False
+    assert not (tmp_path / "logged" / analysis.trials[1].trial_id / "result.json").exists()
+    monkeypatch.delenv("SWEEP_DISABLE_AUTO_CALLBACK_LOGGERS")
+    run(quadratic, config={"x": 1.0}, name="logged", num_samples=3, resume=True)
+    assert (tmp_path / "logged" / analysis.trials[1].trial_id / "result.json").read_text().count("\n") == 3
 
 
 # --- spaces and resources ------------------------------------------------------------------------------------------

@@ -81,16 +81,19 @@ class Dispatcher:
         for callback in self._callbacks:
             callback.setup(**info)  # type: ignore[arg-type]
 
-    def close(self, trials: Sequence[Trial]) -> None:
-        """Let callbacks finish what is queued, then tell them that the sweep is over."""
+    def close(self, trials: Sequence[Trial]) -> bool:
+        """Let callbacks finish what is queued, then tell them that the sweep is over; whether they have heard all."""
+        is_all_told = True
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(_FLUSH_S)
             if self._thread.is_alive():
+                is_all_told = False
                 name = self._busy[0] if self._busy is not None else "a callback"
                 self._notice(f"{name} did not finish within {_FLUSH_S:g} s; what it had not written is in sweep.db")
         for callback in self._callbacks:
             self._call(callback, "on_experiment_end", trials)
+        return is_all_told and not self._errors
 
     def _run(self) -> None:
         while (told := self._queue.get()) is not None:

@@ -4,10 +4,10 @@
 readers want and what a resume loads; they are written in the same transactions. `event.at` and `result.at` are
 seconds of driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.store.encoding`.
 
-    meta    key -> JSON: name, prefix, created, trainable {name, kind, module, file, qualname, code}, metric, mode,
-    space,
-            searcher, scheduler, num_trials, num_samples, seed, storage_path, version, source ("cli" or "api"),
-            import_path (`file.py:function` when it can be imported again), hostname, nodes
+    meta    key -> JSON: name, prefix, created, version, python, trainable {name, kind}, import_path (`file.py:function`
+            where it can be found again), metric, mode (metrics, modes: of several objectives), space, searcher,
+            scheduler, num_samples, num_trials, resources_per_trial, seed, storage_path, resume_command,
+            are_log_files_complete
     event   kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Reported ...); `data` its
             other fields; the metrics of a Reported are only in `result` (same seq)
     trial   one row per trial, its latest state; last_result and best_result are `result.seq`
