@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
-from conformance.processes import Watch, of_experiment, parent_of
+from conformance.processes import LIMIT_S, Watch, of_experiment, parent_of
 
 # A driver with two trials; each starts a plain child, one in a session of its own, and a daemon that forked twice.
 DRIVER = """
@@ -104,9 +105,18 @@ def drive(tmp_path):
         process.stdout.close()
 
 
+EVERYBODY = 1 + 2 + 2 + 6  # zygote, hosts, workers, and three processes that each worker has started
+
+
 def people(driver, directory):
-    """Return zygote, hosts and everybody of a driver."""
-    everybody = of_experiment(directory)
+    """Return zygote, hosts and everybody of a driver, once all are there.
+
+    A process that is just becoming another program shows no environment for a moment.
+    """
+    give_up = time.monotonic() + LIMIT_S
+    while len(everybody := of_experiment(directory)) < EVERYBODY and time.monotonic() < give_up:
+        time.sleep(0.005)
+    assert len(everybody) >= EVERYBODY
     (zygote,) = [pid for pid in everybody if parent_of(pid) == driver.pid]
     hosts = [pid for pid in everybody if parent_of(pid) == zygote]
     return zygote, hosts, everybody
@@ -119,7 +129,8 @@ def people(driver, directory):
 )
 def test_nothing_is_left_when_the_driver_is_killed_and_the_trial(drive, tmp_path, body, method):
     driver = drive(body, method)
-    watch = Watch(of_experiment(tmp_path / "exp"))
+    _, _, everybody = people(driver, tmp_path / "exp")
+    watch = Watch(everybody)
     driver.kill()
     assert watch.left() == []
     assert of_experiment(tmp_path / "exp") == []
@@ -129,7 +140,6 @@ def test_nothing_is_left_when_driver_and_hosts_are_killed_at_once(drive, tmp_pat
     driver = drive(WAITING)
     _, hosts, everybody = people(driver, tmp_path / "exp")
     assert len(hosts) == 2
-    assert len(everybody) >= 1 + 2 + 2 + 6
     watch = Watch(everybody)
     for pid in (*hosts, driver.pid):
         os.kill(pid, signal.SIGKILL)
