@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from searchers.base import Searcher
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sweep.core.stoppers import Stopper
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "TuneConfig"]
+__all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "TuneConfig", "env_vars_of"]
 
 
 class _ShowsChanges:
@@ -32,6 +32,36 @@ class _ShowsChanges:
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
+def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
+    """Return the variables of a runtime environment, `{"env_vars": {name: value}}`; none for None.
+
+    Args:
+        who: was given it, for the errors.
+
+    Raises:
+        ConfigError: another shape.
+    """
+    if runtime_env is None:
+        return {}
+    if not isinstance(runtime_env, Mapping):
+        raise ConfigError(f"{who}: runtime_env is {runtime_env!r:.100}; expected {{'env_vars': {{'NAME': 'value'}}}}.")
+    for key in runtime_env:
+        if key != "env_vars":
+            raise ConfigError(
+                f"{who}: runtime_env has an unknown key {key!r}. {nearest(str(key), ['env_vars'])} Files and packages "
+                "are those of the driver."
+            )
+    variables = {} if runtime_env.get("env_vars") is None else runtime_env["env_vars"]
+    if not isinstance(variables, Mapping):
+        raise ConfigError(f"{who}: env_vars is {variables!r:.100}; expected a dict of texts: {{'NAME': 'value'}}.")
+    for name, value in variables.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise ConfigError(f"{who}: env_vars has the name {name!r}; expected a text without '='.")
+        if not isinstance(value, str) or "\0" in value:
+            raise ConfigError(f"{who}: env_vars has {name}={value!r:.100}; expected a text. Write {str(value)!r:.100}.")
+    return dict(variables)
+
+
 @dataclass(frozen=True, repr=False)
 class FailureConfig(_ShowsChanges):
     """What happens when trials fail.
@@ -39,10 +69,13 @@ class FailureConfig(_ShowsChanges):
     Attributes:
         max_failures: failures a trial may have and still be started again, from its checkpoint; -1: unlimited.
         fail_fast: the first failed trial ends the sweep; "raise": and its exception leaves `run` at once.
+        hang_timeout_s: a worker of a training group that does not report for so long, while it does not wait for the
+            sweep, counts as hung: the stacks of all are written to their logs, and the group fails. None: never.
     """
 
     max_failures: int = 0
     fail_fast: bool | str = False
+    hang_timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         number = self.max_failures
@@ -50,6 +83,9 @@ class FailureConfig(_ShowsChanges):
             raise ConfigError(f"max_failures is {number!r}; expected a whole number, or -1 for no limit.")
         if not (isinstance(self.fail_fast, bool) or str(self.fail_fast).lower() == "raise"):
             raise ConfigError(f"fail_fast is {self.fail_fast!r}; expected True, False or 'raise'.")
+        hang = self.hang_timeout_s
+        if hang is not None and (isinstance(hang, bool) or not isinstance(hang, (int, float)) or not 0 < hang < 1e9):
+            raise ConfigError(f"hang_timeout_s is {hang!r}; expected seconds above 0, or None for no limit.")
         if self.fail_fast and self.max_failures != 0:
             raise ConfigError(
                 f"fail_fast with max_failures={self.max_failures}: choose one, they contradict each other."
@@ -86,7 +122,12 @@ class CheckpointConfig(_ShowsChanges):
 
 @dataclass(frozen=True, repr=False)
 class RunConfig(_ShowsChanges):
-    """Where a sweep lives and how it is run; the fields are parameters of `sweep.run`."""
+    """Where a sweep lives and how it is run; the fields are parameters of `sweep.run`.
+
+    Attributes:
+        runtime_env: `{"env_vars": {name: value}}`: variables that every process of a trial has before its code runs;
+            `worker_runtime_env` is the same.
+    """
 
     name: str | None = None
     storage_path: str | os.PathLike[str] | None = None
@@ -96,6 +137,20 @@ class RunConfig(_ShowsChanges):
     callbacks: Sequence[Callback] | None = None
     progress_reporter: Callback | None = None
     verbose: int | None = None
+    runtime_env: Mapping[str, Mapping[str, str]] | None = None
+    worker_runtime_env: Mapping[str, Mapping[str, str]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.runtime_env is not None and self.worker_runtime_env is not None:
+            raise ConfigError("runtime_env and worker_runtime_env are the same; give one of them.")
+        _ = self.env_vars  # the check
+
+    @property
+    def env_vars(self) -> dict[str, str]:
+        """The variables of `runtime_env`."""
+        return env_vars_of(
+            self.runtime_env if self.runtime_env is not None else self.worker_runtime_env, type(self).__name__
+        )
 
 
 @dataclass(frozen=True, repr=False)

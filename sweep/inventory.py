@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sweep.accelerators import gpu
+from sweep.accelerators import gpu, tpu, tpu_host
+from sweep.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
 from sweep.errors import ConfigError, ResourceError
 
-__all__ = ["available", "cluster_resources", "detected", "init", "is_initialized", "shutdown"]
+__all__ = ["available", "cluster_resources", "detected", "env_vars", "init", "is_initialized", "shutdown"]
 
 _declared: tuple[Node, ...] | None = None
+_env_vars: dict[str, str] | None = None
 
 
 def init(
@@ -24,6 +28,12 @@ def init(
     memory: int | str | None = None,
     resources: Mapping[str, float] | None = None,
     nodes: Sequence[Node] | None = None,
+    gpu_ids: Sequence[str] | None = None,
+    gpu_type: str | Sequence[str] | None = None,
+    gpu_memory: int | str | Sequence[int | str] | None = None,
+    tpu_type: str | None = None,
+    tpu_topology: str | None = None,
+    runtime_env: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[Node, ...]:
     """Declare what sweeps of this process may use; what is not named is detected.
 
@@ -35,50 +45,199 @@ def init(
         num_gpus, num_tpus: devices to hand out.
         memory: bytes, or a text such as "16G".
         resources: other countable things by name.
-        nodes: the whole inventory, instead of all the others.
+        nodes: the whole inventory, instead of all the others but `runtime_env`.
+        gpu_ids: which GPUs to hand out, as `CUDA_VISIBLE_DEVICES` would name them: indices or UUIDs.
+        gpu_type: what the GPUs are, for instance "A100"; one for all, or one for each.
+        gpu_memory: of each GPU, in bytes or as a text such as "80GiB"; one for all, or one for each.
+        tpu_type: what the TPU chips are, for instance "v6e" or "TPU-V6E".
+        tpu_topology: shape of the chips, for instance "2x4"; says how many there are, too.
+        runtime_env: `{"env_vars": {name: value}}`, variables for the processes of trials, until `shutdown` or until
+            others are given. Alone it leaves the inventory as it is.
 
     Returns:
         The inventory.
 
     Raises:
-        ResourceError: a negative or non-numeric amount.
+        ResourceError: a negative or non-numeric amount, a TPU type or topology that does not exist.
+        ConfigError: arguments that contradict each other, or of another form.
     """
-    global _declared
+    global _declared, _env_vars
+    machine = (num_cpus, num_gpus, num_tpus, memory, resources, gpu_ids, gpu_type, gpu_memory, tpu_type, tpu_topology)
+    is_machine = any(value is not None for value in machine)
+    variables = env_vars_of(runtime_env, "sweep.init") if runtime_env is not None else _env_vars
+    declared = _declared
     if nodes is not None:
-        if any(value is not None for value in (num_cpus, num_gpus, num_tpus, memory, resources)):
+        if is_machine:
             raise ConfigError("sweep.init takes either nodes= or the amounts of one machine, not both.")
-        _declared = tuple(nodes)
-        return _declared
-    for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if value is not None and (not is_number or not math.isfinite(value) or value < 0):
-            raise ResourceError(f"sweep.init: {name} is {value!r}; expected a number of at least 0.")
-    found = detected()[0]
-    gpus = [device for device in found.devices if device.kind == "gpu"]
-    if num_gpus is not None:
-        gpus = gpus[: int(num_gpus)] + [Device(str(i), "gpu") for i in range(len(gpus), int(num_gpus))]
-    tpus = [Device(f"tpu{i}", "tpu", visible=str(i)) for i in range(int(num_tpus or 0))]
-    _declared = (
-        Node(
-            "local",
-            cpus=found.cpus if num_cpus is None else float(num_cpus),
-            memory=found.memory if memory is None else parse_bytes(memory),
-            devices=(*gpus, *tpus),
-            custom=dict(resources or {}),
-        ),
-    )
-    return _declared
+        declared = tuple(nodes)
+    elif is_machine or runtime_env is None:
+        for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
+            _check_number(name, value, is_whole=name != "num_cpus")
+        found = detected()[0]
+        gpus = _gpus([d for d in found.devices if d.kind == "gpu"], num_gpus, gpu_ids, gpu_type, gpu_memory)
+        tpus = _tpus([d for d in found.devices if d.kind == "tpu"], num_tpus, tpu_type, tpu_topology)
+        cpus = found.cpus if num_cpus is None else float(num_cpus)
+        num_bytes = found.memory if memory is None else parse_bytes(memory)
+        declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice),)
+    _declared, _env_vars = declared, variables
+    return available()
+
+
+def _check_number(name: str, value: Any, *, is_whole: bool) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is not None and (not is_number or not math.isfinite(value) or value < 0 or (is_whole and value % 1)):
+        expected = "whole number" if is_whole else "number"
+        raise ResourceError(f"sweep.init: {name} is {value!r}; expected a {expected} of at least 0.")
+
+
+def _gpus(
+    found: list[Device],
+    number: int | None,
+    ids: Sequence[str] | None,
+    types: str | Sequence[str] | None,
+    memory: int | str | Sequence[int | str] | None,
+) -> list[Device]:
+    """Return the declared GPUs: the named ones, else the first detected ones, and then some on paper."""
+    if ids is not None:
+        gpus = _named_gpus(_gpu_names(ids), found)
+        if number is not None and number != len(gpus):
+            raise ConfigError(
+                f"sweep.init: gpu_ids names {len(gpus)} and num_gpus is {number}; expected the same number. Leave "
+                "num_gpus out."
+            )
+    elif number is not None:
+        gpus = found[: int(number)] + [Device(str(i), "gpu") for i in range(len(found), int(number))]
+    else:
+        gpus = found
+    names = _for_each("gpu_type", types, len(gpus))
+    for name in names:
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise ConfigError(f"sweep.init: gpu_type has {name!r}; expected a text such as 'A100'.")
+    amounts = [_gpu_bytes(amount) for amount in _for_each("gpu_memory", memory, len(gpus))]
+    return [_as_declared(*declared) for declared in zip(gpus, names, amounts, strict=True)]
+
+
+def _as_declared(device: Device, name: str | None, memory: int | None) -> Device:
+    """Return a GPU with another type and another amount of memory, where they are given."""
+    if name is None and memory is None:
+        return device
+    name = device.type if name is None else name.strip()
+    memory = device.memory if memory is None else memory
+    is_amd = re.match(r"amd\b", name, re.IGNORECASE) is not None
+    vendor = device.vendor or ("amd" if is_amd else "")
+    return replace(device, type=name, memory=memory, labels=gpu.labels_of(name, memory), vendor=vendor)
+
+
+def _for_each(argument: str, value: Any, number: int) -> list[Any]:
+    """Return one value for each of the GPUs, None where nothing is given."""
+    if value is None:
+        return [None] * number
+    if number == 0:
+        raise ConfigError(f"sweep.init: {argument} is {value!r} and there is no GPU. Give num_gpus or gpu_ids as well.")
+    if isinstance(value, (list, tuple)):
+        if len(value) != number:
+            raise ConfigError(
+                f"sweep.init: {argument} has {len(value)} entries and there are {number} GPUs; expected one value, or "
+                "one for each GPU."
+            )
+        return list(value)
+    return [value] * number
+
+
+def _gpu_bytes(value: Any) -> int | None:
+    try:
+        return None if value is None else parse_bytes(value)
+    except ResourceError:
+        raise ResourceError(
+            f"sweep.init: gpu_memory has {value!r}; expected bytes or a text such as '80GiB'."
+        ) from None
+
+
+def _gpu_names(ids: Any) -> list[str]:
+    """Return the names of GPUs as texts; plain numbers are taken as indices."""
+    if not isinstance(ids, (list, tuple)):
+        raise ConfigError(f"sweep.init: gpu_ids is {ids!r}; expected a list of indices or UUIDs, such as ['0', '1'].")
+    names = []
+    for name in ids:
+        text = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+        text = text.strip() if isinstance(text, str) else ""
+        if not text or "," in text or text.startswith("-"):
+            raise ConfigError(f"sweep.init: gpu_ids has {name!r}; expected the index or the UUID of one GPU.")
+        names.append(text)
+    return names
+
+
+def _named_gpus(names: Sequence[str], found: Sequence[Device]) -> list[Device]:
+    """Return the GPUs of these names: what is known of those that this machine has, the others on paper.
+
+    Args:
+        found: what this process may use; a name of any other GPU of the machine is refused.
+    """
+    named: dict[str, Device] = {}
+    for name in names:
+        # To both vendors it is the only one, so that each reads the name by its own rules.
+        alone = {**os.environ, "CUDA_VISIBLE_DEVICES": name, "HIP_VISIBLE_DEVICES": name}
+        there = gpu.detect(alone) if found else ()
+        device = there[0] if there else Device(name, "gpu", visible=name)
+        if device.id in named:
+            raise ConfigError(f"sweep.init: gpu_ids names the GPU {device.id} twice; expected each once.")
+        if there and device.id not in {other.id for other in found}:
+            own = ", ".join(other.visible or other.id for other in found)
+            raise ConfigError(
+                f"sweep.init: gpu_ids has {name!r}, which the environment hides from this process; expected some of "
+                f"{own}."
+            )
+        named[device.id] = device
+    return list(named.values())
+
+
+def _tpus(found: list[Device], number: int | None, name: str | None, topology: str | None) -> list[Device]:
+    """Return the declared TPU chips: the first detected ones, and then some on paper."""
+    if name is not None and not isinstance(name, str):
+        raise ResourceError(f"sweep.init: tpu_type is {name!r}; expected a text such as 'v6e'.")
+    try:
+        generation = None if name is None else tpu.parse_generation(name)
+        chips = None if topology is None else _chips_of(topology, generation)
+    except ResourceError as error:
+        raise ResourceError(f"sweep.init: {error}") from None
+    if number is not None and chips is not None and number != chips:
+        raise ConfigError(
+            f"sweep.init: tpu_topology {topology!r} has {chips} chips and num_tpus is {number}; expected the same "
+            "number. Leave one of them out."
+        )
+    number = chips if number is None else int(number)
+    paper = [Device(f"tpu{i}", "tpu", visible=str(i), vendor="google") for i in range(len(found), number or 0)]
+    tpus = found if number is None else found[:number] + paper
+    if generation is None:
+        return tpus
+    if not tpus:
+        raise ConfigError(f"sweep.init: tpu_type is {name!r} and there is no TPU chip. Give num_tpus or tpu_topology.")
+    return [replace(chip, type=generation.type, labels=generation.labels) for chip in tpus]
+
+
+def _chips_of(topology: str, generation: tpu.Generation | None) -> int:
+    """Return the number of chips of a topology; of a known generation only a topology that it has."""
+    if generation is not None:
+        return math.prod(tpu.parse_topology(topology, generation))
+    if not isinstance(topology, str) or re.fullmatch(r"\s*[1-9]\d*(x[1-9]\d*){1,2}\s*", topology.lower()) is None:
+        raise ResourceError(f"topology is {topology!r}; expected numbers of chips with x between them, such as '2x4'.")
+    return math.prod(int(number) for number in topology.lower().split("x"))
+
+
+def env_vars() -> dict[str, str]:
+    """Return the environment variables that `init` was given for the processes of trials."""
+    return dict(_env_vars or {})
 
 
 def shutdown() -> None:
     """Forget what was declared."""
-    global _declared
-    _declared = None
+    global _declared, _env_vars
+    _declared, _env_vars = None, None
 
 
 def is_initialized() -> bool:
-    """Whether an inventory was declared."""
-    return _declared is not None
+    """Whether something was declared."""
+    return _declared is not None or _env_vars is not None
 
 
 def available() -> tuple[Node, ...]:
@@ -101,8 +260,10 @@ def cluster_resources() -> dict[str, float]:
 
 
 def detected() -> tuple[Node, ...]:
-    """Return this machine: the CPUs this process may run on (affinity, cgroup quota), its memory, its GPUs."""
-    return (Node("local", cpus=_cpus(), memory=_memory(), devices=gpu.detect()),)
+    """Return this machine: the CPUs this process may run on (affinity, cgroup quota), its memory, GPUs, TPU chips."""
+    chips = tpu_host.detect()
+    slice_name = tpu_host.describe().slice_name if chips else ""
+    return (Node("local", cpus=_cpus(), memory=_memory(), devices=(*gpu.detect(), *chips), slice=slice_name),)
 
 
 def _cpus() -> float:

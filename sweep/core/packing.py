@@ -3,24 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
-from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, Resources, format_bytes
+from sweep.core.resources import (
+    Bundle,
+    BundlePlacement,
+    Node,
+    Placement,
+    Resources,
+    format_amount,
+    format_request,
+    list_devices,
+    plain_type,
+)
 
-__all__ = ["Holder", "Packer"]
+__all__ = ["Holder", "Packer", "units_of"]
 
 # Amounts are counted in billionths, as integers and rounded down: 0.1 + 0.2 must leave room for 0.7, and six sixths
 # must fit.
 _UNIT = 1_000_000_000
 # How many placements of single bundles may be tried before a gang counts as "does not fit now".
 _SEARCH_LIMIT = 5_000
+# How many TPU chips make a block; each larger one consists of two of the smaller.
+_BLOCKS = (1, 2, 4, 8)
 
 Holder = tuple[str, int]  # trial id and attempt
+_Shares = tuple[tuple[str, float], ...]  # devices of one node, and how much of each
+_Used = Set[tuple[str, str]]  # (node, device) pairs
+_Types = frozenset[str]  # accelerator types in lower case
+_ANY: _Types = frozenset()
 
 
-def _units(amount: float) -> int:
+def units_of(amount: float) -> int:
     return math.floor(amount * _UNIT + 1e-3)
+
+
+def _wanted(bundle: Bundle) -> str:
+    """Return the type that a bundle's devices must have, in its plain form; empty: any."""
+    return plain_type(bundle.accelerator_type) if bundle.accelerator_type else ""
 
 
 @dataclass(slots=True)
@@ -32,41 +54,56 @@ class _Free:
     memory: int
     custom: dict[str, int]
     devices: dict[str, dict[str, int]] = field(default_factory=dict)  # kind -> device id -> free units
+    names: dict[str, frozenset[str]] = field(default_factory=dict)  # device id -> what it answers to
+    num_hosts: int = 1  # of its TPU slice
 
     @classmethod
-    def of(cls, node: Node) -> _Free:
-        devices: dict[str, dict[str, int]] = {}
-        for device in node.devices:
-            devices.setdefault(device.kind, {})[device.id] = _UNIT
-        return cls(node, _units(node.cpus), node.memory, {k: _units(v) for k, v in node.custom.items()}, devices)
+    def of(cls, nodes: Iterable[Node]) -> dict[str, _Free]:
+        """Return idle nodes by their ids."""
+        nodes = list(nodes)
+        hosts = Counter(node.slice_key for node in nodes)
+        idle: dict[str, _Free] = {}
+        for node in nodes:
+            devices: dict[str, dict[str, int]] = {}
+            for device in node.devices:
+                devices.setdefault(device.kind, {})[device.id] = _UNIT
+            custom = {name: units_of(amount) for name, amount in node.custom.items()}
+            names = {device.id: device.names for device in node.devices}
+            idle[node.id] = cls(node, units_of(node.cpus), node.memory, custom, devices, names, hosts[node.slice_key])
+        return idle
 
-    def whole(self, kind: str) -> int:
-        """Number of devices of a kind that nobody holds a part of."""
-        return sum(1 for free in self.devices.get(kind, {}).values() if free == _UNIT)
+    def whole(self, kind: str, wanted: str = "") -> int:
+        """Number of devices of a kind, and of a type, that nobody holds a part of."""
+        if wanted:
+            return len(self._idle(kind, wanted))
+        return list(self.devices[kind].values()).count(_UNIT) if kind in self.devices else 0
 
-    def ways(self, bundle: Bundle, used: Set[tuple[str, str]], distinct: bool) -> Iterator[BundlePlacement]:
+    def gap(self, bundle: Bundle) -> tuple[int, ...]:
+        """Return how much is free around the best block for a bundle's TPU chips: a smaller one breaks less."""
+        if bundle.tpu not in _BLOCKS:  # a sum over bundles: no single block
+            return ()
+        blocks = self._blocks(int(bundle.tpu), _wanted(bundle))
+        return min((around for around, _ in blocks), default=(2 * _BLOCKS[-1],))
+
+    def ways(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types = _ANY) -> Iterator[BundlePlacement]:
         """Yield the ways in which one bundle fits here now, best first; a way is for `hold`.
 
-        `used` names the (node, device) pairs that the same gang holds: other devices are preferred, or demanded.
+        Args:
+            used: what the same gang holds: other devices are preferred, or demanded if `distinct`.
+            types: those that the same gang names. Devices that answer to the same ones of them are alike: of ways that
+                differ by such devices only the best is yielded.
         """
-        if (bundle.cpu and _units(bundle.cpu) > self.cpu) or bundle.memory > max(self.memory, 0):
+        if (bundle.cpu and units_of(bundle.cpu) > self.cpu) or (bundle.memory and bundle.memory > self.memory):
             return
         for name, amount in bundle.custom:
-            if _units(amount) > self.custom.get(name, 0):
+            if units_of(amount) > self.custom.get(name, 0):
                 return
         if not bundle.gpu and not bundle.tpu:
             yield BundlePlacement(self.node.id)
             return
-        tpus = self._whole("tpu", bundle.tpu)
-        if tpus is None:
-            return
-        if bundle.gpu >= 1 or not bundle.gpu:
-            gpus = self._whole("gpu", bundle.gpu)
-            if gpus is not None:
-                yield BundlePlacement(self.node.id, (*gpus, *tpus))
-            return
-        for device in self._with_room(bundle.gpu, used, distinct):
-            yield BundlePlacement(self.node.id, ((device, bundle.gpu), *tpus))
+        for gpus in self._gpus(bundle, used, distinct, types):
+            for chips in self._chips(bundle, types):
+                yield BundlePlacement(self.node.id, gpus + chips)
 
     def give(self, bundle: Bundle, placement: BundlePlacement) -> None:
         """Put one bundle back; devices that the node no longer has are forgotten."""
@@ -76,33 +113,94 @@ class _Free:
         """Take what a way names; also below zero: a node may have shrunk under its trials."""
         self._add(bundle, placement, -1)
 
-    def _whole(self, kind: str, number: float) -> list[tuple[str, float]] | None:
-        """Return the first `number` idle devices of a kind, or None if there are not so many."""
+    def _idle(self, kind: str, wanted: str) -> list[str]:
         idle = [device for device, units in self.devices.get(kind, {}).items() if units == _UNIT]
-        return [(device, 1.0) for device in idle[: int(number)]] if len(idle) >= number else None
+        return [device for device in idle if wanted in self.names[device]] if wanted else idle
 
-    def _with_room(self, share: float, used: Set[tuple[str, str]], distinct: bool) -> list[str]:
+    def _gpus(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types) -> Iterator[_Shares]:
+        if not bundle.gpu:
+            yield ()
+        elif bundle.gpu < 1:
+            for device in self._with_room(bundle, used, distinct, types):
+                yield ((device, bundle.gpu),)
+        else:
+            for devices in self._whole(int(bundle.gpu), self._idle("gpu", _wanted(bundle)), types):
+                yield tuple([(device, 1.0) for device in devices])
+
+    def _whole(self, number: int, idle: list[str], types: _Types) -> Iterator[list[str]]:
+        """Yield `number` of some idle GPUs: the first ones, then the other mixtures of types."""
+        if len(idle) >= number:
+            yield idle[:number]
+        alike: dict[frozenset[str], list[str]] = {}
+        for device in idle if types else ():
+            alike.setdefault(self.names[device] & types, []).append(device)
+        for mixture in _mixtures([len(devices) for devices in alike.values()], number) if alike else ():
+            taken = [devices[:count] for devices, count in zip(alike.values(), mixture, strict=True)]
+            chosen = {device for devices in taken for device in devices}
+            if chosen != set(idle[:number]):
+                yield [device for device in idle if device in chosen]
+
+    def _with_room(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types) -> list[str]:
         """Return the GPUs with room for a share: those that the gang does not use first, then the fullest; of idle
-        devices, which are alike, only the first."""
-        need, has_idle = _units(share), False
+        devices that are alike only the first."""
+        need, wanted = units_of(bundle.gpu), _wanted(bundle)
+        seen: set[frozenset[str]] = set()
         found: list[tuple[bool, int, str]] = []
         for device, units in self.devices.get("gpu", {}).items():
             is_used = (self.node.id, device) in used
-            if units < need or (is_used and distinct) or (units == _UNIT and has_idle):
+            if units < need or (is_used and distinct) or (wanted and wanted not in self.names[device]):
                 continue
-            has_idle = has_idle or units == _UNIT
+            if units == _UNIT:
+                kind = self.names[device] & types if types else _ANY
+                if kind in seen:
+                    continue
+                seen.add(kind)
             found.append((is_used, units, device))
         return [device for _, _, device in sorted(found, key=lambda item: item[:2])]
 
+    def _chips(self, bundle: Bundle, types: _Types) -> Iterator[_Shares]:
+        """Yield blocks of TPU chips: the one that breaks the least, and the others only where chips are not alike."""
+        if not bundle.tpu:
+            yield ()
+            return
+        blocks = sorted(self._blocks(int(bundle.tpu), _wanted(bundle)), key=lambda block: block[0])
+        if types and len({self.names[chip] & types for chip in self.devices.get("tpu", {})}) > 1:
+            yield from (block for _, block in blocks)
+        elif blocks:
+            yield blocks[0][1]
+
+    def _blocks(self, count: int, wanted: str) -> Iterator[tuple[tuple[int, ...], _Shares]]:
+        """Yield the free aligned blocks of `count` adjacent chips, each behind how many chips are free in the larger
+        blocks around it: the smallest number first fills what is broken already."""
+        chips = self.devices.get("tpu", {})
+        names = list(chips)
+        free = [units == _UNIT for units in chips.values()]
+        for start in range(0, len(names) - count + 1, count):
+            block = names[start : start + count]
+            if all(free[start : start + count]) and (not wanted or all(wanted in self.names[chip] for chip in block)):
+                around = [sum(free[start // size * size :][:size]) for size in _BLOCKS if size > count]
+                yield tuple(around), tuple([(chip, 1.0) for chip in block])
+
     def _add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
-        self.cpu += sign * _units(bundle.cpu)
+        self.cpu += sign * units_of(bundle.cpu)
         self.memory += sign * bundle.memory
         for name, amount in bundle.custom:
-            self.custom[name] = self.custom.get(name, 0) + sign * _units(amount)
+            self.custom[name] = self.custom.get(name, 0) + sign * units_of(amount)
         for device, share in placement.devices:
             for units in self.devices.values():
                 if device in units:
-                    units[device] += sign * _units(share)
+                    units[device] += sign * units_of(share)
+
+
+def _mixtures(sizes: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:
+    """Yield how many to take of each group to take `number` in all, as many of the first ones as possible first."""
+    if not sizes:
+        if not number:
+            yield ()
+        return
+    for count in range(min(sizes[0], number), -1, -1):
+        for rest in _mixtures(sizes[1:], number - count):
+            yield (count, *rest)
 
 
 class Packer:
@@ -115,6 +213,7 @@ class Packer:
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         self._nodes: dict[str, _Free] = {}
         self._held: dict[Holder, tuple[Resources, Placement]] = {}
+        self._notes: dict[Holder, str] = {}
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._ever: dict[Resources, bool] = {}
         self.set_nodes(nodes)
@@ -131,7 +230,7 @@ class Packer:
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Take a new inventory; what is held stays held where its node still exists."""
-        self._nodes = {node.id: _Free.of(node) for node in nodes}
+        self._nodes = _Free.of(nodes)
         for resources, placement in self._held.values():
             for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
                 if place.node in self._nodes:
@@ -144,7 +243,8 @@ class Packer:
 
         Whole GPUs come from the node with the fewest free ones that suffice, so that large gaps stay large; a share
         below 1 goes to the fullest device that still has room, but on other devices than the rest of its gang where
-        that is possible. Nothing is reserved when None is returned.
+        that is possible. TPU chips are given out in aligned blocks of adjacent ones, from what is partly used first.
+        Nothing is reserved when None is returned.
 
         Args:
             holder: trial id and attempt; what `release` will be given.
@@ -173,6 +273,7 @@ class Packer:
     def release(self, holder: Holder) -> bool:
         """Give back what `holder` holds; False if it holds nothing. A node that is gone gets nothing back."""
         held = self._held.pop(holder, None)
+        self._notes.pop(holder, None)
         if held is None:
             return False
         resources, placement = held
@@ -185,49 +286,47 @@ class Packer:
     def could_ever_fit(self, resources: Resources) -> bool:
         """Whether the request fits the idle inventory."""
         if resources not in self._ever:
-            idle = {node_id: _Free.of(free.node) for node_id, free in self._nodes.items()}
-            self._ever[resources] = _search(resources, idle) is not None
+            self._ever[resources] = _search(resources, _Free.of(self.nodes)) is not None
         return self._ever[resources]
 
     def why_never(self, resources: Resources) -> str:
         """Return why the request can never fit, with the arithmetic, and what to do."""
         nodes = self.nodes
-        largest = " and ".join(
-            text for bundle in dict.fromkeys(resources.bundles) for text in [_too_large(bundle, nodes)] if text
-        )
+        advice = "Lower resources_per_trial, or declare a larger machine with sweep.init(num_cpus=..., num_gpus=...)"
         if not nodes:
             problem = "there is no node to run on"
-        elif largest:
-            problem = largest
+        elif problem := _unknown_types(resources, nodes):
+            declare = "num_gpus=..., gpu_type=..." if resources.total.gpu else "num_tpus=..., tpu_type=..."
+            advice = f"Ask for another accelerator_type, or declare such devices with sweep.init({declare})"
+        elif problem := _too_large(resources, nodes):
+            pass
+        elif problem := _lack_of_slices(resources, nodes):
+            advice = "Lower num_workers, or declare the hosts of a slice with sweep.init(nodes=[Node(..., slice=...)])"
         else:
-            short = [
-                f"{name}={_show(name, need)} in all, there are {_show(name, have)}"
-                for name, need, have in _sums(resources, nodes)
-                if need > have
-            ]
-            problem = (
-                f"it needs {' and '.join(short)}"
-                if short
-                else f"its bundles cannot be laid out on {_count(len(nodes), 'node')} by {resources.strategy}"
-            )
-        return (
-            f"a trial asks for {resources}; {problem}. "
-            "Lower resources_per_trial, or declare a larger machine with sweep.init(num_cpus=..., num_gpus=...)."
-        )
+            problem = _lack_of_devices(resources, nodes) or _lack_in_all(resources, nodes)
+        return f"a trial asks for {resources}; {problem}. {advice}."
+
+    def explain(self, holder: Holder, why: str) -> None:
+        """Note why somebody still holds something, for `why_not`."""
+        if holder in self._held:
+            self._notes[holder] = f" ({why})" if why else ""
 
     def why_not(self, resources: Resources) -> str:
         """Return what the request waits for now and who holds it, in one line."""
         if not self.could_ever_fit(resources):
             return self.why_never(resources)
         parts = []
-        for name, need, have in _sums(resources, self.nodes):
-            held = sum(_amount(held.total, name) for held, _ in self._held.values())
+        for name, of_type, need in resources.needs():
+            have = sum(node.amount(name, of_type) for node in self.nodes)
+            amounts = {holder: self._held_by(holder, name, of_type) for holder in self._held}
+            held = sum(amounts.values())
             if need > have - held + 1e-9:
-                holders = [trial for (trial, _), (held, _) in self._held.items() if _amount(held.total, name)]
-                shown = ", ".join(trial.rpartition("_")[2] for trial in holders[:4])
+                holders = [holder for holder, amount in amounts.items() if amount]
+                shown = ", ".join(holder[0].rpartition("_")[2] + self._notes.get(holder, "") for holder in holders[:4])
                 more = f" and {len(holders) - 4} more" if len(holders) > 4 else ""
                 free = max(have - held, 0.0)
-                parts.append(f"waits for {name}={_show(name, need)}; {_show(name, free)} of {_show(name, have)} free")
+                there = f"{format_amount(name, free)} of {format_amount(name, have)} free"
+                parts.append(f"waits for {format_request(name, need, of_type)}; {there}")
                 if shown:
                     parts[-1] += f", the rest held by {shown}{more}"
         return "; ".join(parts) or f"waits for {resources} in one piece; what is free is scattered"
@@ -236,63 +335,240 @@ class Packer:
         """Return per resource (held, total) over all nodes; for displays."""
         totals: dict[str, tuple[float, float]] = {}
         for name in ("cpu", "gpu", "tpu", "memory"):
-            have = sum(_has(node, name) for node in self.nodes)
+            have = sum(node.amount(name) for node in self.nodes)
             if have:
-                totals[name] = (sum(_amount(held.total, name) for held, _ in self._held.values()), have)
+                totals[name] = (sum(held.total.amount(name) for held, _ in self._held.values()), have)
         return totals
+
+    def _held_by(self, holder: Holder, name: str, of_type: str) -> float:
+        """Return how much of something a holder has, of devices only those of a type where one is given."""
+        resources, placement = self._held[holder]
+        if not of_type:
+            return resources.total.amount(name)
+        wanted = plain_type(of_type)
+        devices = {(n.id, d.id) for n in self.nodes for d in n.devices if d.kind == name and wanted in d.names}
+        return sum(
+            [share for place in placement.bundles for device, share in place.devices if (place.node, device) in devices]
+        )
 
 
 def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
     """Place all bundles (and keep them placed), or none and return None."""
-    bundles = resources.bundles
-    if len(bundles) == 1:
-        for free in _ordered(bundles[0], nodes.values(), resources.strategy, ()):
-            for way in free.ways(bundles[0], frozenset(), False):
-                free.hold(bundles[0], way)
+    if len(resources.bundles) == 1:
+        (bundle,) = resources.bundles
+        for free in _ordered(bundle, nodes.values(), resources.strategy, ()):
+            for way in free.ways(bundle, frozenset(), False):
+                free.hold(bundle, way)
                 return Placement((way,))
+        return None
+    if len(nodes) > 1 and not _is_enough(resources, nodes.values()):
         return None
     if resources.strategy in ("PACK", "STRICT_PACK"):
         for free in _ordered(resources.total, nodes.values(), "PACK", ()):
-            placement = _backtrack(resources, {free.node.id: free})
+            placement = _Layout(resources, {free.node.id: free}).find() if _is_enough(resources, (free,)) else None
             if placement is not None:
                 return placement
         if resources.strategy == "STRICT_PACK":
             return None
-    return _backtrack(resources, nodes)
+    return _Layout(resources, nodes).find()
 
 
-def _backtrack(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
-    """Search depth first over bundles (largest first), nodes and devices, at most `_SEARCH_LIMIT` steps."""
-    bundles = resources.bundles
-    order = sorted(range(len(bundles)), key=lambda i: _size(bundles[i]), reverse=True)
-    placed: dict[int, BundlePlacement] = {}
-    tries = 0
+def _is_enough(resources: Resources, nodes: Collection[_Free]) -> bool:
+    """Whether nodes have in all what a gang needs in all: quickly told, and without it a search would be in vain."""
+    total, lost = resources.total, len(resources.bundles)  # rounding down takes less than a unit from each bundle
+    if total.cpu * _UNIT - lost > sum([max(free.cpu, 0) for free in nodes]):
+        return False
+    for kind, need in (("gpu", total.gpu), ("tpu", total.tpu)):
+        if need:
+            left = [units for free in nodes for units in free.devices.get(kind, {}).values() if units > 0]
+            own = sum([math.ceil(b.amount(kind)) for b in resources.bundles]) if resources.distinct_devices else 0
+            if need * _UNIT - lost > sum(left) or own > len(left):
+                return False
+    return True
 
-    def descend(depth: int, used: Set[tuple[str, str]], on: tuple[str, ...]) -> bool:
-        nonlocal tries
+
+class _Layout:
+    """One search for room for a whole gang: depth first over bundles (largest first), nodes and devices, at most
+    `_SEARCH_LIMIT` steps; what it finds it holds."""
+
+    def __init__(self, resources: Resources, nodes: dict[str, _Free]) -> None:
+        self._resources = resources
+        self._bundles = resources.bundles
+        self._nodes = nodes
+        self._types: _Types = frozenset(_wanted(bundle) for bundle in self._bundles) - {""}
+        self._placed: dict[int, BundlePlacement] = {}
+        self._barred: set[tuple[Bundle, BundlePlacement]] = set()  # what cannot be a part of any solution
+        self._room: dict[tuple[str, tuple[Bundle, ...]], int] = {}  # how many of some bundles fit on a node
+        self._tries = 0
+
+    def find(self) -> Placement | None:
+        """Hold room for all bundles and return it, or hold nothing and return None."""
+        everything = range(len(self._bundles))
+        if self._resources.bundles_per_slice:
+            is_found = self._find_with_slices()
+        else:
+            is_found = self._descend(self._by_size(everything), self._nodes, frozenset(), ())
+        return Placement(tuple([self._placed[index] for index in everything])) if is_found else None
+
+    def _by_size(self, indices: Iterable[int]) -> list[int]:
+        return sorted(indices, key=lambda index: _size(self._bundles[index]), reverse=True)
+
+    def _descend(
+        self,
+        order: Sequence[int],
+        nodes: dict[str, _Free],
+        used: _Used,
+        on: tuple[str, ...],
+        finish: Callable[[_Used, tuple[str, ...]], bool] | None = None,
+        depth: int = 0,
+    ) -> bool:
+        """Place the bundles of `order` from `depth` on, so that `finish` succeeds after the last; else place none."""
         if depth == len(order):
+            return finish is None or finish(used, on)
+        index, strategy = order[depth], self._resources.strategy
+        bundle = self._bundles[index]
+        failed: list[tuple[Bundle, BundlePlacement]] = []
+        try:
+            for free in _ordered(bundle, nodes.values(), strategy, on):
+                if strategy == "STRICT_SPREAD" and free.node.id in on:
+                    continue
+                for way in free.ways(bundle, used, self._resources.distinct_devices, self._types):
+                    if self._barred and (bundle, way) in self._barred:
+                        continue
+                    self._tries += 1
+                    if self._tries > _SEARCH_LIMIT:
+                        return False
+                    free.hold(bundle, way)
+                    self._placed[index] = way
+                    now_used = used | {(way.node, device) for device, _ in way.devices} if way.devices else used
+                    if self._descend(order, nodes, now_used, (*on, way.node), finish, depth + 1):
+                        return True
+                    self._give(index)
+                    # Equal bundles could change places: what failed for this one need not be tried for the next.
+                    failed.append((bundle, way))
+                    self._barred.add((bundle, way))
+            return False
+        finally:
+            self._barred.difference_update(failed)
+
+    def _give(self, index: int) -> None:
+        way = self._placed.pop(index)
+        self._nodes[way.node].give(self._bundles[index], way)
+
+    # --- TPU slices --------------------------------------------------------------------------------------------------
+
+    def _find_with_slices(self) -> bool:
+        """Fill the slices and then place the other bundles, near them if the strategy packs; where the slices took what
+        the others need, the others go first."""
+        others = self._by_size(index for index, bundle in enumerate(self._bundles) if not bundle.tpu)
+        if not self._fill_slices(frozenset(), ()):
+            return False
+        ways = [self._placed[index] for run in self._resources.slice_runs for index in run]
+        used = {(way.node, device) for way in ways for device, _ in way.devices}
+        if self._descend(others, self._nodes, used, tuple([way.node for way in ways])):
             return True
-        index = order[depth]
-        bundle = bundles[index]
-        for free in _ordered(bundle, nodes.values(), resources.strategy, on):
-            node_id = free.node.id
-            if resources.strategy == "STRICT_SPREAD" and node_id in on:
-                continue
-            for way in free.ways(bundle, used, resources.distinct_devices):
-                tries += 1
-                if tries > _SEARCH_LIMIT:
-                    return False
-                free.hold(bundle, way)
-                placed[index] = way
-                if descend(depth + 1, used | {(node_id, device) for device, _ in way.devices}, (*on, node_id)):
+        for index in list(self._placed):
+            self._give(index)
+        self._tries = 0
+        return self._descend(others, self._nodes, frozenset(), (), self._fill_slices)
+
+    def _fill_slices(self, used: _Used, on: tuple[str, ...]) -> bool:
+        """Place each run of bundles on a slice of its own, the smallest that will do; or place none."""
+        by_slice: dict[tuple[bool, str], list[_Free]] = {}
+        for free in self._nodes.values():
+            if free.whole("tpu"):
+                by_slice.setdefault(free.node.slice_key, []).append(free)
+        slices = sorted(by_slice.values(), key=lambda hosts: sum(free.whole("tpu") for free in hosts))
+        self._tries += len(self._nodes)
+        self._room.clear()
+        # A run touches no slice but its own, so where it can lie is found out for each run alone, and once for equals.
+        runs = self._resources.slice_runs
+        kinds = [tuple([self._bundles[index] for index in run]) for run in runs]
+        options = {
+            kind: {n: counts for n, hosts in enumerate(slices) if (counts := self._counts(run, hosts, used, on))}
+            for kind, run in dict(zip(kinds, runs, strict=True)).items()
+        }
+        chosen = _match([list(options[kind]) for kind in kinds])
+        if chosen is None:
+            return False
+        for kind, run, number in zip(kinds, runs, chosen, strict=True):
+            start = 0
+            for free, count in zip(slices[number], options[kind][number], strict=True):
+                self._put(free, run[start : start + count], used)
+                start += count
+        return True
+
+    def _counts(self, run: Sequence[int], hosts: Sequence[_Free], used: _Used, on: tuple[str, ...]) -> list[int]:
+        """Return how many bundles of a run to put on each host of a slice, in order; empty if there is too little room.
+
+        Dynamic programming over the hosts: of what the earlier ones hold only the number of bundles matters. Packing
+        looks for few hosts, spreading for equal numbers; of what is equal in that the early hosts are better.
+        """
+        strategy, fewest = self._resources.strategy, min(self._bundles[index].tpu for index in run)
+        most = [int(free.whole("tpu") // fewest) for free in hosts]
+        best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}  # bundles so far -> cost, minus how many on each
+        for number, free in enumerate(hosts):
+            following: dict[int, tuple[int, tuple[int, ...]]] = {}
+            before, later = on.count(free.node.id), sum(most[number + 1 :])
+            for start, (cost, counts) in best.items():
+                window = run[start : start + most[number]]
+                if strategy == "STRICT_SPREAD":
+                    window = window[: 1 - min(before, 1)]
+                for count in range(max(0, len(run) - start - later), self._fitting(free, window, used) + 1):
+                    price = int(count > 0 and not before) if "PACK" in strategy else count * (2 * before + count)
+                    candidate = (cost + price, (*counts, -count))
+                    following[start + count] = min(candidate, following.get(start + count, candidate))
+            best = following
+        return [-count for count in best[len(run)][1]] if len(run) in best else []
+
+    def _fitting(self, free: _Free, run: Sequence[int], used: _Used) -> int:
+        """Return how many bundles from the beginning of a run fit on one host."""
+        key = (free.node.id, tuple([self._bundles[index] for index in run]))
+        if key not in self._room:
+            self._room[key] = 0
+            while self._room[key] < len(run) and self._put(free, run[: self._room[key] + 1], used):
+                self._room[key] += 1
+                for index in run[: self._room[key]]:
+                    self._give(index)
+        return self._room[key]
+
+    def _put(self, free: _Free, run: Sequence[int], used: _Used) -> bool:
+        """Place some bundles on one host, of equal ones the first on the first chips; or place none."""
+        tries, self._tries = self._tries, 0  # of this small search
+        is_put = self._descend(self._by_size(run), {free.node.id: free}, used, ())
+        self._tries = tries
+        if is_put:
+            position = {chip: place for place, chip in enumerate(free.devices["tpu"])}
+            for bundle in dict.fromkeys(self._bundles[index] for index in run):
+                equal = [index for index in run if self._bundles[index] == bundle]
+                ways = [self._placed[index] for index in equal]
+                ways.sort(key=lambda way: [position[device] for device, _ in way.devices if device in position])
+                self._placed.update(zip(equal, ways, strict=True))
+        return is_put
+
+
+def _match(options: Sequence[Sequence[int]]) -> list[int] | None:
+    """Return for each run an option that no other run gets, early ones where possible; None if there is no way. (A
+    maximum matching by augmenting paths.)"""
+    taken: dict[int, int] = {}
+
+    def take(run: int, tried: set[int]) -> bool:
+        free = next((option for option in options[run] if option not in taken), None)
+        if free is not None:
+            taken[free] = run
+            return True
+        for option in options[run]:
+            if option not in tried:
+                tried.add(option)
+                if take(taken[option], tried):
+                    taken[option] = run
                     return True
-                free.give(bundle, way)
-                del placed[index]
         return False
 
-    if descend(0, frozenset(), ()):
-        return Placement(tuple(placed[i] for i in range(len(bundles))))
-    return None
+    if not all(take(run, set()) for run in range(len(options))):
+        return None
+    by_run = {run: option for option, run in taken.items()}
+    return [by_run[run] for run in range(len(options))]
 
 
 def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[str, ...]) -> Iterator[_Free]:
@@ -301,67 +577,118 @@ def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[st
     if len(nodes) == 1:
         return iter(nodes)
     if strategy in ("SPREAD", "STRICT_SPREAD"):
-        return iter(sorted(nodes, key=lambda f: (on.count(f.node.id), -f.whole("gpu"), -f.cpu)))
-    if bundle.gpu or bundle.tpu:
-        kind = "gpu" if bundle.gpu else "tpu"
-        return iter(sorted(nodes, key=lambda f: (f.node.id not in on, f.whole(kind), f.cpu)))
+        kind, wanted = "tpu" if bundle.tpu and not bundle.gpu else "gpu", _wanted(bundle)
+        return iter(sorted(nodes, key=lambda f: (on.count(f.node.id), -f.whole(kind, wanted), -f.cpu)))
+    if bundle.gpu:
+        wanted = _wanted(bundle)
+        return iter(sorted(nodes, key=lambda f: (f.node.id not in on, f.whole("gpu", wanted), f.cpu)))
+    if bundle.tpu:
+        wanted = _wanted(bundle)
+
+        def tightness(free: _Free) -> tuple[bool, tuple[int, ...], int, int, int]:
+            return free.node.id not in on, free.gap(bundle), free.num_hosts, free.whole("tpu", wanted), free.cpu
+
+        return iter(sorted(nodes, key=tightness))
     # A request without devices keeps away from nodes whose devices somebody may still want.
     return iter(sorted(nodes, key=lambda f: (f.node.id not in on, f.whole("gpu") + f.whole("tpu"), f.cpu)))
 
 
-def _size(bundle: Bundle) -> tuple[float, float, float, float, float]:
-    return (bundle.gpu, bundle.tpu, bundle.cpu, float(bundle.memory), sum(amount for _, amount in bundle.custom))
+def _size(bundle: Bundle) -> tuple[float, ...]:
+    """Return what is placed first: what needs most devices, and of equals those that not every device will do for."""
+    custom = sum(amount for _, amount in bundle.custom)
+    return (bundle.gpu, bundle.tpu, bool(bundle.accelerator_type), bundle.cpu, float(bundle.memory), custom)
 
 
-def _amount(bundle: Bundle, name: str) -> float:
-    match name:
-        case "cpu":
-            return bundle.cpu
-        case "gpu":
-            return bundle.gpu
-        case "tpu":
-            return bundle.tpu
-        case "memory":
-            return float(bundle.memory)
-        case _:
-            return dict(bundle.custom).get(name, 0.0)
+# --- the texts -------------------------------------------------------------------------------------------------------
 
 
-def _has(node: Node, name: str) -> float:
-    match name:
-        case "cpu":
-            return node.cpus
-        case "gpu" | "tpu":
-            return float(sum(1 for device in node.devices if device.kind == name))
-        case "memory":
-            return float(node.memory)
-        case _:
-            return node.custom.get(name, 0.0)
-
-
-def _sums(resources: Resources, nodes: Sequence[Node]) -> Iterator[tuple[str, float, float]]:
-    """Yield (name, needed in all, there in all) for everything the request names."""
-    total = resources.total
-    for name in ("cpu", "gpu", "tpu", "memory", *(name for name, _ in total.custom)):
-        need = _amount(total, name)
-        if need:
-            yield name, need, sum(_has(node, name) for node in nodes)
-
-
-def _too_large(bundle: Bundle, nodes: Sequence[Node]) -> str:
-    """Say which amounts of a bundle exceed every node."""
+def _unknown_types(resources: Resources, nodes: Sequence[Node]) -> str:
+    """Say which types no device has, and what there is instead."""
     parts = []
-    for name in ("cpu", "gpu", "tpu", "memory", *(name for name, _ in bundle.custom)):
-        need = _amount(bundle, name)
-        best = max((_has(node, name) for node in nodes), default=0.0)
-        if need > best:
-            where = "this machine has" if len(nodes) == 1 else "the largest node has"
-            parts.append(f"{name}={_show(name, need)} is more than {where}: {_show(name, best)}")
-    return " and ".join(parts)
+    has = "this machine has" if len(nodes) == 1 else "the nodes have"
+    for bundle in resources.bundles:
+        for name, need in (("gpu", bundle.gpu), ("tpu", bundle.tpu)):
+            of_type = bundle.accelerator_type
+            if need and of_type and not any(node.amount(name, of_type) for node in nodes):
+                there = list_devices(nodes, name, of_type)
+                parts.append(f"it needs {format_request(name, need, of_type)}; {has} {there}")
+    return " and ".join(dict.fromkeys(parts))
 
 
-def _show(name: str, amount: float) -> str:
-    return format_bytes(int(amount)) if name == "memory" else f"{amount:g}"
+def _too_large(resources: Resources, nodes: Sequence[Node]) -> str:
+    """Say which amounts of single bundles exceed every node."""
+    parts = []
+    has = "this machine has" if len(nodes) == 1 else "the largest node has"
+    for bundle in resources.bundles:
+        for name in ("cpu", "gpu", "tpu", "memory", *(name for name, _ in bundle.custom)):
+            need, of_type = bundle.amount(name), bundle.type_of(name)
+            best = max(node.amount(name, of_type) for node in nodes)
+            if need > best:
+                parts.append(f"{format_request(name, need, of_type)} is more than {has}: {format_amount(name, best)}")
+    return " and ".join(dict.fromkeys(parts))
+
+
+def _lack_of_slices(resources: Resources, nodes: Sequence[Node]) -> str:
+    """Say which TPU slices are missing, looking at chips alone."""
+    slices: dict[tuple[bool, str], list[Node]] = {}
+    for node in nodes:
+        if node.amount("tpu"):
+            slices.setdefault(node.slice_key, []).append(node)
+    chips = [Bundle(tpu=b.tpu, accelerator_type=b.accelerator_type if b.tpu else "") for b in resources.bundles]
+    runs = Counter(tuple([chips[index] for index in run]) for run in resources.slice_runs)
+    for run, number in runs.items():
+        request = Resources(run, resources.strategy, bundles_per_slice=len(run))
+        fitting = sum(_search(request, _Free.of(hosts)) is not None for hosts in slices.values())
+        if fitting < number:
+            num_hosts, text = _slice_for(request, int(max(node.amount("tpu") for node in nodes)))
+            needed = f"a slice {text} is needed" if number == 1 else f"{number} slices {text} are needed"
+            if fitting:
+                return f"{needed}; there {'is' if fitting == 1 else 'are'} {fitting}"
+            largest = max(slices.values(), key=len)
+            total = sum(node.amount("tpu") for node in largest)
+            chips_there = f" with {total:g} chips" if len(largest) >= num_hosts else ""
+            return f"{needed}; the largest slice here has {_count(len(largest), 'host')}{chips_there}"
+    return ""
+
+
+def _slice_for(request: Resources, chips_per_host: int) -> tuple[int, str]:
+    """Return how many hosts the slice of one run of bundles needs, and that slice in words."""
+    number, size, of_type = len(request.bundles), request.bundles[0].tpu, request.bundles[0].accelerator_type
+    if any(bundle.tpu != size for bundle in request.bundles):
+        return 1, f"with {format_request('tpu', request.total.tpu, of_type)} in all"
+    on_one = {"STRICT_SPREAD": 1, "STRICT_PACK": number}.get(request.strategy, min(number, int(chips_per_host // size)))
+    num_hosts = math.ceil(number / on_one)
+    asked = format_request("tpu", size * on_one, of_type)
+    return num_hosts, f"of {_count(num_hosts, 'host')} with {asked}{' each' if num_hosts > 1 else ''}"
+
+
+def _lack_of_devices(resources: Resources, nodes: Sequence[Node]) -> str:
+    """Say how many GPUs are missing for shares that must not lie on one device."""
+    sharing = [bundle for bundle in resources.bundles if bundle.gpu] if resources.distinct_devices else []
+    for of_type in (*dict.fromkeys(bundle.accelerator_type for bundle in sharing if bundle.accelerator_type), ""):
+        asking = [bundle for bundle in sharing if not of_type or _wanted(bundle) == plain_type(of_type)]
+        need = sum(math.ceil(bundle.gpu) for bundle in asking)
+        there = [int(node.amount("gpu", of_type)) for node in nodes]
+        have = max(there) if resources.strategy == "STRICT_PACK" else sum(there)
+        if need > have and any(bundle.gpu < 1 for bundle in asking):
+            groups = Counter(format_request("gpu", bundle.gpu, bundle.accelerator_type) for bundle in asking)
+            workers = " and ".join(f"{_count(number, 'worker')} with {text}" for text, number in groups.items())
+            many = "the largest node has" if resources.strategy == "STRICT_PACK" else "the nodes have"
+            has = "this machine has" if len(nodes) == 1 else many
+            return f"{workers} each need {need} devices of their own; {has} {have}"
+    return ""
+
+
+def _lack_in_all(resources: Resources, nodes: Sequence[Node]) -> str:
+    """Say what is missing in all, or that the strategy is at fault."""
+    short = []
+    for name, of_type, need in resources.needs():
+        have = sum(node.amount(name, of_type) for node in nodes)
+        if need > have:
+            short.append(f"{format_request(name, need, of_type)} in all, there are {format_amount(name, have)}")
+    if short:
+        return f"it needs {' and '.join(short)}"
+    return f"its bundles cannot be laid out on {_count(len(nodes), 'node')} by {resources.strategy}"
 
 
 def _count(number: int, noun: str) -> str:

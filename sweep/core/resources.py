@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,11 +22,20 @@ __all__ = [
     "Placement",
     "PlacementGroupFactory",
     "Resources",
+    "format_amount",
+    "format_request",
+    "list_devices",
     "parse_bytes",
     "parse_resources",
+    "plain_type",
 ]
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+
+# The shapes in which libtpu shows a part of a host to one process.
+_CHIP_COUNTS = (0, 1, 2, 4, 8)
+# Ray's spelling: the type is a part of a resource's name, and the amount means nothing.
+_TYPE_PREFIX = "accelerator_type:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +44,16 @@ class Device:
 
     id: str
     kind: str = "gpu"  # "gpu" or "tpu"
-    type: str = ""  # for instance "H100"; empty when unknown
+    type: str = ""  # for instance "NVIDIA A100-SXM4-40GB"; empty when unknown
     memory: int = 0  # bytes; 0 when unknown
     visible: str = ""  # index or uuid as the parent's environment names it; empty: the same as `id`
+    labels: tuple[str, ...] = ()  # accelerator types that it answers to, for instance ("A100", "A100-40G")
+    vendor: str = ""  # "nvidia", "amd" or "google"; empty: nvidia's rules for a GPU, google's for a TPU chip
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The types that it answers to, as `plain_type` writes them."""
+        return frozenset(plain_type(name) for name in (self.type, *self.labels) if name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +64,8 @@ class Node:
         cpus: schedulable CPUs; may be fractional.
         memory: schedulable bytes; 0 when memory is not accounted for.
         custom: other countable things by name.
+        slice: the TPU slice that it is a host of, hosts of one slice in the order of their worker ids; empty: none but
+            its own.
     """
 
     id: str = "local"
@@ -53,6 +73,25 @@ class Node:
     memory: int = 0
     devices: tuple[Device, ...] = ()
     custom: Mapping[str, float] = field(default_factory=dict)
+    slice: str = ""
+
+    @property
+    def slice_key(self) -> tuple[bool, str]:
+        """What the hosts of one TPU slice have in common, and no other nodes."""
+        return (True, self.slice) if self.slice else (False, self.id)
+
+    def amount(self, name: str, accelerator_type: str = "") -> float:
+        """Return how much there is of `cpu`, `gpu`, `tpu`, `memory` or a custom name, of devices those of a type."""
+        match name:
+            case "cpu":
+                return self.cpus
+            case "gpu" | "tpu":
+                wanted = plain_type(accelerator_type)
+                return float(sum(d.kind == name and (not wanted or wanted in d.names) for d in self.devices))
+            case "memory":
+                return float(self.memory)
+            case _:
+                return self.custom.get(name, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +101,13 @@ class Bundle:
     Attributes:
         cpu: number of CPUs, any fraction, >= 0.
         gpu: whole number of GPUs, or a share in (0, 1) of one.
-        tpu: whole number of TPU chips.
+        tpu: number of TPU chips, adjacent ones of one host: 0, 1, 2, 4 or 8.
         memory: bytes.
         custom: (name, amount) pairs, sorted by name.
+        accelerator_type: only devices with this type or label will do, whatever its case; empty: any.
+
+    Raises:
+        ResourceError: an amount that is negative, no number or nothing that can be given out; a type of no device.
     """
 
     cpu: float = 0.0
@@ -72,6 +115,7 @@ class Bundle:
     tpu: float = 0.0
     memory: int = 0
     custom: tuple[tuple[str, float], ...] = ()
+    accelerator_type: str = ""
 
     def __post_init__(self) -> None:
         for name, amount in (
@@ -93,17 +137,50 @@ class Bundle:
                 f"a trial asks for gpu={self.gpu:g}; expected a whole number, or a share between 0 and 1 of a "
                 f"single GPU."
             )
-        if self.tpu != int(self.tpu):
-            raise ResourceError(f"a trial asks for tpu={self.tpu:g}; TPU chips are given out whole.")
+        if self.tpu not in _CHIP_COUNTS:
+            raise ResourceError(
+                f"a trial asks for tpu={self.tpu:g}; TPU chips are given out by 1, 2, 4 or 8, found {self.tpu:g}. A "
+                "trial that needs more asks for several bundles."
+            )
+        if not isinstance(self.accelerator_type, str):
+            raise ResourceError(
+                f"a trial asks for accelerator_type={self.accelerator_type!r}; expected a text such as 'A100'."
+            )
+        if self.accelerator_type and not (self.gpu or self.tpu):
+            raise ResourceError(
+                f"a trial asks for accelerator_type={self.accelerator_type!r} without gpu or tpu; expected devices to "
+                "be of that type. Add gpu=1, or leave accelerator_type out."
+            )
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing at all is asked for."""
         return not (self.cpu or self.gpu or self.tpu or self.memory or any(amount for _, amount in self.custom))
 
+    def type_of(self, name: str) -> str:
+        """Return the accelerator type that it wants of `gpu` or `tpu`; nothing else has one."""
+        return self.accelerator_type if name in ("gpu", "tpu") else ""
+
+    def amount(self, name: str) -> float:
+        """Return how much it asks for of `cpu`, `gpu`, `tpu`, `memory` or a custom name."""
+        match name:
+            case "cpu":
+                return self.cpu
+            case "gpu":
+                return self.gpu
+            case "tpu":
+                return self.tpu
+            case "memory":
+                return float(self.memory)
+            case _:
+                return dict(self.custom).get(name, 0.0)
+
     def __str__(self) -> str:
+        of_type = f" ({self.accelerator_type})" if self.accelerator_type else ""
         parts = [
-            f"{name}={amount:g}" for name, amount in (("cpu", self.cpu), ("gpu", self.gpu), ("tpu", self.tpu)) if amount
+            f"{name}={amount:g}{suffix}"
+            for name, amount, suffix in (("cpu", self.cpu, ""), ("gpu", self.gpu, of_type), ("tpu", self.tpu, of_type))
+            if amount
         ]
         if self.memory:
             parts.append(f"memory={format_bytes(self.memory)}")
@@ -119,11 +196,17 @@ class Resources:
         bundles: in order; the first is the trial's own process, the others are for what it launches.
         strategy: PACK (few nodes), SPREAD (many), STRICT_PACK (one node), STRICT_SPREAD (one node per bundle).
         distinct_devices: bundles never share one device (wanted anyway where it is possible).
+        bundles_per_slice: the bundles that ask for TPU chips, in order, fill whole TPU slices, so many to each; 0: they
+            may lie anywhere.
+
+    Raises:
+        ResourceError: an unknown strategy, a request of nothing, bundles that do not fill whole slices.
     """
 
     bundles: tuple[Bundle, ...] = (Bundle(cpu=1.0),)
     strategy: str = "PACK"
     distinct_devices: bool = False
+    bundles_per_slice: int = 0
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -135,13 +218,29 @@ class Resources:
                 "a trial asks for nothing at all; nothing would limit how many run at once. "
                 "Ask for a share, for instance resources_per_trial={'cpu': 0.1}."
             )
+        per_slice = self.bundles_per_slice
+        if isinstance(per_slice, bool) or not isinstance(per_slice, int) or per_slice < 0:
+            raise ResourceError(f"bundles_per_slice is {per_slice!r}; expected a whole number, 0 for no slices.")
+        number = sum(1 for bundle in self.bundles if bundle.tpu) if per_slice else 0
+        if per_slice and (not number or number % per_slice):
+            raise ResourceError(
+                f"bundles_per_slice is {per_slice} and the bundles with tpu are {number}; expected a multiple of "
+                f"{per_slice}, for whole slices. Change the number of bundles with tpu, or bundles_per_slice."
+            )
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.bundles, self.strategy, self.distinct_devices))
+        return hash((self.bundles, self.strategy, self.distinct_devices, self.bundles_per_slice))
 
     def __hash__(self) -> int:
         return self._hash
+
+    @cached_property
+    def slice_runs(self) -> tuple[tuple[int, ...], ...]:
+        """The positions of the bundles of each TPU slice, in order; empty where bundles may lie anywhere."""
+        per_slice = self.bundles_per_slice
+        chips = [position for position, bundle in enumerate(self.bundles) if bundle.tpu] if per_slice else []
+        return tuple(tuple(chips[start : start + per_slice]) for start in range(0, len(chips), per_slice or 1))
 
     @cached_property
     def total(self) -> Bundle:
@@ -157,9 +256,26 @@ class Resources:
             ("tpu", sum(b.tpu for b in self.bundles)),
             ("memory", sum(b.memory for b in self.bundles)),
             ("custom", tuple(sorted(custom.items()))),
+            ("accelerator_type", ""),
         ):
             object.__setattr__(total, name, value)
         return total
+
+    def needs(self) -> Iterator[tuple[str, str, float]]:
+        """Yield (name, type, amount over all bundles) for everything that is asked for.
+
+        Devices of a type count under that type, and once more under an empty one where others are asked for too.
+        """
+        for name in ("cpu", "gpu", "tpu", "memory", *(name for name, _ in self.total.custom)):
+            typed: dict[str, list[Bundle]] = {}
+            for bundle in self.bundles:
+                if bundle.amount(name):
+                    typed.setdefault(plain_type(bundle.type_of(name)), []).append(bundle)
+            if len(typed) > 1 or "" in typed:
+                yield name, "", self.total.amount(name)
+            for wanted, bundles in typed.items():
+                if wanted:
+                    yield name, bundles[0].accelerator_type, sum(bundle.amount(name) for bundle in bundles)
 
     def __str__(self) -> str:
         if len(self.bundles) == 1:
@@ -174,6 +290,7 @@ class Resources:
         bundles = [
             {k: v for k, v in (("cpu", b.cpu), ("gpu", b.gpu), ("tpu", b.tpu), ("memory", b.memory)) if v}
             | dict(b.custom)
+            | ({"accelerator_type": b.accelerator_type} if b.accelerator_type else {})
             for b in self.bundles
         ]
         data: dict[str, Any] = {"bundles": bundles}
@@ -181,6 +298,8 @@ class Resources:
             data["strategy"] = self.strategy
         if self.distinct_devices:
             data["distinct_devices"] = True
+        if self.bundles_per_slice:
+            data["bundles_per_slice"] = self.bundles_per_slice
         return data
 
     @classmethod
@@ -190,15 +309,16 @@ class Resources:
             tuple(_bundle(bundle, default_cpu=0.0) for bundle in data["bundles"]),
             data.get("strategy", "PACK"),
             data.get("distinct_devices", False),
+            data.get("bundles_per_slice", 0),
         )
 
 
-def PlacementGroupFactory(bundles: Sequence[Mapping[str, float]], strategy: str = "PACK") -> Resources:
+def PlacementGroupFactory(bundles: Sequence[Mapping[str, Any]], strategy: str = "PACK") -> Resources:
     """Return a request of several bundles, under the name that Tune's users know.
 
     Args:
-        bundles: dicts of `CPU`, `GPU`, `memory` (bytes) and custom names; the first is for the trial's own process
-            and may be empty.
+        bundles: dicts of `CPU`, `GPU`, `TPU`, `memory` (bytes), `accelerator_type` (a text) and custom names; the first
+            is for the trial's own process and may be empty.
         strategy: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
 
     Raises:
@@ -271,12 +391,42 @@ def format_bytes(value: int) -> str:
     return f"{amount:.4g}TiB"
 
 
+def plain_type(accelerator_type: str) -> str:
+    """Return an accelerator type as types are compared: in lower case."""
+    return accelerator_type.strip().lower()
+
+
+def format_amount(name: str, amount: float) -> str:
+    """Return how much of something there is, for people: `2`, or `1.5GiB` of memory."""
+    return format_bytes(int(amount)) if name == "memory" else f"{amount:g}"
+
+
+def format_request(name: str, amount: float, accelerator_type: str = "") -> str:
+    """Return what is asked for, for people: `gpu=2 of type A100`, `memory=1.5GiB`."""
+    of_type = f" of type {accelerator_type}" if accelerator_type else ""
+    return f"{name}={format_amount(name, amount)}{of_type}"
+
+
+def list_devices(nodes: Iterable[Node], kind: str, accelerator_type: str) -> str:
+    """Return how many devices of a kind there are by type, for people, what is most like `accelerator_type` first:
+    `2 x A100-80G, 6 x L4`."""
+
+    def likeness(name: str) -> float:
+        return difflib.SequenceMatcher(None, plain_type(accelerator_type), plain_type(name)).ratio()
+
+    devices = [device for node in nodes for device in node.devices if device.kind == kind]
+    counts = Counter(max(device.labels or (device.type,), key=likeness) for device in devices)
+    shown = sorted(counts, key=likeness, reverse=True)
+    return ", ".join(f"{counts[name]} x {name or 'an unknown type'}" for name in shown) or f"no {kind}"
+
+
 def parse_resources(request: Any) -> Resources:
     """Return the request that a user meant.
 
     Args:
         request: None (1 CPU), a dict with `cpu`, `gpu`, `tpu`, `memory`, custom names at top level or under
-            `custom_resources` (a dict without `cpu` asks for 0 CPUs, as in Tune), or `Resources`.
+            `custom_resources` (a dict without `cpu` asks for 0 CPUs, as in Tune), or `Resources`. The type of its
+            devices is `accelerator_type` with a text, or Ray's `{"accelerator_type:A100": 0.001}`.
 
     Raises:
         ResourceError: anything else, a negative or non-numeric amount, a request of nothing.
@@ -295,37 +445,78 @@ def parse_resources(request: Any) -> Resources:
     )
 
 
+# What people write for the names that exist.
+_MISSPELT = {
+    "cpus": "cpu",
+    "gpus": "gpu",
+    "tpus": "tpu",
+    "num_cpus": "cpu",
+    "num_gpus": "gpu",
+    "num_tpus": "tpu",
+    "mem": "memory",
+}
+
+
 def _bundle(request: Mapping[str, Any], default_cpu: float) -> Bundle:
     amounts: dict[str, Any] = {}
+    types: list[str] = []
     for key, value in request.items():
         if key == "custom_resources":
             if not isinstance(value, Mapping):
                 raise ResourceError(f"custom_resources is {value!r}; expected a dict of names and amounts.")
-            amounts.update(value)
+            types += [name for key, amount in value.items() if _is_type(key) for name in _type_of(key, amount)]
+            amounts.update((key, amount) for key, amount in value.items() if not _is_type(key))
             continue
         if not isinstance(key, str):
             raise ResourceError(f"a resource is named {key!r}; expected a text such as 'cpu'.")
+        if _is_type(key):
+            types += _type_of(key, value)
+            continue
         name = key.lower() if key.lower() in ("cpu", "gpu", "tpu", "memory") else key
-        if name in ("cpus", "gpus", "tpus", "num_cpus", "num_gpus", "mem"):
-            right = {
-                "cpus": "cpu",
-                "gpus": "gpu",
-                "tpus": "tpu",
-                "num_cpus": "cpu",
-                "num_gpus": "gpu",
-                "mem": "memory",
-            }[name]
-            raise ResourceError(f"unknown resource {key!r} in resources_per_trial; did you mean {right!r}?")
+        if name in _MISSPELT:
+            raise ResourceError(f"unknown resource {key!r} in resources_per_trial; did you mean {_MISSPELT[name]!r}?")
         if name in amounts:
             raise ResourceError(f"resource {name!r} is given twice, in upper and lower case.")
         amounts[name] = value
+    distinct = list({name.lower(): name for name in types}.values())
+    if len(distinct) > 1:
+        raise ResourceError(
+            f"a trial asks for devices of the types {' and '.join(distinct)} in one bundle; expected one "
+            "accelerator_type. Ask for the other devices in a bundle of their own."
+        )
     for name, value in amounts.items():
         if name != "memory" and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise ResourceError(f"a trial asks for {name}={value!r}; expected a number of at least 0.")
+            hint = " Only accelerator_type takes a text." if _is_word(value) else ""
+            raise ResourceError(f"a trial asks for {name}={value!r}; expected a number of at least 0.{hint}")
     cpu = amounts.pop("cpu", default_cpu)
     gpu = amounts.pop("gpu", 0.0)
     tpu = amounts.pop("tpu", 0.0)
     memory = parse_bytes(amounts.pop("memory", 0))
-    return Bundle(
-        float(cpu), float(gpu), float(tpu), memory, tuple(sorted((k, float(v)) for k, v in amounts.items() if v))
-    )
+    custom = tuple(sorted((k, float(v)) for k, v in amounts.items() if v))
+    return Bundle(float(cpu), float(gpu), float(tpu), memory, custom, distinct[0] if distinct else "")
+
+
+def _is_type(key: Any) -> bool:
+    """Whether an entry of a request names the type of its devices, instead of an amount."""
+    return isinstance(key, str) and (key.lower() == "accelerator_type" or key.lower().startswith(_TYPE_PREFIX))
+
+
+def _type_of(key: str, value: Any) -> list[str]:
+    """Return the accelerator type that one entry of a request names; none where it leaves it open."""
+    if ":" not in key:
+        if value is None:
+            return []
+        if not isinstance(value, str):
+            raise ResourceError(f"a trial asks for {key}={value!r}; expected a text such as 'A100'.")
+        return [value.strip()] if value.strip() else []
+    name = key.partition(":")[2].strip()
+    if not name:
+        raise ResourceError(f"resource {key!r} names no type; expected for instance 'accelerator_type:A100'.")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise ResourceError(f"a trial asks for {key}={value!r}; expected a small number such as 0.001.")
+    return [name] if value else []
+
+
+def _is_word(value: Any) -> bool:
+    """Whether a value is a text that cannot have been meant as a number."""
+    return isinstance(value, str) and re.fullmatch(r"[-+\s\d.,e]*", value) is None

@@ -164,14 +164,22 @@ def _node_to_json(node: Node) -> dict[str, Any]:
         "id": node.id,
         "cpus": node.cpus,
         "memory": node.memory,
-        "devices": [[d.id, d.kind, d.type, d.memory, d.visible] for d in node.devices],
+        "devices": [[d.id, d.kind, d.type, d.memory, d.visible, list(d.labels), d.vendor] for d in node.devices],
         "custom": dict(node.custom),
+        "slice": node.slice,
     }
 
 
 def _node_from_json(data: Mapping[str, Any]) -> Node:
-    devices = tuple(Device(*device) for device in data["devices"])
-    return Node(data["id"], data["cpus"], data["memory"], devices, data["custom"])
+    devices = tuple(_device_from_json(*device) for device in data["devices"])
+    return Node(data["id"], data["cpus"], data["memory"], devices, data["custom"], data.get("slice", ""))
+
+
+def _device_from_json(
+    name: str, kind: str, type_: str, memory: int, visible: str, labels: Sequence[str] = (), vendor: str = ""
+) -> Device:
+    """Return a device; records from before devices had labels end earlier."""
+    return Device(name, kind, type_, memory, visible, tuple(labels), vendor)
 
 
 # --- commands ------------------------------------------------------------------------------------------------------

@@ -28,6 +28,38 @@ def gang(*bundles: dict, strategy: str = "PACK", distinct: bool = False) -> Reso
     return Resources(tuple(Bundle(**bundle) for bundle in bundles), strategy, distinct)
 
 
+A100_40 = ("NVIDIA A100-SXM4-40GB", ("A100", "A100-40G"))
+A100_80 = ("NVIDIA A100-SXM4-80GB", ("A100", "A100-80G"))
+H100 = ("NVIDIA H100 80GB HBM3", ("H100", "H100-80G"))
+L4 = ("L4", ())
+UNKNOWN = ("", ())
+
+
+def typed(*kinds: tuple, name: str = "local", cpus: float = 64) -> Node:
+    """Return a machine with one GPU of each kind, in this order."""
+    devices = [Device(f"g{i}", "gpu", type_, labels=labels) for i, (type_, labels) in enumerate(kinds)]
+    return Node(name, cpus, devices=tuple(devices))
+
+
+def host(name: str, chips: int = 4, slice_: str = "", cpus: float = 8, type_: str = "TPU-V6E") -> Node:
+    """Return a machine with TPU chips."""
+    return Node(name, cpus, devices=tuple(Device(f"tpu{i}", "tpu", type_) for i in range(chips)), slice=slice_)
+
+
+def group(number: int, per_slice: int, tpu: float = 4, strategy: str = "PACK", head: dict | None = None) -> Resources:
+    """Return a group of equal workers that fill TPU slices, behind a head of its own."""
+    workers = [Bundle(cpu=1, tpu=tpu)] * number
+    return Resources((*([Bundle(**head)] if head else []), *workers), strategy, False, per_slice)
+
+
+def lies(packer: Packer, resources: Resources, trial: str = "t_0") -> list[str] | None:
+    """Place a request and return where its bundles lie: `node:devices`."""
+    placement = packer.place(resources, (trial, 1))
+    if placement is None:
+        return None
+    return [f"{b.node}:{','.join(device.removeprefix('tpu') for device, _ in b.devices)}" for b in placement.bundles]
+
+
 def fill(packer: Packer, resources: Resources, limit: int = 100) -> int:
     """Place as many as fit and return how many."""
     number = len(packer.holders)
@@ -209,6 +241,326 @@ def test_the_placement_lists_the_bundles_in_the_order_of_the_request():
     assert [len(bundle.devices) for bundle in placement.bundles] == [0, 1, 0]
 
 
+# --- types of devices ----------------------------------------------------------------------------------------------
+
+MIXED = typed(H100, A100_40, L4, A100_80, UNKNOWN)
+
+
+@pytest.mark.parametrize("amount", [1, 0.5])
+@pytest.mark.parametrize(
+    ("type_", "device"),
+    [
+        ("", "g0"),
+        ("H100", "g0"),
+        ("A100", "g1"),
+        ("a100", "g1"),
+        (" A100 ", "g1"),
+        ("A100-80G", "g3"),
+        ("nvidia a100-sxm4-80gb", "g3"),
+        ("l4", "g2"),
+    ],
+)
+def test_a_bundle_takes_the_first_device_whose_type_or_label_it_names_in_any_case(amount, type_, device):
+    placement = Packer([MIXED]).place(one(gpu=amount, accelerator_type=type_), ("a_0", 1))
+    assert placement.bundles[0].devices == ((device, amount),)
+
+
+def test_several_devices_are_all_of_the_type():
+    packer = Packer([MIXED])
+    assert packer.place(one(gpu=2, accelerator_type="A100"), ("a_0", 1)).devices == ("g1", "g3")
+    assert packer.place(one(gpu=1, accelerator_type="A100"), ("a_1", 1)) is None
+    assert packer.place(one(gpu=3), ("a_2", 1)).devices == ("g0", "g2", "g4")
+
+
+def test_a_type_that_is_a_part_of_another_name_does_not_match():
+    assert not Packer([typed(A100_40)]).could_ever_fit(one(gpu=1, accelerator_type="A10"))
+
+
+def test_a_share_goes_to_the_fullest_device_of_its_type():
+    packer = Packer([typed(H100, A100_40, A100_80)])
+    packer.place(one(gpu=0.5), ("a_0", 1))
+    packer.place(one(gpu=0.5, accelerator_type="A100-80G"), ("a_1", 1))
+    assert packer.place(one(gpu=0.25, accelerator_type="A100"), ("a_2", 1)).devices == ("g2",)
+    assert packer.place(one(gpu=0.25), ("a_3", 1)).devices == ("g2",)
+    assert packer.place(one(gpu=0.25), ("a_4", 1)).devices == ("g0",)
+
+
+def test_devices_of_a_type_come_from_the_node_with_the_fewest_of_them_that_suffice():
+    nodes = [typed(A100_40, A100_40, name="two"), typed(H100, H100, H100, A100_40, name="one")]
+    assert Packer(nodes).place(one(gpu=1, accelerator_type="A100"), ("a_0", 1)).bundles[0].node == "one"
+    assert Packer(nodes).place(one(gpu=1), ("a_0", 1)).bundles[0].node == "two"
+
+
+def test_types_and_kinds_are_matched_together():
+    node = Node("n", 8, devices=(Device("g0", "gpu", "X1"), Device("tpu0", "tpu", "TPU-V6E")))
+    assert not Packer([node]).could_ever_fit(one(tpu=1, accelerator_type="X1"))
+    assert Packer([node]).place(one(tpu=1, accelerator_type="tpu-v6e"), ("a_0", 1)).devices == ("tpu0",)
+    assert not Packer([node]).could_ever_fit(one(gpu=1, tpu=1, accelerator_type="X1"))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "bundles", "devices"),
+    [
+        # a bundle of any type leaves the only device of a type to the one that wants it
+        ([typed(A100_40, H100)], [{"gpu": 1}, {"gpu": 1, "accelerator_type": "A100"}], ["g1", "g0"]),
+        # though it is the larger one
+        ([typed(A100_40, H100, H100)], [{"gpu": 2}, {"gpu": 1, "accelerator_type": "A100"}], ["g1,g2", "g0"]),
+        # a bundle of the wider type leaves the only device of the narrower one
+        (
+            [typed(A100_40, A100_80)],
+            [{"gpu": 1, "accelerator_type": "A100"}, {"gpu": 1, "accelerator_type": "A100-40G"}],
+            ["g1", "g0"],
+        ),
+        # shares too
+        (
+            [typed(A100_40, A100_80)],
+            [{"gpu": 0.6, "accelerator_type": "A100"}, {"gpu": 0.5, "accelerator_type": "A100-40G"}],
+            ["g1", "g0"],
+        ),
+    ],
+)
+def test_the_bundles_of_a_gang_leave_each_other_the_types_they_need(nodes, bundles, devices):
+    placement = Packer(nodes).place(gang(*bundles), ("a_0", 1))
+    assert [",".join(device for device, _ in place.devices) for place in placement.bundles] == devices
+
+
+def test_many_bundles_of_a_wider_type_do_not_hide_that_narrower_ones_fit():
+    nodes = [typed(*[A100_40] * 16, *[A100_80] * 16)]
+    wide, narrow = {"gpu": 1, "accelerator_type": "A100"}, {"gpu": 1, "accelerator_type": "A100-40G"}
+    request = gang(*[wide] * 16, *[narrow] * 16)
+    placement = Packer(nodes).place(request, ("a_0", 1))
+    assert [place.devices[0][0] for place in placement.bundles] == [f"g{i}" for i in (*range(16, 32), *range(16))]
+    assert not Packer(nodes).could_ever_fit(gang(*[wide] * 15, *[narrow] * 17))
+
+
+def test_many_bundles_of_any_type_do_not_hide_that_those_of_a_type_fit():
+    nodes = [typed(*[A100_40] * 4, *[H100] * 4, name=f"n{i}") for i in range(8)]
+    bundles = [*[{"gpu": 1}] * 32, *[{"gpu": 1, "accelerator_type": "A100"}] * 32]
+    assert Packer(nodes).could_ever_fit(gang(*bundles))
+    assert not Packer(nodes).could_ever_fit(gang(*bundles, {"gpu": 1, "accelerator_type": "A100"}))
+
+
+# --- TPU chips -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("chips", "counts", "blocks"),
+    [
+        (8, [1, 1, 2, 4], ["0", "1", "2,3", "4,5,6,7"]),
+        (8, [4, 1, 2, 1], ["0,1,2,3", "4", "6,7", "5"]),
+        (8, [2, 1, 4, 1], ["0,1", "2", "4,5,6,7", "3"]),
+        (8, [1, 2, 1, 2, 2], ["0", "2,3", "1", "4,5", "6,7"]),
+        (8, [8, 1], ["0,1,2,3,4,5,6,7", None]),
+        (8, [1, 8], ["0", None]),
+        (4, [1, 4], ["0", None]),
+        (4, [4], ["0,1,2,3"]),
+        (4, [2, 2, 1], ["0,1", "2,3", None]),
+        (2, [2], ["0,1"]),
+        (1, [1], ["0"]),
+        (6, [1, 4, 2], ["4", "0,1,2,3", None]),  # a block beyond the last chip is no block
+        (6, [2, 4], ["4,5", "0,1,2,3"]),
+        (3, [2, 1], ["0,1", "2"]),
+        (3, [1, 2], ["2", "0,1"]),
+    ],
+)
+def test_chips_are_given_out_in_aligned_blocks_that_break_the_least(chips, counts, blocks):
+    packer = Packer([host("n", chips)])
+    found = [lies(packer, one(tpu=count), f"t_{i}") for i, count in enumerate(counts)]
+    assert found == [None if block is None else [f"n:{block}"] for block in blocks]
+
+
+def test_a_block_that_is_broken_already_is_used_first():
+    packer = Packer([host("n", 8)])
+    assert lies(packer, one(tpu=2), "t_0") == ["n:0,1"]
+    assert lies(packer, one(tpu=2), "t_1") == ["n:2,3"]
+    packer.release(("t_0", 1))
+    assert lies(packer, one(tpu=1), "t_2") == ["n:0"]
+    assert lies(packer, one(tpu=4), "t_3") == ["n:4,5,6,7"]
+    packer.release(("t_1", 1))
+    assert lies(packer, one(tpu=1), "t_4") == ["n:1"]
+    assert lies(packer, one(tpu=2), "t_5") == ["n:2,3"]
+
+
+def test_chips_that_are_free_but_in_no_block_do_not_suffice():
+    packer = Packer([host("n", 4)])
+    assert [lies(packer, one(tpu=1), f"t_{i}") for i in range(4)] == [["n:0"], ["n:1"], ["n:2"], ["n:3"]]
+    packer.release(("t_1", 1))
+    packer.release(("t_2", 1))
+    assert packer.place(one(tpu=2), ("t_4", 1)) is None
+    assert packer.why_not(one(tpu=2)) == "waits for tpu=2 in one piece; what is free is scattered"
+
+
+def test_of_several_hosts_the_one_that_is_broken_already_is_used_first():
+    packer = Packer([host("a"), host("b", 8)])
+    assert lies(packer, one(tpu=1), "t_0") == ["a:0"]  # breaks a smaller block than the 8 of `b`
+    assert lies(packer, one(tpu=4), "t_1") == ["b:0,1,2,3"]
+    assert lies(packer, one(tpu=2), "t_2") == ["a:2,3"]
+    packer.release(("t_0", 1))
+    packer.release(("t_2", 1))
+    assert lies(packer, one(tpu=4), "t_3") == ["a:0,1,2,3"]
+
+
+def test_of_two_hosts_the_one_with_the_smaller_free_block_is_used_even_if_more_is_free_there():
+    packer = Packer([host("large", 8), host("idle")])
+    assert lies(packer, one(tpu=4), "t_0") == ["idle:0,1,2,3"]
+    assert lies(packer, one(tpu=2), "t_1") == ["large:0,1"]
+    packer.release(("t_0", 1))
+    assert lies(packer, one(tpu=1), "t_2") == ["large:2"]  # 6 are free there, but only 2 in one block
+
+
+def test_chips_that_are_spread_go_to_the_host_with_most_idle_ones():
+    packer = Packer([host("a"), host("b")])
+    assert lies(packer, one(tpu=1), "t_0") == ["a:0"]
+    spread = Resources((Bundle(tpu=1),), "SPREAD")
+    assert lies(packer, spread, "t_1") == ["b:0"]
+    assert lies(packer, Resources((Bundle(tpu=1),) * 3, "SPREAD"), "t_2") == ["a:1", "b:1", "a:2"]
+
+
+def test_a_host_by_itself_is_used_before_one_of_a_slice():
+    assert lies(Packer([host("a", slice_="s"), host("b", slice_="s"), host("alone")]), one(tpu=4)) == ["alone:0,1,2,3"]
+
+
+def test_the_bundles_of_a_gang_fill_a_host_whatever_their_order():
+    assert lies(Packer([host("n", 8)]), gang({"tpu": 1}, {"tpu": 2}, {"tpu": 4}, {"tpu": 1})) == [
+        "n:6",
+        "n:4,5",
+        "n:0,1,2,3",
+        "n:7",
+    ]
+
+
+# --- TPU slices ----------------------------------------------------------------------------------------------------
+
+
+def hosts_of(slice_: str, number: int, chips: int = 4, cpus: float = 8) -> list[Node]:
+    return [host(f"{slice_}{i}", chips, slice_, cpus) for i in range(number)]
+
+
+def test_a_group_lies_on_one_slice_in_the_order_of_its_hosts():
+    nodes = [node for pair in zip(hosts_of("s", 4), hosts_of("t", 4), strict=True) for node in pair]
+    packer = Packer(nodes)
+    assert lies(packer, group(4, 4), "t_0") == ["s0:0,1,2,3", "s1:0,1,2,3", "s2:0,1,2,3", "s3:0,1,2,3"]
+    assert lies(packer, group(4, 4), "t_1") == ["t0:0,1,2,3", "t1:0,1,2,3", "t2:0,1,2,3", "t3:0,1,2,3"]
+    assert packer.place(group(4, 4), ("t_2", 1)) is None
+
+
+def test_the_smallest_slice_that_will_do_is_used():
+    packer = Packer([*hosts_of("large", 4), *hosts_of("small", 2), host("alone")])
+    assert lies(packer, group(2, 2), "t_0") == ["small0:0,1,2,3", "small1:0,1,2,3"]
+    assert lies(packer, group(1, 1), "t_1") == ["alone:0,1,2,3"]
+    assert lies(packer, group(1, 1), "t_2") == ["large0:0,1,2,3"]
+
+
+def test_each_run_of_bundles_has_a_slice_of_its_own():
+    packer = Packer([*hosts_of("s", 3), *hosts_of("t", 2), *hosts_of("u", 2)])
+    assert lies(packer, group(4, 2, tpu=2)) == ["t0:0,1", "t0:2,3", "u0:0,1", "u0:2,3"]
+    assert not packer.could_ever_fit(group(8, 2))
+    assert packer.could_ever_fit(group(6, 2))
+
+
+def test_hosts_without_a_slice_are_slices_by_themselves():
+    packer = Packer([host("a"), host("b")])
+    assert lies(packer, group(2, 1)) == ["a:0,1,2,3", "b:0,1,2,3"]
+    assert not packer.could_ever_fit(group(2, 2))
+    assert packer.could_ever_fit(group(2, 2, tpu=2))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "where"),
+    [
+        ("PACK", ["s0:0,1", "s0:2,3", "s1:0,1", "s1:2,3"]),
+        ("SPREAD", ["s0:0,1", "s1:0,1", "s2:0,1", "s3:0,1"]),
+        ("STRICT_SPREAD", ["s0:0,1", "s1:0,1", "s2:0,1", "s3:0,1"]),
+        ("STRICT_PACK", None),
+    ],
+)
+def test_the_strategy_decides_how_many_hosts_of_the_slice_are_used(strategy, where):
+    assert lies(Packer(hosts_of("s", 4)), group(4, 4, tpu=2, strategy=strategy)) == where
+
+
+def test_packing_uses_as_few_hosts_as_possible_and_then_the_first():
+    nodes = [host("s0", 2, "s"), host("s1", 2, "s"), host("s2", 4, "s"), host("s3", 4, "s")]
+    assert lies(Packer(nodes), group(2, 2, tpu=2)) == ["s2:0,1", "s2:2,3"]
+    assert lies(Packer(nodes), group(3, 3, tpu=2)) == ["s0:0,1", "s2:0,1", "s2:2,3"]
+
+
+def test_spreading_over_too_few_hosts_gives_each_the_same_number():
+    assert lies(Packer(hosts_of("s", 2)), group(4, 4, tpu=1, strategy="SPREAD")) == ["s0:0", "s0:1", "s1:0", "s1:1"]
+
+
+def test_workers_on_one_host_have_its_chips_in_the_order_of_their_ranks():
+    packer = Packer([host("n", 8)])
+    for i in range(4):
+        packer.place(one(tpu=2), (f"x_{i}", 1))
+    for i in (0, 1, 3):
+        packer.release((f"x_{i}", 1))
+    # The block beside the one in use is taken first, but by the last rank.
+    assert lies(packer, group(2, 2, tpu=2)) == ["n:0,1", "n:6,7"]
+
+
+def test_a_head_without_chips_lies_with_its_group_if_there_is_room():
+    packer = Packer([Node("plain", 64), *hosts_of("s", 2)])
+    assert lies(packer, group(2, 2, head={"cpu": 1})) == ["s0:", "s0:0,1,2,3", "s1:0,1,2,3"]
+
+
+def test_a_head_without_chips_lies_elsewhere_if_there_is_none():
+    packer = Packer([Node("plain", 64), *hosts_of("s", 2, cpus=1)])
+    assert lies(packer, group(2, 2, head={"cpu": 1})) == ["plain:", "s0:0,1,2,3", "s1:0,1,2,3"]
+
+
+def test_a_group_leaves_its_head_the_only_node_that_can_hold_it():
+    nodes = [host("s0", slice_="s", cpus=6), *[host(f"s{i}", slice_="s", cpus=1) for i in (1, 2)]]
+    assert lies(Packer(nodes), group(2, 2, head={"cpu": 6})) == ["s0:", "s1:0,1,2,3", "s2:0,1,2,3"]
+
+
+def test_a_group_and_its_head_have_a_node_each_where_they_must():
+    nodes = [host("s0", slice_="s", cpus=8), *[host(f"s{i}", slice_="s", cpus=1) for i in (1, 2)]]
+    request = group(2, 2, head={"cpu": 6}, strategy="STRICT_SPREAD")
+    assert lies(Packer(nodes), request) == ["s0:", "s1:0,1,2,3", "s2:0,1,2,3"]
+    assert not Packer(nodes[:2]).could_ever_fit(request)
+
+
+def with_gpus(node: Node, number: int = 1) -> Node:
+    gpus = [Device(f"g{i}") for i in range(number)]
+    return Node(node.id, node.cpus, node.memory, (*node.devices, *gpus), node.custom, node.slice)
+
+
+def test_a_head_and_its_group_have_devices_of_their_own_whoever_is_placed_first():
+    nodes = [with_gpus(node) for node in hosts_of("s", 2)]
+    worker = Bundle(cpu=1, tpu=4, gpu=0.5)
+    near = Resources((Bundle(gpu=0.5), worker), distinct_devices=True, bundles_per_slice=1)
+    assert lies(Packer(nodes), near) == ["s1:g0", "s0:g0,0,1,2,3"]
+    assert not Packer(nodes[:1]).could_ever_fit(near)
+    # The head fits on the first host only, whose only GPU the group must leave alone then.
+    nodes = [with_gpus(host(f"s{i}", slice_="s", cpus=cpus)) for i, cpus in enumerate((7, 1, 1))]
+    first = Resources((Bundle(cpu=6, gpu=0.5), worker, worker), distinct_devices=True, bundles_per_slice=2)
+    assert lies(Packer(nodes), first) == ["s0:g0", "s1:g0,0,1,2,3", "s2:g0,0,1,2,3"]
+    assert not Packer(nodes[:2]).could_ever_fit(first)
+    # Both workers on the first host would leave no room for the head; one of them finds the GPU that the head has not.
+    nodes = [with_gpus(host("s0", slice_="s", cpus=8), 2), with_gpus(host("s1", slice_="s", cpus=1))]
+    workers = (Bundle(cpu=1, tpu=2, gpu=0.5),) * 2
+    first = Resources((Bundle(cpu=7, gpu=0.5), *workers), distinct_devices=True, bundles_per_slice=2)
+    assert lies(Packer(nodes), first) == ["s0:g0", "s0:g1,0,1", "s1:g0,0,1"]
+
+
+def test_runs_that_differ_get_the_slices_that_can_hold_them():
+    nodes = [*hosts_of("s", 2, chips=4), *hosts_of("t", 4, chips=2)]
+    request = Resources((*[Bundle(tpu=2)] * 2, *[Bundle(tpu=4)] * 2), bundles_per_slice=2)
+    assert lies(Packer(nodes), request) == ["t0:0,1", "t1:0,1", "s0:0,1,2,3", "s1:0,1,2,3"]
+
+
+def test_a_slice_that_is_partly_used_is_used_as_far_as_it_goes():
+    packer = Packer(hosts_of("s", 4))
+    packer.place(one(tpu=1), ("x_0", 1))
+    assert lies(packer, group(3, 3)) == ["s1:0,1,2,3", "s2:0,1,2,3", "s3:0,1,2,3"]
+
+
+def test_a_group_of_many_small_workers_fills_a_large_slice_exactly():
+    packer = Packer(hosts_of("s", 64))
+    assert lies(packer, group(256, 256, tpu=1)) == [f"s{i}:{chip}" for i in range(64) for chip in range(4)]
+    assert not packer.could_ever_fit(group(257, 257, tpu=1))
+
+
 # --- releases and lost nodes ---------------------------------------------------------------------------------------
 
 
@@ -310,6 +662,50 @@ TAIL = " Lower resources_per_trial, or declare a larger machine with sweep.init(
             "a trial asks for 3 x (cpu=1) STRICT_SPREAD; its bundles cannot be laid out on 2 nodes by STRICT_SPREAD.",
         ),
         ([], one(cpu=1), "a trial asks for cpu=1; there is no node to run on."),
+        (
+            [typed(H100, A100_40, H100)],
+            one(gpu=2, accelerator_type="a100"),
+            "a trial asks for gpu=2 (a100); gpu=2 of type a100 is more than this machine has: 1.",
+        ),
+        (
+            [typed(A100_40, name="a"), typed(A100_80, L4, name="b")],
+            gang(*[{"gpu": 1, "accelerator_type": "A100"}] * 3),
+            "a trial asks for 3 x (gpu=1 (A100)) PACK; it needs gpu=3 of type A100 in all, there are 2.",
+        ),
+        (
+            [typed(A100_40, L4)],
+            gang({"gpu": 1, "accelerator_type": "L4"}, {"gpu": 1}, {"gpu": 1}),
+            "a trial asks for (gpu=1 (L4)) + 2 x (gpu=1) PACK; it needs gpu=3 in all, there are 2.",
+        ),
+        (
+            [machine(8, 2)],
+            gang(*[{"gpu": 0.5}] * 4, distinct=True),
+            "a trial asks for 4 x (gpu=0.5) PACK; 4 workers with gpu=0.5 each need 4 devices of their own; this "
+            "machine has 2.",
+        ),
+        (
+            [machine(8, 2, "a"), machine(8, 1, "b")],
+            gang({"cpu": 1}, *[{"gpu": 0.5}] * 2, *[{"gpu": 1}] * 2, distinct=True),
+            "a trial asks for (cpu=1) + 2 x (gpu=0.5) + 2 x (gpu=1) PACK; 2 workers with gpu=0.5 and 2 workers with "
+            "gpu=1 each need 4 devices of their own; the nodes have 3.",
+        ),
+        (
+            [machine(8, 2, "a"), machine(8, 1, "b")],
+            gang(*[{"gpu": 0.5}] * 3, strategy="STRICT_PACK", distinct=True),
+            "a trial asks for 3 x (gpu=0.5) STRICT_PACK; 3 workers with gpu=0.5 each need 3 devices of their own; the "
+            "largest node has 2.",
+        ),
+        (
+            [typed(H100, H100, A100_40)],
+            gang(*[{"gpu": 0.5, "accelerator_type": "A100"}] * 2, distinct=True),
+            "a trial asks for 2 x (gpu=0.5 (A100)) PACK; 2 workers with gpu=0.5 of type A100 each need 2 devices of "
+            "their own; this machine has 1.",
+        ),
+        (
+            [host("n", 4)],
+            one(tpu=8),
+            "a trial asks for tpu=8; tpu=8 is more than this machine has: 4.",
+        ),
     ],
 )
 def test_why_something_can_never_fit_is_said_with_the_arithmetic(nodes, request_, text):
@@ -317,6 +713,141 @@ def test_why_something_can_never_fit_is_said_with_the_arithmetic(nodes, request_
     assert not packer.could_ever_fit(request_)
     assert packer.why_never(request_) == text + TAIL
     assert packer.why_not(request_) == text + TAIL
+
+
+@pytest.mark.parametrize(
+    ("nodes", "request_", "text"),
+    [
+        (
+            [typed(H100, H100)],
+            one(gpu=1, accelerator_type="A100"),
+            "a trial asks for gpu=1 (A100); it needs gpu=1 of type A100; this machine has 2 x H100.",
+        ),
+        (
+            [typed(L4, H100, name="a"), typed(A100_40, A100_80, UNKNOWN, name="b")],
+            one(gpu=0.5, accelerator_type="A100-80GB"),
+            "a trial asks for gpu=0.5 (A100-80GB); it needs gpu=0.5 of type A100-80GB; the nodes have 1 x A100-80G, "
+            "1 x H100-80G, 1 x A100-40G, 1 x L4, 1 x an unknown type.",
+        ),
+        (
+            [machine(8)],
+            one(gpu=1, accelerator_type="A100"),
+            "a trial asks for gpu=1 (A100); it needs gpu=1 of type A100; this machine has no gpu.",
+        ),
+        (
+            [typed(H100)],
+            gang({"gpu": 1, "accelerator_type": "A100"}, {"gpu": 1, "accelerator_type": "L4"}),
+            "a trial asks for (gpu=1 (A100)) + (gpu=1 (L4)) PACK; it needs gpu=1 of type A100; this machine has 1 x "
+            "H100 and it needs gpu=1 of type L4; this machine has 1 x H100.",
+        ),
+    ],
+)
+def test_a_type_that_no_device_has_is_explained_by_those_that_there_are(nodes, request_, text):
+    advice = " Ask for another accelerator_type, or declare such devices with sweep.init(num_gpus=..., gpu_type=...)."
+    packer = Packer(nodes)
+    assert not packer.could_ever_fit(request_)
+    assert packer.why_never(request_) == text + advice
+    assert packer.why_not(request_) == text + advice
+
+
+def test_a_type_of_chips_that_no_host_has_is_explained_too():
+    assert Packer([host("n")]).why_never(one(tpu=4, accelerator_type="TPU-V5P")) == (
+        "a trial asks for tpu=4 (TPU-V5P); it needs tpu=4 of type TPU-V5P; this machine has 4 x TPU-V6E. Ask for "
+        "another accelerator_type, or declare such devices with sweep.init(num_tpus=..., tpu_type=...)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "request_", "problem"),
+    [
+        (
+            [host("n")],
+            group(4, 4),
+            "a slice of 4 hosts with tpu=4 each is needed; the largest slice here has 1 host",
+        ),
+        (
+            [*hosts_of("s", 2), *hosts_of("t", 3)],
+            group(4, 4),
+            "a slice of 4 hosts with tpu=4 each is needed; the largest slice here has 3 hosts",
+        ),
+        (
+            hosts_of("s", 2),
+            group(8, 8, tpu=2),
+            "a slice of 4 hosts with tpu=4 each is needed; the largest slice here has 2 hosts",
+        ),
+        (
+            hosts_of("s", 2),
+            group(4, 4, tpu=2, strategy="STRICT_SPREAD"),
+            "a slice of 4 hosts with tpu=2 each is needed; the largest slice here has 2 hosts",
+        ),
+        (
+            [*hosts_of("s", 2), *hosts_of("t", 2)],
+            group(6, 2),
+            "3 slices of 2 hosts with tpu=4 each are needed; there are 2",
+        ),
+        ([host("n")], group(2, 1), "2 slices of 1 host with tpu=4 are needed; there is 1"),
+        (
+            [host("s0", 4, "s"), host("s1", 2, "s")],
+            group(2, 2),
+            "a slice of 2 hosts with tpu=4 each is needed; the largest slice here has 2 hosts with 6 chips",
+        ),
+        (
+            hosts_of("s", 2),
+            Resources((Bundle(tpu=4), Bundle(tpu=2), Bundle(tpu=4)), bundles_per_slice=3),
+            "a slice with tpu=10 in all is needed; the largest slice here has 2 hosts with 8 chips",
+        ),
+        (
+            [host("s0", 4, "s"), host("s1", 4, "s", type_="TPU-V5P")],
+            Resources((Bundle(tpu=4, accelerator_type="tpu-v6e"),) * 2, bundles_per_slice=2),
+            "a slice of 2 hosts with tpu=4 of type tpu-v6e each is needed; the largest slice here has 2 hosts with 8 "
+            "chips",
+        ),
+    ],
+)
+def test_a_slice_that_is_missing_is_described(nodes, request_, problem):
+    packer = Packer(nodes)
+    assert not packer.could_ever_fit(request_)
+    assert packer.why_never(request_) == (
+        f"a trial asks for {request_}; {problem}. Lower num_workers, or declare the hosts of a slice with "
+        "sweep.init(nodes=[Node(..., slice=...)])."
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "request_", "problem"),
+    [
+        (hosts_of("s", 2), group(2, 2, head={"cpu": 20}), "cpu=20 is more than the largest node has: 8"),
+        (
+            hosts_of("s", 2),
+            Resources((Bundle(cpu=8, tpu=2),) * 3, bundles_per_slice=3),
+            "it needs cpu=24 in all, there are 16",
+        ),
+        (
+            [host("a"), host("b")],
+            group(2, 1, strategy="STRICT_PACK"),
+            "its bundles cannot be laid out on 2 nodes by STRICT_PACK",
+        ),
+    ],
+)
+def test_what_else_keeps_a_group_from_its_slices_is_said_as_for_others(nodes, request_, problem):
+    packer = Packer(nodes)
+    assert not packer.could_ever_fit(request_)
+    assert packer.why_never(request_) == f"a trial asks for {request_}; {problem}.{TAIL}"
+
+
+def test_why_a_typed_request_waits_counts_the_devices_of_its_type_only():
+    packer = Packer([typed(H100, H100, A100_40, A100_80)])
+    packer.place(one(gpu=2, accelerator_type="H100"), ("x_0", 1))
+    packer.place(one(gpu=0.5, accelerator_type="A100-40G"), ("x_1", 1))
+    packer.place(one(gpu=1, accelerator_type="A100-80G"), ("x_2", 1))
+    assert packer.why_not(one(gpu=1, accelerator_type="a100")) == (
+        "waits for gpu=1 of type a100; 0.5 of 2 free, the rest held by 1, 2"
+    )
+    packer.release(("x_0", 1))
+    assert packer.why_not(gang({"gpu": 1, "accelerator_type": "A100"}, {"gpu": 2})) == (
+        "waits for gpu=3; 2.5 of 4 free, the rest held by 1, 2; "
+        "waits for gpu=1 of type A100; 0.5 of 2 free, the rest held by 1, 2"
+    )
 
 
 def test_why_something_waits_names_amounts_and_holders():

@@ -1,23 +1,34 @@
-"""Requests in every form that users write them, byte amounts, and the JSON forms."""
+"""Requests in every form that users write them, byte amounts, the JSON forms, and inventories that are declared."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sweep
+from sweep import inventory
+from sweep.core.messages import NodesChanged
 from sweep.core.resources import (
     STRATEGIES,
     Bundle,
     BundlePlacement,
+    Device,
+    Node,
     Placement,
     PlacementGroupFactory,
     Resources,
+    format_amount,
     format_bytes,
+    format_request,
+    list_devices,
     parse_bytes,
     parse_resources,
 )
-from sweep.errors import ResourceError
+from sweep.errors import ConfigError, ResourceError
+from sweep.store.records import decode_event, encode_event
 
 
 @pytest.mark.parametrize(
@@ -33,6 +44,23 @@ from sweep.errors import ResourceError
         ({"cpu": 1, "tape": 2, "disk": 1}, Bundle(cpu=1, custom=(("disk", 1.0), ("tape", 2.0)))),
         ({"cpu": 1, "custom_resources": {"tape": 2}}, Bundle(cpu=1, custom=(("tape", 2.0),))),
         ({"cpu": 1, "gpu": 0, "tape": 0}, Bundle(cpu=1)),
+        ({"gpu": 1, "accelerator_type": "A100"}, Bundle(gpu=1, accelerator_type="A100")),
+        ({"GPU": 0.5, "Accelerator_Type": " A100-40G "}, Bundle(gpu=0.5, accelerator_type="A100-40G")),
+        ({"TPU": 4, "accelerator_type": "TPU-V6E"}, Bundle(tpu=4, accelerator_type="TPU-V6E")),
+        ({"gpu": 1, "accelerator_type:A100": 0.001}, Bundle(gpu=1, accelerator_type="A100")),
+        ({"gpu": 1, "accelerator_type:A100": 1}, Bundle(gpu=1, accelerator_type="A100")),
+        ({"gpu": 1, "accelerator_type:A100": 0}, Bundle(gpu=1)),
+        ({"gpu": 1, "accelerator_type": ""}, Bundle(gpu=1)),
+        ({"gpu": 1, "accelerator_type": None}, Bundle(gpu=1)),
+        ({"cpu": 1, "accelerator_type": None}, Bundle(cpu=1)),
+        (
+            {"gpu": 1, "accelerator_type": "a100", "accelerator_type:A100": 0.001},
+            Bundle(gpu=1, accelerator_type="A100"),
+        ),
+        (
+            {"gpu": 1, "custom_resources": {"accelerator_type:L4": 0.001, "tape": 2}},
+            Bundle(gpu=1, custom=(("tape", 2.0),), accelerator_type="L4"),
+        ),
     ],
 )
 def test_a_dict_means_one_bundle_and_no_cpu_means_none(request_, bundle):
@@ -54,6 +82,28 @@ def test_resources_are_taken_as_they_are():
         ({"cpu": float("inf")}, "cpu=inf"),
         ({"gpu": 1.5}, "gpu=1.5"),
         ({"tpu": 0.5}, "tpu=0.5"),
+        (
+            {"tpu": 3},
+            "TPU chips are given out by 1, 2, 4 or 8, found 3. A trial that needs more asks for several bundles",
+        ),
+        ({"tpu": 16}, "TPU chips are given out by 1, 2, 4 or 8, found 16"),
+        ({"tpu": float("inf")}, "tpu=inf; expected a number"),
+        ({"num_tpus": 4}, "did you mean 'tpu'"),
+        ({"cpu": 1, "accelerator_type": "A100"}, "accelerator_type='A100' without gpu or tpu"),
+        ({"cpu": 1, "accelerator_type:A100": 0.001}, "Add gpu=1, or leave accelerator_type out"),
+        ({"gpu": 0, "cpu": 1, "accelerator_type": "A100"}, "without gpu or tpu"),
+        ({"gpu": 1, "accelerator_type": 3}, "accelerator_type=3; expected a text such as 'A100'"),
+        ({"gpu": 1, "accelerator_type": ["A100"]}, "accelerator_type=['A100']; expected a text"),
+        ({"gpu": 1, "accelerator_type:": 0.001}, "'accelerator_type:' names no type"),
+        ({"gpu": 1, "accelerator_type:A100": -1}, "accelerator_type:A100=-1; expected a small number"),
+        ({"gpu": 1, "accelerator_type:A100": "1"}, "accelerator_type:A100='1'; expected a small number"),
+        ({"gpu": 1, "accelerator_type:A100": float("nan")}, "accelerator_type:A100=nan; expected a small number"),
+        ({"gpu": 1, "accelerator_type:A100": 1, "accelerator_type": "L4"}, "of the types A100 and L4 in one bundle"),
+        (
+            {"gpu": 1, "gpu_type": "A100"},
+            "gpu_type='A100'; expected a number of at least 0. Only accelerator_type takes",
+        ),
+        ({"gpu": "A100"}, "gpu='A100'; expected a number of at least 0. Only accelerator_type takes a text."),
         ({"cpu": 0}, "nothing at all"),
         ({"gpus": 1}, "did you mean 'gpu'"),
         ({"num_cpus": 1}, "did you mean 'cpu'"),
@@ -83,6 +133,49 @@ def test_a_group_of_bundles_with_an_empty_head_takes_nothing_for_the_trial_itsel
     assert resources == Resources((Bundle(), Bundle(cpu=1, gpu=1)), "SPREAD")
 
 
+def test_a_group_of_bundles_names_the_type_of_its_devices_in_each():
+    resources = PlacementGroupFactory([{"CPU": 1}, {"GPU": 1, "accelerator_type": "A100"}])
+    assert resources == Resources((Bundle(cpu=1), Bundle(gpu=1, accelerator_type="A100")))
+
+
+@pytest.mark.parametrize("type_", [3, None, b"A100"])
+def test_a_type_that_is_no_text_is_refused_by_the_value_itself(type_):
+    with pytest.raises(ResourceError, match="expected a text such as 'A100'"):
+        Bundle(gpu=1, accelerator_type=type_)
+
+
+@pytest.mark.parametrize(
+    ("per_slice", "bundles", "words"),
+    [
+        (-1, (Bundle(tpu=4),), "bundles_per_slice is -1; expected a whole number, 0 for no slices"),
+        (1.0, (Bundle(tpu=4),), "bundles_per_slice is 1.0; expected"),
+        (True, (Bundle(tpu=4),), "bundles_per_slice is True; expected"),
+        (False, (Bundle(tpu=4),), "bundles_per_slice is False; expected"),
+        (None, (Bundle(tpu=4),), "bundles_per_slice is None; expected"),
+        (1, (Bundle(gpu=1),), "the bundles with tpu are 0; expected a multiple of 1"),
+        (2, (Bundle(cpu=1), *(Bundle(tpu=4),) * 3), "the bundles with tpu are 3; expected a multiple of 2"),
+        (4, (Bundle(tpu=4),) * 2, "the bundles with tpu are 2; expected a multiple of 4"),
+    ],
+)
+def test_bundles_that_fill_no_whole_slices_are_refused(per_slice, bundles, words):
+    with pytest.raises(ResourceError) as error:
+        Resources(bundles, bundles_per_slice=per_slice)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("bundles", "per_slice", "runs"),
+    [
+        ((Bundle(tpu=4),) * 4, 0, ()),
+        ((Bundle(tpu=4),) * 4, 4, ((0, 1, 2, 3),)),
+        ((Bundle(tpu=4),) * 4, 2, ((0, 1), (2, 3))),
+        ((Bundle(cpu=1), Bundle(tpu=4), Bundle(cpu=1), Bundle(tpu=4)), 1, ((1,), (3,))),
+    ],
+)
+def test_the_bundles_with_chips_are_cut_into_runs_in_order(bundles, per_slice, runs):
+    assert Resources(bundles, bundles_per_slice=per_slice).slice_runs == runs
+
+
 @pytest.mark.parametrize("bundles", [[], [{}], [{}, {"CPU": 0}]])
 def test_a_group_of_nothing_is_refused(bundles):
     with pytest.raises(ResourceError):
@@ -103,6 +196,24 @@ def test_equal_requests_are_equal_and_hash_alike_whatever_the_order_of_their_nam
     assert a != parse_resources({"cpu": 1, "x": 1})
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        Resources((Bundle(tpu=4),) * 2),
+        Resources((Bundle(tpu=4, accelerator_type="TPU-V6E"),) * 2, bundles_per_slice=2),
+        Resources((Bundle(tpu=4),) * 2, bundles_per_slice=1),
+        Resources((Bundle(tpu=4),) * 2, distinct_devices=True, bundles_per_slice=2),
+        Resources((Bundle(tpu=4),) * 2, "SPREAD", bundles_per_slice=2),
+    ],
+)
+def test_requests_that_differ_in_anything_are_not_equal(other):
+    resources = Resources((Bundle(tpu=4),) * 2, bundles_per_slice=2)
+    assert resources == Resources((Bundle(tpu=4), Bundle(tpu=4)), "PACK", False, 2)
+    assert hash(resources) == hash(Resources((Bundle(tpu=4), Bundle(tpu=4)), "PACK", False, 2))
+    assert resources != other
+    assert len({resources, other}) == 2
+
+
 def test_the_total_adds_all_bundles():
     resources = Resources(
         (Bundle(cpu=1, gpu=0.5, memory=3, custom=(("x", 1.0),)), Bundle(cpu=2, gpu=2, custom=(("x", 2.0), ("y", 1.0))))
@@ -110,6 +221,80 @@ def test_the_total_adds_all_bundles():
     total = resources.total
     assert (total.cpu, total.gpu, total.tpu, total.memory) == (3, 2.5, 0, 3)
     assert total.custom == (("x", 3.0), ("y", 1.0))
+    assert str(Resources((Bundle(gpu=0.5, accelerator_type="A100"), Bundle(gpu=2, tpu=4))).total) == "gpu=2.5 tpu=4"
+
+
+def test_what_all_bundles_need_is_counted_by_type():
+    resources = Resources(
+        (
+            Bundle(cpu=1, memory=3),
+            Bundle(gpu=0.5, accelerator_type="A100"),
+            Bundle(gpu=1, accelerator_type="a100"),
+            Bundle(gpu=1, custom=(("x", 2.0),)),
+            Bundle(tpu=4, accelerator_type="TPU-V6E"),
+        )
+    )
+    assert list(resources.needs()) == [
+        ("cpu", "", 1),
+        ("gpu", "", 2.5),
+        ("gpu", "A100", 1.5),
+        ("tpu", "TPU-V6E", 4),
+        ("memory", "", 3),
+        ("x", "", 2),
+    ]
+
+
+MIXED = Node(
+    "n",
+    cpus=8,
+    memory=2**30,
+    devices=(
+        Device("g0", type="NVIDIA A100-SXM4-40GB", labels=("A100", "A100-40G")),
+        Device("g1", type="L4"),
+        Device("g2"),
+        Device("tpu0", "tpu", "TPU-V6E"),
+    ),
+    custom={"tape": 2.0},
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "amount"),
+    [
+        ("cpu", "", 8),
+        ("memory", "", 2**30),
+        ("tape", "", 2),
+        ("disk", "", 0),
+        ("gpu", "", 3),
+        ("gpu", "a100-40g", 1),
+        ("gpu", "nvidia a100-sxm4-40gb", 1),
+        ("gpu", "A10", 0),
+        ("gpu", "TPU-V6E", 0),
+        ("tpu", "tpu-v6e", 1),
+    ],
+)
+def test_a_node_says_how_much_it_has_of_everything_and_of_every_type(name, type_, amount):
+    assert MIXED.amount(name, type_) == amount
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_", "text"),
+    [
+        ("gpu", "A100-40", "1 x A100-40G, 1 x L4, 1 x an unknown type"),
+        ("gpu", "L40", "1 x L4, 1 x A100-40G, 1 x an unknown type"),
+        ("tpu", "v6e", "1 x TPU-V6E"),
+        ("npu", "x", "no npu"),
+    ],
+)
+def test_devices_are_listed_by_type_the_likeliest_first(kind, type_, text):
+    assert list_devices([MIXED], kind, type_) == text
+    assert list_devices([MIXED, MIXED], kind, type_) == text.replace("1 x", "2 x")
+
+
+def test_amounts_and_requests_are_shown_in_the_units_of_people():
+    assert (format_amount("gpu", 2.0), format_amount("memory", 3 * 2**29)) == ("2", "1.5GiB")
+    assert format_request("gpu", 0.5, "A100") == "gpu=0.5 of type A100"
+    assert format_request("memory", 2**30) == "memory=1GiB"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +303,9 @@ def test_the_total_adds_all_bundles():
         (Resources(), "cpu=1"),
         (Resources((Bundle(cpu=0.5, gpu=1, memory=2**30, custom=(("x", 2.0),)),)), "cpu=0.5 gpu=1 memory=1GiB x=2"),
         (Resources((Bundle(), Bundle(cpu=2), Bundle(cpu=2)), "SPREAD"), "(nothing) + 2 x (cpu=2) SPREAD"),
+        (Resources((Bundle(cpu=2, gpu=1, accelerator_type="A100"),)), "cpu=2 gpu=1 (A100)"),
+        (Resources((Bundle(tpu=4, memory=2**30, accelerator_type="TPU-V6E"),)), "tpu=4 (TPU-V6E) memory=1GiB"),
+        (Resources((Bundle(gpu=0.5, accelerator_type="L4"),) * 2), "2 x (gpu=0.5 (L4)) PACK"),
     ],
 )
 def test_a_request_is_shown_in_few_words(resources, text):
@@ -165,7 +353,7 @@ bundles = st.builds(
     Bundle,
     cpu=st.floats(0, 1000),
     gpu=st.one_of(st.floats(0, 1), st.integers(0, 9).map(float)),
-    tpu=st.integers(0, 8).map(float),
+    tpu=st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0]),
     memory=st.integers(0, 2**45),
     custom=st.dictionaries(st.sampled_from(["disk", "tape", "Zed"]), st.floats(0.5, 5)).map(
         lambda d: tuple(sorted(d.items()))
@@ -173,12 +361,37 @@ bundles = st.builds(
 )
 
 
-@given(st.lists(bundles, min_size=1, max_size=4), st.sampled_from(STRATEGIES), st.booleans())
-def test_a_request_survives_json(items, strategy, distinct):
-    if all(bundle.is_empty for bundle in items):
-        return
-    resources = Resources(tuple(items), strategy, distinct)
-    assert Resources.from_json(resources.to_json()) == resources
+@st.composite
+def requests(draw):
+    items = draw(st.lists(bundles, min_size=1, max_size=4).filter(lambda items: not all(b.is_empty for b in items)))
+    types = draw(st.lists(st.sampled_from(["", "A100", "TPU-V6E"]), min_size=len(items), max_size=len(items)))
+    items = [
+        Bundle(b.cpu, b.gpu, b.tpu, b.memory, b.custom, type_ if b.gpu or b.tpu else "")
+        for b, type_ in zip(items, types, strict=True)
+    ]
+    number = sum(1 for bundle in items if bundle.tpu)
+    per_slice = draw(st.sampled_from([0, *([1, number] if number else [])]))
+    return Resources(tuple(items), draw(st.sampled_from(STRATEGIES)), draw(st.booleans()), per_slice)
+
+
+@given(requests())
+def test_a_request_survives_json(resources):
+    assert Resources.from_json(json.loads(json.dumps(resources.to_json()))) == resources
+
+
+def test_a_request_is_written_with_what_is_not_usual_only():
+    assert Resources((Bundle(cpu=1, gpu=0.5),)).to_json() == {"bundles": [{"cpu": 1, "gpu": 0.5}]}
+    workers = (Bundle(cpu=1), Bundle(tpu=4, accelerator_type="TPU-V6E"), Bundle(tpu=4, custom=(("x", 1.0),)))
+    assert Resources(workers, "SPREAD", True, 2).to_json() == {
+        "bundles": [{"cpu": 1}, {"tpu": 4, "accelerator_type": "TPU-V6E"}, {"tpu": 4, "x": 1.0}],
+        "strategy": "SPREAD",
+        "distinct_devices": True,
+        "bundles_per_slice": 2,
+    }
+
+
+def test_a_request_of_an_older_record_is_read():
+    assert Resources.from_json({"bundles": [{"cpu": 1.0, "tpu": 4.0}]}) == Resources((Bundle(cpu=1, tpu=4),))
 
 
 def test_a_placement_survives_json_and_lists_each_device_once():
@@ -187,3 +400,289 @@ def test_a_placement_survives_json_and_lists_each_device_once():
     )
     assert Placement.from_json(placement.to_json()) == placement
     assert placement.devices == ("g0", "g1")
+
+
+# --- nodes in the record -------------------------------------------------------------------------------------------
+
+
+def test_the_nodes_of_an_inventory_survive_the_record():
+    nodes = (
+        Node("a", 4, 2**30, (Device("GPU-1", "gpu", "L4", 2**34, "0", ("L4", "L4-24G"), "nvidia"),), {"x": 1.0}),
+        Node("b", 8.5, devices=(Device("tpu0", "tpu", visible="0", vendor="google"), Device("g")), slice="s"),
+    )
+    kind, trial_id, attempt, data = encode_event(NodesChanged(nodes))
+    assert decode_event(kind, trial_id, attempt, data, {}, trust=False) == NodesChanged(nodes)
+
+
+def test_the_nodes_of_an_older_record_are_read():
+    devices = [["GPU-1", "gpu", "NVIDIA L4", 2**34, "0"], ["tpu0", "tpu", "", 0, ""]]
+    data = json.dumps([{"id": "n", "cpus": 4.0, "memory": 2**30, "devices": devices, "custom": {"x": 1.0}}])
+    found = decode_event("NodesChanged", None, None, data, {}, trust=False)
+    gpu, chip = Device("GPU-1", "gpu", "NVIDIA L4", 2**34, "0"), Device("tpu0", "tpu")
+    assert found == NodesChanged((Node("n", 4.0, 2**30, (gpu, chip), {"x": 1.0}),))
+
+
+# --- what is declared ----------------------------------------------------------------------------------------------
+
+GIB = 2**30
+FOUND = (
+    Device("GPU-aa", "gpu", "NVIDIA A100-SXM4-40GB", 40 * GIB, "0", ("A100", "A100-40G"), "nvidia"),
+    Device("GPU-bb", "gpu", "NVIDIA A100-SXM4-40GB", 40 * GIB, "1", ("A100", "A100-40G"), "nvidia"),
+)
+
+
+def see(environ):
+    """Stand in for the detection of GPUs: read the one entry of `CUDA_VISIBLE_DEVICES` among three GPUs."""
+    entry = environ["CUDA_VISIBLE_DEVICES"]
+    assert entry == environ["HIP_VISIBLE_DEVICES"]
+    names = {"0": "GPU-aa", "GPU-a": "GPU-aa", "GPU-aa": "GPU-aa", "1": "GPU-bb", "GPU-bb": "GPU-bb", "2": "GPU-cc"}
+    if entry not in names:
+        return ()
+    return (Device(names[entry], "gpu", "NVIDIA A100-SXM4-40GB", 40 * GIB, entry, ("A100", "A100-40G"), "nvidia"),)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Return a function that says which devices are detected; none at first."""
+
+    def has(*devices, slice_=""):
+        monkeypatch.setattr(inventory, "detected", lambda: (Node("local", 4.0, 16 * GIB, devices, slice=slice_),))
+
+    has()
+    monkeypatch.setattr(inventory.gpu, "detect", see)
+    sweep.shutdown()
+    yield has
+    sweep.shutdown()
+
+
+def declared(**arguments):
+    """Declare an inventory and return its devices."""
+    (node,) = sweep.init(**arguments)
+    assert inventory.available() == (node,)
+    return node.devices
+
+
+def test_what_is_not_declared_is_detected(machine):
+    machine(*FOUND, Device("tpu0", "tpu", "TPU-V6E"), slice_="s")
+    assert sweep.init() == inventory.detected()
+    (node,) = sweep.init(num_cpus=2, memory="1GiB", resources={"tape": 2})
+    assert node == Node("local", 2.0, GIB, (*FOUND, Device("tpu0", "tpu", "TPU-V6E")), {"tape": 2}, "s")
+    assert sweep.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "devices"),
+    [
+        ({"num_gpus": 1}, (Device("0"),)),
+        ({"num_gpus": 0}, ()),
+        ({"gpu_ids": ["GPU-x", "MIG-y"]}, (Device("GPU-x", visible="GPU-x"), Device("MIG-y", visible="MIG-y"))),
+        ({"gpu_ids": ("4", 5)}, (Device("4", visible="4"), Device("5", visible="5"))),
+        ({"gpu_ids": [" 3 "], "num_gpus": 1}, (Device("3", visible="3"),)),
+        ({"gpu_ids": []}, ()),
+        ({"num_gpus": 1, "gpu_type": "A100"}, (Device("0", type="A100", labels=("A100",)),)),
+        (
+            {"num_gpus": 2, "gpu_type": "A100", "gpu_memory": "80GiB"},
+            (
+                Device("0", "gpu", "A100", 80 * GIB, labels=("A100", "A100-80G")),
+                Device("1", "gpu", "A100", 80 * GIB, labels=("A100", "A100-80G")),
+            ),
+        ),
+        (
+            {"gpu_ids": ["7", "8"], "gpu_type": ["H100", " L4 "], "gpu_memory": [80 * GIB, "24GiB"]},
+            (
+                Device("7", "gpu", "H100", 80 * GIB, "7", ("H100", "H100-80G")),
+                Device("8", "gpu", "L4", 24 * GIB, "8", ("L4", "L4-24G")),
+            ),
+        ),
+        ({"num_gpus": 1, "gpu_memory": 1}, (Device("0", memory=1),)),
+    ],
+)
+def test_gpus_that_are_declared_exist_on_paper(machine, arguments, devices):
+    assert declared(**arguments) == devices
+
+
+def test_a_gpu_of_amd_is_known_by_its_type(machine):
+    (device,) = declared(num_gpus=1, gpu_type="AMD Instinct MI300X OAM")
+    assert (device.vendor, device.labels[0]) == ("amd", "MI300X")
+
+
+def test_of_the_detected_gpus_the_named_ones_are_taken_with_what_is_known_of_them(machine):
+    machine(*FOUND)
+    assert declared(gpu_ids=["GPU-bb"])[0] == Device(
+        "GPU-bb", "gpu", "NVIDIA A100-SXM4-40GB", 40 * GIB, "GPU-bb", ("A100", "A100-40G"), "nvidia"
+    )
+    assert [(d.id, d.visible) for d in declared(gpu_ids=["1", "GPU-a"])] == [("GPU-bb", "1"), ("GPU-aa", "GPU-a")]
+    assert [d.id for d in declared(gpu_ids=["1", "9"])] == ["GPU-bb", "9"]
+    assert declared(num_gpus=1) == FOUND[:1]
+    assert declared(num_gpus=3) == (*FOUND, Device("2"))
+
+
+def test_what_is_declared_of_a_detected_gpu_counts_more_than_what_was_found(machine):
+    machine(*FOUND)
+    first, second = declared(gpu_type="H100", gpu_memory=["80GiB", "94GiB"])
+    assert first == Device("GPU-aa", "gpu", "H100", 80 * GIB, "0", ("H100", "H100-80G"), "nvidia")
+    assert (second.memory, second.labels) == (94 * GIB, ("H100", "H100-94G"))
+    assert declared(gpu_memory="80GiB")[0].labels == ("A100", "A100-80G")
+
+
+V6E = ("TPU-V6E", "v6e")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chips"),
+    [
+        (
+            {"num_tpus": 2},
+            [Device("tpu0", "tpu", visible="0", vendor="google"), Device("tpu1", "tpu", visible="1", vendor="google")],
+        ),
+        ({"num_tpus": 1, "tpu_type": "v6e"}, [Device("tpu0", "tpu", "TPU-V6E", 0, "0", V6E, "google")]),
+        ({"num_tpus": 1, "tpu_type": "tpu-V6E"}, [Device("tpu0", "tpu", "TPU-V6E", 0, "0", V6E, "google")]),
+        ({"tpu_topology": "1x1", "tpu_type": "TPU-V6E"}, [Device("tpu0", "tpu", "TPU-V6E", 0, "0", V6E, "google")]),
+        ({"num_tpus": 0}, []),
+    ],
+)
+def test_chips_that_are_declared_have_the_type_of_their_generation(machine, arguments, chips):
+    assert declared(num_gpus=0, **arguments) == tuple(chips)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number"),
+    [
+        ({"tpu_topology": "2x2"}, 4),
+        ({"tpu_topology": " 2X4 "}, 8),
+        ({"tpu_topology": "2x2x1"}, 4),
+        ({"tpu_topology": "2x4", "num_tpus": 8}, 8),
+        ({"tpu_topology": "2x4", "tpu_type": "v5e"}, 8),
+        ({"tpu_topology": "2x2x1", "tpu_type": "v4", "num_tpus": 4}, 4),
+    ],
+)
+def test_a_topology_says_how_many_chips_there_are(machine, arguments, number):
+    assert [device.id for device in declared(**arguments)] == [f"tpu{i}" for i in range(number)]
+
+
+def test_detected_chips_come_before_those_on_paper_and_take_a_declared_type(machine):
+    chip = Device("chip", "tpu", "TPU-V5P", visible="3", vendor="google")
+    machine(chip)
+    assert declared(num_tpus=2) == (chip, Device("tpu1", "tpu", visible="1", vendor="google"))
+    assert declared(tpu_type="v6e") == (Device("chip", "tpu", "TPU-V6E", 0, "3", V6E, "google"),)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"num_gpus": 1.5}, ResourceError, "num_gpus is 1.5; expected a whole number of at least 0."),
+        ({"num_tpus": -1}, ResourceError, "num_tpus is -1; expected a whole number of at least 0."),
+        ({"num_cpus": "2"}, ResourceError, "num_cpus is '2'; expected a number of at least 0."),
+        ({"gpu_ids": "0,1"}, ConfigError, "gpu_ids is '0,1'; expected a list of indices or UUIDs, such as ['0', '1']."),
+        ({"gpu_ids": 2}, ConfigError, "gpu_ids is 2; expected a list"),
+        ({"gpu_ids": ["0,1"]}, ConfigError, "gpu_ids has '0,1'; expected the index or the UUID of one GPU."),
+        ({"gpu_ids": [""]}, ConfigError, "gpu_ids has ''; expected"),
+        ({"gpu_ids": [-1]}, ConfigError, "gpu_ids has -1; expected"),
+        ({"gpu_ids": [True]}, ConfigError, "gpu_ids has True; expected"),
+        ({"gpu_ids": [None]}, ConfigError, "gpu_ids has None; expected"),
+        ({"gpu_ids": ["7", "7"]}, ConfigError, "gpu_ids names the GPU 7 twice; expected each once."),
+        (
+            {"gpu_ids": ["7"], "num_gpus": 2},
+            ConfigError,
+            "gpu_ids names 1 and num_gpus is 2; expected the same number.",
+        ),
+        (
+            {"num_gpus": 2, "gpu_type": ["A100"]},
+            ConfigError,
+            "gpu_type has 1 entries and there are 2 GPUs; expected one",
+        ),
+        ({"num_gpus": 1, "gpu_type": ""}, ConfigError, "gpu_type has ''; expected a text such as 'A100'."),
+        ({"num_gpus": 1, "gpu_type": 100}, ConfigError, "gpu_type has 100; expected a text such as 'A100'."),
+        (
+            {"gpu_type": "A100"},
+            ConfigError,
+            "gpu_type is 'A100' and there is no GPU. Give num_gpus or gpu_ids as well.",
+        ),
+        ({"num_gpus": 0, "gpu_memory": 1}, ConfigError, "gpu_memory is 1 and there is no GPU."),
+        (
+            {"num_gpus": 1, "gpu_memory": "lots"},
+            ResourceError,
+            "gpu_memory has 'lots'; expected bytes or a text such as",
+        ),
+        ({"num_gpus": 2, "gpu_memory": [1]}, ConfigError, "gpu_memory has 1 entries and there are 2 GPUs"),
+        ({"num_tpus": 1, "tpu_type": "v6p"}, ResourceError, "unknown TPU type 'v6p'. Did you mean 'v6e'? Known: v2"),
+        ({"num_tpus": 1, "tpu_type": 6}, ResourceError, "tpu_type is 6; expected a text such as 'v6e'."),
+        (
+            {"tpu_type": "v6e"},
+            ConfigError,
+            "tpu_type is 'v6e' and there is no TPU chip. Give num_tpus or tpu_topology.",
+        ),
+        ({"tpu_topology": "2*2"}, ResourceError, "topology is '2*2'; expected numbers of chips with x between them"),
+        ({"tpu_topology": "4"}, ResourceError, "topology is '4'; expected"),
+        ({"tpu_topology": "0x4"}, ResourceError, "topology is '0x4'; expected"),
+        ({"tpu_topology": 4}, ResourceError, "topology is 4; expected"),
+        ({"tpu_topology": "3x3", "tpu_type": "v6e"}, ResourceError, "topology '3x3' is no slice of v6e"),
+        (
+            {"tpu_topology": "2x2", "num_tpus": 8},
+            ConfigError,
+            "tpu_topology '2x2' has 4 chips and num_tpus is 8; expected the same number. Leave one of them out.",
+        ),
+        ({"runtime_env": 3}, ConfigError, "runtime_env is 3; expected {'env_vars': {'NAME': 'value'}}."),
+        ({"runtime_env": {"env_var": {}}}, ConfigError, "unknown key 'env_var'. Did you mean 'env_vars'?"),
+        ({"runtime_env": {"pip": []}}, ConfigError, "unknown key 'pip'. Known: env_vars."),
+        ({"runtime_env": {"env_vars": ["A=1"]}}, ConfigError, "env_vars is ['A=1']; expected a dict of texts"),
+        ({"runtime_env": {"env_vars": {"A": 1}}}, ConfigError, "env_vars has A=1; expected a text. Write '1'."),
+        (
+            {"runtime_env": {"env_vars": {"A=B": "1"}}},
+            ConfigError,
+            "env_vars has the name 'A=B'; expected a text without",
+        ),
+        ({"runtime_env": {"env_vars": {"": "1"}}}, ConfigError, "env_vars has the name ''; expected"),
+        ({"nodes": [Node()], "gpu_ids": ["0"]}, ConfigError, "either nodes= or the amounts of one machine, not both"),
+        ({"nodes": [Node()], "tpu_type": "v6e"}, ConfigError, "either nodes= or the amounts of one machine, not both"),
+    ],
+)
+def test_a_declaration_that_makes_no_sense_is_refused_and_changes_nothing(machine, arguments, error, words):
+    before = sweep.init(num_cpus=3, runtime_env={"env_vars": {"A": "kept"}})
+    with pytest.raises(error) as raised:
+        sweep.init(**arguments)
+    assert words in str(raised.value)
+    assert inventory.available() == before
+    assert inventory.env_vars() == {"A": "kept"}
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        (["0", "GPU-aa"], "gpu_ids names the GPU GPU-aa twice; expected each once."),
+        (["2"], "gpu_ids has '2', which the environment hides from this process; expected some of 0, 1."),
+    ],
+)
+def test_names_of_detected_gpus_are_checked_by_the_gpus_they_mean(machine, ids, words):
+    machine(*FOUND)
+    with pytest.raises(ConfigError) as raised:
+        sweep.init(gpu_ids=ids)
+    assert words in str(raised.value)
+
+
+def test_environment_variables_alone_leave_the_inventory_as_it_is(machine):
+    assert sweep.init(runtime_env={"env_vars": {"A": "1"}}) == inventory.detected()
+    assert sweep.is_initialized()
+    machine(*FOUND)
+    assert inventory.available() == inventory.detected()
+    node = Node("own", 2)
+    sweep.init(nodes=[node], runtime_env={"env_vars": {"B": "2"}})
+    assert sweep.init(runtime_env={}) == (node,)
+
+
+def test_environment_variables_stay_until_others_are_given_or_all_is_forgotten(machine):
+    given_ = {"A": "1"}
+    sweep.init(num_cpus=2, runtime_env={"env_vars": given_})
+    given_["A"] = "changed later"
+    sweep.init(num_cpus=1)
+    assert inventory.env_vars() == {"A": "1"}
+    inventory.env_vars()["A"] = "a copy"
+    assert inventory.env_vars() == {"A": "1"}
+    sweep.init(runtime_env={"env_vars": {"B": "2"}})
+    assert inventory.env_vars() == {"B": "2"}
+    sweep.init(runtime_env={"env_vars": None})
+    assert inventory.env_vars() == {}
+    sweep.init(runtime_env={"env_vars": {"B": "2"}})
+    sweep.shutdown()
+    assert inventory.env_vars() == {}
+    assert not sweep.is_initialized()

@@ -1,0 +1,118 @@
+"""How much memory of each GPU is in use, and which processes hold it, as NVIDIA's driver counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.accelerators import gpu
+from sweep.core.resources import Device, format_bytes
+
+__all__ = ["Holder", "MemoryUse", "describe", "read_memory"]
+
+_NAMED_HOLDERS = 3
+# What runs on a device, by kind; the second name is for drivers that do not have the first.
+_PROCESS_LISTS = (
+    ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2"),
+    ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
+    ("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that holds memory of a device.
+
+    Attributes:
+        pid: as the driver tells it, which inside a container may be the number outside.
+        used_bytes: None when the driver does not say.
+        name: of its program; empty when it is of another user or namespace, or gone.
+    """
+
+    pid: int
+    used_bytes: int | None = None
+    name: str = ""
+
+    def __str__(self) -> str:
+        name = f" ({self.name})" if self.name else ""
+        return f"pid {self.pid}{name}" + ("" if self.used_bytes is None else f" {format_bytes(self.used_bytes)}")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """What a device's memory is used for at one moment; its holders begin with the one that has most."""
+
+    used_bytes: int
+    total_bytes: int
+    processes: tuple[Holder, ...] = ()
+
+    @property
+    def fraction(self) -> float:
+        """The part in [0, 1] of the memory that is in use."""
+        return self.used_bytes / self.total_bytes
+
+
+def read_memory(devices: Sequence[Device]) -> dict[str, MemoryUse] | None:
+    """Return the memory in use of each device by its id; None when nothing can be read on this machine.
+
+    What the driver keeps for itself does not count as used, where it says how much that is. A device is missing when
+    it is no NVIDIA GPU of this machine (declared ones, AMD's, TPU chips), or when the driver does not answer for it.
+    """
+    library = gpu.nvml()
+    if library is None:
+        return None
+    found: dict[str, MemoryUse] = {}
+    for device in devices:
+        if device.kind != "gpu" or device.vendor == "amd" or not device.id.startswith(("GPU-", "MIG-")):
+            continue
+        handle = gpu.ask(library, "nvmlDeviceGetHandleByUUID", device.id)
+        memory = _memory(library, handle) if handle is not None else None
+        if memory is not None and memory.total > 0:
+            found[device.id] = MemoryUse(int(memory.used), int(memory.total), _holders(library, handle))
+    return found
+
+
+def describe(identity: str, use: MemoryUse) -> str:
+    """Say what a device still holds and who: `GPU-a still holds 3.2GiB of 80GiB, pid 1234 (python) 3.1GiB`."""
+    named = [str(holder) for holder in use.processes[:_NAMED_HOLDERS]]
+    more = len(use.processes) - len(named)
+    who = [*named, *([f"{more} more"] if more else [])] or ["of no process that the driver names"]
+    return ", ".join(
+        [f"{identity} still holds {format_bytes(use.used_bytes)} of {format_bytes(use.total_bytes)}", *who]
+    )
+
+
+def _memory(library: Any, handle: Any) -> Any | None:
+    version = getattr(library, "nvmlMemory_v2", None)  # the first version counts as used what the driver reserves
+    newer = gpu.ask(library, "nvmlDeviceGetMemoryInfo", handle, version) if version is not None else None
+    return newer if newer is not None else gpu.ask(library, "nvmlDeviceGetMemoryInfo", handle)
+
+
+def _holders(library: Any, handle: Any) -> tuple[Holder, ...]:
+    held: dict[int, int | None] = {}
+    for names in _PROCESS_LISTS:
+        for process in _first_answer(library, names, handle):
+            pid, used = int(process.pid), process.usedGpuMemory
+            if pid > 0:  # 0 stands for one that this namespace cannot see
+                known = held.get(pid)
+                held[pid] = known if used is None else max(int(used), known or 0)
+    order = sorted(held, key=lambda pid: (-(held[pid] or 0), pid))
+    return tuple(Holder(pid, held[pid], _program(pid)) for pid in order)
+
+
+def _first_answer(library: Any, names: Sequence[str], handle: Any) -> Sequence[Any]:
+    for name in names:
+        found = gpu.ask(library, name, handle)
+        if found is not None:
+            return list(found)
+    return ()
+
+
+def _program(pid: int) -> str:
+    import psutil
+
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.Error:
+        return ""

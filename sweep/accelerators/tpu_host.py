@@ -1,0 +1,248 @@
+"""Which TPU chips this machine has and which host of which slice it is: by PCI bus, environment, metadata server."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from sweep.accelerators.tpu import GENERATIONS, Generation, parse_pod_type
+from sweep.core.resources import Device
+from sweep.errors import ResourceError
+
+__all__ = ["Fetch", "TpuHost", "ask_metadata_server", "describe", "detect"]
+
+Fetch = Callable[[str], str | None]
+"""Answers an attribute of the metadata server by its key; None: there is no such attribute. May raise anything."""
+
+_GOOGLE = "0x1ae0"
+# PCI device of Google -> generation. Network cards and disks of Google's machines have the same vendor. v2 and v3 share
+# a device and differ in the subsystem.
+_GENERATIONS = {
+    "0x005e": "v4",
+    "0x0062": "v5p",
+    "0x0063": "v5e",
+    "0x006f": "v6e",
+    "0x0076": "v7x",
+}
+_OLD_DEVICE = "0x0027"
+_OLD_SUBSYSTEMS = {"0x004e": "v2", "0x004f": "v3"}
+
+# By its number: outside of Google's machines nobody knows the name, and looking it up may take long.
+_METADATA_ADDRESS = "169.254.169.254"
+_METADATA_PATH = "/computeMetadata/v1/instance/attributes/"
+_FLAVOR = "Metadata-Flavor: Google"  # in question and answer: neither takes somebody else for the other
+_LARGEST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TpuHost:
+    """Which host of which slice a machine is; what is empty or None is unknown.
+
+    Attributes:
+        worker_id: its position among the hosts of its slice.
+        slice_name: equal on all hosts of a slice.
+        topology: of the slice, `4x4`.
+        accelerator_type: the slice's pod type, `v6e-16`.
+        hostnames: names or addresses of the hosts of the slice, in the order of their worker ids.
+    """
+
+    worker_id: int | None = None
+    slice_name: str = ""
+    topology: str = ""
+    accelerator_type: str = ""
+    hostnames: tuple[str, ...] = ()
+
+
+def detect(
+    root: str | os.PathLike[str] = "/", environ: Mapping[str, str] | None = None, fetch: Fetch | None = None
+) -> tuple[Device, ...]:
+    """Return the TPU chips that this process may use, in the order of the PCI bus; none on a machine without.
+
+    A chip counts when it is on the PCI bus and the machine has device files for chips. Device files alone are none: a
+    GPU that is handed to a virtual machine has one in `/dev/vfio` too. `TPU_VISIBLE_CHIPS` of the environment is
+    respected (or `TPU_VISIBLE_DEVICES`, its older name), in its order; entries that name no chip are left out.
+
+    Args:
+        root: of the file system.
+        environ: the environment; None: that of this process.
+        fetch: instead of the metadata server, which is asked only for chips that may be v2 or v3.
+    """
+    environ = os.environ if environ is None else environ
+    generations = _generations(Path(root))
+    if None in generations:
+        either = _old_generation(describe(root, environ, fetch).accelerator_type)
+        generations = [generation or either for generation in generations]
+    found = {
+        str(index): Device(
+            f"tpu{index}", "tpu", generation.type, visible=str(index), labels=generation.labels, vendor="google"
+        )
+        for index, generation in enumerate(generations)
+        if generation is not None
+    }
+    parent = environ.get("TPU_VISIBLE_CHIPS", environ.get("TPU_VISIBLE_DEVICES"))
+    if parent is None:
+        return tuple(found.values())
+    names = dict.fromkeys(name.strip() for name in parent.split(","))
+    return tuple(found[name] for name in names if name in found)
+
+
+def describe(
+    root: str | os.PathLike[str] = "/", environ: Mapping[str, str] | None = None, fetch: Fetch | None = None
+) -> TpuHost:
+    """Return which host of which slice this machine is, as far as that can be known.
+
+    Each fact comes from the environment, as Kubernetes sets it. What is not there comes from the metadata server of
+    Google's machines, unless `detect` would find no chip or `TPU_SKIP_MDS_QUERY` is set. A request may take a second,
+    each is made once in the life of this process, and after a failure there are no more.
+
+    Args:
+        root: of the file system.
+        environ: the environment; None: that of this process.
+        fetch: instead of the metadata server.
+    """
+    environ = os.environ if environ is None else environ
+    if "TPU_SKIP_MDS_QUERY" in environ or not _generations(Path(root)):
+        ask = _Answers(lambda key: None)
+    elif fetch is not None:
+        ask = _Answers(fetch)
+    else:
+        ask = _server(environ.get("GCE_METADATA_IP") or _METADATA_ADDRESS)
+    worker_id = environ.get("TPU_WORKER_ID") or ask("agent-worker-number")
+    topology = environ.get("TPU_TOPOLOGY") or _attribute(ask("tpu-env"), "TOPOLOGY")
+    hostnames = environ.get("TPU_WORKER_HOSTNAMES")
+    return TpuHost(
+        worker_id=int(worker_id) if worker_id.strip().isdecimal() else None,
+        slice_name=environ.get("TPU_NAME") or ask("instance-id"),
+        topology=topology.strip().lower(),
+        accelerator_type=environ.get("TPU_ACCELERATOR_TYPE") or ask("accelerator-type"),
+        hostnames=_names(hostnames) if hostnames else _endpoints(ask("worker-network-endpoints")),
+    )
+
+
+def ask_metadata_server(key: str, *, address: str = _METADATA_ADDRESS, limit_s: float = 1.0) -> str | None:
+    """Return an attribute of this machine, or None if it has no such attribute.
+
+    The request is written here because the library's HTTP client takes longer to import than the answer takes, and its
+    limit is for each piece of an answer, not for all of it.
+
+    Args:
+        key: for instance `accelerator-type`.
+        address: host, or host:port.
+        limit_s: how long the server may take in all.
+
+    Raises:
+        OSError: nobody answers in time, or somebody who is no metadata server.
+    """
+    deadline = time.monotonic() + limit_s
+    host, _, port = address.partition(":")
+    request = f"GET {_METADATA_PATH}{key} HTTP/1.0\r\nHost: {host}\r\n{_FLAVOR}\r\nConnection: close\r\n\r\n"
+    answer = b""
+    with socket.create_connection((host, int(port or 80)), timeout=limit_s) as connection:
+        connection.sendall(request.encode("ascii"))
+        while not _is_whole(answer):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"{address} did not answer within {limit_s:g} s")
+            connection.settimeout(left_s)
+            piece = connection.recv(1 << 16)
+            if not piece:
+                break
+            answer += piece
+    head, _, body = answer.decode("utf-8", "replace").partition("\r\n\r\n")
+    status = re.match(r"HTTP/\S+ (200|404)\b", head)
+    if status is None or not re.search(r"\nmetadata-flavor:\s*google\s*$", head, re.IGNORECASE | re.MULTILINE):
+        raise ConnectionError(f"{address} is no metadata server: it answered {head[:100]!r}")
+    return body.strip() if status[1] == "200" else None
+
+
+def _is_whole(answer: bytes) -> bool:
+    """Whether nothing more needs to be waited for: some servers leave the connection open."""
+    head, end, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"\ncontent-length:\s*(\d+)", head.lower())
+    return len(answer) > _LARGEST_BYTES or bool(end and length and len(body) >= int(length[1]))
+
+
+class _Answers:
+    """What a metadata server said; each key is asked for once, and nothing more after a failure."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._known: dict[str, str] = {}
+        self._is_lost = False
+
+    def __call__(self, key: str) -> str:
+        if key not in self._known:
+            self._known[key] = "" if self._is_lost else self._ask(key)
+        return self._known[key]
+
+    def _ask(self, key: str) -> str:
+        try:
+            return self._fetch(key) or ""
+        except Exception:  # whatever is wrong on the way to the server: a sweep runs without knowing its slice
+            self._is_lost = True
+            return ""
+
+
+@cache
+def _server(address: str) -> _Answers:
+    return _Answers(lambda key: ask_metadata_server(key, address=address))
+
+
+def _generations(root: Path) -> list[Generation | None]:
+    """Return the generation of each chip that processes may open, None where it may be v2 or v3."""
+    found: list[Generation | None] = []
+    if not _has_device_files(root):
+        return found
+    for directory in sorted((root / "sys/bus/pci/devices").glob("*")):
+        if _read(directory / "vendor") != _GOOGLE:
+            continue
+        device = _read(directory / "device")
+        if device in _GENERATIONS:
+            found.append(GENERATIONS[_GENERATIONS[device]])
+        elif device == _OLD_DEVICE:
+            name = _OLD_SUBSYSTEMS.get(_read(directory / "subsystem_device"))
+            found.append(GENERATIONS[name] if name else None)
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip().lower()
+    except OSError:  # the device is gone, or not for us
+        return ""
+
+
+def _has_device_files(root: Path) -> bool:
+    """Whether a process could open a chip: a container sees the PCI bus of its machine, but only files it was given."""
+    files = (root / "dev").glob("accel*"), (root / "dev/accel").glob("accel*"), (root / "dev/vfio").glob("*")
+    return any(re.fullmatch(r"(accel)?\d+", path.name) for group in files for path in group)
+
+
+def _old_generation(accelerator_type: str) -> Generation:
+    """Return v2 if the pod type says so, else v3."""
+    try:
+        generation, _ = parse_pod_type(accelerator_type)
+    except ResourceError:  # unknown, or a type that is not written yet
+        return GENERATIONS["v3"]
+    return generation if generation.name == "v2" else GENERATIONS["v3"]
+
+
+def _attribute(text: str, name: str) -> str:
+    """Return one value of `tpu-env`, a text of lines such as `TOPOLOGY: '4x4'`."""
+    match = re.search(rf"^\s*{name}\s*:\s*(.*?)\s*$", text, re.MULTILINE)
+    return match[1].strip("'\"") if match else ""
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _endpoints(text: str) -> tuple[str, ...]:
+    """Return the hosts of `worker-network-endpoints`: names, or in its older form `name:id:address` each."""
+    return tuple(name.rpartition(":")[2] for name in _names(text))

@@ -1,0 +1,667 @@
+"""The inventory of GPUs: a driver's library that is made up, CUDA's and AMD's lists, and what types are called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweep.accelerators import gpu
+from sweep.accelerators.gpu import (
+    KNOWN_TYPES,
+    Gpu,
+    Instance,
+    amd_parent,
+    amd_visible,
+    check_type,
+    detect,
+    find_amd,
+    labels_of,
+    nvml,
+    visible,
+)
+from sweep.core.resources import Device
+from sweep.errors import ResourceError
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+# --- a library that is made up; other test files use it too ----------------------------------------------------------
+
+
+class NVMLError(Exception):
+    """The root of the library's errors."""
+
+
+class NVMLError_LibraryNotFound(NVMLError):
+    """What the library raises on a machine without a driver."""
+
+
+class NVMLLibraryMismatchError(Exception):
+    """What it raises where the driver is too old for a function; not an NVMLError."""
+
+
+@dataclass
+class FakeGpu:
+    """A GPU, or an instance of one.
+
+    Attributes:
+        used: bytes, or one value per reading, of which the last stays.
+        reserved: bytes of the driver, which the first version of the memory call counts as used.
+        processes: (pid, bytes or None).
+        instances: in MIG mode; None stands for a gap in their numbering.
+        is_lost: it has an index and answers nothing.
+    """
+
+    uuid: str | bytes
+    name: str | bytes = "NVIDIA A100-SXM4-40GB"
+    total: int = 40 * GIB
+    used: int | list[int] = 0
+    reserved: int = 0
+    processes: list[tuple[int, int | None]] = field(default_factory=list)
+    graphics: list[tuple[int, int | None]] = field(default_factory=list)
+    instances: list[FakeGpu | None] | None = None
+    numbers: tuple[int, int] = (0, 0)
+    is_lost: bool = False
+
+    def read(self) -> int:
+        if isinstance(self.used, int):
+            return self.used
+        return self.used.pop(0) if len(self.used) > 1 else self.used[0]
+
+
+class FakeNvml(ModuleType):
+    """The functions of `pynvml` that are used, over GPUs that are made up."""
+
+    NVMLError = NVMLError
+    NVMLLibraryMismatchError = NVMLLibraryMismatchError
+    nvmlMemory_v2 = 33554472
+
+    def __init__(self, *gpus: FakeGpu, init_error: Exception | None = None, is_old: bool = False) -> None:
+        super().__init__("pynvml")
+        self.gpus, self.init_error, self.is_old = list(gpus), init_error, is_old
+        self.num_inits = self.num_open = 0
+
+    def nvmlInit(self) -> None:
+        self.num_inits += 1
+        if self.init_error is not None:
+            raise self.init_error
+        self.num_open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.num_open -= 1
+
+    def nvmlDeviceGetCount(self) -> int:
+        if self.num_open <= 0:
+            raise NVMLError("Uninitialized")
+        return len(self.gpus)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:
+        if self.gpus[index].is_lost:
+            raise NVMLError("GPU is lost")
+        return self.gpus[index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeGpu:
+        every = [part for device in self.gpus for part in (device, *(device.instances or ())) if part is not None]
+        for device in every:
+            if device.uuid in (uuid, uuid.encode()) and not device.is_lost:
+                return device
+        raise NVMLError("Not Found")
+
+    def nvmlDeviceGetUUID(self, handle: FakeGpu) -> str | bytes:
+        return handle.uuid
+
+    def nvmlDeviceGetName(self, handle: FakeGpu) -> str | bytes:
+        return handle.name
+
+    def nvmlDeviceGetMemoryInfo(self, handle: FakeGpu, version: int | None = None) -> Any:
+        if handle.total == 0:
+            raise NVMLError("Not Supported")
+        if version is not None and self.is_old:
+            raise NVMLError("Function Not Found")
+        used = handle.read()
+        return SimpleNamespace(total=handle.total, used=used + (handle.reserved if version is None else 0))
+
+    def nvmlDeviceGetMigMode(self, handle: FakeGpu) -> list[int]:
+        if handle.name == "Tesla T4":
+            raise NVMLError("Not Supported")
+        return [int(handle.instances is not None)] * 2
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: FakeGpu) -> int:
+        return len(handle.instances or ())
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: FakeGpu, index: int) -> FakeGpu:
+        assert handle.instances is not None
+        instance = handle.instances[index]
+        if instance is None:
+            raise NVMLError("Not Found")
+        return instance
+
+    def nvmlDeviceGetGpuInstanceId(self, handle: FakeGpu) -> int:
+        return handle.numbers[0]
+
+    def nvmlDeviceGetComputeInstanceId(self, handle: FakeGpu) -> int:
+        return handle.numbers[1]
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: FakeGpu) -> list[Any]:
+        if self.is_old:
+            raise NVMLLibraryMismatchError
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in handle.processes]
+
+    def nvmlDeviceGetComputeRunningProcesses_v2(self, handle: FakeGpu) -> list[Any]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in handle.processes]
+
+    def nvmlDeviceGetGraphicsRunningProcesses(self, handle: FakeGpu) -> list[Any]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in handle.graphics]
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Give a function that installs a library; afterwards nobody remembers having it open."""
+
+    def put(library: ModuleType | None) -> Any:
+        monkeypatch.setitem(sys.modules, "pynvml", library)
+        monkeypatch.setattr(gpu, "_opened", None)
+        return library
+
+    return put
+
+
+def shown(devices):
+    """Return what identifies a device and what a child is told."""
+    return [(device.id, device.visible) for device in devices]
+
+
+# --- the inventory ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", [None, FakeNvml(init_error=NVMLError_LibraryNotFound()), FakeNvml()])
+def test_no_library_no_driver_and_no_gpu_are_no_error(install, library, tmp_path):
+    install(library)
+    assert detect({}, sysfs=tmp_path) == ()
+
+
+@pytest.mark.parametrize("encode", [str, lambda text: text.encode()], ids=["str", "bytes"])
+def test_a_gpu_is_known_by_uuid_name_memory_types_and_index(install, encode, tmp_path):
+    install(FakeNvml(FakeGpu(encode("GPU-a"), encode("Tesla T4"), 15109 * MIB)))
+    expected = Device("GPU-a", "gpu", "Tesla T4", 15109 * MIB, "0", ("T4", "T4-16G"), "nvidia")
+    assert detect({}, sysfs=tmp_path) == (expected,)
+
+
+def test_the_library_is_closed_after_the_inventory(install, tmp_path):
+    library = install(FakeNvml(FakeGpu("GPU-a")))
+    detect({}, sysfs=tmp_path)
+    assert (library.num_inits, library.num_open) == (1, 0)
+
+
+def test_a_library_that_lacks_a_function_finds_the_gpus_all_the_same(install, tmp_path):
+    class Older(FakeNvml):
+        nvmlDeviceGetMigMode = None
+
+    install(Older(FakeGpu("GPU-a", total=0)))
+    assert detect({}, sysfs=tmp_path) == (
+        Device("GPU-a", "gpu", "NVIDIA A100-SXM4-40GB", 0, "0", ("A100", "A100-40G"), "nvidia"),
+    )
+
+
+def test_nothing_is_asked_when_the_list_is_empty(install, tmp_path):
+    library = install(FakeNvml(FakeGpu("GPU-a")))
+    assert detect({"CUDA_VISIBLE_DEVICES": " "}, sysfs=tmp_path) == ()
+    assert library.num_inits == 0
+
+
+def test_this_processs_own_environment_is_read(install, monkeypatch):
+    install(FakeNvml(FakeGpu("GPU-a"), FakeGpu("GPU-b")))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert shown(detect()) == [("GPU-b", "1")]
+
+
+T4, A100 = "Tesla T4", "NVIDIA A100-SXM4-40GB"
+MIG = FakeGpu(
+    "GPU-m",
+    instances=[
+        FakeGpu("MIG-1", "NVIDIA A100-SXM4-40GB MIG 3g.20gb", 20 * GIB, numbers=(1, 0)),
+        None,
+        FakeGpu("MIG-2", "NVIDIA A100-SXM4-40GB MIG 3g.20gb", 20 * GIB, numbers=(2, 0)),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "environ", "expected"),
+    [
+        ([FakeGpu("GPU-a"), FakeGpu("GPU-b")], {}, [("GPU-a", "0"), ("GPU-b", "1")]),
+        ([FakeGpu("GPU-a"), FakeGpu("GPU-b", T4)], {}, [("GPU-a", "GPU-a"), ("GPU-b", "GPU-b")]),
+        ([FakeGpu("GPU-a"), MIG], {}, [("GPU-a", "GPU-a"), ("MIG-1", "MIG-1"), ("MIG-2", "MIG-2")]),
+        ([MIG], {}, [("MIG-1", "MIG-1"), ("MIG-2", "MIG-2")]),
+        ([FakeGpu("GPU-m", instances=[])], {}, []),
+        ([FakeGpu("GPU-a", is_lost=True), FakeGpu("GPU-b")], {}, [("GPU-b", "GPU-b")]),
+        ([FakeGpu("GPU-a")], {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [("GPU-a", "0")]),
+        ([FakeGpu("GPU-a")], {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, [("GPU-a", "GPU-a")]),
+        ([FakeGpu("GPU-a"), FakeGpu("GPU-b", T4)], {"CUDA_VISIBLE_DEVICES": "1"}, [("GPU-b", "1")]),
+        ([FakeGpu("GPU-a", is_lost=True), FakeGpu("GPU-b")], {"CUDA_VISIBLE_DEVICES": "1,0"}, [("GPU-b", "1")]),
+    ],
+)
+def test_a_child_is_told_an_index_where_that_is_safe_and_else_the_uuid(install, gpus, environ, expected, tmp_path):
+    install(FakeNvml(*gpus))
+    assert shown(detect(environ, sysfs=tmp_path)) == expected
+
+
+def test_an_instance_has_a_type_of_its_own_and_its_own_memory(install, tmp_path):
+    install(FakeNvml(MIG))
+    first, _ = detect({}, sysfs=tmp_path)
+    assert first == Device(
+        "MIG-1",
+        "gpu",
+        "NVIDIA A100-SXM4-40GB MIG 3g.20gb",
+        20 * GIB,
+        "MIG-1",
+        ("A100", "A100-MIG-3g.20gb"),
+        "nvidia",
+    )
+
+
+# --- CUDA_VISIBLE_DEVICES --------------------------------------------------------------------------------------------
+
+FOUR = [Gpu(Device(identity)) for identity in ("GPU-aa1", "GPU-aa2", "GPU-b", "GPU-c")]
+
+
+@pytest.mark.parametrize(
+    ("parent", "expected"),
+    [
+        ("2,0", [("GPU-b", "2"), ("GPU-aa1", "0")]),
+        (" 1 , 3 ", [("GPU-aa2", "1"), ("GPU-c", "3")]),
+        ("0,2,-1,1", [("GPU-aa1", "0"), ("GPU-b", "2")]),
+        ("1,4,0", [("GPU-aa2", "1")]),
+        ("1,,0", [("GPU-aa2", "1")]),
+        ("1,99999999999999999999", [("GPU-aa2", "1")]),
+        ("0,1,0", []),
+        ("0,GPU-aa1", []),
+        ("0,-1,0", [("GPU-aa1", "0")]),
+        ("", []),
+        ("-1", []),
+        ("NoDevFiles", []),
+        ("0,NoDevFiles", [("GPU-aa1", "0")]),
+        ("1gpu,+2", [("GPU-aa2", "1"), ("GPU-b", "2")]),
+        ("GPU-b", [("GPU-b", "GPU-b")]),
+        ("GPU-aa2,GPU-c", [("GPU-aa2", "GPU-aa2"), ("GPU-c", "GPU-c")]),
+        ("GPU-aa", []),
+        ("GPU-", []),
+        ("3,GPU-b", [("GPU-c", "3"), ("GPU-b", "GPU-b")]),
+        ("GPU-b,GPU-x,0", [("GPU-b", "GPU-b")]),
+        ("gpu-b", []),
+        ("b", []),
+        ("MIG-1", []),
+        ("MIG-GPU-b/1/0", []),
+    ],
+)
+def test_the_parents_list_is_read_as_cuda_reads_it(parent, expected):
+    assert shown(visible(FOUR, parent)) == expected
+
+
+def test_the_beginning_of_a_uuid_is_handed_on_as_the_parent_wrote_it():
+    assert shown(visible([Gpu(Device("GPU-5d5ba0d6-d33d"))], "GPU-5d5b")) == [("GPU-5d5ba0d6-d33d", "GPU-5d5b")]
+
+
+CUT = [
+    Gpu(Device("GPU-whole")),
+    Gpu(Device("GPU-cut"), (Instance(Device("MIG-1"), 7, 0), Instance(Device("MIG-2"), 8, 1))),
+    Gpu(Device("GPU-bare"), ()),
+    Gpu(Device("GPU-old"), (Instance(Device("MIG-GPU-old/3/0"), 3, 0),)),
+]
+
+
+@pytest.mark.parametrize(
+    ("parent", "expected"),
+    [
+        ("MIG-2,MIG-1", [("MIG-2", "MIG-2"), ("MIG-1", "MIG-1")]),
+        ("MIG-GPU-cut/8/1", [("MIG-2", "MIG-GPU-cut/8/1")]),
+        ("MIG-GPU-cut/8/0", []),
+        ("MIG-GPU-whole/0/0", []),
+        ("MIG-GPU-old/3/0", [("MIG-GPU-old/3/0", "MIG-GPU-old/3/0")]),
+        ("MIG-2,MIG-GPU-cut/8/1", []),
+        ("MIG-", []),
+        ("1", [("MIG-1", "MIG-1")]),
+        ("GPU-cut", [("MIG-1", "MIG-1")]),
+        ("0,2,1", [("GPU-whole", "0")]),
+        ("GPU-bare", []),
+    ],
+)
+def test_instances_are_named_by_their_own_uuid_or_by_their_gpus_and_two_numbers(parent, expected):
+    assert shown(visible(CUT, parent)) == expected
+
+
+# --- the library in one process --------------------------------------------------------------------------------------
+
+
+def test_the_library_stays_open(install):
+    library = install(FakeNvml(FakeGpu("GPU-a")))
+    assert nvml() is library
+    assert nvml() is library
+    assert library.num_inits == 1
+
+
+def test_a_forked_child_opens_the_library_for_itself(install):
+    library = install(FakeNvml(FakeGpu("GPU-a")))
+    nvml()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        nvml()
+        nvml()
+        os.write(writer, b"%d" % library.num_inits)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert pipe.read() == "2"
+    os.waitpid(child, 0)
+    assert library.num_inits == 1
+
+
+def test_a_library_that_somebody_closed_is_opened_again(install):
+    library = install(FakeNvml(FakeGpu("GPU-a")))
+    nvml()
+    library.nvmlShutdown()
+    assert nvml() is library
+    assert (library.num_inits, library.num_open) == (2, 1)
+
+
+def test_a_driver_that_appears_later_is_found(install):
+    library = install(FakeNvml(init_error=NVMLError_LibraryNotFound()))
+    assert nvml() is None
+    library.init_error = None
+    assert nvml() is library
+
+
+# --- AMD -------------------------------------------------------------------------------------------------------------
+
+
+def write_node(root, number, *, banks=(), product=None, **properties):
+    """Write what the kernel shows of a compute node: a CPU without `simd_count`, a GPU with it."""
+    node = root / f"class/kfd/kfd/topology/nodes/{number}"
+    node.mkdir(parents=True)
+    (node / "properties").write_text("".join(f"{name} {value}\n" for name, value in properties.items()))
+    for index, (kind, size) in enumerate(banks):
+        bank = node / f"mem_banks/{index}"
+        bank.mkdir(parents=True)
+        (bank / "properties").write_text(f"heap_type {kind}\nsize_in_bytes {size}\nflags 0\n")
+    if product is not None:
+        card = root / f"class/drm/renderD{properties['drm_render_minor']}/device"
+        card.mkdir(parents=True)
+        (card / "product_name").write_text(product + "\n")
+
+
+AMD = {"vendor_id": 4098, "simd_count": 304}
+
+
+def test_amd_gpus_are_read_from_the_kernels_nodes_in_the_order_of_their_numbers(tmp_path):
+    write_node(tmp_path, 0, cpu_cores_count=64, simd_count=0, vendor_id=4098)
+    write_node(
+        tmp_path,
+        10,
+        **AMD,
+        unique_id=0xAB,
+        drm_render_minor=136,
+        device_id=0x74A1,
+        banks=[(1, 192 * GIB), (4, GIB)],
+        product="AMD Instinct MI300X OAM",
+    )
+    write_node(tmp_path, 2, **AMD, unique_id=0xFEDCBA9876543210, drm_render_minor=128, device_id=0x740F)
+    write_node(tmp_path, 3, vendor_id=4318, simd_count=8)
+    assert find_amd(tmp_path) == (
+        Device(
+            "GPU-fedcba9876543210",
+            "gpu",
+            "AMD Instinct MI210",
+            0,
+            "0",
+            ("MI210", "AMD-Instinct-MI210"),
+            "amd",
+        ),
+        Device(
+            "GPU-00000000000000ab",
+            "gpu",
+            "AMD Instinct MI300X OAM",
+            192 * GIB,
+            "1",
+            ("MI300X", "MI300X-192G", "AMD-Instinct-MI300X", "AMD-Instinct-MI300X-OAM"),
+            "amd",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "product", "identity", "name"),
+    [
+        ({"unique_id": 1}, "Instinct MI100", "GPU-0000000000000001", "AMD Instinct MI100"),
+        ({"location_id": 0x0308, "domain": 1}, "", "AMD-0001:03:01.0", "AMD gfx000"),
+        ({"gfx_target_version": 90402}, None, "AMD-0000:00:00.0", "AMD gfx942"),
+        ({"gfx_target_version": 90010}, None, "AMD-0000:00:00.0", "AMD gfx90a"),
+        ({"device_id": 0x740C}, None, "AMD-0000:00:00.0", "AMD Instinct MI250X/MI250"),
+    ],
+)
+def test_an_amd_gpu_without_a_number_or_a_product_name_has_the_next_best(tmp_path, properties, product, identity, name):
+    write_node(tmp_path, 1, **AMD, **properties, drm_render_minor=128, product=product)
+    (device,) = find_amd(tmp_path)
+    assert (device.id, device.type) == (identity, name)
+
+
+def test_parts_of_one_amd_gpu_have_different_ids(tmp_path):
+    write_node(tmp_path, 1, **AMD, unique_id=5)
+    write_node(tmp_path, 2, **AMD, unique_id=5)
+    assert shown(find_amd(tmp_path)) == [("GPU-0000000000000005", "0"), ("GPU-0000000000000005/2", "1")]
+
+
+def test_an_amd_gpu_that_this_process_may_not_open_is_left_out(tmp_path):
+    write_node(tmp_path, 1, **AMD, unique_id=1)
+    write_node(tmp_path, 2, **AMD, unique_id=2)
+    properties = tmp_path / "class/kfd/kfd/topology/nodes/1/properties"
+    properties.unlink()
+    properties.mkdir()  # cannot be read, whoever asks
+    assert shown(find_amd(tmp_path)) == [("GPU-0000000000000002", "0")]
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"HIP_VISIBLE_DEVICES": "1"}, "1"),
+        ({"HIP_VISIBLE_DEVICES": ""}, ""),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, "0"),
+        ({"HIP_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICES": "0, 1"}, "0,1"),
+        ({"HIP_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": "2,3"}, "0"),
+        ({"ROCR_VISIBLE_DEVICES": ""}, ""),
+    ],
+)
+def test_hips_list_decides_and_cudas_where_there_is_none(environ, expected):
+    assert amd_parent(environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        (
+            {"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1"},
+            "HIP_VISIBLE_DEVICES='0' and CUDA_VISIBLE_DEVICES='1' differ",
+        ),
+        ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES='' differ"),
+        ({"ROCR_VISIBLE_DEVICES": "0"}, "Use HIP_VISIBLE_DEVICES instead"),
+        ({"ROCR_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "0"}, "Use HIP_VISIBLE_DEVICES instead"),
+    ],
+)
+def test_lists_of_amd_that_contradict_each_other_are_refused_where_there_are_such_gpus(environ, says):
+    with pytest.raises(ResourceError, match=says):
+        amd_visible((Device("GPU-1", vendor="amd"),), environ)
+    assert amd_visible((), environ) == ()
+
+
+AMDS = tuple(Device(f"GPU-{n}f", visible=str(n), vendor="amd") for n in range(4))
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, [("GPU-0f", "0"), ("GPU-1f", "1"), ("GPU-2f", "2"), ("GPU-3f", "3")]),
+        ({"HIP_VISIBLE_DEVICES": "3,1"}, [("GPU-3f", "3"), ("GPU-1f", "1")]),
+        ({"CUDA_VISIBLE_DEVICES": "2"}, [("GPU-2f", "2")]),
+        ({"HIP_VISIBLE_DEVICES": "GPU-2,7,0"}, [("GPU-2f", "GPU-2")]),
+        ({"HIP_VISIBLE_DEVICES": "GPU-"}, []),
+        ({"HIP_VISIBLE_DEVICES": "1,1"}, []),
+        ({"HIP_VISIBLE_DEVICES": ""}, []),
+        ({"HIP_VISIBLE_DEVICES": "1", "ROCR_VISIBLE_DEVICES": "3,GPU-2"}, [("GPU-2f", "1")]),
+        ({"HIP_VISIBLE_DEVICES": "2", "ROCR_VISIBLE_DEVICES": "3,2"}, []),
+        ({"ROCR_VISIBLE_DEVICES": ""}, []),
+    ],
+)
+def test_the_lists_of_amd_leave_what_they_name(environ, expected):
+    assert shown(amd_visible(AMDS, environ)) == expected
+
+
+def test_a_machine_without_nvidia_has_amds_gpus(install, tmp_path):
+    install(FakeNvml(init_error=NVMLError_LibraryNotFound()))
+    write_node(tmp_path, 1, **AMD, unique_id=1)
+    write_node(tmp_path, 2, **AMD, unique_id=2)
+    assert shown(detect({"HIP_VISIBLE_DEVICES": "1"}, sysfs=tmp_path)) == [("GPU-0000000000000002", "1")]
+    assert detect({"CUDA_VISIBLE_DEVICES": ""}, sysfs=tmp_path) == ()
+
+
+def test_nvidias_gpus_count_where_there_are_both(install, tmp_path):
+    install(FakeNvml(FakeGpu("GPU-a")))
+    write_node(tmp_path, 1, **AMD, unique_id=1)
+    assert shown(detect({}, sysfs=tmp_path)) == [("GPU-a", "0")]
+    assert detect({"CUDA_VISIBLE_DEVICES": "-1"}, sysfs=tmp_path) == ()
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "mebibytes", "expected"),
+    [
+        ("Tesla V100-SXM2-16GB", 16160, ("V100", "V100-16G")),
+        ("Tesla V100-SXM2-32GB", 32510, ("V100", "V100-32G")),
+        ("NVIDIA A100-SXM4-40GB", 40536, ("A100", "A100-40G")),
+        ("NVIDIA A100 80GB PCIe", 81920, ("A100", "A100-80G")),
+        ("NVIDIA H100 80GB HBM3", 81559, ("H100", "H100-80G")),
+        ("NVIDIA H100 NVL", 95830, ("H100", "H100-94G")),
+        ("NVIDIA H200", 143771, ("H200", "H200-141G")),
+        ("NVIDIA H20", 97871, ("H20", "H20-96G")),
+        ("NVIDIA H20-3e", 143771, ("H20", "H20-141G")),
+        ("NVIDIA GH200 480GB", 97871, ("GH200", "GH200-96G")),
+        ("NVIDIA B200", 183359, ("B200", "B200-180G")),
+        ("NVIDIA B300 SXM6 AC", 275040, ("B300", "B300-288G")),
+        ("NVIDIA L4", 23034, ("L4", "L4-24G")),
+        ("NVIDIA L40", 46068, ("L40", "L40-48G")),
+        ("NVIDIA L40S", 46068, ("L40S", "L40S-48G")),
+        ("NVIDIA A10", 23028, ("A10", "A10-24G")),
+        ("NVIDIA A10G", 22731, ("A10G", "A10G-24G")),
+        ("NVIDIA A40", 46068, ("A40", "A40-48G")),
+        ("Tesla T4", 15109, ("T4", "T4-16G")),
+        ("Tesla P4", 7611, ("P4", "P4-8G")),
+        ("Tesla P100-PCIE-16GB", 16280, ("P100", "P100-16G")),
+        ("Tesla K80", 11441, ("K80", "K80-12G")),
+        ("NVIDIA GeForce RTX 3090", 24268, ("RTX3090", "RTX3090-24G")),
+        ("NVIDIA GeForce RTX 3090 Ti", 24564, ("RTX3090Ti", "RTX3090Ti-24G")),
+        ("GeForce GTX 1060 6GB", 6078, ("GTX1060", "GTX1060-6G")),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 16376, ("RTX4090Laptop", "RTX4090Laptop-16G")),
+        ("NVIDIA RTX A6000", 49140, ("RTXA6000", "RTXA6000-48G")),
+        ("Quadro RTX 8000", 48601, ("RTX8000", "RTX8000-48G")),
+        ("NVIDIA RTX 6000 Ada Generation", 49140, ("RTX6000Ada", "RTX6000Ada-48G")),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, ("RTXPRO6000", "RTXPRO6000-96G")),
+        ("TITAN RTX", 24217, ("TITANRTX", "TITANRTX-24G")),
+        ("NVIDIA TITAN X (Pascal)", 12196, ("TITANX", "TITANX-12G")),
+        ("GRID T4-8Q", 8192, ("T4", "T4-8G")),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864, ("A100", "A100-MIG-1g.5gb")),
+        (
+            "AMD Instinct MI300X OAM",
+            196592,
+            ("MI300X", "MI300X-192G", "AMD-Instinct-MI300X", "AMD-Instinct-MI300X-OAM"),
+        ),
+        (
+            "AMD Instinct MI250X/MI250",
+            65520,
+            ("MI250X", "MI250", "MI250X-64G", "AMD-Instinct-MI250X", "AMD-Instinct-MI250X-MI250"),
+        ),
+        ("AMD Radeon RX 7900 XTX", 24560, ("RX7900XTX", "RX7900XTX-24G")),
+        ("AMD Radeon VII", 16368, ("RadeonVII", "RadeonVII-16G")),
+        # without an amount of memory, that of the name counts, but for superchips, which name their CPU's
+        ("NVIDIA A100-SXM4-80GB", 0, ("A100", "A100-80G")),
+        ("NVIDIA GH200 480GB", 0, ("GH200",)),
+        ("NVIDIA H200", 0, ("H200",)),
+        # nobody knows these
+        ("NVIDIA X900 Turbo", 22 * 1024, ("X900Turbo", "X900Turbo-22G")),
+        ("Graphics Device", 0, ("GraphicsDevice",)),
+        ("NVIDIA", 100, ("NVIDIA",)),
+        ("", 0, ()),
+        (" ", 1024, ()),
+        ("(?)", 1024, ()),
+    ],
+)
+def test_types_are_named_without_vendor_and_form_and_by_their_memory(name, mebibytes, expected):
+    assert labels_of(name, mebibytes * MIB) == expected
+
+
+def test_every_known_type_is_spelled_as_it_is_detected():
+    assert len(set(KNOWN_TYPES)) == len(KNOWN_TYPES)
+    assert {"V100", "A100", "A100-40G", "A100-80G", "H100", "H200", "L40S", "RTX3090", "MI300X"} <= set(KNOWN_TYPES)
+    assert [check_type(name) for name in KNOWN_TYPES] == list(KNOWN_TYPES)
+    assert [labels_of(name)[0] for name in KNOWN_TYPES] == [name.partition("-")[0] for name in KNOWN_TYPES]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A100", "A100"),
+        (" a100 ", "A100"),
+        ("a100-80g", "A100-80G"),
+        ("A100 80GB", "A100-80G"),
+        ("A100-SXM4-80GB", "A100-80G"),
+        ("Tesla V100", "V100"),
+        ("RTX 3090", "RTX3090"),
+        ("rtx_3090_ti", "RTX3090Ti"),
+        ("NVIDIA GeForce RTX 3090", "RTX3090"),
+        ("Titan RTX", "TITANRTX"),
+        ("AMD-Instinct-MI300X-OAM", "MI300X"),
+        ("AMD-Instinct-MI250X-MI250", "MI250X"),
+        ("TPU-V6E", "TPU-V6E"),
+        ("TPU-V5LITEPOD", "TPU-V5LITEPOD"),
+        ("tpu-v4", "tpu-v4"),
+    ],
+)
+def test_a_type_may_be_spelled_in_many_ways(text, expected):
+    assert check_type(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a1000", "unknown accelerator type 'a1000'. Did you mean 'A100'?"),
+        ("RTX 30900", "Did you mean 'RTX3090'?"),
+        ("TPU", "unknown accelerator type 'TPU'."),
+        ("", "accelerator_type is ''; expected a text"),
+        (3090, "accelerator_type is 3090; expected a text"),
+        (None, "accelerator_type is None; expected a text"),
+    ],
+)
+def test_an_unknown_type_is_refused_with_the_nearest(text, says):
+    with pytest.raises(ResourceError) as caught:
+        check_type(text)
+    assert says in str(caught.value)
+
+
+def test_what_an_inventory_has_can_be_asked_for_by_label_and_by_name():
+    devices = (
+        Device("GPU-x", type="NVIDIA X900 Turbo", labels=("X900Turbo", "X900Turbo-22G")),
+        Device("GPU-y", type="mine"),
+    )
+    assert check_type("x900turbo", devices) == "X900Turbo"
+    assert check_type("X900 Turbo 22GB", devices) == "X900Turbo-22G"
+    assert check_type("nvidia x900 turbo", devices) == "NVIDIA X900 Turbo"
+    assert check_type("MINE", devices) == "mine"
+    assert check_type("h100", devices) == "H100"
+    with pytest.raises(ResourceError, match=r"This inventory has X900Turbo, X900Turbo-22G, NVIDIA X900 Turbo, mine\."):
+        check_type("X901", devices)

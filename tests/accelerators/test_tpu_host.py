@@ -1,0 +1,416 @@
+"""TPU chips of a machine that is described by files, and its identity from a server that is none of Google's."""
+
+from __future__ import annotations
+
+import inspect
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+import pytest
+
+from sweep.accelerators import tpu_host
+from sweep.accelerators.tpu_host import TpuHost, ask_metadata_server, describe, detect
+from sweep.core.resources import Device
+
+V6E = ("0x1ae0", "0x006f", "0x006f")
+NETWORK_CARD = ("0x1ae0", "0x0042", "0x0058")  # Google's too, and no chip
+GPU = ("0x10de", "0x2330", "0x16c1")
+CHIP_FILES = ("vfio/vfio", "vfio/0", "vfio/1", "vfio/2", "vfio/3")
+
+
+class Fetch:
+    """A metadata server in this process: answers from a dict, remembers what it was asked, may be broken."""
+
+    def __init__(self, error: Exception | None = None, **answers: str) -> None:
+        self.asked: list[str] = []
+        self._answers = {key.replace("_", "-"): answer for key, answer in answers.items()}
+        self._error = error
+
+    def __call__(self, key: str) -> str | None:
+        self.asked.append(key)
+        if self._error is not None:
+            raise self._error
+        return self._answers.get(key)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Return a function that lays out a machine: its PCI devices as (vendor, device, subsystem), its device files."""
+
+    def make(*devices, files=CHIP_FILES):
+        for number, (vendor, device, subsystem) in enumerate(devices):
+            directory = tmp_path / "sys/bus/pci/devices" / f"0000:{number:02x}:00.0"
+            directory.mkdir(parents=True)
+            (directory / "vendor").write_text(f"{vendor}\n")
+            (directory / "device").write_text(f"{device}\n")
+            (directory / "subsystem_device").write_text(f"{subsystem}\n")
+        for name in files:
+            (tmp_path / "dev" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "dev" / name).touch()
+        return tmp_path
+
+    return make
+
+
+def types_of(devices):
+    return [(device.id, device.visible, device.type) for device in devices]
+
+
+# --- chips -----------------------------------------------------------------------------------------------------------
+
+
+def test_chips_are_counted_on_the_pci_bus_among_other_devices(machine):
+    root = machine(NETWORK_CARD, V6E, GPU, V6E)
+    labels = ("TPU-V6E", "v6e")
+    assert detect(root, {}) == (
+        Device("tpu0", "tpu", "TPU-V6E", visible="0", labels=labels, vendor="google"),
+        Device("tpu1", "tpu", "TPU-V6E", visible="1", labels=labels, vendor="google"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "subsystem", "type_"),
+    [
+        ("0x0027", "0x004e", "TPU-V2"),
+        ("0x0027", "0x004f", "TPU-V3"),
+        ("0x0027", "0x0000", "TPU-V3"),
+        ("0x005e", "0x0000", "TPU-V4"),
+        ("0x0062", "0x0000", "TPU-V5P"),
+        ("0x0063", "0x0000", "TPU-V5LITEPOD"),
+        ("0x006f", "0x0000", "TPU-V6E"),
+        ("0x006F", "0x0000", "TPU-V6E"),
+        ("0x0076", "0x0000", "TPU-V7X"),
+    ],
+)
+def test_the_pci_device_tells_the_generation(machine, device, subsystem, type_):
+    root = machine(*[("0x1ae0", device, subsystem)] * 4)
+    found = detect(root, {"TPU_SKIP_MDS_QUERY": "1"})
+    assert types_of(found) == [(f"tpu{i}", str(i), type_) for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("environ", "fetch", "type_"),
+    [
+        ({"TPU_ACCELERATOR_TYPE": "v2-8"}, Fetch(), "TPU-V2"),
+        ({"TPU_ACCELERATOR_TYPE": "v3-8"}, Fetch(), "TPU-V3"),
+        ({}, Fetch(accelerator_type="v2-8"), "TPU-V2"),
+        ({}, Fetch(accelerator_type="v4-8"), "TPU-V3"),
+        ({}, Fetch(accelerator_type="nonsense"), "TPU-V3"),
+        ({}, Fetch(OSError("nobody there")), "TPU-V3"),
+    ],
+)
+def test_where_the_bus_does_not_tell_v2_from_v3_the_pod_type_does(machine, environ, fetch, type_):
+    root = machine(("0x1ae0", "0x0027", ""))
+    assert types_of(detect(root, environ, fetch)) == [("tpu0", "0", type_)]
+
+
+def test_nobody_is_asked_for_a_generation_that_the_bus_tells(machine):
+    fetch = Fetch()
+    assert len(detect(machine(V6E), {}, fetch)) == 1
+    assert fetch.asked == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("accel0",),
+        ("accel0", "accel1"),
+        ("accel/accel0",),
+        ("vfio/vfio", "vfio/17"),
+    ],
+)
+def test_device_files_of_every_kind_confirm_the_bus_and_do_not_count(machine, files):
+    assert len(detect(machine(V6E, V6E, V6E, V6E, files=files), {})) == 4
+
+
+@pytest.mark.parametrize("files", [(), ("vfio/vfio",), ("null", "nvidia0"), ("accelerate",)])
+def test_chips_of_the_bus_without_device_files_are_not_for_this_process(machine, files):
+    assert detect(machine(V6E, V6E, files=files), {}) == ()
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        (),
+        (GPU,),
+        (GPU, GPU, NETWORK_CARD),
+        (("0x10de", "0x006f", "0x0000"),),
+        (("0x1ae0", "0x0001", "0x0000"),),
+    ],
+)
+def test_device_files_without_a_chip_on_the_bus_are_no_tpu(machine, devices):
+    """A GPU that is handed to a virtual machine has a file in `/dev/vfio`."""
+    assert detect(machine(*devices), {"TPU_ACCELERATOR_TYPE": "v6e-4"}) == ()
+
+
+def test_a_device_that_cannot_be_read_is_passed_over(machine):
+    root = machine(V6E, V6E)
+    (root / "sys/bus/pci/devices/0000:00:00.0/device").unlink()
+    (root / "sys/bus/pci/devices/0000:09:00.0").mkdir()
+    assert len(detect(root, {})) == 1
+
+
+def test_a_machine_without_a_pci_bus_has_no_chips(tmp_path):
+    assert detect(tmp_path, {}) == ()
+    assert detect(tmp_path / "missing", {}) == ()
+
+
+@pytest.mark.parametrize(
+    ("parent", "expected"),
+    [
+        ("2,3", ["2", "3"]),
+        ("3,1", ["3", "1"]),
+        (" 0 , 2 ", ["0", "2"]),
+        ("1,1,1", ["1"]),
+        ("", []),
+        ("7", []),
+        ("1,7,x,2", ["1", "2"]),
+        ("0,1,2,3", ["0", "1", "2", "3"]),
+    ],
+)
+@pytest.mark.parametrize("variable", ["TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"])
+def test_only_the_chips_that_this_process_may_see_are_found(machine, variable, parent, expected):
+    found = detect(machine(V6E, V6E, V6E, V6E), {variable: parent})
+    assert types_of(found) == [(f"tpu{token}", token, "TPU-V6E") for token in expected]
+
+
+def test_the_newer_variable_counts_where_both_are_set(machine):
+    found = detect(machine(V6E, V6E), {"TPU_VISIBLE_CHIPS": "1", "TPU_VISIBLE_DEVICES": "0"})
+    assert types_of(found) == [("tpu1", "1", "TPU-V6E")]
+
+
+def test_the_environment_of_this_process_is_the_default(machine, monkeypatch):
+    monkeypatch.setenv("TPU_VISIBLE_CHIPS", "1")
+    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
+    monkeypatch.setenv("TPU_NAME", "mine")
+    root = machine(V6E, V6E)
+    assert types_of(detect(root)) == [("tpu1", "1", "TPU-V6E")]
+    assert describe(root).slice_name == "mine"
+
+
+# --- identity --------------------------------------------------------------------------------------------------------
+
+GKE = {
+    "TPU_WORKER_ID": "2",
+    "TPU_WORKER_HOSTNAMES": "a,b, c ,d",
+    "TPU_NAME": "slice-7",
+    "TPU_ACCELERATOR_TYPE": "v6e-16",
+    "TPU_TOPOLOGY": "4X4",
+}
+TPU_ENV = "ACCELERATOR_TYPE: 'v4-16'\nWORKER_ID: '1'\nTOPOLOGY: '2x2x2'\nCHIPS_PER_HOST_BOUNDS: '2,2,1'\n"
+SERVER = {
+    "agent_worker_number": "1",
+    "instance_id": "t1v-n-5",
+    "accelerator_type": "v4-16",
+    "tpu_env": TPU_ENV,
+    "worker_network_endpoints": "x:1:10.0.0.1,y:2:10.0.0.2",
+}
+ALL_KEYS = ["agent-worker-number", "tpu-env", "instance-id", "accelerator-type", "worker-network-endpoints"]
+
+
+def test_kubernetes_says_everything_in_the_environment_and_nobody_is_asked(machine):
+    fetch = Fetch(**SERVER)
+    assert describe(machine(V6E), GKE, fetch) == TpuHost(2, "slice-7", "4x4", "v6e-16", ("a", "b", "c", "d"))
+    assert fetch.asked == []
+
+
+def test_the_metadata_server_is_asked_for_the_rest(machine):
+    fetch = Fetch(**SERVER)
+    found = describe(machine(V6E), {"TPU_NAME": "mine"}, fetch)
+    assert found == TpuHost(1, "mine", "2x2x2", "v4-16", ("10.0.0.1", "10.0.0.2"))
+    assert fetch.asked == [key for key in ALL_KEYS if key != "instance-id"]
+
+
+def test_all_is_known_from_the_metadata_server_alone(machine):
+    fetch = Fetch(**SERVER)
+    found = describe(machine(V6E), {}, fetch)
+    assert found == TpuHost(1, "t1v-n-5", "2x2x2", "v4-16", ("10.0.0.1", "10.0.0.2"))
+    assert sorted(fetch.asked) == sorted(ALL_KEYS)
+
+
+def test_hosts_may_also_be_listed_by_their_names(machine):
+    fetch = Fetch(worker_network_endpoints="host-a, host-b")
+    assert describe(machine(V6E), {}, fetch).hostnames == ("host-a", "host-b")
+
+
+@pytest.mark.parametrize(("device", "files"), [(GPU, CHIP_FILES), (V6E, ())])
+def test_without_a_chip_nobody_is_asked_and_the_environment_still_counts(machine, device, files):
+    fetch = Fetch(**SERVER)
+    assert describe(machine(device, files=files), {"TPU_WORKER_ID": "0"}, fetch) == TpuHost(worker_id=0)
+    assert fetch.asked == []
+
+
+@pytest.mark.parametrize("value", ["1", "true", "0", ""])
+def test_nobody_is_asked_where_the_user_forbids_it(machine, value):
+    fetch = Fetch(**SERVER)
+    assert describe(machine(V6E), {"TPU_SKIP_MDS_QUERY": value}, fetch) == TpuHost()
+    assert fetch.asked == []
+
+
+def test_what_the_server_does_not_know_is_unknown(machine):
+    fetch = Fetch()
+    assert describe(machine(V6E), {}, fetch) == TpuHost()
+    assert sorted(fetch.asked) == sorted(ALL_KEYS)
+
+
+@pytest.mark.parametrize("error", [TimeoutError("late"), ConnectionRefusedError(), RuntimeError("a bug"), ValueError()])
+def test_after_a_failure_everything_is_unknown_and_nothing_more_is_asked(machine, error):
+    fetch = Fetch(error)
+    assert describe(machine(V6E), {"TPU_NAME": "mine"}, fetch) == TpuHost(slice_name="mine")
+    assert fetch.asked == ALL_KEYS[:1]
+
+
+@pytest.mark.parametrize(("text", "worker_id"), [("0", 0), (" 3 ", 3), ("", None), ("-1", None), ("x", None)])
+def test_a_worker_id_is_a_number_or_unknown(machine, text, worker_id):
+    assert describe(machine(V6E), {}, Fetch(agent_worker_number=text)).worker_id == worker_id
+
+
+@pytest.mark.parametrize(
+    ("text", "topology"),
+    [
+        (TPU_ENV, "2x2x2"),
+        ("TOPOLOGY: '4X4'", "4x4"),
+        ('TOPOLOGY: "2x4"\n', "2x4"),
+        ("TOPOLOGY:2x4", "2x4"),
+        ("OTHER_TOPOLOGY: '2x4'", ""),
+        ("", ""),
+    ],
+)
+def test_the_topology_stands_in_a_text_of_many_lines(machine, text, topology):
+    assert describe(machine(V6E), {}, Fetch(tpu_env=text)).topology == topology
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def server(*answers: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
+    """Serve one connection for each answer (None: take it and never answer); give the address and what was asked."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    asked: list[bytes] = []
+    kept: list[socket.socket] = []
+
+    def serve() -> None:
+        for answer in answers:
+            connection, _ = listener.accept()
+            connection.settimeout(30)
+            kept.append(connection)
+            asked.append(connection.recv(1 << 16))
+            if answer is not None:
+                with suppress(OSError):  # the client may have heard enough
+                    connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{listener.getsockname()[1]}", asked
+        thread.join(30)
+    finally:
+        listener.close()
+        for connection in kept:
+            connection.close()
+
+
+def response(body: str, *, status: str = "200 OK", flavor: str = "Metadata-Flavor: Google\r\n") -> bytes:
+    return f"HTTP/1.0 {status}\r\nContent-Type: text/plain\r\n{flavor}\r\n{body}".encode()
+
+
+def test_an_attribute_is_asked_for_in_the_words_of_the_metadata_server():
+    with server(response("v6e-16\n")) as (address, asked):
+        assert ask_metadata_server("accelerator-type", address=address, limit_s=30) == "v6e-16"
+    (request,) = asked
+    head, *fields = request.decode().split("\r\n")
+    assert head == "GET /computeMetadata/v1/instance/attributes/accelerator-type HTTP/1.0"
+    assert "Metadata-Flavor: Google" in fields
+
+
+def test_an_attribute_that_does_not_exist_is_none():
+    with server(response("not found", status="404 Not Found")) as (address, _):
+        assert ask_metadata_server("tpu-env", address=address, limit_s=30) is None
+
+
+def test_an_answer_ends_with_its_announced_length_even_when_the_connection_stays_open():
+    ready, done = threading.Event(), threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nContent-Length: 4\r\n\r\n")
+            connection.sendall(b"v4-8")
+            ready.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        assert ask_metadata_server("accelerator-type", address=address, limit_s=30) == "v4-8"
+        assert ready.wait(30)
+    finally:
+        done.set()
+        thread.join(30)
+        listener.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        response("v6e-16", flavor=""),
+        response("v6e-16", flavor="Metadata-Flavor: Other\r\n"),
+        response("oops", status="500 Internal Server Error"),
+        response("", status="302 Found"),
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"",
+    ],
+)
+def test_somebody_who_is_no_metadata_server_is_not_believed(answer):
+    with server(answer) as (address, _), pytest.raises(ConnectionError, match="is no metadata server"):
+        ask_metadata_server("accelerator-type", address=address, limit_s=30)
+
+
+def test_an_answer_without_an_end_is_given_up():
+    with server(b"HTTP/1.0 200 OK\r\n" + b"x" * (1 << 21)) as (address, _), pytest.raises(ConnectionError, match="xxx"):
+        ask_metadata_server("accelerator-type", address=address, limit_s=30)
+
+
+def test_a_request_is_given_up_after_its_limit():
+    """The server here never answers: only the limit ends the call."""
+    with server(None) as (address, _), pytest.raises(TimeoutError):
+        ask_metadata_server("accelerator-type", address=address, limit_s=0.05)
+    assert inspect.signature(ask_metadata_server).parameters["limit_s"].default == 1.0
+
+
+def test_a_server_that_never_answers_leaves_the_identity_unknown_after_one_request(machine):
+    with server(None) as (address, asked):
+        fetch = partial(ask_metadata_server, address=address, limit_s=0.05)
+        assert describe(machine(V6E), {"TPU_WORKER_ID": "0"}, fetch) == TpuHost(worker_id=0)
+    assert len(asked) == 1
+
+
+def test_nobody_there_leaves_the_identity_unknown(machine):
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    listener.close()
+    fetch = partial(ask_metadata_server, address=f"127.0.0.1:{port}", limit_s=30)
+    assert describe(machine(V6E), {}, fetch) == TpuHost()
+
+
+def test_each_attribute_is_asked_for_once_in_the_life_of_a_process(machine, monkeypatch):
+    fetch, addresses = Fetch(**SERVER), []
+
+    def ask(key: str, *, address: str) -> str | None:
+        addresses.append(address)
+        return fetch(key)
+
+    monkeypatch.setattr(tpu_host, "ask_metadata_server", ask)
+    root, environ = machine(V6E), {"GCE_METADATA_IP": "asked-once.invalid"}
+    found = [describe(root, environ) for _ in range(2)]
+    assert found == [TpuHost(1, "t1v-n-5", "2x2x2", "v4-16", ("10.0.0.1", "10.0.0.2"))] * 2
+    assert fetch.asked == ALL_KEYS
+    assert set(addresses) == {"asked-once.invalid"}
