@@ -297,8 +297,13 @@ class Sweep:
 
     def _on_waiting(self, event: Waiting) -> None:
         trial = self._trials.get(event.trial_id)
-        if trial is not None and trial.status is Status.STARTING and trial.reason != event.reason:
+        if trial is not None and trial.status in (Status.STARTING, Status.RUNNING) and trial.reason != event.reason:
             self._put(evolve(trial, reason=event.reason))
+        elif trial is not None and not trial.is_held:
+            self._packer.explain((trial.id, trial.attempt), event.reason)
+            oldest_id, _ = self._lineup.startable(self._packer)  # it may wait for just what is not given back yet
+            if oldest_id is not None:
+                self._say_why(oldest_id)
 
     def _on_reported(self, event: Reported, now: float) -> None:
         trial = self._current(event.trial_id, event.attempt)
@@ -780,6 +785,10 @@ class Sweep:
     def _stall(self, why: str) -> None:
         self._fail(SweepStalled(f"nothing runs, and {why}"))
 
+    def _say_why(self, trial_id: str) -> None:
+        trial = self._trials[trial_id]
+        self._put(evolve(trial, reason=self._packer.why_not(trial.resources)))
+
     def _start_one(self, now: float) -> bool:
         """Start one trial if any fits; the oldest may be overtaken by those that fit, but not for ever."""
         oldest_id, fitting = self._lineup.startable(self._packer)
@@ -787,9 +796,8 @@ class Sweep:
             return False
         is_blocked = not fitting or fitting[0] != oldest_id
         if is_blocked:
-            oldest = self._trials[oldest_id]
-            if not oldest.reason or oldest.reason.startswith("starts again"):
-                self._put(evolve(oldest, reason=self._packer.why_not(oldest.resources)))
+            if not (reason := self._trials[oldest_id].reason) or reason.startswith("starts again"):
+                self._say_why(oldest_id)
             if not fitting:
                 return False
         try:

@@ -1,6 +1,8 @@
 """The host: one small process per slot, free of user code, that forks one worker after another and ends their trees.
 
     driver -> host    (START, token, log, limit, is_spawned) + data socket    fork a worker for it
+                      (START_GROUP, token) + data socket + ports       run the group that is told over the socket
+    worker -> host    (START_GROUP, 0) + socket + ports                the same, for a `fit()` inside a trial
                       (KILL, token)                               end the worker's tree, if that attempt still runs
                       (RETIRE,)                                   end an idle reused worker
     host -> driver    (HELLO, pid)
@@ -21,23 +23,30 @@ import select
 import signal
 import socket
 import sys
-from typing import Any, NoReturn
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweep.engines.tree import become_subreaper, children_of, end_descendants
 from sweep.worker import wire
+from sweep.worker.control import START_GROUP
 from sweep.worker.main import OUTPUT_NAME, become_worker, serve
 
-__all__ = ["BUSY", "EXIT", "HELLO", "IDLE", "KILL", "RETIRE", "RETIRED", "START", "Host"]
+if TYPE_CHECKING:
+    from sweep.engines.group import Group
+
+__all__ = ["BUSY", "EXIT", "HELLO", "IDLE", "KILL", "RETIRE", "RETIRED", "START", "START_GROUP", "Host"]
 
 START, KILL, RETIRE, HELLO, EXIT, IDLE, RETIRED, BUSY = range(8)
 
 _MESSAGE_BYTES = 1 << 16
+_MAX_DESCRIPTORS = 250  # the kernel passes 253 at a time
 _LOG_CHECK_S = 0.5
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _HEAD_SHARE = 0.25
 _SPAWNED = (
     "import sys; sys.path[:] = {path!r}; "
-    "from sweep.worker.main import run_spawned; run_spawned({parent}, {data}, {idle})"
+    "from sweep.worker.main import run_spawned; run_spawned({parent}, {data}, {idle}, {control})"
 )
 
 
@@ -58,7 +67,10 @@ class Host:
         self._worker = 0
         self._pidfd = -1
         self._idle = -1
-        self._born = 0  # token that the worker was made for: names the worker
+        self._control: socket.socket | None = None  # to the worker, which may ask for groups
+        self._groups: list[Group] = []
+        self._whole: Group | None = None  # the one that is the attempt itself
+        self._born = 0  # token that the worker, or the whole group, was made for: names it
         self._done = 0  # the last token that ended: a late Kill for it must not hit its successor
         self._waiting: tuple[Any, int, int] | None = None  # a start that the kernel refused, its socket, tries
         self._log = ""
@@ -78,13 +90,25 @@ class Host:
                 poll.register(self._pidfd, select.POLLIN)
             if self._idle >= 0:
                 poll.register(self._idle, select.POLLIN)
-            ready = {descriptor for descriptor, _ in poll.poll(self._timeout_ms())}
+            control = self._control.fileno() if self._control is not None else -1
+            if control >= 0:
+                poll.register(control, select.POLLIN)
+            for group in self._groups:
+                for descriptor, mask in group.descriptors():
+                    poll.register(descriptor, mask)
+            ready = dict(poll.poll(self._timeout_ms()))
             if self._driver in ready:
                 self._end()
             if self._idle in ready:
                 self._on_idle()
+            if control in ready:
+                self._on_request()
             if self._pidfd in ready:
                 self._on_exit()
+            for group in list(self._groups):
+                group.handle(ready)
+                if group.is_over:
+                    self._on_group_over(group)
             if life in ready:
                 self._on_message()
             if not ready:
@@ -93,7 +117,13 @@ class Host:
     def _timeout_ms(self) -> float | None:
         if self._waiting is not None:
             return 1000 * _RETRY_S[min(self._waiting[2], len(_RETRY_S) - 1)]
-        return 1000 * _LOG_CHECK_S if self._worker and self._log_limit else None
+        limited = (self._worker and self._log_limit) or any(group.log_limit_bytes for group in self._groups)
+        timeout_s = _LOG_CHECK_S if limited else None
+        if self._groups:
+            now = time.monotonic()
+            for at in [at for group in self._groups if (at := group.deadline()) is not None]:
+                timeout_s = max(0.0, at - now if timeout_s is None else min(timeout_s, at - now))
+        return None if timeout_s is None else 1000 * timeout_s
 
     def _send(self, *message: Any) -> None:
         try:
@@ -103,7 +133,7 @@ class Host:
 
     def _on_message(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._life, _MESSAGE_BYTES, 1)
+            data, descriptors, _, _ = socket.recv_fds(self._life, _MESSAGE_BYTES, _MAX_DESCRIPTORS)
         except ConnectionResetError:
             data, descriptors = b"", []
         if not data:
@@ -112,12 +142,18 @@ class Host:
         kind = message[0]
         if kind == START:
             self._start(message, descriptors[0], 0)
+        elif kind == START_GROUP:
+            self._born = message[1]
+            self._whole = self._add_group(descriptors)
         elif kind == KILL:
             token = message[1]
             if self._waiting is not None and self._waiting[0][1] == token:
                 os.close(self._waiting[1])
                 self._waiting = None
                 self._send(EXIT, token, 0, 0, 0)
+            elif self._whole is not None and token > self._done:
+                self._whole.kill()
+                self._on_group_over(self._whole)
             elif self._worker and token > self._done:
                 self._kill_worker()
         elif kind == RETIRE:
@@ -127,18 +163,20 @@ class Host:
 
     def _start(self, message: Any, data: int, tries: int) -> None:
         _, token, log, limit, is_spawned = message
-        idle_end = -1
+        idle_end, control = -1, None
         try:
             if self._is_reusing:
                 self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            pid = self._spawn(data, idle_end) if is_spawned else self._fork(data, idle_end)
-            self._worker = pid
-            self._pidfd = os.pidfd_open(pid)
+            self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            make = self._spawn if is_spawned else self._fork
+            self._worker = make(data, (control.fileno(),), idle_end, control.fileno())
+            self._pidfd = os.pidfd_open(self._worker)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
             for descriptor in (self._idle, idle_end):
                 if descriptor >= 0:
                     os.close(descriptor)
             self._idle = -1
+            self._drop_control(control)
             if self._worker:
                 self._kill_worker(is_reported=False)
             if tries == 0:
@@ -146,12 +184,13 @@ class Host:
             self._waiting = (message, data, tries + 1)
             return
         os.close(data)
+        control.close()
         if idle_end >= 0:
             os.close(idle_end)
         self._waiting = None
         self._born, self._log, self._log_limit = token, log, limit
 
-    def _fork(self, data: int, idle: int) -> int:
+    def _fork(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         parent = os.getpid()
         pid = os.fork()
         if pid:
@@ -159,27 +198,79 @@ class Host:
         try:
             become_worker(parent)
             self._life.close()
-            for descriptor in (self._driver, self._idle, *_inherited):
-                if descriptor >= 0:
+            if self._control is not None:
+                self._control.close()
+            others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
+            for descriptor in (self._driver, self._idle, self._pidfd, *_inherited, *others):
+                if descriptor >= 0 and descriptor not in kept:
                     os.close(descriptor)
             channel = wire.SocketChannel(data)
-            serve(channel, None if idle < 0 else lambda token: _write_token(idle, token))
+            serve(channel, None if idle < 0 else lambda token: _write_token(idle, token), control=control)
         except BaseException:  # nothing of this process's own may go on running in the copy
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(70)
 
-    def _spawn(self, data: int, idle: int) -> int:
+    def _spawn(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         # Not at the top: a host that forks never needs it, and it takes 50 ms.
         import multiprocess.spawn
         import multiprocess.util
 
-        code = _SPAWNED.format(path=sys.path, parent=os.getpid(), data=data, idle=idle)
+        code = _SPAWNED.format(path=sys.path, parent=os.getpid(), data=data, idle=idle, control=control)
         executable = os.fsencode(multiprocess.spawn.get_executable())
         command = [executable, *multiprocess.util._args_from_interpreter_flags(), "-c", code]
-        passed = tuple(sorted(descriptor for descriptor in (data, idle) if descriptor >= 0))
+        passed = tuple(sorted({descriptor for descriptor in (data, idle, *kept) if descriptor >= 0}))
         pid: int = multiprocess.util.spawnv_passfds(executable, command, passed)
         return pid
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def _on_request(self) -> None:
+        """The worker asks for a group, or is gone."""
+        assert self._control is not None
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES, _MAX_DESCRIPTORS)
+        except ConnectionResetError:
+            data, descriptors = b"", []
+        if not data:
+            self._drop_control(None)
+        elif descriptors:
+            self._add_group(descriptors)
+
+    def _add_group(self, descriptors: Sequence[int]) -> Group:
+        # Not at the top: it would take a part of every cold start; the zygote imports it where there will be groups.
+        from sweep.engines.group import Group
+
+        def make(data: int, kept: Sequence[int], is_spawned: bool) -> int:
+            return (self._spawn if is_spawned else self._fork)(data, kept, -1, -1)
+
+        group = Group(socket.socket(fileno=descriptors[0]), descriptors[1:], make)
+        self._groups.append(group)
+        return group
+
+    def _on_group_over(self, group: Group) -> None:
+        """Forget a group; when it was the attempt itself, end what it left, and say that the tree is gone."""
+        self._groups.remove(group)
+        for log in group.logs:
+            if group.log_limit_bytes:
+                trim_output(log, group.log_limit_bytes)
+        if group is self._whole:
+            self._whole = None
+            killed = end_descendants()
+            self._done = max(self._done, self._born)
+            self._send(EXIT, self._born, 0, group.peak_rss_bytes, killed)
+
+    def _end_groups(self) -> None:
+        """The worker that asked for them is gone, or idle."""
+        for group in self._groups:
+            group.kill()
+        self._groups.clear()
+
+    def _drop_control(self, other: socket.socket | None) -> None:
+        for one in (self._control, other):
+            if one is not None:
+                one.close()
+        self._control = None
 
     def _kill_worker(self, *, is_reported: bool = True) -> None:
         """Kill the worker with its whole tree; say so when an attempt was running."""
@@ -190,6 +281,8 @@ class Host:
 
     def _on_exit(self, *, is_reported: bool = True) -> None:
         """Reap the worker, end what it left, and say that the tree is gone."""
+        self._end_groups()
+        self._drop_control(None)
         _, status, usage = os.wait4(self._worker, 0)
         killed = end_descendants()
         self._trim_log(is_final=True)
@@ -211,6 +304,7 @@ class Host:
         if len(data) < 8:
             return  # it died; its pidfd tells
         token = int.from_bytes(data, "little")
+        self._end_groups()
         if children_of(self._worker) or len(children_of(os.getpid())) > 1:
             self._end_strays()
         self._trim_log(is_final=True)
@@ -233,10 +327,13 @@ class Host:
             self._start(message, data, tries)
         else:
             self._trim_log(is_final=False)
+            for group in self._groups:
+                for log in group.logs if group.log_limit_bytes else ():
+                    trim_output(log, group.log_limit_bytes)
 
     def _trim_log(self, *, is_final: bool) -> None:
         """Keep the output below its limit: its head, a mark, and its tail."""
-        if not self._log_limit:
+        if not self._log_limit or not self._log:
             return
         path = self._log
         if self._is_reusing and self._worker:

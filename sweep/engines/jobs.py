@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +13,11 @@ import cloudpickle
 from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial
 from sweep.worker import environment, wire
+from sweep.worker.group_environment import GroupSpec, group_job, plan_ranks
+from sweep.worker.rendezvous import Port, open_ports
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["JobMaker", "store_code"]
+__all__ = ["JobMaker"]
 
 
 class JobMaker:
@@ -38,6 +40,7 @@ class JobMaker:
         is_chdir: bool,
         code: str = "",
         objects: str = "",
+        log_limit_bytes: int = 0,
     ) -> None:
         """Take what all jobs have in common.
 
@@ -56,10 +59,59 @@ class JobMaker:
         self._is_chdir = is_chdir
         self._code = code
         self._objects = objects
+        self._log_limit_bytes = log_limit_bytes
         self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
 
-    def make(self, token: int, trial: Trial) -> wire.Job:
-        """Return the job of one attempt."""
+    @property
+    def is_group(self) -> bool:
+        """Whether trials are training groups."""
+        return self._trainable.group is not None
+
+    def open_ports(self, trial: Trial) -> list[Port]:
+        """Return the ports of a trial's group.
+
+        Raises:
+            OSError: no port or descriptor is free.
+        """
+        spec = self._spec(trial)
+        number = len(trial.resources.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
+        return open_ports(number, spec.port_kind)
+
+    def _spec(self, trial: Trial) -> GroupSpec:
+        assert self._trainable.group is not None
+        return self._trainable.group(trial.config)
+
+    def make_group(
+        self, token: int, trial: Trial, ports: Sequence[int], *, path: Sequence[str], log_limit_bytes: int
+    ) -> wire.GroupJob:
+        """Return the job of a trial that is a training group.
+
+        Args:
+            ports: numbers of those that `open_ports` returned.
+            path: `sys.path` for fresh interpreters; empty: ranks are forked.
+        """
+        spec = self._spec(trial)
+        assert trial.placement is not None
+        plans = plan_ranks(
+            trial.resources,
+            trial.placement,
+            spec,
+            nodes=self._nodes,
+            environ={**self._environ, **self._env},
+            trial_id=trial.id,
+            attempt=trial.attempt,
+            ports=ports,
+        )
+        return group_job(
+            self.make(token, trial, start_from=spec.checkpoint),
+            plans,
+            spec,
+            path=path,
+            log_limit_bytes=log_limit_bytes,
+        )
+
+    def make(self, token: int, trial: Trial, *, start_from: str = "") -> wire.Job:
+        """Return the job of one attempt; `start_from` is the checkpoint of a trial that has none of its own."""
         request = self._requests.get(trial.resources)
         if request is None:
             threads = environment.num_threads(trial.resources, self._environ)
@@ -90,20 +142,23 @@ class JobMaker:
             num_threads=request[1],
             seed=environment.trial_seed(self._seed, trial.id),
             base_count=start.count if start is not None else 0,
-            checkpoint=os.path.join(self.directory, start.path) if start is not None else "",
+            checkpoint=os.path.join(self.directory, start.path) if start is not None else start_from,
             resources=request[0],
             is_chdir=self._is_chdir,
+            placement=trial.placement.to_json() if trial.placement is not None else None,
+            devices=self._held(trial),
+            own_threads=self._environ.get("OMP_NUM_THREADS", ""),
+            log_limit_bytes=self._log_limit_bytes,
         )
 
-
-def store_code(payload: bytes, directory: Path) -> str:
-    """Write the trainable's bytes once, named by their hash, and return the path."""
-    path = directory / f"{hashlib.sha256(payload).hexdigest()}.pkl"
-    if not path.exists():
-        temporary = directory / f"tmp-{path.name}-{os.getpid()}"
-        with open(temporary, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    return str(path)
+    def _held(self, trial: Trial) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+        """Return the devices of a trial with their nodes, for a group that it may start itself."""
+        if trial.placement is None or not any(bundle.devices for bundle in trial.placement.bundles):
+            return ()
+        held = {(place.node, device) for place in trial.placement.bundles for device, _ in place.devices}
+        return tuple(
+            (node.id, dataclasses.astuple(device))
+            for node in self._nodes
+            for device in node.devices
+            if (node.id, device.id) in held
+        )

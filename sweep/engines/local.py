@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sweep.accelerators.meter import read_memory
 from sweep.core.messages import (
     Continue,
     Event,
@@ -34,15 +35,20 @@ from sweep.core.trial import Trial
 from sweep.engines import host, zygote
 from sweep.engines.base import Engine, EngineCommand
 from sweep.engines.exits import classify, num_oom_kills
-from sweep.engines.jobs import JobMaker, store_code
+from sweep.engines.handover import HandOver
+from sweep.engines.jobs import JobMaker
+from sweep.engines.link import Link
 from sweep.engines.nursery import Nursery, own_path
 from sweep.engines.reactor import Reactor
-from sweep.engines.slots import Attempt, Link, Slot
+from sweep.engines.release import Releases
+from sweep.engines.slots import Attempt, Slot
 from sweep.engines.tree import end_marked
 from sweep.errors import ConfigError
 from sweep.store.layout import ExperimentLayout
 from sweep.worker import environment, wire
 from sweep.worker.parameters import store_objects
+from sweep.worker.rendezvous import close_ports
+from sweep.worker.shipping import store_code
 from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["LocalEngine"]
@@ -80,6 +86,7 @@ class LocalEngine(Engine):
         experiment_name: str = "",
         chdir: bool = False,
         log_limit_bytes: int = LOG_LIMIT_BYTES,
+        hand_over: HandOver | None = None,
     ) -> None:
         """Store the trainable in the experiment and start the zygote.
 
@@ -96,6 +103,7 @@ class LocalEngine(Engine):
             seed: of the sweep; the global generators of each trial are seeded from it and the trial's number.
             chdir: trials run in their own directory.
             log_limit_bytes: size that each trial's output is kept below; 0: unlimited.
+            hand_over: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
 
         Raises:
             ConfigError: an unknown start method, or a system other than Linux.
@@ -118,8 +126,11 @@ class LocalEngine(Engine):
         self._is_spawning = start_method == "spawn"
         self._lock_fd = lock_fd
         self._log_limit = log_limit_bytes
-        self._environ = {**os.environ, **(env or {})}
+        env = {**trainable.env, **(env or {})}
+        self._environ = {**os.environ, **env}
         self._modules = tuple(dict.fromkeys((*preload, *trainable.imports)))
+        if any(name.startswith("sweep.train.") for name in self._modules):
+            self._modules = (*self._modules, "sweep.engines.group", "sweep.worker.rank")
         self._path = own_path()
         self._layout.code.mkdir(parents=True, exist_ok=True)
         self._jobs = JobMaker(
@@ -133,6 +144,7 @@ class LocalEngine(Engine):
             is_chdir=chdir,
             code=store_code(trainable.payload, self._layout.code),
             objects=store_objects(trainable.objects, self._layout.code) if trainable.objects else "",
+            log_limit_bytes=log_limit_bytes,
         )
 
         self._events: list[Event] = []
@@ -146,6 +158,13 @@ class LocalEngine(Engine):
         self._has_import_crashed = False  # then trials import for themselves, and fail one by one
         self._is_closed = False
         self._reactor = Reactor()
+        self._releases = Releases(
+            self._nodes,
+            hand_over or HandOver(read_memory, devices=[device for node in self._nodes for device in node.devices]),
+            self._reactor,
+            emit=lambda event: self._events.append(event),
+            notice=lambda text: self.notices.append(text),
+        )
         try:
             self._start_nursery()
         except BaseException:
@@ -156,7 +175,7 @@ class LocalEngine(Engine):
 
     def nodes(self) -> Sequence[Node]:
         """Return the inventory."""
-        return self._nodes
+        return self._releases.nodes
 
     def now(self) -> float:
         """Return seconds of driving since the sweep first began."""
@@ -272,7 +291,7 @@ class LocalEngine(Engine):
             self._try_place(attempt)
 
     def _place(self, attempt: Attempt) -> None:
-        if self._is_reusing and self._place_warm(attempt):
+        if self._is_reusing and not self._jobs.is_group and self._place_warm(attempt):
             return
         slot = self._free_slot()
         if slot is None:
@@ -346,20 +365,41 @@ class LocalEngine(Engine):
 
     def _send_start(self, slot: Slot, attempt: Attempt) -> None:
         """Have the host make a worker, and give it its job."""
-        ours, theirs = socket.socketpair()
-        log = str(self._layout.output(attempt.trial_id))
+        is_group = self._jobs.is_group
+        ports = self._jobs.open_ports(attempt.trial) if is_group else []
         try:
-            slot.tell(
-                host.START, attempt.token, log, self._log_limit, self._is_spawning, descriptors=(theirs.fileno(),)
-            )
+            ours, theirs = socket.socketpair()
+        except OSError:
+            close_ports(ports)
+            raise
+        try:
+            if is_group:
+                descriptors = (theirs.fileno(), *(port.holder.fileno() for port in ports))
+                slot.tell(host.START_GROUP, attempt.token, descriptors=descriptors)
+            else:
+                log = str(self._layout.output(attempt.trial_id))
+                start = (host.START, attempt.token, log, self._log_limit, self._is_spawning)
+                slot.tell(*start, descriptors=(theirs.fileno(),))
         finally:
             theirs.close()
+            numbers = [port.number for port in ports]
+            close_ports(ports)
         link = Link(ours, self._on_full)
         self._reactor.listen(ours.fileno(), lambda: self._on_link(link))
         slot.link, slot.born, slot.key = link, attempt.token, _key(attempt.trial)
+        if is_group:
+            self._send_group(attempt, link, numbers)
+            return
         if self._is_spawning:
             link.send(wire.frame((wire.JOB, self._path)))
         self._send_job(attempt, link)
+
+    def _send_group(self, attempt: Attempt, link: Link, ports: Sequence[int]) -> None:
+        attempt.link = link
+        link.attempt = attempt
+        path = self._path if self._is_spawning else ()
+        job = self._jobs.make_group(attempt.token, attempt.trial, ports, path=path, log_limit_bytes=self._log_limit)
+        link.send(wire.frame((wire.GROUP, tuple(job))))
 
     def _send_job(self, attempt: Attempt, link: Link | None) -> None:
         assert link is not None
@@ -402,7 +442,10 @@ class LocalEngine(Engine):
         if attempt.slot is not None:
             attempt.slot.attempt = None
         self._events.append(Exited(attempt.trial_id, attempt.attempt, exit))
-        self._events.append(Released(attempt.trial_id, attempt.attempt))
+        if attempt.slot is not None and attempt.slot.link is not None:  # its worker stays, idle, with its memory
+            self._events.append(Released(attempt.trial_id, attempt.attempt))
+        else:
+            self._releases.release(attempt.trial, [other.trial for other in self._attempts.values()])
 
     def _finish_with_status(self, attempt: Attempt, status: int | None, peak: int = 0) -> None:
         has_oom_kill = False
@@ -437,12 +480,16 @@ class LocalEngine(Engine):
             if kind == wire.REPORT:
                 self._events.append(Reported(attempt.trial_id, attempt.attempt, message[2], message[3], message[4]))
             elif kind == wire.STARTED:
-                attempt.pid = message[2]
+                attempt.pids = attempt.pids or (message[2],)
                 self._events.append(Started(attempt.trial_id, attempt.attempt, message[2]))
             elif kind == wire.SAVED:
                 self._events.append(Saved(attempt.trial_id, attempt.attempt, message[2], message[3]))
             elif kind == wire.DONE:
                 attempt.outcome = message[2:]
+            elif kind == wire.PIDS:
+                attempt.pids = tuple(message[2])
+            elif kind == wire.WAITING:
+                self._events.append(Waiting(attempt.trial_id, message[2]))
 
     def _on_full(self, link: Link, is_full: bool) -> None:
         self._reactor.await_writable(link.socket.fileno(), link.flush if is_full else None)
@@ -486,12 +533,17 @@ class LocalEngine(Engine):
                 self._drain(slot)
                 if attempt is not None and attempt.token == token and slot.link is not None:
                     slot.link.attempt = None
+                    slot.held = attempt.trial
                     self._finish_with_status(attempt, None)
             case (host.RETIRED,):
                 slot.is_retiring = False
+                held, slot.held = slot.held, None
                 if slot.attempt is None:
                     self._drop_link(slot)
-                self._unblock(slot)
+                if held is None:
+                    self._unblock(slot)
+                else:
+                    self._releases.after(slot.number, held, lambda: self._unblock(slot))
             case (host.BUSY, token, reason) if attempt is not None and attempt.token == token:
                 self._events.append(Waiting(attempt.trial_id, reason))
 
@@ -518,7 +570,7 @@ class LocalEngine(Engine):
                 f"{environment.TRIAL_VARIABLE}={attempt.trial_id}".encode(),
                 f"{environment.ATTEMPT_VARIABLE}={attempt.attempt}".encode(),
             ]
-            end_marked(attempt.pid, markers)
+            end_marked(attempt.pids, markers)
         self._drain(slot)
         self._reactor.ignore(slot.life.fileno())
         self._drop_link(slot)

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from sweep.engines import zygote
+from sweep.engines.link import receive_from
 from sweep.worker.environment import EXPERIMENT_VARIABLE, THREAD_VARIABLES
 
-__all__ = ["Nursery", "own_path", "receive_from"]
+__all__ = ["Nursery", "own_path"]
 
 _MESSAGE_BYTES = 1 << 16
 _CLOSE_S = 10.0
@@ -131,11 +132,3 @@ def own_path() -> list[str]:
     here = str(Path(__file__).resolve().parents[2])
     path = [os.path.abspath(entry) for entry in sys.path]
     return path if here in path else [*path, here]
-
-
-def receive_from(source: socket.socket, size: int) -> bytes:
-    """Read once. A peer that died with messages of ours unread gives an error first, and then what it had written."""
-    try:
-        return source.recv(size)
-    except ConnectionResetError:
-        return source.recv(size)

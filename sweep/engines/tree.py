@@ -118,19 +118,19 @@ def _has_children() -> bool:
     return True
 
 
-def end_marked(session: int, markers: Iterable[bytes]) -> int:
+def end_marked(sessions: Iterable[int], markers: Iterable[bytes]) -> int:
     """Kill what is left of an attempt whose host and zygote are both gone; return how many were killed.
 
-    Found are the processes in the worker's session and those whose environment at their start holds all the markers.
+    Found are the processes in the workers' sessions and those whose environment at their start holds all the markers.
 
     Args:
-        session: pid of the worker, which led a session of its own; 0 when unknown.
+        sessions: pids of the workers, each of which led a session of its own.
         markers: `NAME=value` entries of the environment, as bytes.
     """
-    wanted = list(markers)
+    wanted, led = list(markers), set(sessions)
     total = 0
     while True:
-        found = [pid for pid, (_, sid) in _scan().items() if (session and sid == session) or _is_marked(pid, wanted)]
+        found = [pid for pid, (_, sid) in _scan().items() if sid in led or _is_marked(pid, wanted)]
         living = [pid for pid in found if pid != os.getpid() and not _is_zombie(pid)]
         if not living:
             return total

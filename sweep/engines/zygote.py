@@ -198,7 +198,8 @@ def _import_all(setup: Setup, zygote: Zygote) -> None:
     for name in (*_PRELOADED, *setup.modules, "numpy.random"):
         if name in sys.modules or (name == "numpy.random" and "numpy" not in sys.modules):
             continue  # numpy's generators are there to be seeded in every trial once numpy is
-        if name.partition(".")[0] not in sys.stdlib_module_names and name not in _PRELOADED:
+        is_ours = name.startswith("sweep.")
+        if name.partition(".")[0] not in sys.stdlib_module_names and name not in _PRELOADED and not is_ours:
             zygote.send(IMPORTING, name)
         try:
             importlib.import_module(name)

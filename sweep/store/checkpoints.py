@@ -127,7 +127,11 @@ class Checkpoint:
 
 
 def persist(
-    source_dir: str | os.PathLike[str], target_dir: str | os.PathLike[str], *, is_source_spent: bool = False
+    source_dir: str | os.PathLike[str],
+    target_dir: str | os.PathLike[str],
+    *,
+    is_source_spent: bool = False,
+    is_source_immutable: bool = False,
 ) -> None:
     """Store the files of `source_dir` as the checkpoint `target_dir`, whole or not at all, durable on return.
 
@@ -136,6 +140,7 @@ def persist(
     Args:
         target_dir: must not exist; its parent is created.
         is_source_spent: `source_dir` lies on the same file system and is not needed any more: renamed, not copied.
+        is_source_immutable: `source_dir` is a stored checkpoint: its files are shared by hard links where possible.
 
     Raises:
         CheckpointError: there is no such source, the target exists, or the disk refused.
@@ -153,7 +158,8 @@ def persist(
         if is_source_spent:
             os.rename(source, temporary)
         else:
-            shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MANIFEST))
+            copy = _link_or_copy if is_source_immutable else shutil.copy2
+            shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MANIFEST), copy_function=copy)
         manifest = {name: _sync_file(os.path.join(temporary, name)) for name in _files(temporary)}
         _write_synced(os.path.join(temporary, MANIFEST), json.dumps({"version": 1, "files": manifest}))
         for directory, _, _ in os.walk(temporary):
@@ -252,6 +258,13 @@ def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> s
         number += 1
         target = f"{plain}.{number}"
     return target
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)  # another file system, or one without hard links
 
 
 def _files(root: str) -> list[str]:

@@ -13,12 +13,18 @@ __all__ = [
     "STORAGE_VARIABLE",
     "ExperimentLayout",
     "checkpoint_name",
+    "find_shards",
+    "rank_output",
+    "rank_outputs",
+    "shards_name",
     "storage_root",
     "tidy_name",
 ]
 
 DEFAULT_STORAGE = "sweep_results"
 STORAGE_VARIABLE = "SWEEP_STORAGE"
+_RANK_PATTERN = re.compile(r"rank(\d+)\.log")
+_SHARDS = "tmp-shards-"  # a stray like every `tmp-*`
 CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")
 
 
@@ -65,3 +71,30 @@ class ExperimentLayout:
     def output(self, trial_id: str) -> Path:
         """What the trial printed, standard output and error together."""
         return self.trial(trial_id) / "output.log"
+
+
+def rank_output(trial_dir: str, rank: int) -> str:
+    """Return the file that takes what one rank of a training group prints."""
+    return os.path.join(trial_dir, f"rank{rank}.log")
+
+
+def rank_outputs(trial_dir: str) -> list[str]:
+    """Return those files of a trial, in the order of the ranks."""
+    try:
+        numbers = [int(found[1]) for name in os.listdir(trial_dir) if (found := _RANK_PATTERN.fullmatch(name))]
+    except FileNotFoundError:
+        return []
+    return [rank_output(trial_dir, number) for number in sorted(numbers)]
+
+
+def shards_name(count: int, attempt: int, token: int) -> str:
+    """Return the directory in which the shards of the checkpoint at report number `count` wait to be merged."""
+    return f"{_SHARDS}{count:06d}-{attempt}-{token}"
+
+
+def find_shards(trial_dir: str) -> list[str]:
+    """Return the directories of shards that lie in a trial's directory."""
+    try:
+        return [os.path.join(trial_dir, name) for name in sorted(os.listdir(trial_dir)) if name.startswith(_SHARDS)]
+    except FileNotFoundError:
+        return []

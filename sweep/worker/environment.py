@@ -5,25 +5,31 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from sweep.core.resources import Device, Node, Placement, Resources
+from sweep.accelerators.tpu import chip_variables
+from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 
 __all__ = [
     "ATTEMPT_VARIABLE",
     "EXPERIMENT_VARIABLE",
     "KEEP_DEVICES_VARIABLE",
+    "MEMORY_FRACTIONS",
     "THREAD_VARIABLES",
     "TRIAL_VARIABLE",
     "attempt_variables",
     "device_variables",
+    "held_devices",
     "num_threads",
     "thread_variables",
     "trial_seed",
+    "visible_variables",
 ]
 
 EXPERIMENT_VARIABLE = "SWEEP_EXPERIMENT"
 TRIAL_VARIABLE = "SWEEP_TRIAL"
 ATTEMPT_VARIABLE = "SWEEP_ATTEMPT"
 KEEP_DEVICES_VARIABLE = "SWEEP_KEEP_VISIBLE_DEVICES"  # set to 1 by people who hand out devices themselves
+
+MEMORY_FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")  # jax refuses both at once
 
 # Read by the libraries when they are loaded; exported for what a trial starts itself.
 THREAD_VARIABLES = (
@@ -63,45 +69,72 @@ def attempt_variables(
 def device_variables(
     placement: Placement | None, nodes: Sequence[Node], environ: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Return the variables that show a process exactly the devices of its placement.
+    """Return the variables that show a process exactly the devices of its placement, those of all its bundles."""
+    bundles = placement.bundles if placement is not None else ()
+    held = held_devices(bundles, nodes)
+    names = {bundle.node for bundle in bundles}
+    here = [node for node in nodes if node.id in names] if names else nodes
+    share = sum(share for bundle in bundles for _, share in bundle.devices) if len(held) == 1 else 1.0
+    return visible_variables(held, here, environ, share=share)
 
-    GPUs go by the names that the parent's own variable uses, never renumbered. Without a GPU in the placement the
-    variable is empty, which means none, where the nodes have GPUs or the parent's variable is set; otherwise it is left
-    alone. AMD's variable follows when the parent has it, because the two must agree. TPU chips likewise, with the
-    bounds that a part of a host needs.
+
+def held_devices(bundles: Sequence[BundlePlacement], nodes: Sequence[Node]) -> tuple[Device, ...]:
+    """Return the devices of some bundles, each once, in order."""
+    known = {(node.id, device.id): device for node in nodes for device in node.devices}
+    held: dict[str, Device] = {}
+    for bundle in bundles:
+        for identity, _ in bundle.devices:
+            held[identity] = known.get((bundle.node, identity)) or Device(identity)
+    return tuple(held.values())
+
+
+def visible_variables(
+    held: Sequence[Device], nodes: Sequence[Node], environ: Mapping[str, str], *, share: float = 1.0
+) -> dict[str, str | None]:
+    """Return the variables that show a process exactly the devices `held`, in this order; None means: remove it.
+
+    GPUs go by the names that the parent's own variable uses, never renumbered; where it has none, indices are those of
+    the PCI bus, which CUDA is told. Without a GPU the variable is empty, which means none, where the nodes have GPUs or
+    the parent's variable is set; otherwise it is left alone. AMD's variable is written where the parent has it or the
+    GPUs are AMD's; then CUDA's follows where the parent has that, because the two must agree. TPU chips likewise, with
+    the bounds that a part of a host needs.
+
+    Args:
+        nodes: those that the process may use devices of.
+        share: of its one GPU, in (0, 1]; jax is told to take that share of the memory, less a tenth.
     """
     if environ.get(KEEP_DEVICES_VARIABLE) == "1":
         return {}
-    known = {(node.id, device.id): device for node in nodes for device in node.devices}
-    held: dict[str, Device] = {}
-    for bundle in placement.bundles if placement is not None else ():
-        for identity, _ in bundle.devices:
-            held[identity] = known.get((bundle.node, identity)) or Device(identity)
+    known = [device for node in nodes for device in node.devices]
     variables: dict[str, str | None] = {}
-    gpus = ",".join(device.visible or device.id for device in held.values() if device.kind == "gpu")
-    has_gpus = any(device.kind == "gpu" for device in known.values())
-    if gpus or has_gpus or "CUDA_VISIBLE_DEVICES" in environ:
-        variables["CUDA_VISIBLE_DEVICES"] = gpus
-    if "HIP_VISIBLE_DEVICES" in environ:
+    tokens = [device.visible or device.id for device in held if device.kind == "gpu"]
+    gpus = ",".join(tokens)
+    is_amd = any(device.vendor == "amd" for device in (*held, *known) if device.kind == "gpu")
+    has_gpus = any(device.kind == "gpu" for device in known)
+    if "HIP_VISIBLE_DEVICES" in environ or is_amd:
         variables["HIP_VISIBLE_DEVICES"] = gpus
-    chips = [device.visible or device.id for device in held.values() if device.kind == "tpu"]
-    if chips:
-        variables["TPU_VISIBLE_CHIPS"] = ",".join(chips)
-        bounds = {1: "1,1,1", 2: "1,2,1"}.get(len(chips))
-        variables["TPU_CHIPS_PER_HOST_BOUNDS"] = bounds
-        variables["TPU_HOST_BOUNDS"] = "1,1,1" if bounds else None
+    if "CUDA_VISIBLE_DEVICES" in environ or (not is_amd and (gpus or has_gpus)):
+        variables["CUDA_VISIBLE_DEVICES"] = gpus
+        is_by_index = any(token.isdecimal() for token in tokens) and "CUDA_VISIBLE_DEVICES" not in environ
+        if is_by_index and "CUDA_DEVICE_ORDER" not in environ:
+            variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    if tokens and share < 1 and not any(name in environ for name in MEMORY_FRACTIONS):
+        variables[MEMORY_FRACTIONS[0]] = f"{0.9 * share:.3g}"  # the old name, which old and new versions read
+    chips = [device.visible or device.id for device in held if device.kind == "tpu"]
+    on_host = sum(device.kind == "tpu" for device in known) // max(1, len({node.id for node in nodes}))
+    variables.update(chip_variables(chips, on_host, parent=environ.get("TPU_VISIBLE_CHIPS")))
     return variables
 
 
-def num_threads(resources: Resources, environ: Mapping[str, str]) -> int:
+def num_threads(request: Resources | Bundle, environ: Mapping[str, str]) -> int:
     """Return how many threads numeric libraries get: the user's own `OMP_NUM_THREADS`, else the CPUs of the request.
 
-    At least one; a fraction is rounded down.
+    At least one; a fraction is rounded down. Of several bundles the first counts: it is the trial's own process.
     """
     own = environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if own.isdigit() and int(own) > 0:
+    if own.isdecimal() and int(own) > 0:
         return int(own)
-    return max(1, int(resources.bundles[0].cpu))
+    return max(1, int(request.cpu if isinstance(request, Bundle) else request.bundles[0].cpu))
 
 
 def thread_variables(threads: int, environ: Mapping[str, str]) -> dict[str, str]:

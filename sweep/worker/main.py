@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -13,9 +14,11 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
+from sweep.store.layout import rank_output
 from sweep.worker import adapters, wire
+from sweep.worker.control import Control
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
 from sweep.worker.parameters import load_objects
 from sweep.worker.session import Session, StopRequested, install
@@ -29,7 +32,8 @@ OUTPUT_NAME = "output.log"
 _PR_SET_PDEATHSIG = 1
 _MAX_TRACEBACK = 1 << 16
 _MAX_ERROR = 1000
-_OWN_DIRECTORY = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_OWN_DIRECTORIES = (_HERE + os.sep, os.path.join(os.path.dirname(_HERE), "train") + os.sep)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -85,15 +89,23 @@ def become_worker(parent: int) -> None:
     offer_to_oom_killer()
 
 
-def serve(channel: wire.SocketChannel, notify: Callable[[int], None] | None, *, were_threads: int = 1) -> None:
+def serve(
+    channel: wire.SocketChannel,
+    notify: Callable[[int], None] | None,
+    *,
+    were_threads: int = 1,
+    control: int = -1,
+) -> None:
     """Run the job that comes, or one after another, and end the process.
 
     Args:
         notify: called with the token when a job is done and the process waits for another (`reuse_actors`); None: the
             process ends after its first job.
+        control: descriptor over which the host is asked for groups; -1: none, as in a rank of a group.
         were_threads: of the numeric libraries in the process that this one was forked from.
     """
     environment = _Environment(is_reused=notify is not None)
+    to_host = None if control < 0 else Control(control)
     cwd = os.getcwd()
     while True:
         try:
@@ -103,7 +115,9 @@ def serve(channel: wire.SocketChannel, notify: Callable[[int], None] | None, *, 
         if message[0] != wire.JOB:
             continue  # an answer to the job before, which had ended meanwhile
         job = wire.Job(*message[1])
-        outcome = _run_here(job, channel, environment, were_threads)
+        if job.rank is not None:
+            _run_rank(job._replace(rank=wire.Rank(*job.rank)), channel, environment, were_threads)
+        outcome = _run_here(job, channel, environment, were_threads, to_host)
         if notify is None:
             threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
         _flush()
@@ -120,12 +134,45 @@ def serve(channel: wire.SocketChannel, notify: Callable[[int], None] | None, *, 
         os.chdir(cwd)
 
 
-def _run_here(job: wire.Job, channel: wire.SocketChannel, environment: _Environment, were_threads: int) -> Outcome:
+def _run_rank(job: wire.Job, channel: wire.SocketChannel, environment: _Environment, were_threads: int) -> NoReturn:
+    """Run a rank of a group and end the process.
+
+    How it ended is said at once: what a library does at exit may wait for ranks that are gone, so after a failure
+    nothing more is done here, and the host ends the group.
+    """
+    outcome = _run_here(job, channel, environment, were_threads, None)
+    at = time.monotonic()
+    try:
+        if outcome[0] == FINISHED:
+            threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
+        _flush()
+        channel.send(wire.frame((wire.DONE, job.token, *outcome, at)))
+        if outcome[0] == FINISHED:
+            _await_dismissal(channel)
+            atexit._run_exitfuncs()
+            _flush()
+    except wire.ChannelClosed:
+        os._exit(1)
+    finally:
+        os._exit(0)
+
+
+def _await_dismissal(channel: wire.SocketChannel) -> None:
+    """Wait until every rank has returned: the others may still need what this process serves."""
+    with contextlib.suppress(wire.ChannelClosed):
+        while True:
+            channel.receive()
+
+
+def _run_here(
+    job: wire.Job, channel: wire.SocketChannel, environment: _Environment, were_threads: int, control: Control | None
+) -> Outcome:
     """Set this process up for a job, and run it."""
-    trial_dir = os.path.join(job.directory, job.trial_id)
+    trial_dir = os.path.join(job.directory, job.home or job.trial_id)
+    log = os.path.join(trial_dir, OUTPUT_NAME) if job.rank is None else rank_output(trial_dir, job.rank.rank)
     try:
         os.makedirs(trial_dir, exist_ok=True)
-        redirect_output(os.path.join(trial_dir, OUTPUT_NAME), f"{job.trial_id} attempt {job.attempt}")
+        redirect_output(log, f"{job.trial_id} attempt {job.attempt}")
         environment.set(job.variables)
         if job.is_chdir:
             os.chdir(trial_dir)
@@ -133,7 +180,7 @@ def _run_here(job: wire.Job, channel: wire.SocketChannel, environment: _Environm
         seed_generators(job.seed)
     except OSError as error:
         return (FAILED, f"the trial's process could not be prepared: {error}", "", "OSError", b"")
-    return run_job(job, channel, _code)
+    return run_job(job, channel, _code, control=control)
 
 
 class Code(Protocol):
@@ -147,11 +194,19 @@ class Code(Protocol):
         """Make the attributes those of the job."""
 
 
-def run_job(job: wire.Job, channel: wire.Channel, code: Code, *, is_interruptible: bool = False) -> Outcome:
+def run_job(
+    job: wire.Job,
+    channel: wire.Channel,
+    code: Code,
+    *,
+    is_interruptible: bool = False,
+    control: Control | None = None,
+) -> Outcome:
     """Say that the attempt has started, run the user's code in a session, and return how it ended.
 
     Args:
         is_interruptible: Ctrl-C is meant for the driver, which runs in this process: it is passed on.
+        control: by which groups can be asked for.
     """
     session: Session | None = None
     is_returned = False
@@ -159,7 +214,7 @@ def run_job(job: wire.Job, channel: wire.Channel, code: Code, *, is_interruptibl
         channel.send(wire.frame((wire.STARTED, job.token, os.getpid())))
         code.load(job)
         config = pickle.loads(job.config)
-        session = Session(job, channel, config=config)
+        session = _session_of(job, channel, config, control)
         install(session)
         try:
             if job.kind == "class":
@@ -185,6 +240,14 @@ def run_job(job: wire.Job, channel: wire.Channel, code: Code, *, is_interruptibl
     except BaseException as error:  # the border to user code: whatever it raises is its outcome
         return describe(error)
     return (STOPPED if session is not None and session.is_stopping and is_returned else FINISHED, "", "", "", b"")
+
+
+def _session_of(job: wire.Job, channel: wire.Channel, config: dict[str, Any], control: Control | None) -> Session:
+    if job.rank is None:
+        return Session(job, channel, config=config, control=control)
+    from sweep.worker.rank import RankSession  # imported beforehand where there are groups
+
+    return RankSession(job, channel, config=config)
 
 
 def describe(error: BaseException) -> Outcome:
@@ -213,7 +276,7 @@ def user_traceback(error: BaseException) -> str:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        kept = [frame for frame in one.stack if not os.path.abspath(frame.filename).startswith(_OWN_DIRECTORY)]
+        kept = [frame for frame in one.stack if not os.path.abspath(frame.filename).startswith(_OWN_DIRECTORIES)]
         one.stack = traceback.StackSummary.from_list(kept)
         waiting += [one.__cause__, one.__context__]
     return "".join(shown.format()).rstrip()
@@ -286,14 +349,16 @@ def _flush() -> None:
             continue  # closed or replaced by the user's code
 
 
-def run_spawned(parent: int, data: int, idle: int) -> None:
-    """Be a worker in a fresh interpreter (`start_method="spawn"`): `data` and `idle` are inherited descriptors.
+def run_spawned(parent: int, data: int, idle: int, control: int) -> None:
+    """Be a worker in a fresh interpreter (`start_method="spawn"`); the numbers are inherited descriptors.
 
     Its first message carries `sys.path`, so that the user's modules are found.
     """
     die_with(parent)
     become_worker(parent)
-    os.set_inheritable(data, False)
+    for descriptor in (data, control):
+        if descriptor >= 0:
+            os.set_inheritable(descriptor, False)
     channel = wire.SocketChannel(data)
     try:
         sys.path[:] = channel.receive()[1]
@@ -301,9 +366,9 @@ def run_spawned(parent: int, data: int, idle: int) -> None:
         os._exit(0)
     find_thread_pools()
     if idle < 0:
-        serve(channel, None)
+        serve(channel, None, control=control)
     os.set_inheritable(idle, False)
-    serve(channel, lambda token: _say_idle(idle, token))
+    serve(channel, lambda token: _say_idle(idle, token), control=control)
 
 
 def _say_idle(idle: int, token: int) -> None:

@@ -15,9 +15,13 @@ from sweep.errors import UserCodeError
 from sweep.store.checkpoints import MANIFEST, Checkpoint, free_target, persist, verify
 from sweep.store.layout import checkpoint_name
 from sweep.worker import wire
+from sweep.worker.control import Control
 from sweep.worker.metrics import MAX_BYTES, check_size, plain_metrics
 
-__all__ = ["Context", "Session", "StopRequested", "get_checkpoint", "get_context", "install", "report"]
+__all__ = ["FILLED_IN", "Context", "Session", "StopRequested", "get_checkpoint", "get_context", "install", "report"]
+
+
+FILLED_IN = frozenset({"timestamp", "time_this_iter_s", "pid", "hostname"})  # added to each report unless given
 
 
 class StopRequested(BaseException):
@@ -31,12 +35,23 @@ class Session:
     Attributes:
         is_stopping: the trial was told to end.
         saver: stores a checkpoint of a class trainable into a directory when asked; None for functions.
+        control: by which a `fit()` inside the trial asks for its workers; None where that is not possible.
+        is_fitting: such a `fit()` runs.
     """
 
-    def __init__(self, job: wire.Job, channel: wire.Channel, *, config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        job: wire.Job,
+        channel: wire.Channel,
+        *,
+        config: Mapping[str, Any] | None = None,
+        control: Control | None = None,
+    ) -> None:
         self.job = job
+        self.control = control
         self.config = config or {}
         self.is_stopping = False
+        self.is_fitting = False
         self.saver: Callable[[str], None] | None = None
         self._channel = channel
         self._seq = 0
@@ -54,7 +69,7 @@ class Session:
     @property
     def trial_dir(self) -> str:
         """Directory of the trial."""
-        return os.path.join(self.job.directory, self.job.trial_id)
+        return os.path.join(self.job.directory, self.job.home or self.job.trial_id)
 
     def report(self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None) -> None:
         """Send one report and wait for the answer; see the function of this name.
@@ -78,21 +93,33 @@ class Session:
                         f"report() was given checkpoint={checkpoint!r}; expected a Checkpoint. Write the state into a "
                         "directory and pass checkpoint=Checkpoint(directory)."
                     )
-                stored = self._store(checkpoint.path, self._seq + 1)
+                stored = self._keep(checkpoint, self._seq + 1)
             now = time.monotonic()
             values.setdefault("timestamp", int(time.time()))
             values.setdefault("time_this_iter_s", now - self._last)
             values.setdefault("pid", self._pid)
             values.setdefault("hostname", self._hostname)
-            data = wire.frame((wire.REPORT, self.job.token, self._seq + 1, values, stored))
+            data = self._framed(values, stored)
             if len(data) > MAX_BYTES:
                 check_size(values, len(data))
             self._seq += 1
             self._channel.send(data)
             self._last = now
             if stored is not None:
-                self._checkpoint = Checkpoint(os.path.join(self.job.directory, stored))
+                self._continue_from(stored)
             self._await_answer()
+
+    def _keep(self, checkpoint: Checkpoint, seq: int) -> str:
+        """Store a checkpoint that comes with report `seq`; return what the report says of it."""
+        path = checkpoint.path
+        is_stored = path.startswith(self.job.directory + os.sep) and os.path.exists(os.path.join(path, MANIFEST))
+        return self._store(path, seq, is_source_immutable=is_stored)
+
+    def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
+        return wire.frame((wire.REPORT, self.job.token, self._seq + 1, values, stored))
+
+    def _continue_from(self, stored: str) -> None:
+        self._checkpoint = Checkpoint(os.path.join(self.job.directory, stored))
 
     def _await_answer(self) -> None:
         """Wait for the answer to the report that was just sent; those to others are dropped, a stop is always taken."""
@@ -112,6 +139,22 @@ class Session:
             if kind == wire.SAVE and self.saver is not None:
                 self._save_on_demand()
             return
+
+    def fileno(self) -> int:
+        """Return the descriptor over which a stop comes; -1 when there is none."""
+        return self._channel.fileno() if isinstance(self._channel, wire.SocketChannel) else -1
+
+    @property
+    def has_message(self) -> bool:
+        """Whether something was read that nobody has taken yet."""
+        return isinstance(self._channel, wire.SocketChannel) and self._channel.has_message
+
+    def hear_stop(self) -> bool:
+        """Take one message that has come outside of a report; return whether the trial is told to stop."""
+        message = self._channel.receive()
+        if message[1] == self.job.token and message[0] == wire.STOP:
+            self.is_stopping = True
+        return self.is_stopping
 
     def _save_on_demand(self) -> None:
         stored = self.save_now()
@@ -138,9 +181,9 @@ class Session:
             self.saver(scratch)
             self.report(metrics, Checkpoint(scratch))
 
-    def _store(self, source: str, seq: int, *, is_source_spent: bool = False) -> str:
+    def _store(self, source: str, seq: int, *, is_source_spent: bool = False, is_source_immutable: bool = False) -> str:
         target = free_target(self.trial_dir, checkpoint_name(self.job.base_count + seq), self.job.attempt)
-        persist(source, target, is_source_spent=is_source_spent)
+        persist(source, target, is_source_spent=is_source_spent, is_source_immutable=is_source_immutable)
         return os.path.relpath(target, self.job.directory)
 
     def get_checkpoint(self) -> Checkpoint | None:
@@ -199,18 +242,46 @@ class Context:
         """Return how many threads numeric libraries were given; None outside a sweep."""
         return self._session.job.num_threads if self._session else None
 
+    @property
+    def _rank(self) -> wire.Rank:
+        rank = self._session.job.rank if self._session else None
+        return rank or _ALONE
+
     def get_world_size(self) -> int:
-        """Return the number of workers of this trial: 1."""
-        return 1
+        """Return the number of workers of this trial's group; 1 when it is a single process."""
+        return self._rank.size
 
     def get_world_rank(self) -> int:
-        """Return the rank of this worker: 0."""
-        return 0
+        """Return the rank of this worker in the group, from 0."""
+        return self._rank.rank
 
     def get_local_rank(self) -> int:
-        """Return the rank of this worker on its node: 0."""
-        return 0
+        """Return the rank of this worker among those on the same node, from 0."""
+        return self._rank.local_rank
 
+    def get_local_world_size(self) -> int:
+        """Return the number of workers of the group on this node."""
+        return self._rank.local_size
+
+    def get_node_rank(self) -> int:
+        """Return the number of this node among those of the group, from 0."""
+        return self._rank.node_rank
+
+    def get_num_nodes(self) -> int:
+        """Return on how many nodes the group runs."""
+        return self._rank.num_nodes
+
+    def get_device_indices(self) -> tuple[int, ...]:
+        """Return the positions of this worker's own GPUs among those that it sees: `cuda:i` for each `i`."""
+        if self._session is None:
+            return ()
+        if self._session.job.rank is not None:
+            return self._session.job.rank.devices
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        return tuple(range(len([token for token in shown.split(",") if token.strip()])))
+
+
+_ALONE = wire.Rank(0, 1)
 
 _session: Session | None = None
 _has_warned = False

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import dis
 import functools
+import hashlib
 import importlib.machinery
 import inspect
+import os
 import sys
 import types
 from collections.abc import Iterator
@@ -14,11 +16,12 @@ from typing import Any
 
 from sweep.errors import TrainableError
 
-__all__ = ["functions_of", "is_importable", "main_globals", "pickle_trainable", "referenced_modules"]
+__all__ = ["functions_of", "is_importable", "main_globals", "pickle_trainable", "referenced_modules", "store_code"]
 
 # Imports inside function bodies are preloaded only for these: measured to be safe to fork after a mere import.
 SAFE_TO_PRELOAD = frozenset({"jax", "numpy", "optuna", "pandas", "scipy", "sklearn", "torch"})
 _MAX_VISITS = 2000
+_TRAIN = "sweep.train."
 # What torch itself imports when the first optimizer of a process is built: 1.8 s, in every trial that builds one.
 _TORCH_OPTIMIZERS = "torch._dynamo"
 
@@ -55,6 +58,19 @@ def pickle_trainable(trainable: Any) -> bytes:
     finally:
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def store_code(payload: bytes, directory: str | os.PathLike[str]) -> str:
+    """Write a trainable's bytes once into `directory`, named by their hash, and return the path."""
+    path = os.path.join(directory, f"{hashlib.sha256(payload).hexdigest()}.pkl")
+    if not os.path.exists(path):
+        temporary = os.path.join(directory, f"tmp-{os.path.basename(path)}-{os.getpid()}")
+        with open(temporary, "wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    return path
 
 
 def is_importable(module: types.ModuleType) -> bool:
@@ -97,7 +113,9 @@ def _is_found_elsewhere(name: str, spec: importlib.machinery.ModuleSpec) -> bool
 def functions_of(trainable: Any) -> Iterator[Any]:
     """Yield the functions and classes that a trainable consists of: through partials, methods and callable objects."""
     while isinstance(trainable, functools.partial):
-        yield from (value for value in (*trainable.args, *trainable.keywords.values()) if inspect.isfunction(value))
+        for value in (*trainable.args, *trainable.keywords.values()):
+            if inspect.isfunction(value) or inspect.ismethod(value) or isinstance(value, functools.partial):
+                yield from functions_of(value)
         trainable = trainable.func
     if inspect.ismethod(trainable):
         yield trainable.__func__
@@ -200,6 +218,8 @@ def _is_by_value(thing: Any, module: types.ModuleType | None) -> bool:
 
 
 def _is_wanted(name: str) -> bool:
+    if name.startswith(_TRAIN):
+        return True  # a `fit()` inside the trial
     if name.partition(".")[0] in ("__main__", "builtins", "sweep", "searchers", "pytest", "_pytest"):
         return False
     if name in SAFE_TO_PRELOAD:

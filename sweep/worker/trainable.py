@@ -6,15 +6,18 @@ import functools
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweep.core.resources import Resources, parse_resources
 from sweep.errors import CheckpointError, TrainableError
 from sweep.worker.parameters import unwrap
 from sweep.worker.session import current
 from sweep.worker.shipping import pickle_trainable, referenced_modules
+
+if TYPE_CHECKING:
+    from sweep.worker.group_environment import GroupSpec
 
 __all__ = ["PreparedTrainable", "Trainable", "prepare"]
 
@@ -142,6 +145,10 @@ class PreparedTrainable:
         resources: from `with_resources` or `default_resource_request`: a request, a function of the config, or None.
         import_path: `file.py:function` when it can be found again by that; else empty.
         objects: given by `with_parameters`; not in the payload.
+        group: for a trainer: what the group of a trial with some config is; None: a trial is one process.
+        space: for a trainer: checks a search space and returns it in the form in which configs are recorded.
+        requests: for a trainer: the requests that trials of a space can come to, as far as that can be told.
+        env: variables that all its processes get.
     """
 
     name: str
@@ -152,6 +159,10 @@ class PreparedTrainable:
     resources: Resources | Callable[[Mapping[str, Any]], Any] | None = None
     import_path: str = ""
     objects: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    group: Callable[[Mapping[str, Any]], GroupSpec] | None = None
+    space: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    requests: Callable[[Mapping[str, Any]], Sequence[Resources]] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 def prepare(trainable: Any) -> PreparedTrainable:
@@ -168,6 +179,10 @@ def prepare(trainable: Any) -> PreparedTrainable:
     inner, objects, resources = unwrap(trainable)
     if isinstance(inner, PreparedTrainable):
         return inner
+    as_trainable = getattr(inner, "__sweep_trainable__", None)
+    if as_trainable is not None and not inspect.isclass(inner):  # a trainer
+        prepared: PreparedTrainable = as_trainable()
+        return prepared
     is_class = inspect.isclass(inner)
     if is_class:
         _check_class(inner)
@@ -197,6 +212,11 @@ def prepare(trainable: Any) -> PreparedTrainable:
 
 
 def _check_class(inner: type) -> None:
+    if hasattr(inner, "__sweep_trainable__"):
+        raise TrainableError(
+            f"{inner.__name__} is the class of a trainer; expected an object: {inner.__name__}(train_loop, "
+            "scaling_config=ScalingConfig(num_workers=2))."
+        )
     if not issubclass(inner, Trainable):
         raise TrainableError(
             f"the class {inner.__name__} is no trainable; expected a subclass of sweep.Trainable, or a function that "

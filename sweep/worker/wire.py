@@ -9,6 +9,18 @@
                        (SAVED, token, seq, checkpoint)
                        (DONE, token, kind, error, traceback, class_name, pickled)
 
+For a training group the host stands between: upwards it speaks like a worker, and to each rank like a driver.
+
+    above -> host      a `GroupJob`                     in place of a `Job`
+    host -> above      (PIDS, token, pids)              of the ranks, before anything else
+                       (WAITING, token, text)           what the group waits for; empty: nothing any more
+    host -> rank       (CONTINUE or STOP, token, seq, False, path)       path: the checkpoint stored with that report
+                       (MERGE, token, seq, shards)      make one checkpoint of these directories
+    rank -> host       (JOINED, token)                  it has found the others
+                       (REPORT, token, seq, metrics, shard)
+                       (MERGED, token, seq, checkpoint)         empty: it could not be made
+                       (DONE, token, kind, error, traceback, class_name, pickled, at)
+
 The token counts the attempts of an engine, so that a reused worker cannot take an answer meant for an earlier trial.
 """
 
@@ -20,6 +32,13 @@ import struct
 from typing import Any, NamedTuple, Protocol
 
 __all__ = [
+    "GroupJob",
+    "WAITING",
+    "PIDS",
+    "MERGED",
+    "MERGE",
+    "JOINED",
+    "GROUP",
     "CONTINUE",
     "DONE",
     "JOB",
@@ -32,14 +51,42 @@ __all__ = [
     "ChannelClosed",
     "Frames",
     "Job",
+    "Rank",
     "SocketChannel",
     "frame",
 ]
 
-JOB, CONTINUE, SAVE, STOP, STARTED, REPORT, SAVED, DONE = range(8)
+JOB, CONTINUE, SAVE, STOP, STARTED, REPORT, SAVED, DONE, GROUP, PIDS, WAITING, JOINED, MERGE, MERGED = range(14)
 
 _LENGTH = struct.Struct("<I")
 _READ_BYTES = 1 << 18
+
+
+class Rank(NamedTuple):
+    """Which worker of a training group a process is.
+
+    Attributes:
+        rank, size: in the whole group.
+        local_rank, local_size: among the workers of the same node.
+        node_rank, num_nodes: of its node among those of the group, by first appearance.
+        devices: positions of its own GPUs in the list of those that it sees (`cuda:i`).
+        num_tpus: TPU chips that it holds.
+        port: of the group's rendezvous, on loopback.
+        listener: descriptor of the listening socket of that port, in rank 0; -1 elsewhere.
+        backend: of torch, as the devices allow it.
+    """
+
+    rank: int
+    size: int
+    local_rank: int = 0
+    local_size: int = 1
+    node_rank: int = 0
+    num_nodes: int = 1
+    devices: tuple[int, ...] = ()
+    num_tpus: int = 0
+    port: int = 0
+    listener: int = -1
+    backend: str = ""
 
 
 class Job(NamedTuple):
@@ -58,6 +105,12 @@ class Job(NamedTuple):
         checkpoint: absolute path of the checkpoint to start from, or empty.
         resources: the trial's request as JSON values.
         is_chdir: run in the trial's directory.
+        rank: which worker of a group this is; None: the trial is this one process.
+        home: the trial's directory, relative to `directory`; empty: it bears the trial's id.
+        placement: what the trial holds, as JSON values: for each bundle its node and (device, share) pairs.
+        devices: node and values of each `Device` that it holds.
+        own_threads: what the user has set `OMP_NUM_THREADS` to; empty: nothing.
+        log_limit_bytes: size that each file of the trial's output is kept below; 0: unlimited.
     """
 
     token: int
@@ -77,6 +130,34 @@ class Job(NamedTuple):
     checkpoint: str
     resources: dict[str, Any]
     is_chdir: bool
+    rank: Rank | None = None
+    home: str = ""
+    placement: Any = None
+    devices: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    own_threads: str = ""
+    log_limit_bytes: int = 0
+
+
+class GroupJob(NamedTuple):
+    """Everything a host must know to run one group.
+
+    Attributes:
+        job: the values of the `Job` that all ranks have in common; its `variables` come before those of each rank.
+        ranks: for each rank the values of its `Rank`, its own variables, its number of threads.
+        is_listening: the first port's socket listens and is handed to rank 0; otherwise ports are only kept free.
+        path: `sys.path` for ranks that are started as fresh interpreters; empty: they are forked.
+        log_limit_bytes: of each rank's output.
+        start_s, barrier_s, hang_s: see `core.group.Limits`.
+    """
+
+    job: tuple[Any, ...]
+    ranks: tuple[tuple[tuple[Any, ...], dict[str, str | None], int], ...]
+    is_listening: bool = False
+    path: tuple[str, ...] = ()
+    log_limit_bytes: int = 0
+    start_s: float = 300.0
+    barrier_s: float = 300.0
+    hang_s: float | None = None
 
 
 class ChannelClosed(Exception):
@@ -149,6 +230,11 @@ class SocketChannel:
     def fileno(self) -> int:
         """Return the descriptor."""
         return self._descriptor
+
+    @property
+    def has_message(self) -> bool:
+        """Whether `receive` would return without reading."""
+        return bool(self._ready)
 
     def send(self, data: bytes) -> None:
         """Send what `frame` returned, whole."""

@@ -82,7 +82,7 @@ def test_the_start_carries_everything_an_engine_needs():
     assert trial.placement == Placement((BundlePlacement("n", (("g0", 1.0),)),))
 
 
-def test_what_an_engine_waits_for_is_the_reason_that_a_starting_trial_shows():
+def test_what_an_engine_waits_for_is_the_reason_that_a_starting_or_running_trial_shows():
     world = World()
     world.open()
     world.suggest(0)
@@ -90,8 +90,24 @@ def test_what_an_engine_waits_for_is_the_reason_that_a_starting_trial_shows():
     assert world[0].reason == "device memory held by pid 7"
     world.started(0)
     assert world[0].reason == ""
-    world.tell(Waiting(tid(0), "too late"))
+    world.tell(Waiting(tid(0), "rank 1 waits for rank 0"))  # a group may wait while it runs
+    assert world[0].reason == "rank 1 waits for rank 0"
+    world.tell(Waiting(tid(0), ""))
     assert world[0].reason == ""
+
+
+def test_why_a_trial_that_has_ended_still_holds_its_devices_is_said_to_the_one_that_waits_for_them():
+    world = World(num_trials=2, ask_ahead=2, nodes=(Node(cpus=2, devices=(Device("GPU-a"),)),))
+    world.open()
+    world.suggest(0, Resources((Bundle(gpu=1),)))
+    world.started(0)
+    world.exited(0, ExitKind.FINISHED)
+    world.suggest(1, Resources((Bundle(gpu=1),)))
+    assert world[1].reason == "waits for gpu=1; 0 of 1 free, the rest held by 00000"
+    world.tell(Waiting(tid(0), "GPU-a still holds 3GiB"))
+    assert world[1].reason == "waits for gpu=1; 0 of 1 free, the rest held by 00000 (GPU-a still holds 3GiB)"
+    world.released(0)
+    assert world[1].status is Status.STARTING
 
 
 def test_what_changed_is_handed_over_once_and_holds_the_filled_in_results():

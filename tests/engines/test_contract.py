@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from conformance.engines import NODE, EngineContract
 
+from sweep.core.messages import Start
+from sweep.core.resources import Placement, Resources
+from sweep.core.trial import evolve
 from sweep.engines.inline import InlineEngine
 from sweep.engines.local import LocalEngine
 from sweep.engines.simulator import Point, Simulator
+from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.worker.trainable import prepare
 
 
@@ -20,6 +24,23 @@ class TestLocalReusing(EngineContract):
         return LocalEngine(
             directory, prepare(behaviour.as_function()), nodes=[NODE], start_at=start_at, reuse_actors=True
         )
+
+
+class _Gang(LocalEngine):
+    """Grants every trial a second bundle: each becomes a group of two ranks."""
+
+    def execute(self, command):
+        if isinstance(command, Start):
+            (bundle,), (place,) = command.trial.resources.bundles, command.trial.placement.bundles
+            two = evolve(command.trial, resources=Resources((bundle,) * 2), placement=Placement((place,) * 2))
+            command = Start(two)
+        super().execute(command)
+
+
+class TestLocalGroup(EngineContract):
+    def make(self, directory, behaviour, *, start_at=0.0):
+        trainer = DataParallelTrainer(behaviour.as_function(), scaling_config=ScalingConfig(num_workers=2))
+        return _Gang(directory, prepare(trainer), nodes=[NODE], start_at=start_at)
 
 
 class TestInline(EngineContract):

@@ -18,7 +18,9 @@ def wired(tmp_path):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(10)
     pidfd = os.pidfd_open(os.getpid())
-    yield Host(theirs, pidfd, is_reusing=False), ours
+    host = Host(theirs, pidfd, is_reusing=False)
+    yield host, ours
+    host._drop_control(None)
     os.close(pidfd)
     ours.close()
     theirs.close()
@@ -33,7 +35,7 @@ def test_a_fork_that_the_kernel_refuses_is_said_once_and_tried_again(wired, monk
     host, driver = wired
     answers = [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * 3
 
-    def fork(data, idle):
+    def fork(data, kept, idle, control):
         if answers:
             raise answers.pop()
         return os.getpid()  # any process that lives
@@ -58,7 +60,7 @@ def test_a_fork_that_the_kernel_refuses_is_said_once_and_tried_again(wired, monk
 def test_a_kill_for_a_start_that_still_waits_for_the_kernel_ends_it(wired, monkeypatch):
     host, driver = wired
 
-    def refuse(data, idle):
+    def refuse(data, kept, idle, control):
         raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(host, "_fork", refuse)

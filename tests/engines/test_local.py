@@ -380,7 +380,7 @@ def test_exit_functions_inherited_from_preloaded_modules_do_not_run_and_the_user
     assert "inherited" not in text
 
 
-def test_workers_hold_no_descriptor_of_ours_but_their_socket_and_hosts_hold_the_lock(tmp_path):
+def test_workers_hold_no_descriptor_of_ours_but_their_two_sockets_and_hosts_hold_the_lock(tmp_path):
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
 
     def train(config):
@@ -401,7 +401,7 @@ def test_workers_hold_no_descriptor_of_ours_but_their_socket_and_hosts_hold_the_
         os.close(lock)
     mine = [name for name in metrics["mine"] if not name.startswith(("/dev/null", "/proc"))]
     log = str(tmp_path / "exp" / "abcde_00000" / "output.log")
-    assert sorted(name.partition(":")[0] for name in mine) == [log, log, "socket"]
+    assert sorted(name.partition(":")[0] for name in mine) == [log, log, "socket", "socket"]  # to driver and host
     assert str(tmp_path / "lock") in metrics["hosts"]
 
 

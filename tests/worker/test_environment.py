@@ -9,12 +9,18 @@ from sweep.worker.environment import attempt_variables, device_variables, num_th
 
 GPUS = Node("n", devices=(Device("GPU-a", visible="4"), Device("GPU-b", visible="5"), Device("GPU-c")))
 PLAIN = Node("n")
+AMD = Node("n", devices=(Device("a", visible="0", vendor="amd"),))
 TPUS = Node("n", devices=tuple(Device(str(i), kind="tpu") for i in range(4)))
 
 
 def held(*devices):
     """Return a placement of one bundle."""
     return Placement((BundlePlacement("n", tuple((device, 1.0) for device in devices)),))
+
+
+def shared(device, share):
+    """Return a placement of a part of one device."""
+    return Placement((BundlePlacement("n", ((device, share),)),))
 
 
 @pytest.mark.parametrize(
@@ -24,15 +30,20 @@ def held(*devices):
         (held(), GPUS, {}, {"CUDA_VISIBLE_DEVICES": ""}),
         (None, GPUS, {}, {"CUDA_VISIBLE_DEVICES": ""}),
         (held(), PLAIN, {"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": ""}),
-        (held("GPU-a"), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "4"}),
-        (held("GPU-b", "GPU-a"), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "5,4"}),
+        (held("GPU-a"), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "4", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        (held("GPU-a"), GPUS, {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, {"CUDA_VISIBLE_DEVICES": "4"}),
+        (held("GPU-b", "GPU-a"), GPUS, {"CUDA_VISIBLE_DEVICES": "4,5"}, {"CUDA_VISIBLE_DEVICES": "5,4"}),
         (held("GPU-c"), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "GPU-c"}),
         (
             held("GPU-a"),
             GPUS,
-            {"HIP_VISIBLE_DEVICES": "4,5"},
+            {"HIP_VISIBLE_DEVICES": "4,5", "CUDA_VISIBLE_DEVICES": "4,5"},
             {"CUDA_VISIBLE_DEVICES": "4", "HIP_VISIBLE_DEVICES": "4"},
         ),
+        (held("a"), AMD, {}, {"HIP_VISIBLE_DEVICES": "0"}),
+        (held(), AMD, {}, {"HIP_VISIBLE_DEVICES": ""}),
+        (shared("GPU-c", 0.5), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "GPU-c", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45"}),
+        (shared("GPU-c", 0.5), GPUS, {"XLA_CLIENT_MEM_FRACTION": ".3"}, {"CUDA_VISIBLE_DEVICES": "GPU-c"}),
         (held("GPU-a"), GPUS, {"SWEEP_KEEP_VISIBLE_DEVICES": "1"}, {}),
         (
             held("1"),
@@ -44,8 +55,9 @@ def held(*devices):
             held("0", "1", "2", "3"),
             TPUS,
             {},
-            {"TPU_VISIBLE_CHIPS": "0,1,2,3", "TPU_CHIPS_PER_HOST_BOUNDS": None, "TPU_HOST_BOUNDS": None},
+            {"TPU_VISIBLE_CHIPS": None, "TPU_CHIPS_PER_HOST_BOUNDS": None, "TPU_HOST_BOUNDS": None},
         ),
+        (held(), TPUS, {}, {"TPU_VISIBLE_CHIPS": ""}),
     ],
 )
 def test_a_process_is_shown_the_devices_of_its_placement_and_no_others(placement, node, environ, expected):
@@ -54,7 +66,7 @@ def test_a_process_is_shown_the_devices_of_its_placement_and_no_others(placement
 
 def test_two_bundles_on_one_device_show_it_once():
     placement = Placement((BundlePlacement("n", (("GPU-a", 0.5),)), BundlePlacement("n", (("GPU-a", 0.5),))))
-    assert device_variables(placement, [GPUS], {}) == {"CUDA_VISIBLE_DEVICES": "4"}
+    assert device_variables(placement, [GPUS], {"CUDA_VISIBLE_DEVICES": "4,5"}) == {"CUDA_VISIBLE_DEVICES": "4"}
 
 
 @pytest.mark.parametrize(

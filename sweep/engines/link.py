@@ -1,0 +1,99 @@
+"""A stream socket that is never waited for: between driver and workers, and between a host and the ranks of a group."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from sweep.worker import wire
+
+__all__ = ["Link", "receive_from"]
+
+_READ_BYTES = 1 << 18
+
+
+class Link:
+    """One end of a socket: messages are cut out of what is read; what cannot be written at once is kept."""
+
+    __slots__ = ("_frames", "_on_full", "_unsent", "attempt", "is_open", "socket")
+
+    def __init__(self, ours: socket.socket, on_full: Callable[[Link, bool], None]) -> None:
+        """Take over a socket.
+
+        Args:
+            on_full: called with True when the socket takes no more for now, with False when everything is written.
+        """
+        ours.setblocking(False)
+        self.socket = ours
+        self.attempt: Any = None  # whose messages these are
+        self.is_open = True
+        self._frames = wire.Frames()
+        self._unsent = bytearray()
+        self._on_full = on_full
+
+    def send(self, data: bytes) -> None:
+        """Write `data` without ever waiting; a worker that is gone is found out elsewhere."""
+        if not self.is_open:
+            return
+        if not self._unsent:
+            try:
+                sent = self.socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            except (BrokenPipeError, ConnectionResetError):
+                return
+            if sent == len(data):
+                return
+            data = data[sent:]
+            self._on_full(self, True)
+        self._unsent += data
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything is written."""
+        return not self._unsent or not self.is_open
+
+    def flush(self) -> None:
+        """Write more of what was kept."""
+        try:
+            while self._unsent:
+                del self._unsent[: self.socket.send(self._unsent[:_READ_BYTES])]
+        except BlockingIOError:
+            return
+        except (BrokenPipeError, ConnectionResetError):
+            self._unsent.clear()
+        self._on_full(self, False)
+
+    def receive(self) -> list[tuple[Any, ...]]:
+        """Read once and return the messages that are complete; `is_open` becomes False at the end of the stream."""
+        try:
+            data = receive_from(self.socket, _READ_BYTES)
+        except BlockingIOError:
+            return []
+        if not data:
+            self.is_open = False
+            return []
+        return self._frames.feed(data)
+
+    def drain(self) -> list[tuple[Any, ...]]:
+        """Return everything that a worker which is gone, or idle, has written."""
+        messages: list[tuple[Any, ...]] = []
+        while self.is_open:
+            try:
+                data = receive_from(self.socket, _READ_BYTES)
+            except BlockingIOError:
+                break
+            if not data:
+                self.is_open = False
+                break
+            messages += self._frames.feed(data)
+        return messages
+
+
+def receive_from(source: socket.socket, size: int) -> bytes:
+    """Read once. A peer that died with messages of ours unread gives an error first, and then what it had written."""
+    try:
+        return source.recv(size)
+    except ConnectionResetError:
+        return source.recv(size)

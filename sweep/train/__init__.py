@@ -1,0 +1,57 @@
+"""Training groups: trials that are multi-worker training jobs, under the names that Ray Train uses."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sweep.config import CheckpointConfig, FailureConfig, RunConfig
+    from sweep.store.analysis import Result
+    from sweep.store.checkpoints import Checkpoint
+    from sweep.train.fit import TrainingFailedError, TuneReportCallback
+    from sweep.train.scaling import ScalingConfig
+    from sweep.train.trainer import DataParallelTrainer
+    from sweep.worker.session import get_checkpoint, get_context, report
+
+_HOMES = {
+    "Checkpoint": "sweep.store.checkpoints",
+    "CheckpointConfig": "sweep.config",
+    "DataParallelTrainer": "sweep.train.trainer",
+    "FailureConfig": "sweep.config",
+    "Result": "sweep.store.analysis",
+    "RunConfig": "sweep.config",
+    "ScalingConfig": "sweep.train.scaling",
+    "TrainingFailedError": "sweep.train.fit",
+    "TuneReportCallback": "sweep.train.fit",
+    "get_checkpoint": "sweep.worker.session",
+    "get_context": "sweep.worker.session",
+    "report": "sweep.worker.session",
+}
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointConfig",
+    "DataParallelTrainer",
+    "FailureConfig",
+    "Result",
+    "RunConfig",
+    "ScalingConfig",
+    "TrainingFailedError",
+    "TuneReportCallback",
+    "get_checkpoint",
+    "get_context",
+    "report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,110 @@
+"""The session of one rank of a training group: reports go through the host, checkpoints are merged from shards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+from sweep.errors import CheckpointError
+from sweep.store.checkpoints import Checkpoint
+from sweep.store.layout import shards_name
+from sweep.worker import wire
+from sweep.worker.session import Session, StopRequested
+
+__all__ = ["RankSession"]
+
+
+class RankSession(Session):
+    """One attempt as a rank of its group sees it.
+
+    The k-th `report` of every rank returns with the answer to rank 0's k-th; only rank 0's metrics count. A checkpoint
+    that a rank attaches is its shard: the files of all ranks' shards become one checkpoint, and of files with the same
+    name that of the lowest rank is kept.
+    """
+
+    def join(self) -> None:
+        """Say that this rank has found the others."""
+        self._channel.send(wire.frame((wire.JOINED, self.job.token)))
+
+    def _keep(self, checkpoint: Checkpoint, seq: int) -> str:
+        """Copy this rank's files to where they will be merged, and return that directory."""
+        name = shards_name(self.job.base_count + seq, self.job.attempt, self.job.token)
+        target = os.path.join(self.trial_dir, name, f"rank{self._rank.rank}")
+        if not os.path.isdir(checkpoint.path):
+            found = "a file" if os.path.exists(checkpoint.path) else "nothing"
+            raise CheckpointError(f"a checkpoint must be a directory; at {checkpoint.path} there is {found}.")
+        # A report that was refused after this, or an attempt of the same name that was killed, may have left its files.
+        shutil.rmtree(target, ignore_errors=True)
+        try:
+            shutil.copytree(checkpoint.path, target)
+        except (OSError, shutil.Error) as error:
+            raise CheckpointError(f"the checkpoint {checkpoint.path} could not be copied: {error}.") from error
+        return target
+
+    def _continue_from(self, stored: str) -> None:
+        """Nothing: what can be continued from is the merged checkpoint, which comes with the answer."""
+
+    @property
+    def _rank(self) -> wire.Rank:
+        assert self.job.rank is not None
+        return self.job.rank
+
+    def _await_answer(self) -> None:
+        """Wait for the answer, and merge shards meanwhile if asked to.
+
+        Raises:
+            StopRequested: the group was told to end.
+            CheckpointError: the shards could not be merged. Only after the answer: until then the others wait, and
+                whoever catches this goes on with his next report.
+        """
+        token, seq = self.job.token, self._seq
+        problem: CheckpointError | None = None
+        while True:
+            message = self._channel.receive()
+            if message[1] != token:
+                continue
+            kind = message[0]
+            if kind == wire.MERGE:
+                try:
+                    path = self._merge(message[2], message[3])
+                except CheckpointError as error:
+                    path, problem = "", error
+                self._channel.send(wire.frame((wire.MERGED, token, message[2], path)))
+                continue
+            if len(message) > 4 and message[4]:
+                self._checkpoint = Checkpoint(os.path.join(self.job.directory, message[4]))
+            self.is_stopping = self.is_stopping or kind == wire.STOP
+            if not self.is_stopping and message[2] != seq:
+                continue
+            if problem is not None:
+                raise problem
+            if self.is_stopping:
+                raise StopRequested
+            return
+
+    def _merge(self, seq: int, shards: Sequence[str]) -> str:
+        """Make one checkpoint of all shards of a report; return its path in the experiment."""
+        first, *others = shards
+        try:
+            for shard in others:
+                _move_into(shard, first)
+        except OSError as error:
+            raise CheckpointError(f"the shards of a checkpoint could not be merged: {error}.") from error
+        stored = self._store(first, seq, is_source_spent=True)
+        shutil.rmtree(os.path.dirname(first), ignore_errors=True)
+        return stored
+
+    def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
+        return super()._framed(values if self._rank.rank == 0 else {}, stored)
+
+
+def _move_into(source: str, target: str) -> None:
+    """Move the files of one directory tree into another on the same file system; those that are there stay."""
+    for directory, _, names in os.walk(source):
+        into = os.path.join(target, os.path.relpath(directory, source))
+        os.makedirs(into, exist_ok=True)
+        for name in names:
+            if not os.path.lexists(os.path.join(into, name)):
+                os.rename(os.path.join(directory, name), os.path.join(into, name))

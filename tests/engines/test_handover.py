@@ -1,0 +1,298 @@
+"""Devices between two trials: looks at a memory that is made up, at times that are given."""
+
+from __future__ import annotations
+
+import pytest
+
+import sweep
+from sweep.accelerators.meter import Holder, MemoryUse
+from sweep.core.messages import Waiting
+from sweep.core.resources import Device, Node
+from sweep.engines.handover import Clear, HandOver, Quarantined, Waits
+from sweep.engines.local import LocalEngine
+from sweep.worker.trainable import prepare
+
+GIB = 1 << 30
+A, B, C = Device("GPU-a"), Device("GPU-b"), Device("GPU-c")
+PYTHON = Holder(1234, 3 * GIB, "python")
+
+
+def use(gibibytes, *processes):
+    return MemoryUse(int(gibibytes * GIB), 80 * GIB, processes)
+
+
+class Memory:
+    """A reader of what is in `now`; it keeps what it was asked."""
+
+    def __init__(self, **now):
+        self.now = {f"GPU-{name}": found for name, found in now.items()}
+        self.asked = []
+        self.is_there = True
+
+    def __call__(self, devices):
+        self.asked.append([device.id for device in devices])
+        wanted = {device.id for device in devices}
+        return {name: found for name, found in self.now.items() if name in wanted} if self.is_there else None
+
+
+def waiting(memory, *devices, now=100.0, **options):
+    """Return a hand-over in which the devices wait under the key 7."""
+    hand_over = HandOver(memory, **options)
+    assert not hand_over.enter(7, devices, now)
+    return hand_over
+
+
+# --- entering --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("used", "before", "options", "is_clean"),
+    [
+        (0, None, {}, True),
+        (4, None, {}, True),  # 5% of 80
+        (4.01, None, {}, False),
+        (0.9, None, {"threshold": 0.01}, False),
+        (0, None, {"threshold": 0}, True),
+        (0.01, None, {"threshold": 0}, False),
+        (10, 10, {}, True),  # somebody else's, from before the engine
+        (10 + 64 / 1024, 10, {}, True),
+        (10 + 65 / 1024, 10, {}, False),
+        (4, 1, {}, True),
+        (4.01, 1, {}, False),
+    ],
+)
+def test_a_device_is_clean_up_to_a_part_of_its_memory_or_what_was_in_use_before(used, before, options, is_clean):
+    memory = Memory() if before is None else Memory(a=use(before))
+    hand_over = HandOver(memory, devices=[A], **options)
+    memory.now = {"GPU-a": use(used)}
+    assert hand_over.enter(7, [A], 100.0) is is_clean
+    assert hand_over.is_empty is is_clean
+    assert hand_over.next_look == (None if is_clean else 100.25)
+
+
+def test_what_was_in_use_is_read_once_at_the_beginning_and_only_where_there_are_gpus():
+    memory = Memory(a=use(0))
+    HandOver(memory, devices=[A, Device("tpu0", kind="tpu"), B])
+    HandOver(memory, devices=[Device("tpu0", kind="tpu")])
+    HandOver(memory)
+    assert memory.asked == [["GPU-a", "GPU-b"]]
+
+
+def test_without_anything_to_read_every_device_is_clean_at_once():
+    memory = Memory(a=use(80))
+    memory.is_there = False
+    hand_over = HandOver(memory, devices=[A])
+    assert hand_over.enter(7, [A], 100.0)
+
+
+def test_a_device_without_a_reading_is_clean_at_once():
+    hand_over = HandOver(Memory(a=use(80)))
+    assert hand_over.enter(7, [Device("0"), B], 100.0)
+    assert not hand_over.enter(8, [B, A], 100.0)
+
+
+def test_a_trial_without_a_gpu_costs_no_reading():
+    memory = Memory(a=use(80))
+    hand_over = HandOver(memory)
+    assert hand_over.enter(7, [], 100.0)
+    assert hand_over.enter(8, [Device("GPU-a", kind="tpu")], 100.0)
+    assert memory.asked == []
+
+
+def test_a_key_that_waits_cannot_enter_again():
+    hand_over = waiting(Memory(a=use(80)), A)
+    with pytest.raises(ValueError, match="7 is being watched already"):
+        hand_over.enter(7, [A], 101.0)
+
+
+@pytest.mark.parametrize(
+    "options", [{"threshold": 1.5}, {"threshold": -0.1}, {"patience_s": -1}, {"patience_s": float("nan")}]
+)
+def test_numbers_out_of_range_are_refused(options):
+    with pytest.raises(ValueError, match="expected a fraction"):
+        HandOver(Memory(), **options)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_looks_without_time_between_them_are_refused(seconds):
+    with pytest.raises(ValueError, match="more than 0"):
+        HandOver(Memory(), look_every_s=seconds)
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def test_memory_that_comes_back_clears_the_devices():
+    memory = Memory(a=use(3.2 * 2, PYTHON))
+    hand_over = waiting(memory, A)
+    assert hand_over.look(100.25) == [Waits(7, "GPU-a still holds 6.4GiB of 80GiB, pid 1234 (python) 3GiB")]
+    assert hand_over.next_look == 100.5
+    memory.now["GPU-a"] = use(0.1)
+    assert hand_over.look(100.5) == [Clear(7)]
+    assert hand_over.is_empty
+    assert hand_over.next_look is None
+
+
+def test_nothing_is_read_before_the_next_look_is_due():
+    memory = Memory(a=use(9))
+    hand_over = waiting(memory, A)
+    memory.asked.clear()
+    assert hand_over.look(100.24) == []
+    assert memory.asked == []
+    assert hand_over.next_look == 100.25
+
+
+def test_a_reason_is_told_when_it_is_new():
+    memory = Memory(a=use(9, PYTHON))
+    hand_over = waiting(memory, A)
+    first, second = (f"GPU-a still holds {n}GiB of 80GiB, pid 1234 (python) 3GiB" for n in (9, 8))
+    told = []
+    for step, gibibytes in enumerate([9, 9, 8, 8, 9], 1):
+        memory.now["GPU-a"] = use(gibibytes, PYTHON)
+        told.append(hand_over.look(100 + step / 4))
+    assert told == [[Waits(7, first)], [], [Waits(7, second)], [], [Waits(7, first)]]
+
+
+def test_devices_that_never_clear_are_quarantined_and_only_those():
+    memory = Memory(a=use(9, PYTHON), b=use(0), c=use(80))
+    hand_over = waiting(memory, A, B, C, patience_s=0.5, look_every_s=0.25)
+    reason = (
+        "GPU-a still holds 9GiB of 80GiB, pid 1234 (python) 3GiB; "
+        "GPU-c still holds 80GiB of 80GiB, of no process that the driver names"
+    )
+    assert hand_over.look(100.25) == [Waits(7, reason)]
+    assert hand_over.look(100.5) == [
+        Quarantined(7, ("GPU-a", "GPU-c"), f"{reason}; not freed in 0.5s, so no more trials are started there")
+    ]
+    assert hand_over.is_empty
+    assert hand_over.next_look is None
+
+
+def test_memory_that_comes_back_at_the_last_look_is_clean_however_late_that_is():
+    memory = Memory(a=use(9))
+    hand_over = waiting(memory, A)
+    memory.now["GPU-a"] = use(0)
+    assert hand_over.look(1000.0) == [Clear(7)]
+
+
+def test_the_last_look_is_at_the_end_of_the_patience():
+    hand_over = waiting(Memory(a=use(9)), A, patience_s=0.3, look_every_s=0.25)
+    hand_over.look(100.25)
+    assert hand_over.next_look == pytest.approx(100.3)
+    assert isinstance(hand_over.look(100.3)[0], Quarantined)
+
+
+def test_without_patience_the_first_look_decides_and_it_is_due_at_once():
+    hand_over = waiting(Memory(a=use(9)), A, patience_s=0)
+    assert hand_over.next_look == 100.0
+    assert [type(change) for change in hand_over.look(100.0)] == [Quarantined]
+
+
+def test_a_reader_that_goes_away_clears_what_waits():
+    memory = Memory(a=use(9))
+    hand_over = waiting(memory, A)
+    memory.is_there = False
+    assert hand_over.look(100.25) == [Clear(7)]
+
+
+# --- several ---------------------------------------------------------------------------------------------------------
+
+
+def test_several_entries_are_looked_at_together_and_told_in_the_order_of_entry():
+    memory = Memory(a=use(9), b=use(8), c=use(7))
+    hand_over = waiting(memory, A)
+    assert not hand_over.enter("x", [B], 100.1)
+    assert not hand_over.enter("y", [C], 100.2)
+    assert hand_over.next_look == 100.25
+    memory.asked.clear()
+    memory.now["GPU-b"] = use(0)
+    assert hand_over.look(100.25) == [
+        Waits(7, "GPU-a still holds 9GiB of 80GiB, of no process that the driver names"),
+        Clear("x"),
+        Waits("y", "GPU-c still holds 7GiB of 80GiB, of no process that the driver names"),
+    ]
+    assert memory.asked == [["GPU-a", "GPU-b", "GPU-c"]]
+    memory.now["GPU-a"] = memory.now["GPU-c"] = use(0)
+    assert hand_over.look(100.5) == [Clear(7), Clear("y")]
+
+
+def test_each_entry_has_a_patience_of_its_own():
+    hand_over = waiting(Memory(a=use(9), b=use(9)), A, patience_s=1, look_every_s=10)
+    hand_over.enter(8, [B], 100.75)
+    assert hand_over.next_look == 101.0
+    assert [(type(change), change.key) for change in hand_over.look(101.0)] == [(Quarantined, 7), (Waits, 8)]
+    assert hand_over.next_look == 101.75
+    assert [(type(change), change.key) for change in hand_over.look(101.75)] == [(Quarantined, 8)]
+
+
+def test_a_key_may_come_again_after_its_end():
+    memory = Memory(a=use(9))
+    hand_over = waiting(memory, A)
+    memory.now["GPU-a"] = use(0)
+    hand_over.look(100.25)
+    memory.now["GPU-a"] = use(9)
+    assert not hand_over.enter(7, [A], 200.0)
+    assert hand_over.look(200.25) == [
+        Waits(7, "GPU-a still holds 9GiB of 80GiB, of no process that the driver names"),
+    ]
+
+
+# --- in a sweep ------------------------------------------------------------------------------------------------------
+
+
+class Stubborn:
+    """What a made-up driver says of one GPU: in use for so many looks, once trials run."""
+
+    def __init__(self, looks):
+        self.looks = looks
+        self.is_used = False
+
+    def __call__(self, devices):
+        left = 0
+        if self.is_used and self.looks:
+            self.looks -= 1
+            left = 30 << 30
+        return {device.id: MemoryUse(left, 80 << 30, (Holder(4321, left, "python"),)) for device in devices}
+
+
+@pytest.mark.parametrize("looks", [3, 10**6])
+def test_a_gpu_is_given_on_only_when_its_memory_is_back_and_the_wait_says_whose_it_is(tmp_path, looks):
+    memory = Stubborn(looks)
+    node = Node(cpus=2, devices=(Device("GPU-a", visible="0"),))
+    hand_over = HandOver(memory, devices=node.devices, patience_s=0.5, look_every_s=0.02)
+    memory.is_used = True
+    engine = LocalEngine(tmp_path / "x", prepare(uses_gpu), nodes=[node], hand_over=hand_over)
+    reasons = []
+    first = engine.next_events
+
+    def next_events(deadline):
+        events = first(deadline)
+        reasons.extend(event.reason for event in events if isinstance(event, Waiting))
+        return events
+
+    engine.next_events = next_events
+    analysis = sweep.run(
+        uses_gpu,
+        num_samples=2,
+        resources_per_trial={"gpu": 1},
+        engine=engine,
+        storage_path=tmp_path,
+        name="x",
+        raise_on_failed_trial=False,
+        verbose=0,
+    )
+    assert [reason for reason in reasons if "GPU" in reason] == [
+        "GPU-a still holds 30GiB of 80GiB, pid 4321 (python) 30GiB"
+    ]
+    second = analysis.trials[1]
+    if looks == 3:
+        assert second.status == "TERMINATED"
+    else:  # it never came back: the device is put out of use, and what can run nowhere says so
+        assert second.status == "ERROR"
+        assert "gpu=1" in second.reason
+        assert engine.nodes()[0].devices == ()
+
+
+def uses_gpu(config):
+    """Report once."""
+    sweep.report(loss=1.0)
