@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import groups
+
 Row = tuple[str, str, str, str]  # what, measured, promised, beside it
 
 
@@ -297,6 +299,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "memory": memory_and_resume,
     "core": core,
     "peer": peer,
+    "groups": groups.rows,
 }
 
 

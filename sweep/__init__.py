@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         sample_from,
         uniform,
     )
-    from sweep import errors, schedulers
+    from sweep import errors, schedulers, train
     from sweep.api import Tuner, run
     from sweep.callbacks.base import Callback
     from sweep.config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from sweep.schedulers import ASHAScheduler, AsyncHyperBandScheduler, FIFOScheduler, Scheduler, create_scheduler
     from sweep.store.analysis import ExperimentAnalysis, Result, ResultGrid
     from sweep.store.checkpoints import Checkpoint
+    from sweep.worker.gpu_memory import limit_gpu_memory, wait_for_gpu
     from sweep.worker.parameters import with_parameters, with_resources
     from sweep.worker.session import get_checkpoint, get_context, report
     from sweep.worker.trainable import Trainable
@@ -117,12 +118,18 @@ _HOMES = {
     ),
     "sweep.store.analysis": ("ExperimentAnalysis", "Result", "ResultGrid"),
     "sweep.store.checkpoints": ("Checkpoint",),
+    "sweep.worker.gpu_memory": ("limit_gpu_memory", "wait_for_gpu"),
     "sweep.worker.parameters": ("with_parameters", "with_resources"),
     "sweep.worker.session": ("get_checkpoint", "get_context", "report"),
     "sweep.worker.trainable": ("Trainable",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-_MODULES = {"errors": "sweep.errors", "schedulers": "sweep.schedulers", "search": "searchers"}
+_MODULES = {
+    "errors": "sweep.errors",
+    "schedulers": "sweep.schedulers",
+    "search": "searchers",
+    "train": "sweep.train",
+}
 
 __all__ = [
     "ASHAScheduler",
@@ -171,6 +178,7 @@ __all__ = [
     "grid_search",
     "init",
     "is_initialized",
+    "limit_gpu_memory",
     "lograndint",
     "loguniform",
     "qlograndint",
@@ -186,7 +194,9 @@ __all__ = [
     "schedulers",
     "search",
     "shutdown",
+    "train",
     "uniform",
+    "wait_for_gpu",
     "with_parameters",
     "with_resources",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -165,10 +167,11 @@ class Tuner:
         if unknown:
             known = ["param_space", "tune_config", "run_config", "resources_per_trial"]
             raise ConfigError(f"Tuner has no parameter {next(iter(unknown))!r}. {nearest(next(iter(unknown)), known)}")
-        self._trainable = trainable
         self._space = param_space
         self._tune = tune_config or TuneConfig()
-        self._run = run_config or RunConfig()
+        own = getattr(trainable, "run_config", None)  # of a trainer
+        self._run = run_config or (own if isinstance(own, RunConfig) else RunConfig())
+        self._trainable = _with_hang_limit(trainable, self._run.failure_config)
         self._resources = resources_per_trial
         self._resume: bool | str = False
         self._results: ResultGrid | None = None
@@ -200,6 +203,7 @@ class Tuner:
             reuse_actors=self._tune.reuse_actors,
             raise_on_failed_trial=False,
             callbacks=self._run.callbacks,
+            env=self._run.env_vars,
             max_concurrent_trials=self._tune.max_concurrent_trials,
             seed=self._tune.seed,
         )
@@ -215,6 +219,18 @@ class Tuner:
         if self._results is None:
             raise SweepError("nothing was run yet; call fit() first.")
         return self._results
+
+
+def _with_hang_limit(trainable: Any, failures: FailureConfig | None) -> Any:
+    """Return a trainer with the hang limit of the run, which is for its groups; others cannot have one."""
+    if failures is None or failures.hang_timeout_s is None:
+        return trainable
+    own = getattr(trainable, "run_config", None)
+    if not isinstance(own, RunConfig):
+        raise ConfigError("hang_timeout_s is for the workers of training groups; leave it out, or pass a trainer.")
+    limited = copy.copy(trainable)
+    limited.run_config = replace(own, failure_config=failures)
+    return limited
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:

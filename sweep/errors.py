@@ -2,8 +2,12 @@
 
 SweepError                     the root; catch this one
 ├── UserCodeError              the trainable raised, exited or reported something impossible
-├── TrialsFailed               the sweep ended and some trials did not (raise_on_failed_trial)
+├── TrialsFailed               the sweep ended and some trials did not (raise_on_failed_trial); what a trainer's fit()
+│                              raises, under the name sweep.train.TrainingFailedError
 ├── ResourceError              a request that this machine can never hold, or that makes no sense (also a ValueError)
+│   └── NoGpuError             wait_for_gpu: there is no GPU to wait for (sweep.worker.gpu_memory; also a RuntimeError)
+├── GpuMemoryError             wait_for_gpu: memory was not freed in time (sweep.worker.gpu_memory; also a RuntimeError)
+├── GroupStartError            the ranks of a training group did not find each other (sweep.train.trainer)
 ├── ConfigError                an argument of the API, the CLI or a spec file is wrong (also a ValueError)
 ├── MetricError                the metric that was asked for is not among those reported (also a RuntimeError)
 ├── CheckpointError            a checkpoint is missing, damaged or cannot be written (also a RuntimeError)

@@ -68,6 +68,8 @@ class Launch:
         self._check_numbers()
         self.metric, self.mode = metric_and_mode(request.metric, request.mode)
         self.trainable: PreparedTrainable = prepare(request.trainable)
+        if self.trainable.space is not None:
+            self.request = request = replace(request, config=self.trainable.space(request.config or {}))
         self.nodes = self._nodes()
         self.request_of = self._request_function()
         self.layout, self.exists = self._place()
@@ -112,9 +114,9 @@ class Launch:
     def _request_function(self) -> Callable[[Mapping[str, Any]], Resources]:
         given, own = self.request.resources_per_trial, self.trainable.resources
         if given is not None and own is not None:
+            where = "in one place" if self.trainable.group is None else "by the trainer's ScalingConfig only"
             raise ResourceError(
-                "resources were given twice: by resources_per_trial and by the trainable itself. Give them in one "
-                "place."
+                f"resources were given twice: by resources_per_trial and by the trainable itself. Give them {where}."
             )
         wanted = given if given is not None else own
         if callable(wanted):
@@ -244,11 +246,24 @@ class Launch:
         if wanted is None:
             wanted = self.trainable.resources
         requests = set() if callable(wanted) else {parse_resources(wanted)}
+        if self.trainable.requests is not None:
+            found = self.trainable.requests(self.request.config or {})
+            if self.request.engine == "inline" and found and all(len(resources.bundles) > 1 for resources in found):
+                raise ConfigError(
+                    "engine='inline' runs trials in this process, and a group of several workers needs processes. Use "
+                    "engine='local', or ScalingConfig(num_workers=1) to debug."
+                )
+            # Of several sizes of a group those that fit may run; the trials of the others say why they cannot.
+            if found and not any(self.packer.could_ever_fit(resources) for resources in found):
+                requests.add(min(found, key=lambda resources: len(resources.bundles)))
         if self.request.resume.unfinished:
             requests |= {trial.resources for trial in self.loaded.trials if not trial.is_ended}
         for resources in requests:
             if not self.packer.could_ever_fit(resources):
-                raise ResourceError(self.packer.why_never(resources))
+                why = self.packer.why_never(resources)
+                if self.trainable.group is not None:  # its request comes from its ScalingConfig alone
+                    why = why.replace("Lower resources_per_trial", "Lower num_workers or resources_per_worker")
+                raise ResourceError(why)
 
     # --- running ---
 
@@ -348,10 +363,13 @@ class Launch:
         if request.engine == "inline":
             from sweep.engines.inline import InlineEngine
 
-            return InlineEngine(self.layout.root, self.trainable, **common)
+            env = {**inventory.env_vars(), **request.engine_options["env"]}
+            return InlineEngine(self.layout.root, self.trainable, env=env, **common)
         from sweep.engines.local import LocalEngine
 
-        return LocalEngine(self.layout.root, self.trainable, lock_fd=lock.fd, **common, **request.engine_options)
+        options = dict(request.engine_options)
+        options["env"] = {**inventory.env_vars(), **options["env"]}
+        return LocalEngine(self.layout.root, self.trainable, lock_fd=lock.fd, **common, **options)
 
     def _judge(self) -> Callable[[str, Result], Verdict] | None:
         stopper = self.stopper

@@ -212,6 +212,11 @@ def result_frame(rows: Sequence[ResultRow], config: Mapping[str, Any]) -> pd.Dat
     return _frame(columns, len(rows))
 
 
+def metrics_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return one row for each report, nested metrics under their flattened names."""
+    return _frame(_columns(rows), len(rows))
+
+
 def event_frame(reader: ExperimentReader) -> pd.DataFrame:
     """Return what happened, one row per event of the record: seq, time_s, wall, event, trial_id, attempt, `detail`
     (JSON text) and `commands`, what the sweep did about it (JSON text)."""

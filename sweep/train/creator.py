@@ -1,0 +1,73 @@
+"""What the `DistributedTrainableCreator` functions of the frameworks have in common."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from sweep.errors import ConfigError
+from sweep.train.scaling import ScalingConfig
+from sweep.worker.parameters import unwrap, with_parameters
+from sweep.worker.session import get_checkpoint
+
+__all__ = ["loop_of", "scaling_of"]
+
+
+def loop_of(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a train loop of one config: `func`, given its `checkpoint_dir` when it has such a parameter."""
+    inner, objects, resources = unwrap(func)
+    if resources is not None:
+        return func  # refused by whoever takes the loop
+    try:
+        inspect.signature(inner).bind({}, checkpoint_dir=None, **dict.fromkeys(objects))
+        parameters = inspect.signature(inner).parameters
+    except (TypeError, ValueError):
+        return func  # no function, or one that does not tell, or without such a parameter
+    if "checkpoint_dir" not in parameters or "checkpoint_dir" in objects:
+        return func
+    loop = functools.partial(_with_directory, inner)
+    vars(loop)["__name__"] = getattr(inner, "__name__", type(inner).__name__)  # what people see is the user's function
+    return with_parameters(loop, **objects) if objects else loop
+
+
+def _with_directory(func: Callable[..., Any], config: dict[str, Any], **objects: Any) -> Any:
+    checkpoint = get_checkpoint()
+    return func(config, checkpoint_dir=checkpoint.path if checkpoint is not None else None, **objects)
+
+
+def scaling_of(
+    *,
+    use_gpu: bool,
+    num_workers: int,
+    num_cpus_per_worker: float,
+    num_gpus_per_worker: float | None,
+    num_workers_per_host: int | None,
+) -> ScalingConfig:
+    """Return the scaling that these arguments mean.
+
+    Raises:
+        ConfigError, ResourceError: they make no sense.
+    """
+    gpus = num_gpus_per_worker if num_gpus_per_worker is not None else float(use_gpu)
+    strategy = "PACK"
+    if num_workers_per_host is not None:
+        if num_workers_per_host == num_workers:
+            strategy = "STRICT_PACK"
+        elif num_workers_per_host == 1:
+            strategy = "STRICT_SPREAD"
+        else:
+            raise ConfigError(
+                f"num_workers_per_host is {num_workers_per_host!r}; expected {num_workers} (all workers on one "
+                "machine), 1 (each on its own), or None (wherever they fit)."
+            )
+    resources: dict[str, float] = {"CPU": num_cpus_per_worker}
+    if gpus:
+        resources["GPU"] = gpus
+    return ScalingConfig(
+        num_workers=num_workers,
+        use_gpu=use_gpu or gpus > 0,
+        resources_per_worker=resources,
+        placement_strategy=strategy,
+    )

@@ -1,0 +1,358 @@
+"""`Trainer.fit()`: an experiment of one trial, or, inside a trial, a group on the resources that the trial holds."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import select
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweep.config import CheckpointConfig, FailureConfig
+from sweep.core.group import START_ERROR
+from sweep.core.nesting import place_inside
+from sweep.core.resources import Device, Node, Placement, Resources
+from sweep.core.results import score
+from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError
+from sweep.store.checkpoints import Checkpoint, discard
+from sweep.worker import wire
+from sweep.worker.environment import MEMORY_FRACTIONS, THREAD_VARIABLES
+from sweep.worker.group_environment import group_job, plan_ranks
+from sweep.worker.parameters import store_objects
+from sweep.worker.rendezvous import close_ports, open_ports
+from sweep.worker.session import FILLED_IN, Session, StopRequested
+from sweep.worker.shipping import store_code
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sweep.store.analysis import Result
+    from sweep.train.trainer import DataParallelTrainer
+
+__all__ = ["NestedResult", "TrainingFailedError", "TuneReportCallback", "fit_alone", "fit_inside"]
+
+TrainingFailedError = TrialsFailed
+
+_MAX_STARTS = 3
+_UPPER = ("cpu", "gpu", "tpu")
+_numbers = itertools.count(1)
+
+
+class TuneReportCallback:
+    """In the `RunConfig(callbacks=[...])` of a `fit()` inside a trial: rank 0's reports are the trial's own.
+
+    The sweep then judges them, checkpoints included, and a trial that is stopped early stops its group.
+    """
+
+
+def fit_alone(trainer: DataParallelTrainer) -> Result:
+    """Run a trainer as an experiment of one trial."""
+    import sweep.api
+    import sweep.store.analysis
+
+    run = trainer.run_config
+    failures = run.failure_config or FailureConfig()
+    analysis = sweep.api.run(
+        trainer,
+        name=run.name,
+        storage_path=run.storage_path,
+        stop=run.stop,
+        checkpoint_config=run.checkpoint_config,
+        verbose=run.verbose,
+        progress_reporter=run.progress_reporter,
+        max_failures=failures.max_failures,
+        callbacks=[one for one in run.callbacks or () if not isinstance(one, TuneReportCallback)],
+        raise_on_failed_trial=True,
+    )
+    return sweep.store.analysis.ResultGrid(analysis)[0]
+
+
+@dataclass(frozen=True)
+class NestedResult:
+    """How a `fit()` inside a trial turned out.
+
+    Attributes:
+        metrics: rank 0's last report.
+        checkpoint: the latest, or None.
+        path: directory of its logs and checkpoints.
+        config: the train loop's.
+        history: rank 0's reports, oldest first.
+        best_checkpoints: the kept ones, oldest first, each with the metrics it was taken at.
+    """
+
+    metrics: dict[str, Any]
+    checkpoint: Checkpoint | None
+    path: str
+    config: dict[str, Any]
+    history: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    best_checkpoints: tuple[tuple[Checkpoint, dict[str, Any]], ...] = field(default=(), repr=False)
+    error: None = None
+
+    @property
+    def metrics_dataframe(self) -> pd.DataFrame:
+        """One row for each report."""
+        from sweep.store.frames import metrics_frame
+
+        return metrics_frame(self.history)
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
+        """Return the kept checkpoint whose report was best by `metric`.
+
+        Raises:
+            CheckpointError: none is kept. MetricError: none of their reports has that metric.
+        """
+        if not self.best_checkpoints:
+            raise CheckpointError("no checkpoint was reported. Report one: report(metrics, checkpoint=...).")
+        known = [(checkpoint, metrics) for checkpoint, metrics in self.best_checkpoints if metric in metrics]
+        if not known:
+            raise MetricError(f"no report with a checkpoint has {metric!r}.")
+        return max(known, key=lambda item: score(item[1][metric], mode))[0]
+
+
+def fit_inside(trainer: DataParallelTrainer, session: Session) -> NestedResult:
+    """Run a trainer's group on the resources of the trial that this process is."""
+    nested = _Nested(trainer, session)
+    session.is_fitting = True
+    try:
+        return nested.run()
+    finally:
+        session.is_fitting = False
+
+
+class _Nested:
+    """One `fit()` inside a trial: attempts of a group, one after another."""
+
+    def __init__(self, trainer: DataParallelTrainer, session: Session) -> None:
+        if session.job.rank is not None:
+            raise UserCodeError(
+                "fit() was called inside a train loop; a worker of a group cannot have a group of its own."
+            )
+        if session.control is None:
+            raise UserCodeError("fit() inside a trial needs processes of its own; run the sweep with engine='local'.")
+        if session.is_fitting:
+            raise UserCodeError(
+                "fit() runs in another thread of this trial already; one at a time has all that it holds."
+            )
+        self._trainer = trainer
+        self._session = session
+        self._control = session.control
+        run = trainer.run_config
+        self._failures = run.failure_config or FailureConfig()
+        self._keep = run.checkpoint_config or CheckpointConfig()
+        self._is_forwarding = any(isinstance(one, TuneReportCallback) for one in run.callbacks or ())
+        self._home = os.path.join(session.job.home or session.job.trial_id, run.name or f"fit_{next(_numbers)}")
+        self._history: list[dict[str, Any]] = []
+        self._kept: list[tuple[Checkpoint, dict[str, Any], int]] = []
+        self._resources, self._placement = self._place()
+
+    def run(self) -> NestedResult:
+        """Run attempts until one ends well.
+
+        Raises:
+            TrainingFailedError: `max_failures` is used up.
+        """
+        failures = starts = 0
+        for attempt in itertools.count(1):
+            kind, error, traceback, class_name, pickled = self._attempt(attempt)
+            if kind in ("FINISHED", "STOPPED"):
+                break
+            if class_name == START_ERROR:
+                starts += 1
+                is_over = starts > _MAX_STARTS
+            else:
+                failures += 1
+                is_over = 0 <= self._failures.max_failures < failures
+            if is_over:
+                raise TrialsFailed(f"{error}. Logs: {self._path}") from _cause(error, traceback, class_name, pickled)
+            print(f"sweep: the group starts again after: {error}", flush=True)
+        latest = self._kept[-1][0] if self._kept else None
+        return NestedResult(
+            metrics=self._history[-1] if self._history else {},
+            checkpoint=latest,
+            path=self._path,
+            config=dict(self._trainer.train_loop_config),
+            history=tuple(self._history),
+            best_checkpoints=tuple((checkpoint, metrics) for checkpoint, metrics, _ in self._kept),
+        )
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self._session.job.directory, self._home)
+
+    def _place(self) -> tuple[Resources, Placement]:
+        """Return the group's request and where it lies within the trial's placement.
+
+        Raises:
+            ResourceError: it does not fit there; the message says what to ask for.
+        """
+        job = self._session.job
+        wanted = self._trainer.resources_of({})
+        held = Resources.from_json(job.resources)
+        placement = Placement.from_json(job.placement)
+        kinds = {(node, device[0]): device[1] for node, device in job.devices}
+        found = place_inside(wanted, held, placement, kinds)
+        if found is None:
+            bundles: list[dict[str, Any]] = [{}]
+            for bundle in wanted.to_json()["bundles"]:
+                bundles.append({(k.upper() if k in _UPPER else k): amount for k, amount in bundle.items()})
+            raise ResourceError(
+                f"fit() asks for {wanted}, and the trial that it runs in holds {held}. A group inside a trial takes "
+                "its workers from the trial's own resources; ask for them there: "
+                f"resources_per_trial=sweep.PlacementGroupFactory({bundles!r})."
+            )
+        return wanted, found
+
+    def _attempt(self, attempt: int) -> tuple[str, str, str, str, bytes]:
+        """Run the group once; return its outcome."""
+        session, trainer = self._session, self._trainer
+        own = session.job
+        spec = trainer.spec_of({})
+        start = self._kept[-1] if self._kept else None
+        nodes: dict[str, list[Device]] = {}
+        for node, values in own.devices:
+            nodes.setdefault(node, []).append(Device(*values))
+        environ = self._environ()
+        number = len(self._placement.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
+        ports = open_ports(number, spec.port_kind)
+        try:
+            plans = plan_ranks(
+                self._resources,
+                self._placement,
+                spec,
+                nodes=[Node(node, devices=tuple(devices)) for node, devices in nodes.items()],
+                environ=environ,
+                trial_id=own.trial_id,
+                attempt=attempt,
+                ports=[port.number for port in ports],
+            )
+            import cloudpickle
+
+            prepared = trainer.__sweep_trainable__()
+            code = os.path.join(own.directory, "code")
+            job = own._replace(
+                token=next(_numbers),
+                attempt=attempt,
+                code=store_code(prepared.payload, code),
+                kind="function",
+                name=prepared.name,
+                objects=_stored(prepared.objects, code),
+                config=cloudpickle.dumps({}),
+                variables={**own.variables, **environ},
+                base_count=start[2] if start is not None else 0,
+                checkpoint=start[0].path if start is not None else spec.checkpoint,
+                home=self._home,
+                rank=None,
+            )
+            upstream = self._control.start_group([port.holder for port in ports])
+        finally:
+            close_ports(ports)
+        with upstream:
+            group = group_job(job, plans, spec, path=(), log_limit_bytes=job.log_limit_bytes)
+            upstream.sendall(wire.frame((wire.GROUP, tuple(group))))
+            return self._serve(wire.SocketChannel(upstream.fileno()), job)
+
+    def _environ(self) -> dict[str, str]:
+        """Return this process's environment as its group's, less what was set for this process alone."""
+        own = self._session.job
+        environ = dict(os.environ)
+        for name in (*THREAD_VARIABLES, *MEMORY_FRACTIONS):
+            if name in environ and environ[name] == own.variables.get(name):
+                del environ[name]
+        if own.own_threads:
+            environ["OMP_NUM_THREADS"] = own.own_threads
+        return environ
+
+    def _serve(self, channel: wire.SocketChannel, job: wire.Job) -> tuple[str, str, str, str, bytes]:
+        """Answer the group's reports until it is over, and hear whether the trial is told to stop meanwhile."""
+        count = job.base_count
+        is_stopping = False
+        while True:
+            if not is_stopping and self._is_told_to_stop(channel):
+                is_stopping = True
+                channel.send(wire.frame((wire.STOP, job.token, 0, False)))
+            try:
+                message = channel.receive()
+            except wire.ChannelClosed:
+                os._exit(1)  # the host is gone
+            kind = message[0]
+            if kind == wire.REPORT:
+                _, _, seq, metrics, path = message
+                count += 1
+                self._note(metrics, path, count)
+                if self._is_forwarding and not is_stopping:
+                    try:
+                        self._session.report(metrics, self._kept[-1][0] if path else None)
+                    except StopRequested:
+                        is_stopping = True
+                answer = wire.STOP if is_stopping else wire.CONTINUE
+                channel.send(wire.frame((answer, job.token, seq, False)))
+            elif kind == wire.SAVED:
+                self._note(None, message[3], count)
+            elif kind == wire.WAITING and message[2]:
+                print(f"sweep: {message[2]}", flush=True)
+            elif kind == wire.DONE:
+                if is_stopping:
+                    raise StopRequested
+                return message[2], message[3], message[4], message[5], message[6]
+
+    def _is_told_to_stop(self, channel: wire.SocketChannel) -> bool:
+        """Wait for the group, or for a stop of the trial itself, whichever comes first."""
+        if self._session.has_message and self._session.hear_stop():
+            return True  # it came together with the answer to an earlier report
+        if channel.has_message:
+            return False
+        poll = select.poll()
+        poll.register(channel.fileno(), select.POLLIN)
+        own = self._session.fileno()
+        if own >= 0:
+            poll.register(own, select.POLLIN)
+        while True:
+            ready = dict(poll.poll())
+            if own in ready and self._session.hear_stop():
+                return True
+            if channel.fileno() in ready:
+                return False
+
+    def _note(self, metrics: dict[str, Any] | None, path: str | None, count: int) -> None:
+        if metrics is not None:
+            self._history.append({key: value for key, value in metrics.items() if key not in FILLED_IN})
+        if path:
+            checkpoint = Checkpoint(os.path.join(self._session.job.directory, path))
+            self._kept.append((checkpoint, self._history[-1] if self._history else {}, count))
+            self._discard_surplus()
+
+    def _discard_surplus(self) -> None:
+        """Keep as many checkpoints as were asked for: the best by score, and the latest in any case."""
+        most = self._keep.num_to_keep
+        while most is not None and len(self._kept) > max(1, most):
+            key = self._keep.checkpoint_score_attribute
+            older = self._kept[:-1]
+            worst = older[0]
+            if key:
+                worst = min(older, key=lambda item: score(item[1].get(key), self._keep.checkpoint_score_order))
+            self._kept.remove(worst)
+            discard(worst[0].path)
+
+
+def _stored(objects: Mapping[str, Any], directory: str) -> str:
+    return store_objects(objects, Path(directory)) if objects else ""
+
+
+def _cause(error: str, traceback: str, class_name: str, pickled: bytes) -> BaseException:
+    """Return what the rank raised, or its words when it could not travel."""
+    if pickled:
+        try:
+            raised: BaseException = pickle.loads(pickled)
+            return raised
+        except Exception:  # whatever loading a user's exception raises: then its text must do
+            return _words(error, traceback, class_name)
+    return _words(error, traceback, class_name)
+
+
+def _words(error: str, traceback: str, class_name: str) -> UserCodeError:
+    cause = UserCodeError(f"{error}\n{traceback}" if traceback else error)
+    cause.class_name, cause.traceback = class_name, traceback
+    return cause

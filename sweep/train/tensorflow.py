@@ -1,0 +1,57 @@
+"""TensorFlow groups: `TensorflowTrainer`, and the creator under the name of Tune's first releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sweep.train.creator import loop_of, scaling_of
+from sweep.train.trainer import Backend, DataParallelTrainer
+
+__all__ = ["DistributedTrainableCreator", "TensorflowConfig", "TensorflowTrainer"]
+
+
+@dataclass(frozen=True)
+class TensorflowConfig(Backend):
+    """How the workers of a TensorFlow group find each other: `TF_CONFIG` names a loopback port for each of them.
+
+    The train loop makes its own `tf.distribute.MultiWorkerMirroredStrategy()`, first of all. TensorFlow's servers
+    listen on all interfaces of the machine, which nothing outside of them can change.
+    """
+
+    framework: ClassVar[str] = "tensorflow"
+
+
+class TensorflowTrainer(DataParallelTrainer):
+    """Run a TensorFlow train loop in several workers that know each other by `TF_CONFIG`."""
+
+    _default_backend = TensorflowConfig()
+
+
+def DistributedTrainableCreator(
+    func: Callable[..., Any],
+    *,
+    use_gpu: bool = False,
+    num_workers: int = 2,
+    num_cpus_per_worker: float = 1,
+    num_gpus_per_worker: float | None = None,
+    num_workers_per_host: int | None = None,
+) -> DataParallelTrainer:
+    """Return a trainable that runs `func(config)` in several TensorFlow workers; arguments as in the one for torch.
+
+    Raises:
+        ConfigError, ResourceError, TrainableError: an argument is wrong.
+    """
+    trainer = TensorflowTrainer(
+        loop_of(func),
+        scaling_config=scaling_of(
+            use_gpu=use_gpu,
+            num_workers=num_workers,
+            num_cpus_per_worker=num_cpus_per_worker,
+            num_gpus_per_worker=num_gpus_per_worker,
+            num_workers_per_host=num_workers_per_host,
+        ),
+    )
+    trainer._is_flat = True
+    return trainer

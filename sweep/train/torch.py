@@ -1,0 +1,227 @@
+"""Torch groups: `TorchTrainer`, `TorchConfig`, and what a train loop calls."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sweep.config import RunConfig
+from sweep.errors import ConfigError, nearest
+from sweep.store.checkpoints import Checkpoint
+from sweep.train.creator import loop_of, scaling_of
+from sweep.train.scaling import ScalingConfig
+from sweep.train.trainer import Backend, DataParallelTrainer
+from sweep.worker.wire import Rank
+
+if TYPE_CHECKING:
+    from sweep.train.torch_prepare import (
+        enable_reproducibility,
+        get_device,
+        get_devices,
+        prepare_data_loader,
+        prepare_model,
+    )
+
+__all__ = [
+    "DistributedTrainableCreator",
+    "TorchConfig",
+    "TorchTrainer",
+    "enable_reproducibility",
+    "get_device",
+    "get_devices",
+    "prepare_data_loader",
+    "prepare_model",
+]
+
+# These need torch, which takes seconds to import: a script that only builds trainers does without.
+_LATE = ("enable_reproducibility", "get_device", "get_devices", "prepare_data_loader", "prepare_model")
+_BACKENDS = ("gloo", "nccl", "mpi", "ucc", "xccl", "hccl")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module("sweep.train.torch_prepare"), name)
+    globals()[name] = value
+    return value
+
+
+_stores: list[Any] = []  # rank 0 serves the store of its group for as long as the process lives
+
+
+@dataclass(frozen=True)
+class TorchConfig(Backend):
+    """How the workers of a torch group talk to each other.
+
+    Attributes:
+        backend: "nccl", "gloo", or one for each kind of device, such as "cpu:gloo,cuda:nccl". None: nccl with GPUs;
+            gloo without, or where workers must share a GPU, which NCCL refuses (the log of rank 0 says so).
+        timeout_s: a collective that takes longer fails.
+        init_method: "env" or "tcp"; both meet at a store that rank 0 serves on 127.0.0.1.
+
+    Raises:
+        ConfigError: one of them is wrong.
+    """
+
+    framework: ClassVar[str] = "torch"
+    visibility: ClassVar[str] = "share"
+    # Beside torch itself, what the first wrapped model of a process would import.
+    modules: ClassVar[tuple[str, ...]] = ("torch", "torch.distributed", "sweep.train.torch_prepare")
+
+    backend: str | None = None
+    timeout_s: float = 1800.0
+    init_method: str = "env"
+
+    def __post_init__(self) -> None:
+        if self.backend is not None:
+            parts = self.backend.split(",") if isinstance(self.backend, str) and self.backend else [self.backend]
+            for part in parts:
+                name = part.rpartition(":")[2] if isinstance(part, str) else part
+                if name not in _BACKENDS:
+                    raise ConfigError(
+                        f"TorchConfig: backend is {self.backend!r}; expected 'nccl', 'gloo', or None to choose by the "
+                        f"devices. {nearest(str(name).lower(), _BACKENDS)}"
+                    )
+        seconds = self.timeout_s
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+            raise ConfigError(f"TorchConfig: timeout_s is {seconds!r}; expected seconds above 0.")
+        if self.init_method not in ("env", "tcp"):
+            raise ConfigError(f"TorchConfig: init_method is {self.init_method!r}; expected 'env' or 'tcp'.")
+
+    @property
+    def name(self) -> str:
+        """The backend that the user chose; empty: by the devices."""
+        return self.backend or ""
+
+    @property
+    def needs_distinct_devices(self) -> bool:
+        """Whether two workers can never share a GPU."""
+        return "nccl" in self.name
+
+    def start(self, rank: Rank) -> None:
+        """Join the process group, over a store on loopback whose port nobody else can have taken."""
+        import torch
+
+        dist: Any = torch.distributed
+        timeout = datetime.timedelta(seconds=self.timeout_s)
+        if rank.devices and torch.cuda.is_available():
+            torch.cuda.set_device(rank.devices[0])
+        backend = self._backend(rank)
+        if rank.port == 0:  # one process, without a host
+            if dist.is_initialized():  # by an earlier trial of this process, which raised or was stopped
+                dist.destroy_process_group()
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
+            return
+        if rank.listener >= 0:
+            _stores.append(
+                dist.TCPStore(
+                    "127.0.0.1",
+                    rank.port,
+                    rank.size,
+                    is_master=True,
+                    timeout=timeout,
+                    wait_for_workers=False,
+                    master_listen_fd=rank.listener,
+                )
+            )
+        method = "env://" if self.init_method == "env" else f"tcp://127.0.0.1:{rank.port}"
+        dist.init_process_group(backend, init_method=method, rank=rank.rank, world_size=rank.size, timeout=timeout)
+
+    def _backend(self, rank: Rank) -> str:
+        import torch
+
+        if self.backend:
+            return self.backend
+        if not rank.devices:
+            return "gloo"
+        reason = ""
+        if rank.backend == "gloo":
+            reason = "workers of this group share a GPU, which NCCL refuses"
+        elif not (torch.cuda.is_available() and torch.distributed.is_nccl_available()):
+            reason = "torch finds no usable CUDA device here"
+        if reason and rank.rank == 0:
+            print(f"sweep: {reason}: the workers talk by gloo", flush=True)
+        return "gloo" if reason else "nccl"
+
+    def finish(self) -> None:
+        """Leave the process group; rank 0 goes on serving the store until all have."""
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+class TorchTrainer(DataParallelTrainer):
+    """Run a torch train loop in several workers, joined in a process group before the loop begins.
+
+    Args:
+        torch_config: how they talk; the other arguments are those of `DataParallelTrainer`.
+    """
+
+    _default_backend = TorchConfig()
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any],
+        *,
+        train_loop_config: Mapping[str, Any] | None = None,
+        torch_config: TorchConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        resume_from_checkpoint: Checkpoint | None = None,
+        **unknown: Any,
+    ) -> None:
+        if torch_config is not None and not isinstance(torch_config, TorchConfig):
+            raise ConfigError(f"TorchTrainer: torch_config is {torch_config!r:.100}; expected a TorchConfig.")
+        super().__init__(
+            train_loop_per_worker,
+            train_loop_config=train_loop_config,
+            backend_config=torch_config,
+            scaling_config=scaling_config,
+            run_config=run_config,
+            resume_from_checkpoint=resume_from_checkpoint,
+            **unknown,
+        )
+
+
+def DistributedTrainableCreator(
+    func: Callable[..., Any],
+    *,
+    use_gpu: bool = False,
+    num_workers: int = 1,
+    num_cpus_per_worker: float = 1,
+    num_gpus_per_worker: float | None = None,
+    num_workers_per_host: int | None = None,
+    backend: str | None = None,
+    timeout_s: float = 1800.0,
+) -> DataParallelTrainer:
+    """Return a trainable that runs `func(config)` in several torch workers, under the name of Tune's first releases.
+
+    The whole config of a trial is the function's. A function that also takes `checkpoint_dir` is given the directory to
+    continue from, or None.
+
+    Args:
+        use_gpu: one GPU for each worker, unless `num_gpus_per_worker` says otherwise.
+        num_workers_per_host: equal to `num_workers`: all on one machine; 1: each on a machine of its own.
+        backend, timeout_s: as in `TorchConfig`.
+
+    Raises:
+        ConfigError, ResourceError, TrainableError: an argument is wrong.
+    """
+    trainer = TorchTrainer(
+        loop_of(func),
+        torch_config=TorchConfig(backend, timeout_s),
+        scaling_config=scaling_of(
+            use_gpu=use_gpu,
+            num_workers=num_workers,
+            num_cpus_per_worker=num_cpus_per_worker,
+            num_gpus_per_worker=num_gpus_per_worker,
+            num_workers_per_host=num_workers_per_host,
+        ),
+    )
+    trainer._is_flat = True
+    return trainer

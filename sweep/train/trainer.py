@@ -1,0 +1,436 @@
+"""A trainer: a train loop, how many workers run it and what they find each other by. It is a trainable: its gang is the
+trial's request."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from searchers.space import Categorical, Domain, Float
+from searchers.variants import fresh, grid_values, has_domains, merge
+from sweep.config import RunConfig
+from sweep.core.group import START_ERROR
+from sweep.core.resources import Resources
+from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, nearest
+from sweep.store.checkpoints import Checkpoint
+from sweep.train.scaling import ScalingConfig
+from sweep.worker.group_environment import GroupSpec
+from sweep.worker.parameters import unwrap
+from sweep.worker.rank import RankSession
+from sweep.worker.session import current
+from sweep.worker.shipping import pickle_trainable, referenced_modules
+from sweep.worker.trainable import PreparedTrainable
+from sweep.worker.wire import Rank
+
+if TYPE_CHECKING:
+    from sweep.store.analysis import Result
+    from sweep.train.fit import NestedResult
+
+__all__ = ["Backend", "DataParallelTrainer", "GroupStartError"]
+
+_KEYS = ("train_loop_config", "scaling_config")
+
+
+class GroupStartError(SweepError):
+    """The ranks of a group did not find each other; the group is started again, at most three times."""
+
+
+assert GroupStartError.__name__ == START_ERROR
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How the ranks of a group find each other: nothing here; `TorchConfig` and `JaxConfig` are such."""
+
+    framework: ClassVar[str] = ""
+    visibility: ClassVar[str] = "isolate"  # unless the scaling config says otherwise
+    modules: ClassVar[tuple[str, ...]] = ()  # imported before ranks are forked
+
+    @property
+    def name(self) -> str:
+        """The communication library that the user chose; empty: none in particular."""
+        return ""
+
+    @property
+    def needs_distinct_devices(self) -> bool:
+        """Whether two workers can never share a device."""
+        return False
+
+    def start(self, rank: Rank) -> None:
+        """Join the group; runs in each rank, before the train loop."""
+
+    def finish(self) -> None:
+        """Leave the group in order; runs in each rank, after the train loop has returned."""
+
+
+class DataParallelTrainer:
+    """Run a train loop in several worker processes at once.
+
+    `fit()` runs it alone; `sweep.run(trainer, ...)` and `Tuner(trainer, ...)` make each trial such a group, admitted
+    whole or not at all. A trial's config may hold `train_loop_config`, which is merged over the trainer's own, and
+    `scaling_config`, the same; both may contain search domains.
+
+    Args:
+        train_loop_per_worker: a function of one config, or of nothing; it calls `sweep.train.report`.
+        train_loop_config: its config.
+        scaling_config: how many workers, with which resources.
+        run_config: name, place, failures and environment of a run by `fit()`. In a sweep only the hang limit of its
+            failure config and its `runtime_env` count: the rest is the sweep's own.
+        resume_from_checkpoint: what `get_checkpoint()` returns while the trial has none of its own.
+
+    Raises:
+        TrainableError: the loop cannot be called with one config.
+        ConfigError, ResourceError: an argument is wrong.
+    """
+
+    _default_backend: ClassVar[Backend] = Backend()
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any],
+        *,
+        train_loop_config: Mapping[str, Any] | None = None,
+        backend_config: Backend | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        resume_from_checkpoint: Checkpoint | None = None,
+        datasets: Any = None,
+        **unknown: Any,
+    ) -> None:
+        who = type(self).__name__
+        if datasets:
+            raise ConfigError(f"{who} takes no datasets; load the data inside the train loop, each worker its part.")
+        if unknown:
+            first = next(iter(unknown))
+            raise ConfigError(f"{who} has no parameter {first!r}. {nearest(first, _parameters(type(self)))}")
+        _expect(who, "train_loop_config", train_loop_config, Mapping, "a dict")
+        _expect(who, "backend_config", backend_config, Backend, "a TorchConfig, JaxConfig or TensorflowConfig")
+        _expect(who, "scaling_config", scaling_config, ScalingConfig, "a ScalingConfig")
+        _expect(who, "run_config", run_config, RunConfig, "a RunConfig")
+        _expect(who, "resume_from_checkpoint", resume_from_checkpoint, Checkpoint, "a Checkpoint")
+        self.train_loop_per_worker = train_loop_per_worker
+        self.train_loop_config: dict[str, Any] = dict(train_loop_config or {})
+        self.backend = backend_config or self._default_backend
+        self.scaling_config = scaling_config or ScalingConfig()
+        self.run_config = run_config or RunConfig()
+        self.resume_from_checkpoint = resume_from_checkpoint
+        self._is_flat = False  # the whole config of a trial is the loop's
+        self._takes_config = _takes_config(train_loop_per_worker, has_config=bool(train_loop_config))
+
+    def fit(self) -> Result | NestedResult:
+        """Run the loop to its end and return how it turned out.
+
+        Outside a sweep it is an experiment of one trial. Inside a trial of a function, the workers take the resources
+        that the trial holds (`PlacementGroupFactory`, `with_resources`) and never more.
+
+        Raises:
+            TrainingFailedError: it failed more often than `FailureConfig.max_failures` allows.
+            ResourceError: the workers do not fit on this machine, or not into the trial's placement.
+        """
+        from sweep.train import fit
+
+        if self.scaling_config.is_open or has_domains(self.train_loop_config):
+            raise ConfigError(
+                "fit() was called on a trainer whose config holds search domains; use sweep.run(trainer)."
+            )
+        session = current()
+        return fit.fit_alone(self) if session is None else fit.fit_inside(self, session)
+
+    # --- what a group is, by the config of its trial -----------------------------------------------------------------
+
+    def scaling_of(self, config: Mapping[str, Any]) -> ScalingConfig:
+        """Return the scaling of a trial with this config.
+
+        Raises:
+            ResourceError: the values in it make no sense.
+        """
+        given = None if self._is_flat else config.get("scaling_config")
+        return self.scaling_config.merged(given) if given else self.scaling_config
+
+    def resources_of(self, config: Mapping[str, Any]) -> Resources:
+        """Return what a trial with this config asks for: the whole gang."""
+        return self.scaling_of(config).to_resources(distinct_devices=self.backend.needs_distinct_devices)
+
+    def spec_of(self, config: Mapping[str, Any]) -> GroupSpec:
+        """Return what its group is besides."""
+        scaling = self.scaling_of(config)
+        plan = scaling.slice_plan
+        failures = self.run_config.failure_config
+        return GroupSpec(
+            framework=self.backend.framework,
+            backend=self.backend.name,
+            visibility=str(scaling.gpu_visibility or self.backend.visibility),
+            has_head=scaling.head is not None,
+            workers_per_slice=plan.workers_per_slice if plan is not None else 0,
+            env=self.run_config.env_vars,
+            checkpoint=self.resume_from_checkpoint.path if self.resume_from_checkpoint is not None else "",
+            hang_s=failures.hang_timeout_s if failures is not None else None,
+        )
+
+    def space_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the search space of a sweep over this trainer: what was given, and the trainer's own domains.
+
+        Raises:
+            ConfigError: a key that a trainer does not take.
+            ResourceError: a scaling that makes no sense.
+        """
+        if self._is_flat:
+            self._refuse_config(given)
+            return dict(given)
+        for key in given:
+            if key not in _KEYS:
+                hint = nearest(str(key), list(_KEYS))
+                raise ConfigError(
+                    f"the config of a trainer has the key {key!r}; hyperparameters belong under 'train_loop_config': "
+                    f"config={{'train_loop_config': {{{key!r}: ...}}}}. {hint}"
+                )
+        space: dict[str, Any] = {}
+        loop = given.get("train_loop_config")
+        own = {key: value for key, value in self.train_loop_config.items() if has_domains({key: value})}
+        if loop is not None or own:
+            if loop is not None and not (isinstance(loop, Mapping) and grid_values(loop) is None):
+                raise ConfigError(
+                    f"train_loop_config is {loop!r:.100}; expected a dict, whose values may be search domains."
+                )
+            self._refuse_config(loop)
+            space["train_loop_config"] = _laid_over(own, loop or {})
+        scaling = given.get("scaling_config")
+        own_scaling = self.scaling_config.to_config() if self.scaling_config.is_open else {}
+        if scaling is not None or own_scaling:
+            values = _plain_scaling(scaling) if scaling is not None else {}
+            if isinstance(values, dict) and grid_values(values) is None:
+                values = {**own_scaling, **values}
+                _check_scaling(self.scaling_config.merged(values))
+            space["scaling_config"] = values
+        return space
+
+    def _refuse_config(self, config: Mapping[str, Any] | None) -> None:
+        if config and not self._takes_config:
+            name = _name_of(self.train_loop_per_worker)
+            raise TrainableError(
+                f"a config was given, and the train loop {name}() takes none. Expected `def {name}(config)`."
+            )
+
+    def requests_of(self, space: Mapping[str, Any]) -> list[Resources]:
+        """Return the requests that trials of this space can come to, as far as they can be told beforehand.
+
+        Raises:
+            ResourceError: one of the values makes no sense.
+        """
+        scaling = None if self._is_flat else space.get("scaling_config")
+        return list(
+            dict.fromkeys(
+                self.scaling_config.merged(values).to_resources(distinct_devices=self.backend.needs_distinct_devices)
+                for values in _variants(scaling)
+            )
+        )
+
+    # --- as a trainable ----------------------------------------------------------------------------------------------
+
+    def __sweep_trainable__(self) -> PreparedTrainable:
+        """Return this trainer in the form in which engines take it."""
+        loop, objects, resources = unwrap(self.train_loop_per_worker)
+        if resources is not None:
+            raise ResourceError("the resources of a trainer are those of its ScalingConfig; leave out with_resources.")
+        body = self.rank_body(loop)
+        return PreparedTrainable(
+            name=_name_of(loop),
+            kind="function",
+            payload=pickle_trainable(body),
+            imports=(*referenced_modules(body), *self.backend.modules, __name__, type(self.backend).__module__),
+            resources=self.resources_of,
+            objects=objects,
+            group=self.spec_of,
+            space=self.space_of,
+            requests=self.requests_of,
+            env=self.run_config.env_vars,
+        )
+
+    def rank_body(self, loop: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what each rank runs: a function of the trial's config."""
+        number = self.scaling_config.num_workers
+        name = _name_of(loop)
+        call = getattr(loop, "__call__", None)  # noqa: B004 - what is called, not whether
+        if inspect.ismethod(call):
+            loop = call  # a method shows which code must travel; an object does not
+        body = functools.partial(
+            run_rank,
+            loop=loop,
+            # What is searched comes with each trial's config.
+            loop_config={key: value for key, value in self.train_loop_config.items() if not has_domains({key: value})},
+            takes_config=self._takes_config,
+            is_flat=self._is_flat,
+            num_workers=number if isinstance(number, int) else None,
+            backend=self.backend,
+        )
+        vars(body)["__name__"] = name  # errors about it speak of the user's function
+        return body
+
+
+def run_rank(
+    config: dict[str, Any],
+    *,
+    loop: Callable[..., Any],
+    loop_config: Mapping[str, Any],
+    takes_config: bool,
+    is_flat: bool,
+    num_workers: int | None,
+    backend: Backend,
+    **objects: Any,
+) -> Any:
+    """Be one rank: join the group, run the train loop, leave the group.
+
+    Raises:
+        GroupStartError: the group was not joined.
+    """
+    session = current()
+    assert session is not None
+    rank = session.job.rank
+    if rank is None:
+        given = None if is_flat else config.get("scaling_config")
+        if isinstance(given, ScalingConfig):  # from a function in the search space
+            given = given.to_config()
+        number = (given or {}).get("num_workers", num_workers)
+        if number != 1:
+            raise UserCodeError(
+                f"this engine runs single processes, and the group has {number} workers; use engine='local'."
+            )
+        rank = Rank(0, 1)
+    try:
+        backend.start(rank)
+    except Exception as error:  # whatever the library raises when ranks do not find each other
+        raise GroupStartError(f"{type(error).__name__}: {error}") from error
+    if isinstance(session, RankSession):
+        session.join()
+    own = config if is_flat else config.get("train_loop_config") or {}
+    value = loop(merge(fresh(loop_config), own), **objects) if takes_config else loop(**objects)
+    if inspect.isgenerator(value):
+        return _then_finish(value, backend)
+    backend.finish()
+    return value
+
+
+def _then_finish(values: Iterator[Any], backend: Backend) -> Iterator[Any]:
+    yield from values
+    backend.finish()
+
+
+def _takes_config(loop: Any, *, has_config: bool) -> bool:
+    """Whether a train loop is called with its config, or with nothing."""
+    inner, objects, _ = unwrap(loop)
+    if not callable(inner) or inspect.isclass(inner):
+        raise TrainableError(f"train_loop_per_worker is {loop!r}; expected a function of a config, or of nothing.")
+    name = _name_of(inner)
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise TrainableError(
+            f"the train loop {name} is asynchronous; expected a plain function. Use asyncio.run(...) inside it."
+        )
+    try:
+        signature = inspect.signature(inner)
+    except (ValueError, TypeError):
+        return True  # built-in callables do not tell
+    given = dict.fromkeys(objects)
+    forms: tuple[tuple[Any, ...], ...] = (({},), ())
+    for arguments in forms:
+        try:
+            signature.bind(*arguments, **given)
+        except TypeError:
+            continue
+        if not arguments and has_config:
+            break
+        return bool(arguments)
+    raise TrainableError(
+        f"the train loop {name}{signature} cannot be called with one config; expected `def {name}(config)`"
+        + (", because a train_loop_config was given." if has_config else " or a function without arguments.")
+        + " Bind other arguments with functools.partial or sweep.with_parameters."
+    )
+
+
+def _name_of(loop: Any) -> str:
+    """Return the name of a train loop, as it is shown to people."""
+    inner, _, _ = unwrap(loop)
+    while isinstance(inner, functools.partial) and "__name__" not in vars(inner):
+        inner = inner.func
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    return "lambda" if name == "<lambda>" else str(name)
+
+
+def _parameters(trainer: type[DataParallelTrainer]) -> list[str]:
+    """Return the names that a trainer can be given; those of frameworks have a name of their own for the backend."""
+    own, base = (set(inspect.signature(cls).parameters) for cls in (trainer, DataParallelTrainer))
+    return sorted((own | base - {"backend_config"}) - {"datasets", "unknown"})
+
+
+def _expect(who: str, name: str, value: Any, kind: type, what: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise ConfigError(f"{who}: {name} is {value!r:.100}; expected {what}.")
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a space with the values of both, as `merge` does, but with grids as a whole: as dicts they are values."""
+    merged: dict[str, Any] = fresh(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        is_nested = all(isinstance(one, Mapping) and grid_values(one) is None for one in (old, value))
+        merged[key] = _laid_over(old, value) if is_nested and old is not None else fresh(value)
+    return merged
+
+
+def _check_scaling(scaling: ScalingConfig) -> None:
+    """Refuse a number of workers that no draw can make right."""
+    if isinstance(scaling.num_workers, Float):
+        raise ResourceError(
+            f"ScalingConfig: num_workers is {scaling.num_workers!r}, which draws fractions; expected whole numbers. "
+            "Use randint, choice or grid_search."
+        )
+
+
+def _plain_scaling(value: Any) -> Any:
+    """Return a scaling in a space with `ScalingConfig` objects, also among options, replaced by dicts.
+
+    The number of workers of an object counts also when it is the default: whoever writes an object means it.
+    """
+    if isinstance(value, ScalingConfig):
+        return {"num_workers": value.num_workers, **value.to_config()}
+    grid = grid_values(value)
+    if grid is not None:
+        return {"grid_search": [_plain_scaling(option) for option in grid]}
+    if isinstance(value, Categorical):
+        options = [_plain_scaling(value[i]) for i in range(len(value))]
+        return Categorical(options) if options != [value[i] for i in range(len(value))] else value
+    if isinstance(value, (Mapping, Domain)):
+        return dict(value) if isinstance(value, Mapping) else value
+    raise ConfigError(f"scaling_config is {value!r:.100}; expected a ScalingConfig, or a dict of its fields.")
+
+
+def _variants(scaling: Any) -> Iterable[Mapping[str, Any] | None]:
+    """Yield scalings of a space: every option of each grid or choice, alone; fields that cannot be told stay out."""
+    if scaling is None:
+        return [None]
+    options = _options(scaling)
+    if options is not None:
+        return [variant for option in options for variant in _variants(option)]
+    if not isinstance(scaling, Mapping):
+        return []
+    fixed = {key: value for key, value in scaling.items() if not has_domains({"": value})}
+    if len(fixed) == len(scaling):
+        return [fixed]
+    found: list[Mapping[str, Any]] = [fixed]
+    for key in scaling.keys() - fixed.keys():
+        values = _options(scaling[key])
+        if values is None:
+            return []
+        found = [{**variant, key: value} for variant in found for value in values]
+        if len(found) > 1000:
+            return []
+    return found
+
+
+def _options(value: Any) -> list[Any] | None:
+    grid = grid_values(value)
+    if grid is not None:
+        return list(grid)
+    return [value[i] for i in range(len(value))] if isinstance(value, Categorical) else None

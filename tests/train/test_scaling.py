@@ -1,0 +1,911 @@
+"""ScalingConfig: the bundles of every known example, every mistake by its words, what a search leaves open."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from searchers.space import choice, grid_search, randint, sample_from, uniform
+from sweep.core.packing import Packer
+from sweep.core.resources import STRATEGIES, Bundle, Device, Node, Resources
+from sweep.errors import ResourceError
+from sweep.train.scaling import GPU_VISIBILITIES, ScalingConfig
+
+V6E = {"use_tpu": True, "topology": "4x4", "accelerator_type": "TPU-V6E"}
+
+
+def problems_of(**given: object) -> list[str]:
+    """Return the lines of the error that a config gives, without its heading."""
+    with pytest.raises(ResourceError) as error:
+        ScalingConfig(**given)
+    head, *lines = str(error.value).split("\n")
+    if not lines:
+        return [head.removeprefix("ScalingConfig: ")]
+    assert head == f"ScalingConfig has {len(lines)} problems:"
+    assert all(line.startswith("- ") for line in lines)
+    return [line.removeprefix("- ") for line in lines]
+
+
+def quietly(**given: object) -> ScalingConfig:
+    """Return a config whose warnings are not what is tested."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ScalingConfig(**given)
+
+
+# --- what a group asks for -------------------------------------------------------------------------------------------
+
+# Every example of the pages "Configuring Scale and Accelerators" and "Configuring Scale and GPUs".
+EXAMPLES = [
+    ({"num_workers": 8}, Resources((Bundle(cpu=1),) * 8)),
+    ({"num_workers": 8, "use_gpu": True}, Resources((Bundle(gpu=1),) * 8)),
+    ({"num_workers": 1, "use_gpu": True}, Resources((Bundle(gpu=1),))),
+    (
+        {"num_workers": 4, **V6E},
+        Resources((Bundle(cpu=1, tpu=4, accelerator_type="TPU-V6E"),) * 4, bundles_per_slice=4),
+    ),
+    (
+        {"num_workers": 8, **V6E},
+        Resources((Bundle(cpu=1, tpu=4, accelerator_type="TPU-V6E"),) * 8, bundles_per_slice=4),
+    ),
+    ({"num_workers": 1, "use_gpu": True, "resources_per_worker": {"GPU": 2}}, Resources((Bundle(gpu=2),))),
+    (
+        {"num_workers": 4, **V6E, "resources_per_worker": {"TPU": 2}},
+        Resources((Bundle(tpu=2, accelerator_type="TPU-V6E"),) * 4, "STRICT_SPREAD", bundles_per_slice=4),
+    ),
+    (
+        {"num_workers": 1, "use_gpu": True, "accelerator_type": "A100"},
+        Resources((Bundle(gpu=1, accelerator_type="A100"),)),
+    ),
+    (
+        {"num_workers": 4, "use_tpu": True, "topology": "2x2x4", "accelerator_type": "TPU-V4"},
+        Resources((Bundle(cpu=1, tpu=4, accelerator_type="TPU-V4"),) * 4, bundles_per_slice=4),
+    ),
+    (
+        {"num_workers": 8, "use_gpu": True, "resources_per_worker": {"CPU": 4, "GPU": 2}},
+        Resources((Bundle(cpu=4, gpu=2),) * 8),
+    ),
+    (
+        {"num_workers": 8, "use_gpu": True, "resources_per_worker": {"CPU": 4, "GPU": 0.5}},
+        Resources((Bundle(cpu=4, gpu=0.5),) * 8),
+    ),
+    (
+        {"num_workers": 4, "resources_per_worker": {"CPU": 2}, "trainer_resources": {"CPU": 0}},
+        Resources((Bundle(cpu=2),) * 4),
+    ),
+    (
+        {"num_workers": 8, "trainer_resources": {"CPU": 4, "GPU": 1}},
+        Resources((Bundle(cpu=4, gpu=1), *(Bundle(cpu=1),) * 8)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "resources"), EXAMPLES)
+def test_every_example_of_rays_pages_gives_its_bundles(given, resources):
+    config = quietly(**given)
+    assert config.to_resources() == resources
+    assert config.as_placement_group_factory() == resources
+    assert ((config.head,) if config.head else ()) + (config.resources_of_worker,) * config.num_workers == (
+        resources.bundles
+    )
+    assert not config.is_open
+
+
+@pytest.mark.parametrize(
+    ("given", "bundle"),
+    [
+        ({}, Bundle(cpu=1)),
+        ({"resources_per_worker": {}}, Bundle(cpu=1)),
+        ({"use_gpu": True}, Bundle(gpu=1)),
+        ({"use_gpu": True, "resources_per_worker": {}}, Bundle(gpu=1)),
+        ({"use_gpu": True, "resources_per_worker": {"CPU": 4}}, Bundle(cpu=4, gpu=1)),
+        ({"use_gpu": True, "resources_per_worker": {"CPU": 0}}, Bundle(gpu=1)),
+        ({"use_gpu": True, "resources_per_worker": {"CPU": 0, "GPU": 0.25}}, Bundle(gpu=0.25)),
+        ({"use_gpu": True, "resources_per_worker": {"GPU": 2.0}}, Bundle(gpu=2)),
+        ({"use_tpu": True}, Bundle(tpu=1)),
+        ({"use_tpu": True, "accelerator_type": "v6e"}, Bundle(tpu=1, accelerator_type="TPU-V6E")),
+        ({"use_tpu": True, "resources_per_worker": {"CPU": 4}}, Bundle(cpu=4, tpu=1)),
+        ({"use_tpu": True, "resources_per_worker": {"TPU": 8}}, Bundle(tpu=8)),
+        ({"num_workers": 4, **V6E}, Bundle(cpu=1, tpu=4, accelerator_type="TPU-V6E")),
+        ({"num_workers": 4, **V6E, "resources_per_worker": {}}, Bundle(cpu=1, tpu=4, accelerator_type="TPU-V6E")),
+        (
+            {"num_workers": 4, **V6E, "resources_per_worker": {"CPU": 8}},
+            Bundle(cpu=8, tpu=4, accelerator_type="TPU-V6E"),
+        ),
+        (
+            {"num_workers": 2, **V6E, "topology": "2x4", "chips_per_host": 4},
+            Bundle(cpu=1, tpu=4, accelerator_type="TPU-V6E"),
+        ),
+        (
+            {"num_workers": 1, **V6E, "topology": "2x4"},
+            Bundle(cpu=1, tpu=8, accelerator_type="TPU-V6E"),
+        ),
+        (
+            {"num_workers": 1, "use_tpu": True, "topology": "2x2", "accelerator_type": "v5e"},
+            Bundle(cpu=1, tpu=4, accelerator_type="TPU-V5LITEPOD"),
+        ),
+        ({"use_gpu": True, "accelerator_type": "a100"}, Bundle(gpu=1, accelerator_type="A100")),
+        (
+            {"resources_per_worker": {"CPU": 1, "memory": "4G", "licence": 2, "disk": 0.5}},
+            Bundle(cpu=1, memory=4 * 10**9, custom=(("disk", 0.5), ("licence", 2.0))),
+        ),
+        ({"resources_per_worker": {"memory": 1024}}, Bundle(memory=1024)),
+        ({"resources_per_worker": {"licence": 1}}, Bundle(custom=(("licence", 1.0),))),
+        ({"resources_per_worker": {"CPU": 0.5, "licence": 0, "memory": 0, "GPU": 0, "TPU": 0}}, Bundle(cpu=0.5)),
+        ({"resources_per_worker": {"CPU": np.float32(0.5)}}, Bundle(cpu=0.5)),
+        ({"resources_per_worker": {"CPU": Fraction(1, 4)}}, Bundle(cpu=0.25)),
+        ({"use_gpu": True, "resources_per_worker": {"GPU": np.int64(2)}}, Bundle(gpu=2)),
+    ],
+)
+def test_what_a_worker_holds(given, bundle):
+    config = ScalingConfig(**given)
+    assert config.resources_of_worker == bundle
+    assert (config.num_cpus_per_worker, config.num_gpus_per_worker, config.num_tpus_per_worker) == (
+        bundle.cpu,
+        bundle.gpu,
+        bundle.tpu,
+    )
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_strategy_is_that_of_the_request(name):
+    resources = ScalingConfig(3, placement_strategy=name).to_resources()
+    assert resources == Resources((Bundle(cpu=1),) * 3, name)
+
+
+def test_the_request_says_whether_workers_may_share_a_gpu():
+    config = ScalingConfig(2, True, resources_per_worker={"GPU": 0.5})
+    assert config.to_resources(distinct_devices=True) == Resources((Bundle(gpu=0.5),) * 2, distinct_devices=True)
+    assert config.to_resources() == Resources((Bundle(gpu=0.5),) * 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "bundles_per_slice", "num_slices"),
+    [
+        ({"num_workers": 4, **V6E}, 4, 1),
+        ({"num_workers": 8, **V6E}, 4, 2),
+        ({"num_workers": 8, **V6E, "resources_per_worker": {"TPU": 2}}, 8, 1),
+        ({"num_workers": 2, **V6E, "topology": "2x4"}, 1, 2),
+        ({"num_workers": 2, **V6E, "topology": "2x4", "resources_per_worker": {"TPU": 4}}, 2, 1),
+        ({"num_workers": 2, **V6E, "topology": "2x4", "chips_per_host": 4}, 2, 1),
+        ({"num_workers": 1, **V6E, "topology": "2x4"}, 0, 1),
+        ({"num_workers": 1, **V6E, "topology": "1x1"}, 0, 1),
+        ({"num_workers": 2, **V6E, "topology": "1x1"}, 1, 2),
+    ],
+)
+def test_workers_fill_whole_slices_except_one_that_is_alone_on_one_host(given, bundles_per_slice, num_slices):
+    config = ScalingConfig(**given)
+    assert config.to_resources().bundles_per_slice == bundles_per_slice
+    assert config.slice_plan is not None
+    assert config.slice_plan.num_slices == num_slices
+
+
+CHIPS = tuple(Device(f"tpu{i}", "tpu", "TPU-V6E", visible=str(i), labels=("TPU-V6E",)) for i in range(4))
+TWO_SLICES = [Node(f"{name}{i}", 8, devices=CHIPS, slice=name) for name in "ab" for i in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        ({"num_workers": 4}, ["a0", "a1", "a2", "a3"]),
+        ({"num_workers": 8}, ["a0", "a1", "a2", "a3", "b0", "b1", "b2", "b3"]),
+        ({"num_workers": 8, "resources_per_worker": {"TPU": 2}}, ["a0", "a0", "a1", "a1", "a2", "a2", "a3", "a3"]),
+        ({"num_workers": 4, "resources_per_worker": {"TPU": 2}}, ["a0", "a1", "a2", "a3"]),
+        (
+            {"num_workers": 4, "resources_per_worker": {"TPU": 2}, "placement_strategy": "SPREAD"},
+            ["a0", "a1", "a2", "a3"],
+        ),
+        ({"num_workers": 4, "resources_per_worker": {"TPU": 1}}, ["a0", "a1", "a2", "a3"]),
+        (
+            {"num_workers": 4, "resources_per_worker": {"TPU": 2}, "trainer_resources": {"CPU": 1}},
+            ["a0", "a1", "a2", "a3"],
+        ),
+    ],
+)
+def test_workers_come_to_lie_on_the_hosts_of_their_plan(given, hosts):
+    config = quietly(**V6E, **given)
+    placement = Packer(TWO_SLICES).place(config.to_resources(), ("00000_00000", 1))
+    assert placement is not None
+    bundles = placement.bundles[config.head is not None :]
+    assert [bundle.node for bundle in bundles] == hosts
+    assert {len(bundle.devices) for bundle in bundles} == {config.num_tpus_per_worker}
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"use_gpu": True}, {"use_tpu": True}, {"use_tpu": True, "accelerator_type": "v4"}]
+)
+def test_without_a_topology_there_are_no_slices(given):
+    config = ScalingConfig(**given)
+    assert config.slice_plan is None
+    assert config.to_resources().bundles_per_slice == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "totals"),
+    [
+        ({}, {"CPU": 1}),
+        ({"num_workers": 4, "resources_per_worker": {"CPU": 2}}, {"CPU": 8}),
+        ({"num_workers": 3, "use_gpu": True, "resources_per_worker": {"CPU": 2}}, {"CPU": 6, "GPU": 3}),
+        ({"num_workers": 3, "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}, {"GPU": 1.5}),
+        ({"num_workers": 4, **V6E}, {"CPU": 4, "TPU": 16}),
+        (
+            {"num_workers": 2, "resources_per_worker": {"zeta": 1, "memory": "1G", "CPU": 1, "alpha": 2}},
+            {"CPU": 2, "memory": 2e9, "alpha": 4, "zeta": 2},
+        ),
+        ({"num_workers": 8, "trainer_resources": {"CPU": 4, "GPU": 1}}, {"CPU": 12, "GPU": 1}),
+        ({"num_workers": 4, "resources_per_worker": {"CPU": 2}, "trainer_resources": {"CPU": 0}}, {"CPU": 8}),
+    ],
+)
+def test_the_totals_are_those_of_all_workers_and_the_head(given, totals):
+    found = quietly(**given).total_resources
+    assert found == totals
+    assert list(found) == list(totals)
+
+
+# --- what is wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (2.0, "num_workers is 2.0; expected a whole number of at least 1. Write 2."),
+        (2.5, "num_workers is 2.5; expected a whole number of at least 1."),
+        ("4", "num_workers is '4'; expected a whole number of at least 1."),
+        (None, "num_workers is None; expected a whole number of at least 1."),
+        (True, "num_workers is True; expected a whole number of at least 1."),
+        (False, "num_workers is False; expected a whole number of at least 1."),
+        (-1, "num_workers is -1; expected a whole number of at least 1."),
+        (math.nan, "num_workers is nan; expected a whole number of at least 1."),
+        (math.inf, "num_workers is inf; expected a whole number of at least 1."),
+        (0, "num_workers is 0; expected at least 1: no group runs inside the driver. Use num_workers=1."),
+        (
+            (1, 2),
+            "num_workers is (1, 2); expected one whole number: a group keeps its size, elastic ones are not built.",
+        ),
+        ((0, 3), "elastic ones are not built"),
+        ((3, 1), "elastic ones are not built"),
+        ([1, 2], "let a search try several with grid_search"),
+    ],
+)
+def test_the_number_of_workers_is_one_whole_number(value, words):
+    (line,) = problems_of(num_workers=value)
+    assert words in line
+
+
+def test_a_whole_number_of_numpy_is_one_too():
+    config = ScalingConfig(np.int64(3))
+    assert config.num_workers == 3
+    assert type(config.num_workers) is int
+
+
+@pytest.mark.parametrize("name", ["use_gpu", "use_tpu"])
+@pytest.mark.parametrize("value", [1, 2, 0, "yes", None, [True]])
+def test_a_flag_is_true_or_false(name, value):
+    (line,) = problems_of(**{name: value})
+    assert line == (
+        f"{name} is {value!r}; expected True or False. How many each worker has goes into resources_per_worker."
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"resources_per_worker": {"GPU": 1}},
+            "resources_per_worker has GPU=1 and use_gpu is False; set use_gpu=True.",
+        ),
+        (
+            {"use_tpu": True, "resources_per_worker": {"GPU": 0.5, "TPU": 1}},
+            "resources_per_worker has GPU=0.5 and use_gpu is False; set use_gpu=True.",
+        ),
+        (
+            {"resources_per_worker": {"TPU": 4}},
+            "resources_per_worker has TPU=4 and use_tpu is False; set use_tpu=True.",
+        ),
+        (
+            {"use_gpu": True, "resources_per_worker": {"GPU": 0}},
+            "use_gpu is True and resources_per_worker has GPU=0; expected more than 0.",
+        ),
+        (
+            {"use_tpu": True, "resources_per_worker": {"TPU": 0}},
+            "use_tpu is True and resources_per_worker has TPU=0; expected more than 0.",
+        ),
+        ({"use_gpu": True, "use_tpu": True}, "use_gpu and use_tpu are both True; expected one of them."),
+        ({"resources_per_worker": {"CPU": 0}}, "resources_per_worker asks for nothing"),
+        ({"resources_per_worker": {"CPU": 0, "GPU": 0, "licence": 0.0}}, "resources_per_worker asks for nothing"),
+        ({"resources_per_worker": {"memory": "0G"}}, "resources_per_worker asks for nothing"),
+    ],
+)
+def test_flags_and_amounts_agree(given, words):
+    (line,) = problems_of(**given)
+    assert words in line
+
+
+@pytest.mark.parametrize("field", ["resources_per_worker", "trainer_resources"])
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("cpu", "CPU"),
+        ("Cpu", "CPU"),
+        ("cpus", "CPU"),
+        ("CPUS", "CPU"),
+        ("num_cpus", "CPU"),
+        ("gpu", "GPU"),
+        ("Gpu", "GPU"),
+        ("gpus", "GPU"),
+        ("num_gpus", "GPU"),
+        ("tpu", "TPU"),
+        ("tpus", "TPU"),
+        ("num_tpus", "TPU"),
+        ("Memory", "memory"),
+        ("MEMORY", "memory"),
+        ("mem", "memory"),
+    ],
+)
+def test_a_known_name_in_another_spelling_is_refused_with_the_right_one(field, name, right):
+    (line,) = problems_of(num_workers=2, **{field: {name: 1, "licence": 1}})
+    assert line == f"unknown resource {name!r} in {field}; did you mean {right!r}?"
+
+
+@pytest.mark.parametrize("field", ["resources_per_worker", "trainer_resources"])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("CPU", -1, "CPU=-1; expected a number of at least 0."),
+        ("CPU", math.nan, "CPU=nan; expected a number of at least 0."),
+        ("CPU", math.inf, "CPU=inf; expected a number of at least 0."),
+        ("CPU", True, "CPU=True; expected a number of at least 0."),
+        ("CPU", "2", "CPU='2'; expected a number of at least 0."),
+        ("CPU", None, "CPU=None; expected a number of at least 0."),
+        ("CPU", [2], "CPU=[2]; expected a number of at least 0."),
+        ("licence", -0.5, "licence=-0.5; expected a number of at least 0."),
+        ("licence", "one", "licence='one'; expected a number of at least 0."),
+        ("memory", -1, "memory=-1; expected bytes of at least 0, or a text such as '4G' or '512MiB'."),
+        ("memory", "lots", "memory='lots'; expected bytes of at least 0"),
+        ("memory", True, "memory=True; expected bytes of at least 0"),
+        ("memory", math.nan, "memory=nan; expected bytes of at least 0"),
+        ("accelerator_type:A100", 0.001, "expected amounts. Write accelerator_type='A100' beside it, not inside."),
+        ("accelerator_type", "A100", "expected amounts. Write accelerator_type='A100' beside it, not inside."),
+        ("custom_resources", {"licence": 1}, "expected amounts. Write its names beside CPU and GPU."),
+        (3, 1, "has the name 3; expected a text such as 'CPU'."),
+    ],
+)
+def test_an_amount_is_a_number_under_a_name(field, name, value, words):
+    (line,) = problems_of(**{field: {name: value}})
+    assert line.startswith(f"{field} has ")
+    assert words in line
+
+
+@pytest.mark.parametrize("field", ["resources_per_worker", "trainer_resources"])
+@pytest.mark.parametrize("value", [4, "CPU", [("CPU", 1)], True])
+def test_resources_are_a_dict(field, value):
+    (line,) = problems_of(**{field: value})
+    assert line == f"{field} is {value!r}; expected a dict such as {{'CPU': 2, 'GPU': 1}}."
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"use_gpu": True, "resources_per_worker": {"GPU": 1.5}},
+            "resources_per_worker has GPU=1.5; expected a whole number, or a share between 0 and 1 of a single GPU.",
+        ),
+        ({"use_gpu": True, "resources_per_worker": {"GPU": -1}}, "GPU=-1; expected a number of at least 0."),
+        ({"use_gpu": True, "resources_per_worker": {"GPU": math.nan}}, "GPU=nan; expected a number of at least 0."),
+        ({"use_gpu": True, "resources_per_worker": {"GPU": True}}, "GPU=True; expected a number of at least 0."),
+        ({"trainer_resources": {"GPU": 2.5}}, "trainer_resources has GPU=2.5; expected a whole number"),
+        ({"trainer_resources": {"TPU": 4}}, "trainer_resources has TPU; expected no chips"),
+        ({"use_tpu": True, "resources_per_worker": {"TPU": 3}}, "TPU=3; expected 1, 2, 4 or 8"),
+        ({"use_tpu": True, "resources_per_worker": {"TPU": 0.5}}, "TPU=0.5; expected 1, 2, 4 or 8"),
+        ({"use_tpu": True, "resources_per_worker": {"TPU": 16}}, "TPU=16; expected 1, 2, 4 or 8"),
+        ({"num_workers": 4, **V6E, "resources_per_worker": {"TPU": 3}}, "TPU=3; expected 1, 2, 4 or 8"),
+    ],
+)
+def test_devices_come_whole_or_as_a_share_of_one_gpu(given, words):
+    (line,) = problems_of(**given)
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("pack", "unknown placement_strategy 'pack'. Did you mean 'PACK'? Known: PACK, SPREAD, "),
+        ("SPRED", "Did you mean 'SPREAD'?"),
+        ("STRICT-PACK", "Did you mean 'STRICT_PACK'?"),
+        ("", "unknown placement_strategy ''. Known: "),
+        (None, "unknown placement_strategy None. "),
+        (["PACK"], "unknown placement_strategy ['PACK']. "),
+    ],
+)
+def test_an_unknown_strategy_is_refused_with_the_nearest(value, words):
+    (line,) = problems_of(placement_strategy=value)
+    assert words in line
+
+
+@pytest.mark.parametrize("value", GPU_VISIBILITIES)
+def test_a_visibility_is_kept_for_the_trainer(value):
+    assert ScalingConfig(use_gpu=True, gpu_visibility=value).gpu_visibility == value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("Share", "Did you mean 'share'?"),
+        ("isolated", "Did you mean 'isolate'?"),
+        (True, "Known: isolate, share."),
+        (["share"], "Known: isolate, share."),
+    ],
+)
+def test_an_unknown_visibility_is_refused_with_the_nearest(value, words):
+    (line,) = problems_of(gpu_visibility=value)
+    assert line.startswith(f"unknown gpu_visibility {value!r}. ")
+    assert words in line
+
+
+@pytest.mark.parametrize("value", [{"zone": "a"}, [{"zone": "a"}, {"zone": "b"}], {}])
+def test_label_selectors_are_refused_with_the_reason(value):
+    (line,) = problems_of(label_selector=value)
+    assert line.startswith(f"label_selector is {value!r}; expected None: nodes have no labels.")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"use_gpu": True, "accelerator_type": "Z999"}, "unknown accelerator type 'Z999'."),
+        ({"use_gpu": True, "accelerator_type": "A10O"}, "Did you mean 'A10"),
+        ({"use_gpu": True, "accelerator_type": 100}, "accelerator_type is 100; expected a text such as 'A100'"),
+        ({"use_gpu": True, "accelerator_type": "TPU-V6E"}, "which is a TPU, and use_gpu is True; set use_tpu=True"),
+        ({"accelerator_type": "A100"}, "accelerator_type is 'A100' and the workers have no devices; set use_gpu=True."),
+        (
+            {"accelerator_type": "TPU-V6E"},
+            "accelerator_type is 'TPU-V6E' and the workers have no devices; set use_tpu=True.",
+        ),
+        ({"use_tpu": True, "accelerator_type": "A100"}, "unknown TPU type 'A100'. Known: v2, v3, "),
+        ({"use_tpu": True, "accelerator_type": "TPU-V6"}, "unknown TPU type 'TPU-V6'. Did you mean 'v6e'?"),
+        ({"use_tpu": True, "accelerator_type": "v6e-16"}, "names a whole slice; expected a generation."),
+        ({"use_tpu": True, "accelerator_type": 6}, "accelerator_type is 6; expected a text such as 'A100'"),
+    ],
+)
+def test_an_accelerator_type_is_that_of_the_workers_devices(given, words):
+    (line,) = problems_of(**given)
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("TPU-V5E", "TPU-V5LITEPOD"),
+        ("TPU-V5LITEPOD", "TPU-V5LITEPOD"),
+        ("v5litepod", "TPU-V5LITEPOD"),
+        ("tpu-v6e", "TPU-V6E"),
+        ("TPU7X", "TPU-V7X"),
+        ("TPU-V7X", "TPU-V7X"),
+    ],
+)
+def test_tpu_types_are_taken_in_every_spelling(text, type_):
+    assert ScalingConfig(use_tpu=True, accelerator_type=text).resources_of_worker.accelerator_type == type_
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"num_workers": 4, "use_tpu": True},
+            [
+                "num_workers is 4 with use_tpu, and there is no topology; several TPU workers lie on whole slices.",
+                "num_workers is 4 with use_tpu, and there is no accelerator_type;",
+            ],
+        ),
+        (
+            {"num_workers": 4, "use_tpu": True, "accelerator_type": "TPU-V6E"},
+            ["Set topology, for instance topology='4x4'."],
+        ),
+        (
+            {"num_workers": 4, "use_tpu": True, "topology": "4x4"},
+            ["Set accelerator_type, for instance accelerator_type='TPU-V6E'."],
+        ),
+        ({"use_tpu": True, "topology": "2x2"}, ["topology is '2x2', and there is no accelerator_type;"]),
+        ({"topology": "4x4"}, ["topology is '4x4' and use_tpu is False; set use_tpu=True, or leave topology out."]),
+        ({"use_gpu": True, "topology": "4x4"}, ["topology is '4x4' and use_tpu is False"]),
+        ({"chips_per_host": 4}, ["chips_per_host is 4 and use_tpu is False"]),
+        ({"use_tpu": True, "chips_per_host": 4}, ["chips_per_host is 4, and there is no topology;"]),
+    ],
+)
+def test_several_tpu_workers_need_a_slice_and_only_tpu_workers_have_one(given, words):
+    lines = problems_of(**given)
+    assert len(lines) == len(words)
+    assert all(part in line for line, part in zip(lines, words, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"num_workers": 1}, "so expected a multiple of 4: 4, 8, 12 ..."),
+        ({}, "num_workers is 1; a v6e slice of 4x4 has 4 hosts of 4 chips"),
+        ({"num_workers": 6}, "num_workers is 6"),
+        ({"num_workers": 6, "resources_per_worker": {"TPU": 2}}, "so expected a multiple of 4: 4, 8, 12 ..."),
+        ({"num_workers": 4, "resources_per_worker": {"TPU": 8}}, "a worker asks for 8 TPU chips; expected 1, 2 or 4"),
+        ({"num_workers": 4, "topology": "3x5"}, "topology '3x5' is no slice of v6e; the nearest ones are 2x8, 4x4"),
+        ({"num_workers": 4, "topology": "2x2x4"}, "topology '2x2x4' has 3 dimensions; v6e has slices of 2"),
+        ({"num_workers": 4, "topology": (4, 4)}, "topology is (4, 4); expected numbers with x between them"),
+        ({"num_workers": 4, "topology": ""}, "topology is ''; expected numbers with x between them"),
+        ({"num_workers": 4, "chips_per_host": 2}, "chips_per_host is 2; expected 1, 4 or 8"),
+        (
+            {"num_workers": 4, "placement_strategy": "STRICT_PACK"},
+            "'STRICT_PACK', which is all workers on one node, and they need 4 hosts",
+        ),
+        (
+            {"num_workers": 2, "topology": "2x4", "placement_strategy": "STRICT_PACK"},
+            "'STRICT_PACK', which is all workers on one node, and they need 2 hosts",
+        ),
+        (
+            {"num_workers": 8, "resources_per_worker": {"TPU": 2}, "placement_strategy": "STRICT_SPREAD"},
+            "'STRICT_SPREAD', which is each worker on a node of its own, and a host has 2 workers",
+        ),
+    ],
+)
+def test_tpu_workers_fill_whole_slices(given, words):
+    (line,) = problems_of(**(V6E | given))
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("given", "strategy"),
+    [
+        ({"num_workers": 4}, "STRICT_SPREAD"),
+        ({"num_workers": 1, "topology": "2x4"}, "STRICT_PACK"),
+        ({"num_workers": 2, "topology": "2x4", "resources_per_worker": {"TPU": 4}}, "STRICT_PACK"),
+    ],
+)
+def test_a_strict_strategy_that_slices_allow_is_taken(given, strategy):
+    assert ScalingConfig(**V6E | given, placement_strategy=strategy).to_resources().strategy == strategy
+
+
+def test_all_problems_are_listed_in_one_error():
+    lines = problems_of(
+        num_workers=True,
+        use_gpu=3,
+        use_tpu=False,
+        topology="4x4",
+        resources_per_worker={"gpu": 1, "CPU": -1, "TPU": 3, "licence": 1},
+        trainer_resources={"memory": "much"},
+        placement_strategy="PAC",
+        label_selector={"a": "b"},
+        chips_per_host=4,
+        gpu_visibility="all",
+    )
+    assert [line.split(";")[0].split(".")[0] for line in lines] == [
+        "num_workers is True",
+        "use_gpu is 3",
+        "unknown resource 'gpu' in resources_per_worker",
+        "resources_per_worker has CPU=-1",
+        "resources_per_worker has TPU=3",
+        "trainer_resources has memory='much'",
+        "resources_per_worker has TPU=3 and use_tpu is False",
+        "unknown placement_strategy 'PAC'",
+        "label_selector is {'a': 'b'}",
+        "unknown gpu_visibility 'all'",
+        "topology is '4x4' and use_tpu is False",
+        "chips_per_host is 4 and use_tpu is False",
+    ]
+
+
+def test_problems_of_a_slice_are_listed_with_the_others():
+    lines = problems_of(
+        **V6E, num_workers=0, resources_per_worker={"TPU": 8}, placement_strategy="SPRED", chips_per_host=2
+    )
+    assert [line.split(";")[0].split(".")[0] for line in lines] == [
+        "num_workers is 0",
+        "unknown placement_strategy 'SPRED'",
+        "chips_per_host is 2",
+        "a worker asks for 8 TPU chips",
+    ]
+
+
+def test_elastic_groups_are_not_offered():
+    with pytest.raises(TypeError, match="elastic_resize_monitor_interval_s"):
+        ScalingConfig(elastic_resize_monitor_interval_s=60.0)
+
+
+def test_everything_after_the_two_first_fields_is_given_by_name():
+    assert ScalingConfig(2, True).to_resources() == Resources((Bundle(gpu=1),) * 2)
+    with pytest.raises(TypeError):
+        ScalingConfig(2, True, True)
+
+
+# --- warnings --------------------------------------------------------------------------------------------------------
+
+
+def test_chips_that_stay_unused_are_warned_of_once_where_the_config_is_made():
+    with pytest.warns(UserWarning, match="stay unused") as caught:
+        config = ScalingConfig(num_workers=4, **V6E, resources_per_worker={"TPU": 2})
+    (warning,) = caught
+    assert "8 of the 16 chips of every slice stay unused" in str(warning.message)
+    assert warning.filename == __file__
+    assert config.to_resources().bundles_per_slice == 4  # quiet: warnings are errors here
+    assert config.merged({"placement_strategy": "SPREAD"}).num_workers == 4
+
+
+@pytest.mark.parametrize(
+    ("head", "bundle", "words"),
+    [
+        ({"CPU": 0}, None, "so that this is the default. Leave it out."),
+        ({}, None, "so that this is the default. Leave it out."),
+        ({"CPU": 0, "GPU": 0.0}, None, "so that this is the default. Leave it out."),
+        ({"CPU": 1}, Bundle(cpu=1), "this is held for the group without a worker that uses it."),
+        ({"CPU": 4, "GPU": 1}, Bundle(cpu=4, gpu=1), "this is held for the group without a worker that uses it."),
+        ({"memory": "1G"}, Bundle(memory=10**9), "this is held for the group without a worker that uses it."),
+    ],
+)
+def test_trainer_resources_are_deprecated_and_honoured_as_a_head(head, bundle, words):
+    with pytest.warns(DeprecationWarning, match="trainer_resources") as caught:
+        config = ScalingConfig(2, trainer_resources=head)
+    (warning,) = caught
+    assert str(warning.message).startswith(f"trainer_resources={head!r} is deprecated: ")
+    assert words in str(warning.message)
+    assert warning.filename == __file__
+    assert config.head == bundle
+    assert len(config.to_resources().bundles) == 2 + (bundle is not None)
+
+
+def test_without_trainer_resources_there_is_no_head_and_no_warning():
+    assert ScalingConfig(2).head is None
+
+
+# --- what a search leaves open ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"num_workers": grid_search([2, 4])},
+        {"num_workers": {"grid_search": [2, 4]}},
+        {"num_workers": choice([2, 4])},
+        {"num_workers": randint(1, 4)},
+        {"num_workers": sample_from(lambda config: 2)},
+        {"use_gpu": choice([True, False])},
+        {"use_tpu": grid_search([True, False])},
+        {"use_tpu": True, "accelerator_type": "v6e", "topology": choice(["2x2", "2x4"])},
+        {"use_gpu": True, "accelerator_type": grid_search(["A100", "H100"])},
+        {"resources_per_worker": {"CPU": choice([1, 2])}},
+        {"resources_per_worker": {"CPU": 1, "licence": uniform(0, 1)}},
+        {"resources_per_worker": {"memory": grid_search(["1G", "2G"])}},
+        {"resources_per_worker": grid_search([{"CPU": 1}, {"CPU": 2}])},
+        {"resources_per_worker": choice([{"CPU": 1}, {"CPU": 2}])},
+        {"placement_strategy": grid_search(["PACK", "SPREAD"])},
+        {"trainer_resources": {"CPU": choice([0, 1])}},
+        {**V6E, "chips_per_host": choice([4, 8])},
+        {"use_gpu": True, "gpu_visibility": grid_search(["share", "isolate"])},
+        {"use_gpu": choice([True, False]), "resources_per_worker": {"GPU": 1}},
+        {"use_gpu": True, "resources_per_worker": {"GPU": choice([0.5, 1])}},
+        {"use_gpu": choice([True, False]), "resources_per_worker": {"CPU": 0}},
+        {**V6E, "num_workers": grid_search([4, 8])},
+        {**V6E, "num_workers": 6, "resources_per_worker": {"TPU": choice([2, 4])}},
+        {**V6E, "num_workers": 2, "chips_per_host": choice([8])},
+        {"use_tpu": True, "num_workers": 4, "topology": "4x4", "accelerator_type": choice(["v5e", "v6e"])},
+    ],
+)
+def test_a_field_may_hold_what_a_search_decides(given):
+    config = ScalingConfig(**given)
+    assert config.is_open
+    assert config.to_config() == given
+    for ask in (
+        config.to_resources,
+        lambda: config.resources_of_worker,
+        lambda: config.head,
+        lambda: config.slice_plan,
+        lambda: config.total_resources,
+    ):
+        with pytest.raises(ResourceError, match=r"is to be searched; expected values\. Use `merged`"):
+            ask()
+
+
+def test_the_error_of_an_open_config_names_its_open_fields():
+    config = ScalingConfig(grid_search([1, 2]), resources_per_worker={"CPU": choice([1])})
+    with pytest.raises(ResourceError, match=r"^num_workers, resources_per_worker of ScalingConfig"):
+        config.to_resources()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"num_workers": grid_search([1, 2]), "placement_strategy": "PAC"}, "unknown placement_strategy 'PAC'"),
+        ({"num_workers": grid_search([1, 2]), "resources_per_worker": {"gpu": 1}}, "did you mean 'GPU'?"),
+        ({"resources_per_worker": {"CPU": choice([1, 2]), "GPU": 1}}, "resources_per_worker has GPU=1 and use_gpu is"),
+        ({"resources_per_worker": {"cpu": choice([1, 2])}}, "did you mean 'CPU'?"),
+        ({"use_gpu": True, "use_tpu": True, "num_workers": choice([1])}, "both True"),
+        ({**V6E, "num_workers": choice([4, 8]), "topology": "3x5"}, "topology '3x5' is no slice of v6e"),
+        (
+            {**V6E, "num_workers": choice([4, 8]), "resources_per_worker": {"TPU": 8}},
+            "a worker asks for 8 TPU chips; expected 1, 2 or 4",
+        ),
+        ({"use_tpu": True, "topology": "4x4", "num_workers": choice([4, 8])}, "and there is no accelerator_type"),
+        ({"accelerator_type": "Z999", "use_gpu": True, "num_workers": choice([4])}, "unknown accelerator type"),
+    ],
+)
+def test_what_is_decided_is_checked_all_the_same(given, words):
+    (line,) = problems_of(**given)
+    assert words in line
+
+
+def test_an_open_config_is_closed_by_a_trials_values():
+    config = ScalingConfig(grid_search([2, 4]), use_gpu=True, resources_per_worker={"GPU": choice([0.5, 1])})
+    closed = config.merged({"num_workers": 2, "resources_per_worker": {"GPU": 0.5}})
+    assert not closed.is_open
+    assert closed.to_resources() == Resources((Bundle(gpu=0.5),) * 2)
+
+
+def test_an_open_config_warns_of_what_is_decided_and_of_the_rest_when_it_is():
+    with pytest.warns(DeprecationWarning, match="trainer_resources") as caught:
+        config = ScalingConfig(grid_search([4, 8]), **V6E, resources_per_worker={"TPU": 2}, trainer_resources={})
+    assert len(caught) == 1
+    with pytest.warns(UserWarning, match="stay unused") as caught:
+        config.merged({"num_workers": 4})
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert config.merged({"num_workers": 8}).slice_plan.warnings == ()
+
+
+# --- a config as a value ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "resources"), EXAMPLES)
+def test_a_config_survives_its_own_fields_and_pickling(given, resources):
+    config = quietly(**given)
+    assert quietly(**config.to_config()) == config
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert pickle.loads(pickle.dumps(config)).to_resources() == resources
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ({}, {}),
+        ({"num_workers": 1, "use_gpu": False, "placement_strategy": "PACK"}, {}),
+        ({"num_workers": 2, "use_gpu": True}, {"num_workers": 2, "use_gpu": True}),
+        ({"resources_per_worker": {}}, {"resources_per_worker": {}}),
+        ({"num_workers": np.int64(2)}, {"num_workers": 2}),
+        ({"resources_per_worker": {"CPU": np.float64(0.5)}}, {"resources_per_worker": {"CPU": 0.5}}),
+    ],
+)
+def test_a_trials_config_holds_only_the_fields_that_were_given(given, fields):
+    found = ScalingConfig(**given).to_config()
+    assert found == fields
+    assert repr(found) == repr(fields)
+
+
+def test_domains_go_into_a_trials_config_as_they_are():
+    workers, cpus = choice([1, 2]), uniform(1, 2)
+    fields = ScalingConfig(workers, resources_per_worker={"CPU": cpus}).to_config()
+    assert fields["num_workers"] is workers
+    assert fields["resources_per_worker"]["CPU"] is cpus
+
+
+def test_a_config_keeps_values_of_its_own():
+    amounts = {"CPU": 1}
+    config = ScalingConfig(resources_per_worker=amounts)
+    amounts["CPU"] = 100
+    config.to_config()["resources_per_worker"]["CPU"] = 100
+    assert config == ScalingConfig(resources_per_worker={"CPU": 1})
+    with pytest.raises(AttributeError):
+        config.num_workers = 2
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "ScalingConfig()"),
+        ({"num_workers": 8, "use_gpu": True}, "ScalingConfig(num_workers=8, use_gpu=True)"),
+        ({"resources_per_worker": {"CPU": 2}}, "ScalingConfig(resources_per_worker={'CPU': 2})"),
+        ({"num_workers": grid_search([1, 2])}, "ScalingConfig(num_workers={'grid_search': [1, 2]})"),
+    ],
+)
+def test_a_config_shows_only_what_was_given(given, text):
+    assert repr(ScalingConfig(**given)) == text
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "is_equal"),
+    [
+        ({}, {}, True),
+        ({}, {"num_workers": 1}, True),
+        ({"num_workers": 1}, {"num_workers": 2}, False),
+        ({"resources_per_worker": {"CPU": 1, "x": 2}}, {"resources_per_worker": {"x": 2.0, "CPU": 1.0}}, True),
+        ({"resources_per_worker": {"CPU": 1}}, {"resources_per_worker": {"CPU": 2}}, False),
+        ({"resources_per_worker": {"CPU": 1}}, {}, False),
+        ({"num_workers": grid_search([1, 2])}, {"num_workers": {"grid_search": [1, 2]}}, True),
+        ({"num_workers": grid_search([1, 2])}, {"num_workers": grid_search([2, 1])}, False),
+        ({"num_workers": choice([1, 2])}, {"num_workers": choice([1, 2])}, True),
+        ({"num_workers": choice([1, 2])}, {"num_workers": choice([1, 3])}, False),
+        ({"num_workers": choice([1, 2])}, {"num_workers": randint(1, 3)}, False),
+        (
+            {"resources_per_worker": choice([{"CPU": 1}, {"CPU": 2}])},
+            {"resources_per_worker": choice([{"CPU": 1}, {"CPU": 2}])},
+            True,
+        ),
+        ({"use_gpu": choice([True])}, {"use_gpu": choice([1])}, False),
+    ],
+)
+def test_configs_are_equal_by_value_and_equal_ones_hash_alike(a, b, is_equal):
+    one, other = ScalingConfig(**a), ScalingConfig(**b)
+    assert (one == other) is is_equal
+    assert (hash(one) == hash(other)) is is_equal
+    assert (len({one, other}) == 1) is is_equal
+
+
+def test_a_config_with_an_option_that_cannot_be_hashed_is_a_value_too():
+    one, other = (ScalingConfig(resources_per_worker=choice([{"CPU": {1, 2}}])) for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+def test_a_config_is_no_dict():
+    assert ScalingConfig() != {}
+    assert copy.deepcopy(ScalingConfig(2)) == ScalingConfig(2)
+
+
+# --- overrides -------------------------------------------------------------------------------------------------------
+
+BASE = {"num_workers": 2, "use_gpu": True, "resources_per_worker": {"CPU": 4, "GPU": 1}}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (None, BASE),
+        ({}, BASE),
+        ({"num_workers": 8}, BASE | {"num_workers": 8}),
+        ({"resources_per_worker": {"GPU": 2}}, BASE | {"resources_per_worker": {"GPU": 2}}),
+        ({"resources_per_worker": None}, {"num_workers": 2, "use_gpu": True}),
+        (
+            {"use_gpu": False, "resources_per_worker": {"CPU": 1}},
+            {"num_workers": 2, "resources_per_worker": {"CPU": 1}},
+        ),
+        (ScalingConfig(num_workers=8), BASE | {"num_workers": 8}),
+        (ScalingConfig(), BASE),
+        ({"num_workers": choice([1, 2])}, BASE | {"num_workers": choice([1, 2])}),
+    ],
+)
+def test_overrides_win_field_by_field(overrides, expected):
+    base = ScalingConfig(**BASE)
+    assert base.merged(overrides) == ScalingConfig(**expected)
+    assert base == ScalingConfig(**BASE)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"num_worker": 8}, "unknown field 'num_worker'. Did you mean 'num_workers'?"),
+        ({"resource_per_worker": {}}, "Did you mean 'resources_per_worker'?"),
+        ({3: 1}, "unknown field 3. Known: accelerator_type, "),
+        ({"num_workers": 0}, "num_workers is 0"),
+        ({"use_gpu": False}, "resources_per_worker has GPU=1 and use_gpu is False"),
+        (4, "scaling_config is 4; expected a ScalingConfig, or a dict of its fields such as {'num_workers': 4}."),
+        ([("num_workers", 4)], "scaling_config is [('num_workers', 4)]"),
+    ],
+)
+def test_overrides_that_make_no_sense_are_refused(overrides, words):
+    with pytest.raises(ResourceError) as error:
+        ScalingConfig(**BASE).merged(overrides)
+    assert words in str(error.value)
+
+
+def test_a_config_that_was_merged_is_one_like_any_other():
+    merged = ScalingConfig(**BASE).merged({"num_workers": 8})
+    assert pickle.loads(pickle.dumps(merged)) == merged
+    assert merged.to_config() == BASE | {"num_workers": 8}
+    assert repr(merged) == "ScalingConfig(num_workers=8, use_gpu=True, resources_per_worker={'CPU': 4, 'GPU': 1})"
+
+
+def test_merging_warns_only_of_what_is_new():
+    with pytest.warns(DeprecationWarning, match="'CPU': 0"):
+        config = ScalingConfig(trainer_resources={"CPU": 0})
+    assert config.merged({"num_workers": 2}).num_workers == 2  # quiet: warnings are errors here
+    with pytest.warns(DeprecationWarning, match="'CPU': 1"):
+        config.merged({"trainer_resources": {"CPU": 1}})
