@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run test test-slow test-chaos lint bench clean
+.PHONY: run test test-slow test-chaos test-gpu lint bench clean
 
 run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
@@ -16,6 +16,10 @@ test-slow: $(VENV)/.ok
 
 test-chaos: $(VENV)/.ok
 	$(PY) -m pytest -m "chaos" --timeout=1200
+
+test-gpu: $(VENV)/.ok
+	$(PY) -m pip install -q -c constraints.txt -e '.[test,gpu]'
+	$(PY) -m pytest -m "gpu" --timeout=600
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .

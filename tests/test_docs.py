@@ -380,6 +380,13 @@ def test_the_sklearn_example_runs_with_fewer_samples(tmp_path):
     assert float(line.split()[3]) > 0.94
 
 
+@pytest.mark.parametrize("name", ["torch_ddp_digits", "jax_group_digits"])
+def test_an_example_of_a_training_group_runs_to_its_end(name, tmp_path):
+    ended = run_python([str(ROOT / "examples" / f"{name}.py")], tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"best accuracy 0\.9[3-9]", ended.stdout), ended.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["torch_digits_asha", "jax_digits", "sklearn_digits"])
 def test_an_example_runs_to_its_end(name, tmp_path):
@@ -393,4 +400,6 @@ def test_every_example_is_tested():
         "sklearn_digits",
         "torch_digits_asha",
         "jax_digits",
+        "torch_ddp_digits",
+        "jax_group_digits",
     }

@@ -291,7 +291,7 @@ def _waiting_row(trial: Trial) -> dict[str, str]:
 
 
 def _where(trial: Trial) -> str:
-    if trial.status is Status.STARTING and trial.reason:
+    if trial.status in (Status.STARTING, Status.RUNNING) and trial.reason:
         return clean(trial.reason)
     if trial.placement is None:
         return ""

@@ -16,6 +16,7 @@ from sweep.cli.ranges import parse_literal
 from sweep.cli.tables import format_option, json_text, print_rows
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.errors import ConfigError, nearest
+from sweep.store.layout import rank_outputs
 from sweep.store.reader import ExperimentReader, Timeline, TrialRow, find_experiment, list_experiments
 
 __all__ = ["best", "ls", "show", "storage_option", "trials", "why"]
@@ -422,7 +423,7 @@ def _facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         ],
         "error": ended.get("error") if row.status == "ERROR" else None,
         "traceback": ended.get("traceback") if row.status == "ERROR" else None,
-        "output": str(reader.layout.output(row.trial_id)),
+        "output": _output(reader, row.trial_id),
     }
 
 
@@ -459,3 +460,9 @@ def _stamp(wall: Any) -> str | None:
     if not isinstance(wall, (int, float)):
         return None
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall))
+
+
+def _output(reader: ExperimentReader, trial_id: str) -> str | list[str]:
+    """Return where a trial's output is: one file, or one for each rank of a group."""
+    path = reader.layout.output(trial_id)
+    return str(path) if path.exists() else rank_outputs(str(path.parent)) or str(path)

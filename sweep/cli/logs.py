@@ -12,6 +12,7 @@ import click
 
 from sweep.cli.inspect import storage_option
 from sweep.errors import ConfigError
+from sweep.store.layout import rank_output, rank_outputs
 from sweep.store.reader import find_experiment
 
 __all__ = ["logs", "print_log"]
@@ -23,22 +24,31 @@ _POLL_S = 0.2
 @click.argument("name")
 @click.argument("trial")
 @click.option("--follow", "-f", is_flag=True, help="Go on printing until the trial ends.")
+@click.option("--rank", type=click.IntRange(min=0), metavar="NUMBER", help="Of a training group: only this worker.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines.")
 @storage_option
-def logs(name: str, trial: str, follow: bool, tail: int | None, storage: str | None) -> None:
+def logs(name: str, trial: str, follow: bool, rank: int | None, tail: int | None, storage: str | None) -> None:
     """Print what a trial wrote to standard output and standard error, of all its attempts. TRIAL is its number or id.
+
+    Of a training group it prints what each worker wrote, one after another; with --follow what rank 0 writes.
 
     \b
     Examples:
       sweep logs digits 17 --tail 50
       sweep logs digits 17 -f
+      sweep logs digits 17 --rank 1
     """
     reader = find_experiment(name, storage)
     row = reader.trial(trial)
     path = reader.layout.output(row.trial_id)
-    if not path.exists() and not follow:
+    ranks = [Path(one) for one in rank_outputs(str(path.parent))]
+    if rank is not None or (ranks and follow):
+        path = Path(rank_output(str(path.parent), rank or 0))
+    paths = [path] if path.exists() or follow else [] if rank is not None else ranks
+    if not paths:
+        found = f"; there are {', '.join(one.name for one in ranks)}" if ranks else ""
         raise ConfigError(
-            f"trial {row.trial_id} has printed nothing: {path} is not there. It is {row.status}"
+            f"trial {row.trial_id} has printed nothing: {path} is not there{found}. It is {row.status}"
             + (f": {row.reason}." if row.reason else ".")
         )
 
@@ -49,7 +59,10 @@ def logs(name: str, trial: str, follow: bool, tail: int | None, storage: str | N
         sys.stdout.buffer.write(chunk)
         sys.stdout.flush()
 
-    print_log(path, write, tail=tail, has_ended=has_ended if follow else None)
+    for one in paths:
+        if len(paths) > 1:
+            write(f"==> {one.name} <==\n".encode())
+        print_log(one, write, tail=tail, has_ended=has_ended if follow else None)
 
 
 def print_log(

@@ -217,8 +217,10 @@ def import_trainable(target: str) -> Any:
             known = [key for key, item in vars(value).items() if callable(item) and not key.startswith("_")]
             raise ConfigError(f"{path.name} has no {name!r}. {nearest(part, known) if known else 'It is empty.'}")
         value = getattr(value, part)
-    if not callable(value):
-        raise ConfigError(f"{name!r} in {path.name} is a {type(value).__name__}; expected a function or a class.")
+    if not callable(value) and not hasattr(value, "__sweep_trainable__"):
+        raise ConfigError(
+            f"{name!r} in {path.name} is a {type(value).__name__}; expected a function, a class or a trainer."
+        )
     return value
 
 

@@ -49,7 +49,8 @@ __all__ = ["execute", "run"]
 def run(target: str, ranges: Sequence[str], **options: Any) -> int:
     """Start a sweep and stay with it: Ctrl-C once saves and stops, twice kills; both can be resumed.
 
-    SCRIPT.py:FUNCTION is a function of one config that calls sweep.report, or a sweep.Trainable class. A spec file is
+    SCRIPT.py:FUNCTION is a function of one config that calls sweep.report, a sweep.Trainable class, or a trainer such
+    as TorchTrainer(...), whose parameters are called train_loop_config.lr. A spec file is
     a W&B sweep YAML whose `program` is SCRIPT.py:FUNCTION; options and ranges given here win over it.
 
     \b

@@ -79,3 +79,24 @@ def test_the_tail_of_a_large_log_is_found_from_its_end(tmp_path: Path) -> None:
     assert len(lines) == 20_000
     assert lines[0] == b"line 30001"
     assert lines[-1] == b"no newline"
+
+
+def test_of_a_group_every_rank_is_printed_or_the_one_that_is_asked_for(made: MadeExperiment) -> None:
+    trial = made.trial({})
+    made.start(trial)
+    made.commit()
+    directory = made.root / trial
+    directory.mkdir()
+    for rank in (0, 2, 10):
+        (directory / f"rank{rank}.log").write_bytes(b"first\nfrom %d\n" % rank)
+
+    def logs(*arguments: str) -> str:
+        return CliRunner().invoke(sweep, ["logs", str(made.root), "2", *arguments], catch_exceptions=False).output
+
+    everything = logs("--tail", "1")
+    assert everything == (
+        "==> rank0.log <==\nfrom 0\n==> rank2.log <==\nfrom 2\n==> rank10.log <==\nfrom 10\n"  # by number
+    )
+    assert logs("--rank", "2") == "first\nfrom 2\n"
+    with pytest.raises(ConfigError, match=r"rank7\.log is not there; there are rank0\.log, rank2\.log, rank10\.log"):
+        logs("--rank", "7")
