@@ -9,7 +9,7 @@ run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
 
 test: $(VENV)/.ok
-	$(PY) -m pytest -m "not slow and not chaos and not gpu and not ray"
+	$(PY) -m pytest -m "not slow and not chaos and not gpu and not ray" -n 2 --dist loadfile
 
 test-slow: $(VENV)/.ok
 	$(PY) -m pytest -m "slow" --timeout=600
