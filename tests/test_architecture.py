@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.core",
         "sweep.errors",
         "sweep.config",
+        "sweep.inventory",
         "sweep.worker",
         "sweep.accelerators",
         "sweep.store.checkpoints",

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from searchers.space import Domain
+from sweep import inventory
 from sweep.accelerators import gpu
 from sweep.accelerators.tpu import CHIP_COUNTS, SlicePlan, parse_generation, plan_slices
 from sweep.core.resources import STRATEGIES, Bundle, Resources, parse_bytes
@@ -272,7 +273,7 @@ class ScalingConfig:
         text = given["accelerator_type"]
         if text is None:
             return ""
-        return parse_generation(text).type if given["use_tpu"] else gpu.check_type(text)
+        return parse_generation(text).type if given["use_tpu"] else _gpu_type(text)
 
 
 # --- values that are decided or not ----------------------------------------------------------------------------------
@@ -488,11 +489,23 @@ def _type_problems(decided: Mapping[str, Any], flags: Mapping[str, Any]) -> Iter
     elif wanted in ([True, False], [False, True]):
         try:
             if wanted[0]:
-                gpu.check_type(text)
+                _gpu_type(text)
             else:
                 parse_generation(text)
         except ResourceError as error:
             yield str(error)
+
+
+def _gpu_type(text: str) -> str:
+    """Return a type of GPU that is known, or that a device of the inventory has.
+
+    Raises:
+        ResourceError: neither.
+    """
+    try:
+        return gpu.check_type(text)
+    except ResourceError:  # looked at only now: to list the devices may take a while
+        return gpu.check_type(text, [device for node in inventory.available() for device in node.devices])
 
 
 def _topology_problems(decided: Mapping[str, Any], flags: Mapping[str, Any]) -> Iterator[str]:

@@ -11,7 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import sweep
 from searchers.space import choice, grid_search, randint, sample_from, uniform
+from sweep import inventory
 from sweep.core.packing import Packer
 from sweep.core.resources import STRATEGIES, Bundle, Device, Node, Resources
 from sweep.errors import ResourceError
@@ -909,3 +911,14 @@ def test_merging_warns_only_of_what_is_new():
     assert config.merged({"num_workers": 2}).num_workers == 2  # quiet: warnings are errors here
     with pytest.warns(DeprecationWarning, match="'CPU': 1"):
         config.merged({"trainer_resources": {"CPU": 1}})
+
+
+def test_a_type_that_only_a_declared_device_has_is_known():
+    sweep.init(num_gpus=1, gpu_type="Prototype 7")
+    try:
+        request = ScalingConfig(use_gpu=True, accelerator_type="prototype 7").to_resources()
+        assert Packer(inventory.available()).could_ever_fit(request)
+        with pytest.raises(ResourceError, match="Prototype 8"):
+            ScalingConfig(use_gpu=True, accelerator_type="Prototype 8")
+    finally:
+        sweep.shutdown()
