@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from searchers.errors import SearchError
+from searchers.state_file import newest_state, read_state, state_path, write_state
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["EXHAUSTED", "NOT_NOW", "Config", "Mode", "Searcher", "Signal", "derived_seed", "keyed_rng"]
+__all__ = [
+    "EXHAUSTED",
+    "NOT_NOW",
+    "Config",
+    "Mode",
+    "Searcher",
+    "Signal",
+    "answer_of",
+    "check_metric_and_mode",
+    "derived_seed",
+    "keyed_rng",
+]
 
 Config = dict[str, Any]
 Mode = Literal["min", "max"]
@@ -27,6 +39,11 @@ class Signal(Enum):
 
 NOT_NOW: Final = Signal.NOT_NOW
 EXHAUSTED: Final = Signal.EXHAUSTED
+
+
+def answer_of(suggestion: Config | Signal | None) -> Config | Signal:
+    """Return what a `suggest` answered, with None as `NOT_NOW`: searchers written for Tune say it that way."""
+    return NOT_NOW if suggestion is None else suggestion
 
 
 def keyed_rng(seed: int, draw: int) -> np.random.Generator:
@@ -56,15 +73,39 @@ class Searcher(ABC):
     Attributes:
         is_adaptive: True when a suggestion depends on earlier results: it is then asked exactly when a trial could
             start. False: configs may be asked ahead, up to 64.
-        metric, mode: what is optimised; lists of equal length for several objectives.
+        metric, mode: what is optimised; lists of equal length for several objectives. In such a list the mode "obs"
+            stands for a metric that is only watched.
+        FINISHED: the same as `EXHAUSTED`, under the name that searchers written for Tune return.
     """
 
+    FINISHED: ClassVar[Signal] = Signal.EXHAUSTED
+
     is_adaptive: bool = True
+    _metric: str | Sequence[str] | None = None  # in the class too, for a subclass that calls no `__init__` of ours
+    _mode: str | Sequence[str] | None = None
 
     def __init__(self, metric: str | Sequence[str] | None = None, mode: str | Sequence[str] | None = None) -> None:
         check_metric_and_mode(metric, mode)
-        self.metric = metric
-        self.mode = mode
+        self._metric = metric
+        self._mode = mode
+
+    @property
+    def metric(self) -> str | Sequence[str] | None:
+        """The metric that is optimised, a list of them for several objectives, None while it is not known."""
+        return self._metric
+
+    @metric.setter
+    def metric(self, metric: str | Sequence[str] | None) -> None:
+        self._metric = metric
+
+    @property
+    def mode(self) -> str | Sequence[str] | None:
+        """`min` or `max`, one for each metric; None while it is not known."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: str | Sequence[str] | None) -> None:
+        self._mode = mode
 
     def set_search_properties(
         self,
@@ -109,8 +150,15 @@ class Searcher(ABC):
     def suggest(self, trial_id: str) -> Config | Signal:
         """Return the config of a new trial, `NOT_NOW` (ask again later) or `EXHAUSTED` (nothing more will come).
 
-        A second call with the `trial_id` of an answered suggestion returns the same config.
+        A second call with the `trial_id` of an answered suggestion returns the same config. None means `NOT_NOW`.
         """
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """Take the number of suggestions that may be open at a time; True if this searcher sees to it by itself.
+
+        `ConcurrencyLimiter` then only passes on what it is asked and told.
+        """
+        return False
 
     def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
         """Return what `retell` needs beyond the config to restore this suggestion (JSON values only), or None."""
@@ -142,14 +190,123 @@ class Searcher(ABC):
         """
         raise SearchError(f"{type(self).__name__} cannot learn from points it did not propose.")
 
+    # --- warm start: what was learned elsewhere, and what is to be learned from again ---
+
+    def add_evaluated_point(
+        self,
+        parameters: Config,
+        value: Any,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: Sequence[float] | None = None,
+    ) -> None:
+        """Learn from one point that was evaluated elsewhere; `observe` in the words of Tune.
+
+        Args:
+            value: of the metric; for several objectives a sequence with one for each. Plays no part after `error`.
+            error, pruned: how the trial ended instead of with `value`; a searcher without use for such a point is not
+                told of it.
+            intermediate_values: plays no part; the values that count are the final ones.
+
+        Raises:
+            SearchError: this searcher cannot learn from such points, or the metric is not known yet.
+        """
+        metrics = _listed(self.metric)
+        if not metrics:
+            raise SearchError(f"{type(self).__name__} does not know its metric yet; pass metric= and mode= to it.")
+        if error or pruned:
+            return
+        values = list(value) if isinstance(value, (list, tuple)) else [value]
+        if len(values) != len(metrics):
+            raise SearchError(f"value is {value!r}; expected {len(metrics)} numbers, one for each of {metrics}.")
+        self.observe(parameters, dict(zip(metrics, values, strict=True)))
+
+    def add_evaluated_trials(self, trials: Any, metric: str | None = None) -> int:
+        """Learn from the trials of another sweep; returns how many had something to teach.
+
+        Args:
+            trials: an analysis or a grid of results (anything with `trials`, or that can be iterated), or one trial.
+                Of each trial `config` and `last_result` (else `metrics`) are read.
+            metric: the result key that holds the value there; None: this searcher's own metric.
+
+        Raises:
+            SearchError: as `add_evaluated_point`, or something without a config is among them.
+        """
+        found = getattr(trials, "trials", trials)
+        many: Iterable[Any] = found if isinstance(found, Iterable) and not hasattr(found, "config") else [found]
+        wanted = [metric] if metric is not None else _listed(self.metric)
+        num_taught = 0
+        for trial in many:
+            config = getattr(trial, "config", None)
+            if not isinstance(config, Mapping):
+                raise SearchError(f"{trial!r:.100} has no config to learn from; expected results or an analysis.")
+            result = getattr(trial, "last_result", None) or getattr(trial, "metrics", None) or {}
+            values = [result.get(name) for name in wanted]
+            if wanted and all(value is not None for value in values):
+                self.add_evaluated_point(dict(config), values)
+                num_taught += 1
+        return num_taught
+
+    def get_state(self) -> Mapping[str, Any]:
+        """Return as JSON values what this searcher has learned, for `set_state` of a new one; open trials are left out.
+
+        Raises:
+            SearchError: this searcher has no such state; one of your own needs `get_state` and `set_state`.
+        """
+        raise SearchError(
+            f"{type(self).__name__} cannot be saved: it has no get_state and set_state. A run that is continued with "
+            "resume=True needs neither, it tells the searcher everything again."
+        )
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `get_state` of another object returned.
+
+        Raises:
+            SearchError: this searcher has no such state, or that is none of its own.
+        """
+        raise SearchError(f"{type(self).__name__} cannot be restored: it has no get_state and set_state.")
+
+    def save(self, checkpoint_path: Any) -> None:
+        """Write what was learned to a file, replacing it as a whole; `restore` of a new searcher reads it."""
+        write_state(checkpoint_path, type(self).__name__, self.get_state())
+
+    def restore(self, checkpoint_path: Any) -> None:
+        """Go on from a file that `save` wrote; the space is not in it, and is given to the constructor or the run.
+
+        Raises:
+            SearchError: there is no such file, it is none of `save`, or another kind of searcher wrote it.
+        """
+        self.set_state(read_state(checkpoint_path, type(self).__name__))
+
+    def save_to_dir(self, checkpoint_dir: Any, session_str: str = "default") -> None:
+        """Write what was learned to `searcher-state-<session_str>.json` in a directory."""
+        self.save(state_path(checkpoint_dir, session_str))
+
+    def restore_from_dir(self, checkpoint_dir: Any) -> None:
+        """Go on from the file of `save_to_dir` in a directory whose name sorts last.
+
+        Raises:
+            SearchError: there is none, or as `restore`.
+        """
+        self.restore(newest_state(checkpoint_dir))
+
 
 def check_metric_and_mode(metric: Any, mode: Any) -> None:
-    """Refuse a `mode` that is not min or max, and lists of unequal length."""
-    modes = [] if mode is None else [mode] if isinstance(mode, str) else list(mode)
+    """Refuse a `mode` that is not min or max (in a list also obs), and lists of unequal length."""
+    modes = _listed(mode)
+    known = ("min", "max") if isinstance(mode, str) else ("min", "max", "obs")
     for one in modes:
-        if one not in ("min", "max"):
+        if one not in known:
             raise SearchError(
                 f"mode is {one!r}; expected 'min' or 'max'. Say mode='min' for a loss, 'max' for a score."
             )
+    if modes and all(one == "obs" for one in modes):
+        raise SearchError(f"mode is {mode!r}: all metrics are only watched; optimise at least one, by 'min' or 'max'.")
     if metric is not None and not isinstance(metric, str) and mode is not None and len(list(metric)) != len(modes):
         raise SearchError(f"{len(list(metric))} metrics but {len(modes)} modes; give one mode for each metric.")
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else list(value)

@@ -88,6 +88,13 @@ class GridSearch(Searcher):
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         self._drawn.complete(trial_id)
 
+    def get_state(self) -> Mapping[str, Any]:
+        return self._drawn.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on behind the last config of another search of the same space: none comes twice."""
+        self._drawn.set_state(state)
+
 
 class BasicVariantGenerator(GridSearch):
     """`GridSearch` with the arguments it has in Tune, in their order.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from searchers.base import NOT_NOW, Config, Searcher, Signal
+from searchers.base import NOT_NOW, Config, Searcher, Signal, answer_of
 from searchers.errors import SearchError
 
 __all__ = ["ConcurrencyLimiter"]
@@ -15,7 +15,8 @@ class ConcurrencyLimiter(Searcher):
     """Ask `searcher` only while fewer than `max_concurrent` of its suggestions are open.
 
     With `batch`, completions are held back until all open suggestions have completed; then the searcher hears them in
-    order of completion, and all places are free again.
+    order of completion, and all places are free again. A searcher that limits itself (says its
+    `set_max_concurrency`) is asked and told directly.
 
     Args:
         max_concurrent: int of at least 1.
@@ -34,6 +35,7 @@ class ConcurrencyLimiter(Searcher):
         self.searcher = searcher
         self.max_concurrent = max_concurrent
         self.batch = bool(batch)
+        self._is_limited_inside = searcher.set_max_concurrency(max_concurrent)
         self._live: set[str] = set()
         self._held: dict[str, tuple[Mapping[str, Any] | None, bool]] = {}  # completed, not passed on; within _live
 
@@ -59,9 +61,11 @@ class ConcurrencyLimiter(Searcher):
 
     def suggest(self, trial_id: str) -> Config | Signal:
         """Return what the searcher suggests, or `NOT_NOW` while `max_concurrent` suggestions are open."""
+        if self._is_limited_inside:
+            return answer_of(self.searcher.suggest(trial_id))
         if trial_id not in self._live and len(self._live) >= self.max_concurrent:
             return NOT_NOW
-        suggestion = self.searcher.suggest(trial_id)
+        suggestion = answer_of(self.searcher.suggest(trial_id))
         if not isinstance(suggestion, Signal):
             self._live.add(trial_id)
         return suggestion
@@ -71,12 +75,16 @@ class ConcurrencyLimiter(Searcher):
 
     def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
         self.searcher.retell(trial_id, config, state)
-        self._live.add(trial_id)
+        if not self._is_limited_inside:
+            self._live.add(trial_id)
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
         self.searcher.on_trial_result(trial_id, result)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
+        if self._is_limited_inside:
+            self.searcher.on_trial_complete(trial_id, result, error)
+            return
         if trial_id not in self._live or trial_id in self._held:
             return
         self._held[trial_id] = (result, error)
@@ -89,3 +97,17 @@ class ConcurrencyLimiter(Searcher):
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         self.searcher.observe(config, result)
+
+    def get_state(self) -> Mapping[str, Any]:
+        """Return the searcher's state: places are taken by open trials, which are no part of it."""
+        return self.searcher.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        self.searcher.set_state(state)
+
+    def save(self, checkpoint_path: Any) -> None:
+        """Write the searcher's state; it may be restored with or without a limit."""
+        self.searcher.save(checkpoint_path)
+
+    def restore(self, checkpoint_path: Any) -> None:
+        self.searcher.restore(checkpoint_path)

@@ -85,13 +85,15 @@ class OptunaSearch(Searcher):
     sampler wrote into the study; so a search that is told its record again goes on exactly as if it had never
     stopped. That holds for samplers chosen by name; an object of your own is used as it is.
 
-    A trial that completes with its metric is COMPLETE in the study; with NaN or an error it is FAIL; without the
-    metric PRUNED. Stopping trials early is the scheduler's business: the study's pruner does nothing.
+    A trial that completes with its metric is COMPLETE in the study; with NaN or without the metric it is PRUNED, which
+    the sampler "tpe" takes as worse than every number; after an error it is FAIL, which teaches nothing. Stopping
+    trials early is the scheduler's business: the study's pruner does nothing.
 
     Args:
         space: nested dict of domains, dict of names and Optuna distributions, or a function of an Optuna trial that
             calls `trial.suggest_...` and may return a dict of constants. None: that of the run.
-        metric, mode: what is optimised; two lists of equal length for several objectives (not with "cmaes").
+        metric, mode: what is optimised; two lists of equal length for several objectives (not with "cmaes"). Metrics
+            whose mode is "obs" are left out.
         points_to_evaluate: (partial) configs to suggest first, nested or with names such as `model/lr`.
         sampler: "tpe", "cmaes", "gp", "qmc", "nsgaii", "nsgaiii", "random", or a sampler object of Optuna.
         seed: int of at least 0; None: the seed of the run. Refused with a sampler object, which has its own.
@@ -137,6 +139,7 @@ class OptunaSearch(Searcher):
         self._recorded: dict[str, Any] = {}  # trials that a lasting storage had from before, by our id
         self._count = 0
         self._open: dict[str, _Open] = {}
+        self._restored: Mapping[str, Any] | None = None
         self.is_adaptive = self._sampler != "random"
         if space is not None:
             self._set_space(space)
@@ -254,9 +257,10 @@ class OptunaSearch(Searcher):
         """Report an intermediate value, by `training_iteration`; with several objectives Optuna has none."""
         suggestion = self._open.get(trial_id)
         step = result.get("training_iteration")
-        if suggestion is None or not isinstance(step, int) or not isinstance(self.metric, str):
+        objectives = self._objectives()
+        if suggestion is None or not isinstance(step, int) or len(objectives) != 1:
             return
-        value = _number(result.get(self.metric))
+        value = _number(result.get(objectives[0][0]))
         if value is not None and not math.isnan(value):
             self.study._storage.set_trial_intermediate_value(suggestion.optuna_id, step, value)
 
@@ -269,7 +273,7 @@ class OptunaSearch(Searcher):
             self.study.tell(suggestion.number, values, state, skip_if_finished=True)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        """Add a point that was evaluated elsewhere; without its metric, or with NaN, it is added as failed.
+        """Add a point that was evaluated elsewhere; without its metric, or with NaN, it is added as pruned.
 
         Raises:
             SpaceError: `config` is no point of the space.
@@ -277,6 +281,44 @@ class OptunaSearch(Searcher):
         _, values = self._outcome(result, error=False)
         with _quiet():
             self._add(self.study, _without(config, self._fixed), values, {})
+
+    def get_state(self) -> Mapping[str, Any]:
+        """Return the trials of the study that ended with something to learn, and what the sampler wrote into it."""
+        seed = self._run_seed if self._seed is None else self._seed
+        study = self.study
+        trials = [self._trial_state(trial) for trial in study.get_trials(deepcopy=False)]
+        return {
+            "count": self._count,
+            "seed": seed,
+            "metric": self.metric,
+            "mode": self.mode,
+            "trials": [trial for trial in trials if trial is not None],
+            "study_attrs": study._storage.get_study_system_attrs(study._study_id),
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Learn from the study of another search, and go on behind its last suggestion.
+
+        The space is not part of the state; it must still hold the points of the other search. With a sampler by name
+        the suggestions are those that the other search would have made next, if it had no open trials.
+
+        Raises:
+            SearchError: suggestions were made already, or the other search had another metric or mode.
+            SpaceError: the space does not hold one of the points; said when the study is built.
+        """
+        if self._study is not None or self._open:
+            raise SearchError("this search has begun; restore into a new OptunaSearch, before its first suggestion.")
+        metrics, modes = _listed(state["metric"]), _listed(state["mode"])
+        if _listed(self.metric) not in ([], metrics) or _listed(self.mode) not in ([], modes):
+            raise SearchError(
+                f"the state is of metric={state['metric']!r} and mode={state['mode']!r}, this search is for "
+                f"metric={self.metric!r} and mode={self.mode!r}; they must be the same."
+            )
+        self.metric, self.mode = self.metric or state["metric"], self.mode or state["mode"]
+        self._count = int(state["count"])
+        if isinstance(self._sampler, str):
+            self._seed = int(state["seed"])
+        self._restored = state
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -290,8 +332,9 @@ class OptunaSearch(Searcher):
     def _new_study(self) -> Study:
         import optuna
 
-        space, metrics, modes = self._known_space(), _listed(self.metric), _listed(self.mode)
-        if not metrics or len(metrics) != len(modes):
+        space, objectives = self._known_space(), self._objectives()
+        metrics, modes = [metric for metric, _ in objectives], [mode for _, mode in objectives]
+        if not metrics:
             raise SearchError(
                 f"OptunaSearch has metric={self.metric!r} and mode={self.mode!r}; it needs both, for instance "
                 "metric='loss', mode='min'."
@@ -311,10 +354,12 @@ class OptunaSearch(Searcher):
             self._recorded = {t.user_attrs[TRIAL_ID]: t for t in trials if TRIAL_ID in t.user_attrs}
         if len(metrics) == 1 and not study.metric_names:
             study.set_metric_names(metrics)
+        if self._restored is not None:
+            self._put_back(study, self._restored)
         self._study_attrs = dict(study._storage.get_study_system_attrs(study._study_id))
         for index, reward in enumerate(self._rewards or ()):
             name = f"evaluated_{index}"
-            if self._recorded.pop(name, None) is None:
+            if self._recorded.pop(name, None) is None and not self._was_restored(name):
                 _, values = self._outcome(dict(zip(metrics, _listed(reward), strict=True)), error=False)
                 self._add(study, self._points[index], values, {TRIAL_ID: name})
         return study
@@ -388,13 +433,60 @@ class OptunaSearch(Searcher):
 
         if error:
             return TrialState.FAIL, None
-        values = [_number((result or {}).get(metric)) for metric in _listed(self.metric)]
-        numbers = [value for value in values if value is not None]
-        if len(numbers) < len(values):
-            return TrialState.PRUNED, None
-        if any(map(math.isnan, numbers)):
-            return TrialState.FAIL, None
-        return TrialState.COMPLETE, numbers
+        values = [_number((result or {}).get(metric)) for metric, _ in self._objectives()]
+        numbers = [value for value in values if value is not None and not math.isnan(value)]
+        return (TrialState.COMPLETE, numbers) if len(numbers) == len(values) else (TrialState.PRUNED, None)
+
+    def _objectives(self) -> list[tuple[str, str]]:
+        """Return metric and mode of what is optimised; nothing while one of the two is not known."""
+        metrics, modes = _listed(self.metric), _listed(self.mode)
+        pairs = zip(metrics, modes, strict=True) if len(metrics) == len(modes) else ()
+        return [(metric, mode) for metric, mode in pairs if mode != "obs"]
+
+    def _trial_state(self, trial: FrozenTrial) -> dict[str, Any] | None:
+        """Return one trial of the study as JSON values; None if there is nothing to learn from it."""
+        from optuna.distributions import distribution_to_json
+        from optuna.trial import TrialState
+
+        if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):
+            return None
+        state = {
+            "trial_id": trial.user_attrs.get(TRIAL_ID),
+            "state": trial.state.name,
+            "values": trial.values,
+            "params": {name: _encoded(trial, name) for name in trial.params},
+            "trial_attrs": dict(trial.system_attrs),
+            "reports": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
+        }
+        if isinstance(self._space, FunctionSpace):
+            state["distributions"] = {name: distribution_to_json(d) for name, d in trial.distributions.items()}
+        return state
+
+    def _put_back(self, study: Study, state: Mapping[str, Any]) -> None:
+        """Put the trials of a saved search into the study, those excepted that a lasting storage has."""
+        from optuna.trial import TrialState
+
+        for old in state["trials"]:
+            trial_id, texts = old["trial_id"], old.get("distributions")
+            if trial_id is not None and trial_id in self._recorded:
+                continue
+            trial = _trial(
+                self._known_space(),
+                self._decoded(old["params"], texts or {}),
+                "a trial of the saved search",
+                texts,
+                state=TrialState[old["state"]],
+                values=old["values"],
+                user_attrs={} if trial_id is None else {TRIAL_ID: trial_id},
+                system_attrs=dict(old["trial_attrs"]),
+                intermediate_values={int(step): value for step, value in old["reports"]},
+            )
+            study.add_trial(trial)
+        for key, value in state["study_attrs"].items():
+            study._storage.set_study_system_attr(study._study_id, key, value)
+
+    def _was_restored(self, trial_id: str) -> bool:
+        return self._restored is not None and any(old["trial_id"] == trial_id for old in self._restored["trials"])
 
     def _add(
         self, study: Study, config: Mapping[str, Any], values: list[float] | None, user_attrs: dict[str, Any]
@@ -403,7 +495,7 @@ class OptunaSearch(Searcher):
         from optuna.trial import TrialState
 
         params, space = self._known_space().fix(config)
-        state = TrialState.FAIL if values is None else TrialState.COMPLETE
+        state = TrialState.PRUNED if values is None else TrialState.COMPLETE
         what = "a point that was evaluated elsewhere"
         study.add_trial(_trial(space, params, what, state=state, values=values, user_attrs=user_attrs))
 

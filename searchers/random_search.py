@@ -53,6 +53,7 @@ class Drawn:
         self._seed = seed
         self._run_seed = 0
         self._count = 0
+        self._restored = 0  # how many configs were suggested by the search that this one goes on from
         self._own_space = space
         self._fixed: Mapping[str, Any] = {}
         self._variants = None if space is None else self._variants_of(space)
@@ -75,8 +76,15 @@ class Drawn:
         return True
 
     def num_trials(self, num_samples: int | None) -> int | None:
-        """Return how many configs that many samples are; before a space is known, the samples themselves."""
-        return num_samples if self._variants is None else self._variants.count(num_samples)
+        """Return how many configs that many samples are; before a space is known, the samples themselves.
+
+        After `set_state` these are samples behind those of the search that this one goes on from.
+        """
+        if self._variants is None or num_samples is None:
+            return num_samples
+        before = self._variants.sample_of(self._restored)
+        count = self._variants.count(before + num_samples)
+        return None if count is None else count - self._restored
 
     def suggest(self, trial_id: str, who: str) -> Config | Signal:
         """Return the next config, the same as before for a trial that has one, or EXHAUSTED."""
@@ -88,7 +96,7 @@ class Drawn:
             number, config = self.live[trial_id]
             return self._config(self._variants, number) if config is None else fresh(config)
         limit = self.num_trials(self.num_samples)
-        if limit is not None and self._count >= limit:
+        if limit is not None and self._count - self._restored >= limit:
             return EXHAUSTED
         config = self._config(self._variants, self._count)
         self.live[trial_id] = (self._count, fresh(config) if self._variants.has_functions else None)
@@ -99,6 +107,16 @@ class Drawn:
         """Count a suggestion that was answered with `config`; nothing is drawn."""
         self.live[trial_id] = (self._count, fresh(config))
         self._count += 1
+
+    def get_state(self) -> Mapping[str, Any]:
+        """Return how many configs were suggested, and under which seed."""
+        return {"count": self._count, "seed": self._run_seed if self._seed is None else self._seed}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on behind the last config of another search, with its seed."""
+        self._count = self._restored = int(state["count"])
+        self._seed = int(state["seed"])
+        self.live.clear()
 
     def complete(self, trial_id: str) -> None:
         """Forget a trial."""
@@ -171,3 +189,10 @@ class RandomSearch(Searcher):
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         self._drawn.complete(trial_id)
+
+    def get_state(self) -> Mapping[str, Any]:
+        return self._drawn.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on behind the last config of another search of the same space: none comes twice."""
+        self._drawn.set_state(state)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from searchers.base import Config, Searcher, Signal
+from searchers.base import Config, Searcher, Signal, answer_of
 from searchers.errors import SearchError
 from searchers.variants import fresh
 
@@ -91,7 +91,7 @@ class Repeater(Searcher):
         group = self._group_of.get(trial_id)
         if group is None:
             if self._filling is None:
-                suggestion = self.searcher.suggest(trial_id)
+                suggestion = answer_of(self.searcher.suggest(trial_id))
                 if isinstance(suggestion, Signal):
                     return suggestion
                 self._filling = _Group(suggestion)
@@ -135,6 +135,20 @@ class Repeater(Searcher):
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         self.searcher.observe({key: value for key, value in config.items() if key != TRIAL_INDEX}, result)
+
+    def get_state(self) -> Mapping[str, Any]:
+        """Return the searcher's state; a group that is not complete is no part of it."""
+        return self.searcher.get_state()
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        self.searcher.set_state(state)
+
+    def save(self, checkpoint_path: Any) -> None:
+        """Write the searcher's state; it may be restored with or without repeats."""
+        self.searcher.save(checkpoint_path)
+
+    def restore(self, checkpoint_path: Any) -> None:
+        self.searcher.restore(checkpoint_path)
 
 
 def _mean(metric: str, results: Sequence[Mapping[str, Any] | None]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -466,13 +467,21 @@ def quniform(lower: float, upper: float, q: float) -> Float:
     return uniform(lower, upper).quantized(q)
 
 
-def loguniform(lower: float, upper: float) -> Float:
-    """Return real numbers in [lower, upper), uniform in their logarithm; both bounds above 0."""
+def loguniform(lower: float, upper: float, base: float | None = None) -> Float:
+    """Return real numbers in [lower, upper), uniform in their logarithm; both bounds above 0.
+
+    `base` changes nothing, as in Tune: a log-uniform distribution is the same in every base.
+    """
+    _ignore_base(base)
     return Float(_given("lower", lower), _given("upper", upper)).loguniform()
 
 
-def qloguniform(lower: float, upper: float, q: float) -> Float:
-    """Return multiples of `q`: uniform in the logarithm over [lower, upper], rounded."""
+def qloguniform(lower: float, upper: float, q: float, base: float | None = None) -> Float:
+    """Return multiples of `q`: uniform in the logarithm over [lower, upper], rounded.
+
+    `base` changes nothing, as in Tune: a log-uniform distribution is the same in every base.
+    """
+    _ignore_base(base)
     return loguniform(lower, upper).quantized(q)
 
 
@@ -486,16 +495,21 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
     return Integer(lower, upper).uniform().quantized(q)
 
 
-def lograndint(lower: int, upper: int) -> Integer:
-    """Return integers in [lower, upper), uniform in their logarithm and rounded down; lower at least 1."""
+def lograndint(lower: int, upper: int, base: float | None = None) -> Integer:
+    """Return integers in [lower, upper), uniform in their logarithm and rounded down; lower at least 1.
+
+    `base` changes nothing, as in Tune: a log-uniform distribution is the same in every base.
+    """
+    _ignore_base(base)
     return _not_empty(Integer(lower, upper).loguniform())
 
 
-def qlograndint(lower: int, upper: int, q: int = 1) -> Integer:
+def qlograndint(lower: int, upper: int, q: int = 1, base: float | None = None) -> Integer:
     """Return the multiples of `q` in [lower, upper], both ends included, lower at least 1.
 
-    The weight of a multiple is the log mass of the numbers of [lower, upper] that round to it.
+    The weight of a multiple is the log mass of the numbers of [lower, upper] that round to it. `base` changes nothing.
     """
+    _ignore_base(base)
     return Integer(lower, upper).loguniform().quantized(q)
 
 
@@ -547,6 +561,15 @@ def is_same(a: Any, b: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _ignore_base(base: Any) -> None:
+    if base is not None:
+        warnings.warn(
+            "base= changes nothing: a log-uniform distribution is the same in every base. Leave it out.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
 
 
 def _given(name: str, value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
 import zlib
 from bisect import bisect_right
@@ -26,7 +25,6 @@ __all__ = [
     "fill",
     "fixed_domains",
     "flatten",
-    "format_vars",
     "fresh",
     "grid_values",
     "has_domains",
@@ -107,32 +105,6 @@ def _path_order(path: Path) -> list[tuple[int, Any]]:
     return [_order(key) for key in path]
 
 
-_UNTIDY = re.compile(r"[^A-Za-z0-9_-]+")
-
-
-def format_vars(variables: Mapping[Any, Any]) -> str:
-    """Return decided values as a tag for people and file names, `lr=0.0100,width=64`.
-
-    Sorted by path; the last name of each path (with the list indexes behind it); floats with four digits; whatever is
-    not a letter, digit, `_` or `-` becomes `_`.
-
-    Args:
-        variables: values by path, or by name with `/` between nested keys.
-    """
-    by_path = {tuple(key.split("/")) if isinstance(key, str) else tuple(key): v for key, v in variables.items()}
-    parts = []
-    for path in sorted(by_path, key=_path_order):
-        first = max((i for i, key in enumerate(path) if isinstance(key, str)), default=0)
-        parts.append(f"{_tidy('_'.join(map(str, path[first:])))}={_tidy(by_path[path])}")
-    return ",".join(parts)
-
-
-def _tidy(value: Any) -> str:
-    if isinstance(value, (float, np.floating)):
-        return f"{value:.4f}"
-    return _UNTIDY.sub("_", str(value)).strip("_")
-
-
 # --- looking into a space --------------------------------------------------------------------------------------------
 
 
@@ -178,20 +150,27 @@ def check_space(space: Any) -> Mapping[str, Any]:
     """Return `space` if it is a dict whose grids can be crossed.
 
     Raises:
-        SpaceError: it is no dict, or a grid lies where nobody can cross it: inside a choice or another grid.
+        SpaceError: it is no dict, or a grid lies inside a choice, where nobody knows how many configs it makes.
     """
     if not isinstance(space, Mapping):
         raise SpaceError(f"the search space is a {type(space).__name__}; expected a dict of names and domains.")
     for path, leaf in walk(space):
-        for index, option in enumerate(_options_of(leaf)):
-            inner = next((p for p, one in _everywhere(option, (*path, index)) if grid_values(one) is not None), None)
-            if inner is not None:
-                outer = "another grid" if grid_values(leaf) is not None else "a choice"
-                raise SpaceError(
-                    f"{_shown(inner)} is a grid_search inside {outer} ({_shown(path)}), which cannot be crossed. "
-                    "Use choice there, or write the combinations out as one list."
-                )
+        _check_options(leaf, path)
     return space
+
+
+def _check_options(leaf: Any, path: Path) -> None:
+    """Refuse a grid inside a choice; a grid inside a value of another grid is crossed where that value is tried."""
+    is_grid = grid_values(leaf) is not None
+    for index, option in enumerate(_options_of(leaf)):
+        for inner, one in walk(option, (*path, index)):
+            if not is_grid and grid_values(one) is not None:
+                raise SpaceError(
+                    f"{_shown(inner)} is a grid_search inside a choice ({_shown(path)}), which cannot be crossed. "
+                    "Use choice there, grid_search in place of the outer choice, or write the combinations out as one "
+                    "list."
+                )
+            _check_options(one, inner)
 
 
 def _everywhere(space: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -219,9 +198,20 @@ def _shown(path: Path) -> str:
     return "/".join(map(str, path)) or "the space"
 
 
-def num_points(space: Mapping[str, Any]) -> int:
-    """Return how many points the grids of `space` make, 1 without any; nothing is built."""
-    return math.prod(len(grid_values(leaf) or (None,)) for _, leaf in walk(space))
+def num_points(space: Any) -> int:
+    """Return how many points the grids of `space` make, 1 without any; nothing is built.
+
+    A value of a grid that holds grids itself counts as often as they have points.
+    """
+    return math.prod(_num_values(leaf) for _, leaf in walk(space))
+
+
+def _num_values(leaf: Any) -> int:
+    values = grid_values(leaf)
+    if values is None:
+        return 1
+    is_plain = not any(isinstance(value, (Mapping, list, tuple, Domain)) for value in values)
+    return len(values) if is_plain else sum(map(num_points, values))
 
 
 def refuse_grids(space: Mapping[str, Any], who: str) -> None:
@@ -426,7 +416,12 @@ class _View(Mapping[str, Any]):
         self._root = root
 
     def __getitem__(self, key: str) -> Any:
+        if key == "config" and self._node is self._root and key not in self._node:
+            return self  # spec["config"]["a"] means config["a"]
         return _seen(self._node[key], self._root)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._node
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked by copy and pickle before the fields exist
@@ -588,8 +583,9 @@ class Variants:
 
     Config `n` depends on (space, points, seed, n) alone and is computed without those before it, so nothing is ever
     stored, however large the grid. The order: sample 0 over the whole grid, then sample 1, and so on; among grid
-    variables, sorted by path, the first varies fastest. Each point takes the place of one sample and fixes what it
-    names: a grid variable it names is not crossed.
+    variables, sorted by path, the first varies fastest. A grid within a value of another grid exists where that value
+    is tried, and is crossed there before the outer one moves on. Each point takes the place of one sample and fixes
+    what it names: a grid variable it names is not crossed.
 
     Args:
         is_constant: draw random values once per sample rather than once per config.
@@ -621,17 +617,12 @@ class Variants:
         """Return config `number` (0, 1, ...) under `seed`, newly built."""
         space, sample, point = self._locate(number)
         draw = _draw_by_path(seed, sample) if self._is_constant else draw_with(keyed_rng(seed, number))
-        rest = point
+        grid = _GridPoint(point)
+        return resolve(space, lambda path, domain: grid(path, domain) if domain.is_grid() else draw(path, domain))
 
-        def decide(path: Path, domain: Domain) -> Any:
-            nonlocal rest
-            if not domain.is_grid():
-                return draw(path, domain)
-            assert isinstance(domain, Categorical)
-            rest, index = divmod(rest, len(domain))
-            return index
-
-        return resolve(space, decide)
+    def sample_of(self, number: int) -> int:
+        """Return how many samples were begun by the configs before config `number`."""
+        return self._locate(number - 1)[1] + 1 if number > 0 else 0
 
     def _locate(self, number: int) -> tuple[Mapping[str, Any], int, int]:
         """Return the space, the number of the sample and the number of the grid point of config `number`."""
@@ -641,6 +632,31 @@ class Variants:
             return self._filled[sample], sample, number - start
         later, point = divmod(number - start, self.num_points)
         return self._space, sample + later, point
+
+
+class _GridPoint:
+    """Answers the indexes of one point of the grid, by its number: a number whose digits have the grids as bases.
+
+    Of a grid whose values hold grids, one digit stands for the value and for the point of the grids within it.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._rest: dict[Path, int] = {(): number}  # what is left of the number, by where the grids lie
+
+    def __call__(self, path: Path, domain: Domain) -> int:
+        assert isinstance(domain, Categorical)
+        where = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in self._rest)
+        base = _num_values(domain)
+        self._rest[where], inner = divmod(self._rest[where], base)
+        if base == len(domain):  # no value holds a grid
+            return inner
+        for index, value in enumerate(domain.categories):
+            size = num_points(value)
+            if inner < size:
+                self._rest[path] = inner  # for the grids within this value: their paths go on from here
+                return index
+            inner -= size
+        raise AssertionError("a digit is smaller than its base")
 
 
 def _draw_by_path(seed: int, sample: int) -> Decide:

@@ -123,6 +123,40 @@ def test_a_restart_finds_the_places_taken_as_they_were(batch):
     assert limiter.suggest("d") == {"id": "d"}
 
 
+def test_a_searcher_that_limits_itself_is_asked_and_told_directly():
+    class Limited(Scripted):
+        def set_max_concurrency(self, max_concurrent):
+            self.heard.append(("limit", max_concurrent))
+            return True
+
+    limiter = ConcurrencyLimiter(Limited(), 1, batch=True)
+    assert [limiter.suggest(trial_id) for trial_id in "ab"] == [{"id": "a"}, {"id": "b"}]
+    limiter.on_trial_complete("a", {"loss": 1})
+    limiter.on_trial_complete("z", None, True)
+    limiter.retell("c", {}, None)
+    assert limiter._live == set()  # else they would stay for ever: completions are not looked at
+    assert limiter.searcher.heard == [
+        ("limit", 1),
+        ("end", "a", {"loss": 1}, False),
+        ("end", "z", None, True),
+        ("retell", "c", {}, None),
+    ]
+
+
+def test_a_searcher_that_answers_none_is_asked_again_and_takes_no_place():
+    limiter = ConcurrencyLimiter(Scripted([None]), 1)
+    assert limiter.suggest("a") is NOT_NOW
+    assert limiter.suggest("a") == {"id": "a"}
+
+
+def test_a_batch_of_one_is_passed_on_at_once_and_others_wait_for_all_that_are_open():
+    limiter = ConcurrencyLimiter(Scripted(), 1, batch=True)
+    limiter.suggest("a")
+    limiter.on_trial_complete("a", {"loss": 1})
+    assert [entry[1] for entry in limiter.searcher.heard] == ["a"]
+    assert limiter.suggest("b") == {"id": "b"}
+
+
 def test_it_is_adaptive_when_its_searcher_is():
     assert ConcurrencyLimiter(OptunaSearch(), 2).is_adaptive
     assert not ConcurrencyLimiter(RandomSearch(), 2).is_adaptive

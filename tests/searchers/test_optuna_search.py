@@ -194,8 +194,8 @@ def test_constants_of_the_run_join_a_space_given_here():
     [
         ({"loss": 2}, False, TrialState.COMPLETE, 2.0),
         ({"loss": math.inf}, False, TrialState.COMPLETE, math.inf),
-        ({"loss": math.nan}, False, TrialState.FAIL, None),
-        ({"loss": "text"}, False, TrialState.FAIL, None),
+        ({"loss": math.nan}, False, TrialState.PRUNED, None),
+        ({"loss": "text"}, False, TrialState.PRUNED, None),
         ({"other": 2}, False, TrialState.PRUNED, None),
         (None, False, TrialState.PRUNED, None),
         (None, True, TrialState.FAIL, None),
@@ -208,6 +208,23 @@ def test_how_a_trial_ends_in_the_study(result, error, state, value):
     search.on_trial_complete("t", result, error)
     trial = search.study.trials[0]
     assert (trial.state, trial.value, trial.user_attrs) == (state, value, {"trial_id": "t"})
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_where_the_metric_is_nan_tpe_looks_less(seed):
+    """NaN counts as worse than every number. If it taught nothing, all of the last trials would lie where it is."""
+    search = ready({"x": uniform(0, 1)}, seed=seed)
+    configs = suggestions(search, 40, lambda config: math.nan if config["x"] < 0.5 else config["x"])
+    assert sum(config["x"] < 0.5 for config in configs[20:]) <= 12
+
+
+def test_a_metric_that_is_only_watched_is_left_out():
+    search = OptunaSearch({"x": uniform(0, 1)}, ["loss", "size"], ["min", "obs"])
+    search.suggest("t")
+    search.on_trial_result("t", {"loss": 3.0, "training_iteration": 1})
+    search.on_trial_complete("t", {"loss": 2.0})
+    (trial,) = search.study.trials
+    assert (search.study.directions[0].name, trial.values, trial.intermediate_values) == ("MINIMIZE", [2.0], {1: 3.0})
 
 
 def test_intermediate_results_are_reported_by_iteration():
@@ -254,9 +271,9 @@ def test_points_of_others_are_learned_from():
     search = ready(dict(CONDITIONAL))
     search.observe({"model": {"kind": "linear", "lr": 0.1}, "drop": 0.25}, {"loss": 0.5})
     search.observe({"model": "none", "drop": 0.25}, {"loss": math.nan})
-    best, failed = search.study.trials
+    best, without = search.study.trials
     assert best.params == {"model": "option 0", "model/0/lr": 0.1, "drop": 0.25}
-    assert (best.value, failed.state) == (0.5, TrialState.FAIL)
+    assert (best.value, without.state) == (0.5, TrialState.PRUNED)
     with pytest.raises(SpaceError, match="drop"):
         search.observe({"model": "none"}, {"loss": 1})
     with pytest.raises(SpaceError, match="outside"):

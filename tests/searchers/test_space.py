@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from searchers import sample
 from searchers import space as sp
 from searchers.errors import SearchError, SpaceError
 
@@ -194,6 +195,32 @@ def test_what_makes_no_sense_is_refused(make, message):
         make()
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, SearchError)
+
+
+@pytest.mark.parametrize(
+    ("make", "same"),
+    [
+        (lambda: sp.loguniform(1e-4, 1, 10), sp.loguniform(1e-4, 1)),
+        (lambda: sp.qloguniform(1, 8, 0.5, base=2), sp.qloguniform(1, 8, 0.5)),
+        (lambda: sp.lograndint(1, 9, base=10), sp.lograndint(1, 9)),
+        (lambda: sp.qlograndint(2, 8, 2, base=10), sp.qlograndint(2, 8, 2)),
+    ],
+)
+def test_the_base_of_a_log_range_is_taken_with_a_warning_and_changes_nothing(make, same):
+    with pytest.warns(DeprecationWarning, match="base= changes nothing") as warned:
+        domain = make()
+    assert warned[0].filename == __file__
+    assert repr(domain) == repr(same)
+    assert domain.sample(random_state=3) == same.sample(random_state=3)
+
+
+def test_domains_are_found_under_the_path_of_converters():
+    assert {name: getattr(sample, name) for name in sample.__all__} == {
+        name: getattr(sp, name) for name in sample.__all__
+    }
+    assert {"Categorical", "Domain", "Float", "Function", "Integer", "LogUniform", "Quantized", "Uniform"} <= set(
+        sample.__all__
+    )
 
 
 def test_whole_floats_are_integers_because_yaml_writes_them():

@@ -18,7 +18,6 @@ from searchers.variants import (
     fill,
     fixed_domains,
     flatten,
-    format_vars,
     fresh,
     has_domains,
     matches,
@@ -126,6 +125,7 @@ def test_all_forms_of_reading_a_config_work():
         "a": choice([3]),
         "n": {"w": choice([4]), "l": [1, choice([2]), sample_from(lambda c: c["a"])]},
         "by_spec": sample_from(lambda spec: spec.config.a * 2),
+        "by_spec_key": sample_from(lambda spec: spec["config"]["a"] * 3),
         "by_attribute": sample_from(lambda config: config.n.w),
         "by_get": sample_from(lambda config: config.get("missing", 5) + config.get("a", 0)),
         "by_items": sample_from(lambda config: sorted(config.n.keys())),
@@ -223,7 +223,10 @@ def test_a_space_that_is_no_dict_is_refused(space):
     ("space", "message"),
     [
         ({"a": choice([1, {"b": grid_search([1, 2])}])}, r"a/1/b is a grid_search inside a choice \(a\)"),
-        ({"a": grid_search([1, {"b": grid_search([1, 2])}])}, "inside another grid"),
+        (
+            {"a": grid_search([1, {"b": choice([{"c": [grid_search([1, 2])]}])}])},
+            r"a/1/b/0/c/0 is a grid_search inside a choice \(a/1/b\)",
+        ),
         ({"a": {"grid_search": 3}}, "expected a list"),
         ({"a": {"grid_search": []}}, "at least one value"),
     ],
@@ -243,6 +246,52 @@ def test_grids_are_refused_by_name_where_values_are_drawn():
     with pytest.raises(SpaceError, match=r"n/a is a grid_search over 2 values; X draws"):
         refuse_grids({"n": {"a": grid_search([1, 2])}}, "X")
     refuse_grids({"a": uniform(0, 1)}, "X")
+
+
+def test_a_grid_within_a_value_of_a_grid_is_crossed_where_that_value_is_tried():
+    space = {"a": grid_search([1, {"b": grid_search([2, 3])}]), "z": grid_search(["x", "y"])}
+    variants = Variants(space)
+    assert (variants.num_points, variants.count(2)) == (6, 12)
+    shown = [(c["a"], c["z"]) for c in all_configs(space)]
+    assert shown == [
+        (1, "x"),
+        ({"b": 2}, "x"),
+        ({"b": 3}, "x"),
+        (1, "y"),
+        ({"b": 2}, "y"),
+        ({"b": 3}, "y"),
+    ]
+
+
+def test_grids_may_be_nested_at_any_depth_beside_each_other_and_as_values_themselves():
+    inner = {"c": grid_search([1, {"d": grid_search([2, 3]), "e": grid_search([4, 5])}]), "x": uniform(0, 1)}
+    configs = all_configs({"a": grid_search([[inner, 0], grid_search([8, 9])])})
+    assert [c["a"] if isinstance(c["a"], int) else c["a"][0]["c"] for c in configs] == [
+        1,
+        {"d": 2, "e": 4},
+        {"d": 3, "e": 4},
+        {"d": 2, "e": 5},
+        {"d": 3, "e": 5},
+        8,
+        9,
+    ]
+    assert len({c["a"][0]["x"] for c in configs if isinstance(c["a"], list)}) == 5
+
+
+def test_grids_within_two_values_of_two_grids_are_crossed_each_on_its_own():
+    space = {
+        "a": grid_search([{"b": grid_search([1, 2])}, {"b": grid_search([3, 4, 5])}]),
+        "z": grid_search([0, {"y": grid_search([6, 7])}]),
+    }
+    configs = all_configs(space)
+    assert [(c["a"]["b"], c["z"]) for c in configs] == [
+        (b, z) for z in (0, {"y": 6}, {"y": 7}) for b in (1, 2, 3, 4, 5)
+    ]
+
+
+def test_a_point_that_names_the_outer_grid_leaves_nothing_of_the_inner_one():
+    space = {"a": grid_search([1, {"b": grid_search([2, 3])}]), "z": grid_search(["x", "y"])}
+    assert all_configs(space, points=[{"a": {"b": 3}}]) == [{"a": {"b": 3}, "z": "x"}, {"a": {"b": 3}, "z": "y"}]
 
 
 def test_points_are_counted_without_being_built():
@@ -318,14 +367,7 @@ def test_matching_knows_the_configs_of_a_space():
     assert not matches(space, {"a": 0.5, "l": [1], "g": 1})
 
 
-# --- paths and tags --------------------------------------------------------------------------------------------------
-
-
-def test_tags_have_the_form_tune_gives_them():
-    variables = {("a", "b"): 0.123456, ("a", "c"): "x/y z", ("d",): [1, 2]}
-    assert format_vars(variables) == "b=0.1235,c=x_y_z,d=1_2"
-    assert format_vars({"a/b": 1, "z": None}) == "b=1,z=None"
-    assert format_vars({("layers", 1): 5, ("layers", 0): 6}) == "layers_0=6,layers_1=5"
+# --- paths --------------------------------------------------------------------------------------------------
 
 
 def test_paths_become_names():
@@ -390,7 +432,11 @@ spaces = st.dictionaries(
     names,
     st.recursive(
         leaves | st.lists(st.integers(), min_size=1, max_size=3).map(grid_search),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(names, inner, max_size=3)
+            | st.lists(inner, min_size=1, max_size=3).map(grid_search)
+        ),
         max_leaves=6,
     ),
     max_size=4,

@@ -1,0 +1,293 @@
+"""Tests of what every searcher has: metric and mode, points of others, files of what was learned."""
+
+from __future__ import annotations
+
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+from conformance.searchers import SPACE, loss_of
+
+from searchers import (
+    EXHAUSTED,
+    NOT_NOW,
+    BasicVariantGenerator,
+    ConcurrencyLimiter,
+    GridSearch,
+    OptunaSearch,
+    RandomSearch,
+    Repeater,
+    Searcher,
+    SearchError,
+    SpaceError,
+    grid_search,
+    uniform,
+)
+from searchers.base import answer_of
+
+
+class Told(Searcher):
+    """Write down the points of others."""
+
+    def __init__(self, metric="loss", mode="min"):
+        super().__init__(metric, mode)
+        self.points = []
+
+    def suggest(self, trial_id):
+        return {}
+
+    def observe(self, config, result):
+        self.points.append((config, dict(result)))
+
+
+# --- as in Tune ------------------------------------------------------------------------------------------------------
+
+
+def test_the_names_of_tune_mean_the_same():
+    assert Searcher.FINISHED is EXHAUSTED
+    assert [answer_of(answer) for answer in (None, NOT_NOW, EXHAUSTED, {})] == [NOT_NOW, NOT_NOW, EXHAUSTED, {}]
+
+
+def test_a_searcher_that_keeps_its_metric_under_tunes_name_is_understood():
+    class Own(Searcher):
+        def __init__(self):  # calls no __init__ of ours
+            self._metric = "score"
+
+        def suggest(self, trial_id):
+            return {}
+
+    search = Own()
+    assert (search.metric, search.mode) == ("score", None)
+    assert search.set_search_properties("score", "max", {})
+    assert (search._metric, search._mode, search.mode) == ("score", "max", "max")
+    assert not search.set_search_properties("loss", "max", {})
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode", "message"),
+    [
+        ("loss", "best", "mode is 'best'; expected 'min' or 'max'"),
+        ("loss", "obs", "mode is 'obs'"),
+        (["a", "b"], ["min"], "2 metrics but 1 modes"),
+        (["a", "b"], ["obs", "obs"], "all metrics are only watched"),
+        (["a"], ["least"], "mode is 'least'"),
+    ],
+)
+def test_metric_and_mode_are_checked_together(metric, mode, message):
+    with pytest.raises(SearchError, match=message):
+        Told(metric, mode)
+
+
+def test_a_watched_metric_may_stand_beside_an_optimised_one():
+    assert Told(["a", "b"], ["min", "obs"]).mode == ["min", "obs"]
+
+
+def test_no_searcher_limits_itself_unless_it_says_so():
+    assert Told().set_max_concurrency(3) is False
+
+
+# --- points of others ------------------------------------------------------------------------------------------------
+
+
+def test_evaluated_points_are_observed_and_those_without_a_value_are_not():
+    search = Told()
+    search.add_evaluated_point({"x": 1}, 2.0)
+    search.add_evaluated_point({"x": 2}, 3.0, error=True)
+    search.add_evaluated_point({"x": 3}, 4.0, pruned=True, intermediate_values=[1, 2])
+    assert search.points == [({"x": 1}, {"loss": 2.0})]
+    several = Told(["a", "b"], ["min", "max"])
+    several.add_evaluated_point({}, [1, 2])
+    assert several.points == [({}, {"a": 1, "b": 2})]
+    with pytest.raises(SearchError, match="expected 2 numbers"):
+        several.add_evaluated_point({}, 1)
+    with pytest.raises(SearchError, match="does not know its metric"):
+        Told(None, None).add_evaluated_point({}, 1)
+
+
+def test_the_trials_of_another_sweep_are_learned_from():
+    trials = [
+        SimpleNamespace(config={"x": 1}, last_result={"loss": 2.0}),
+        SimpleNamespace(config={"x": 2}, last_result=None),
+        SimpleNamespace(config={"x": 3}, metrics={"loss": math.inf, "score": 5}),
+        SimpleNamespace(config={"x": 4}, last_result={"score": 7}),
+    ]
+    search = Told()
+    assert search.add_evaluated_trials(trials) == 2
+    assert search.points == [({"x": 1}, {"loss": 2.0}), ({"x": 3}, {"loss": math.inf})]
+    search = Told()
+    assert search.add_evaluated_trials(SimpleNamespace(trials=trials), "score") == 2
+    assert search.points == [({"x": 3}, {"loss": 5}), ({"x": 4}, {"loss": 7})]
+    assert search.add_evaluated_trials(trials[0]) == 1
+    with pytest.raises(SearchError, match="has no config to learn from"):
+        search.add_evaluated_trials([3])
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def driven(search, number, prefix="t"):
+    configs = []
+    for n in range(number):
+        configs.append(search.suggest(f"{prefix}{n}"))
+        search.on_trial_complete(f"{prefix}{n}", {"loss": math.nan if n % 5 == 4 else loss_of(configs[-1])})
+    return configs
+
+
+def known(search, seed=11, num_samples=None):
+    assert search.set_search_properties("loss", "min", SPACE, num_samples=num_samples, seed=seed)
+    return search
+
+
+MAKERS = {
+    "tpe": lambda: OptunaSearch(points_to_evaluate=[{"momentum": 0.5}]),
+    "cmaes": lambda: OptunaSearch(sampler="cmaes"),
+    "qmc": lambda: OptunaSearch(sampler="qmc"),
+    "grid": GridSearch,
+    "random": RandomSearch,
+    "limited": lambda: ConcurrencyLimiter(OptunaSearch(), 2, batch=True),
+    "repeated": lambda: Repeater(RandomSearch(), 1, set_index=False),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_restored_searcher_suggests_what_the_saved_one_would_have(name, tmp_path):
+    saved = known(MAKERS[name]())
+    driven(saved, 12)
+    saved.save(tmp_path / "state")
+    restored = MAKERS[name]()
+    restored.restore(str(tmp_path / "state"))
+    known(restored, seed=99)
+    assert driven(restored, 4, "u") == driven(saved, 4, "u")
+
+
+def test_open_trials_are_no_part_of_a_state(tmp_path):
+    limiter = known(ConcurrencyLimiter(OptunaSearch(), 1))
+    driven(limiter, 2)
+    limiter.suggest("open")
+    limiter.save(tmp_path / "state")
+    bare = OptunaSearch()
+    bare.restore(tmp_path / "state")  # a limit is no part of a state either
+    assert [trial.user_attrs["trial_id"] for trial in known(bare).study.trials] == ["t0", "t1"]
+    again = ConcurrencyLimiter(OptunaSearch(), 1)
+    again.restore(tmp_path / "state")
+    assert known(again).suggest("a") is not NOT_NOW
+
+
+def test_a_restored_grid_goes_on_behind_its_last_point():
+    space = {"a": grid_search([1, 2, 3]), "r": uniform(0, 1)}
+    first = BasicVariantGenerator(random_state=3)
+    assert first.set_search_properties(None, None, space, num_samples=1)
+    before = [first.suggest(str(n)) for n in range(3)]
+    assert first.suggest("x") is EXHAUSTED
+    again = BasicVariantGenerator()
+    again.set_state(json.loads(json.dumps(first.get_state())))
+    assert again.set_search_properties(None, None, space, num_samples=2)
+    assert again.num_trials(2) == 6
+    after = [again.suggest(str(n)) for n in range(6)]
+    assert again.suggest("x") is EXHAUSTED
+    whole = BasicVariantGenerator(random_state=3)
+    assert whole.set_search_properties(None, None, space, num_samples=3)
+    assert before + after == [whole.suggest(str(n)) for n in range(9)]
+
+
+def test_the_rest_of_a_sample_that_was_begun_is_finished_before_new_ones():
+    space = {"a": grid_search([1, 2, 3])}
+    first = GridSearch(space)
+    first.suggest("a")
+    again = GridSearch(space)
+    again.set_state(first.get_state())
+    assert again.set_search_properties(None, None, {}, num_samples=1)
+    assert [again.suggest(str(n)) for n in range(6)] == [{"a": a} for a in (2, 3, 1, 2, 3)] + [EXHAUSTED]
+    assert again.num_trials(1) == 5
+
+
+def test_evaluated_points_and_functions_as_spaces_are_restored_without_doubles(tmp_path):
+    def space(trial):
+        if trial.suggest_categorical("kind", ["a", "b"]) == "b":
+            trial.suggest_int("depth", 1, 9)
+
+    def make():
+        return OptunaSearch(space, "loss", "min", [{"kind": "b", "depth": 3}], seed=1, evaluated_rewards=[0.25])
+
+    search = make()
+    for n in range(4):
+        search.suggest(f"t{n}")
+        search.on_trial_result(f"t{n}", {"loss": 1.0, "training_iteration": 1})
+        search.on_trial_complete(f"t{n}", {"loss": float(n)})
+    search.save(tmp_path / "state")
+    again = make()
+    again.restore(tmp_path / "state")
+    assert [(t.params, t.values, t.intermediate_values) for t in again.study.trials] == [
+        (t.params, t.values, t.intermediate_values) for t in search.study.trials
+    ]
+    assert again.suggest("next") == search.suggest("next")
+
+
+def test_a_state_file_is_whole_or_not_there(tmp_path):
+    search = known(RandomSearch())
+    search.save_to_dir(tmp_path, "2026-01-01")
+    search.suggest("a")
+    search.save_to_dir(tmp_path, "2026-01-02")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "searcher-state-2026-01-01.json",
+        "searcher-state-2026-01-02.json",
+    ]
+    again = RandomSearch()
+    again.restore_from_dir(tmp_path)
+    assert again.get_state()["count"] == 1
+    with pytest.raises(OSError, match="missing"):
+        search.save(tmp_path / "missing" / "state")
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError, match="taken"):
+        search.save(tmp_path / "taken")
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith("partial")]
+
+
+def test_a_state_that_is_no_json_is_refused_and_leaves_nothing_behind(tmp_path):
+    class Own(Told):
+        def get_state(self):
+            return {"what": object()}
+
+    with pytest.raises(SearchError, match="the state of Own cannot be written as JSON"):
+        Own().save(tmp_path / "state")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_restored_is_refused_with_the_reason(tmp_path):
+    search = known(OptunaSearch())
+    search.suggest("a")
+    search.save(tmp_path / "state")
+    (tmp_path / "broken").write_text("{")
+    (tmp_path / "other").write_text("[1]")
+    (tmp_path / "newer").write_text('{"format": 2, "searcher": "OptunaSearch", "state": {}}')
+    for name, message in {
+        "missing": "there is no searcher state",
+        "broken": "cannot be read as the state of a searcher",
+        "other": "is no state of a searcher",
+        "newer": "is no state of a searcher",
+    }.items():
+        with pytest.raises(SearchError, match=message):
+            OptunaSearch().restore(tmp_path / name)
+    with pytest.raises(SearchError, match="is the state of OptunaSearch; it cannot be restored into GridSearch"):
+        GridSearch().restore(tmp_path / "state")
+    with pytest.raises(SearchError, match="this search has begun"):
+        search.restore(tmp_path / "state")
+    with pytest.raises(SearchError, match="the state is of metric='loss' and mode='min', this search is for"):
+        OptunaSearch(metric="loss", mode="max").restore(tmp_path / "state")
+    with pytest.raises(SearchError, match=r"holds no searcher-state-\*\.json"):
+        OptunaSearch().restore_from_dir(tmp_path)
+    with pytest.raises(SearchError, match="Told cannot be saved"):
+        Told().save(tmp_path / "told")
+    with pytest.raises(SearchError, match="Told cannot be restored"):
+        Told().set_state({})
+
+
+def test_a_space_that_no_longer_holds_the_points_is_refused():
+    search = OptunaSearch({"x": uniform(0, 1)}, "loss", "min")
+    search.suggest("a")
+    search.on_trial_complete("a", {"loss": 1})
+    again = OptunaSearch({"y": uniform(0, 1)}, "loss", "min")
+    again.set_state(search.get_state())
+    with pytest.raises(SpaceError, match="a trial of the saved search"):
+        again.suggest("a")
