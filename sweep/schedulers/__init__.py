@@ -9,12 +9,18 @@ from sweep.errors import ConfigError, UnknownNameError, nearest
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.fifo import FIFOScheduler
+from sweep.schedulers.hyperband import HyperBandScheduler
+from sweep.schedulers.median import MedianStoppingRule
+from sweep.schedulers.pbt import PopulationBasedTraining
 
 __all__ = [
     "SCHEDULERS",
     "ASHAScheduler",
     "AsyncHyperBandScheduler",
     "FIFOScheduler",
+    "HyperBandScheduler",
+    "MedianStoppingRule",
+    "PopulationBasedTraining",
     "Scheduler",
     "create_scheduler",
 ]
@@ -24,6 +30,10 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "asha": ASHAScheduler,
     "async_hyperband": AsyncHyperBandScheduler,
     "asynchyperband": AsyncHyperBandScheduler,
+    "hyperband": HyperBandScheduler,
+    "median_stopping_rule": MedianStoppingRule,
+    "medianstopping": MedianStoppingRule,
+    "pbt": PopulationBasedTraining,
 }
 
 

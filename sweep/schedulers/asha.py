@@ -43,7 +43,8 @@ class _Rung:
         low = math.floor(place)
         high = min(low + 1, len(self._sorted) - 1)
         part = place - low
-        return self._sorted[low] * (1 - part) + self._sorted[high] * part
+        between = self._sorted[low] * (1 - part) + self._sorted[high] * part
+        return min(max(between, self._sorted[low]), self._sorted[high])  # rounding may lead outside
 
 
 class _Bracket:

@@ -25,9 +25,15 @@ class Scheduler(ABC):
     Attributes:
         metric, mode: what it judges by; taken from the run unless given to the constructor.
         is_stateless: it remembers nothing of results, so a resume need not read them for it.
+        is_searching: it decides configs itself, so a searcher that learns from results would be misled.
+        mutated_paths: flattened config paths that it may change.
+        notices: what people should be told, each once, oldest first.
     """
 
     is_stateless: bool = False
+    is_searching: bool = False
+    mutated_paths: tuple[str, ...] = ()
+    notices: Sequence[str] = ()
     metric: str | None = None
     mode: str | None = None
 
@@ -45,6 +51,14 @@ class Scheduler(ABC):
                     f"{name} was given to {type(self).__name__} and to the run; give it in one place, best to the run."
                 )
             setattr(self, name, given)
+
+    def complete_config(self, config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+        """Return the config of a new trial with what the scheduler adds to it.
+
+        Args:
+            number: of the trial in its sweep, from 0; the same number gives the same values.
+        """
+        return config
 
     def on_trial_add(self, trial: Trial) -> None:  # noqa: B027 - optional hook
         """Hear of a new trial."""

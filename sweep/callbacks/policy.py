@@ -1,0 +1,61 @@
+"""Population based training's policy files in the experiment's directory: who continued from whom, and how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from sweep.callbacks.base import Callback
+from sweep.core.trial import Trial
+from sweep.schedulers.policy import GLOBAL_FILE, PolicyLog, perturbed_tag, policy_file, read_policy
+
+__all__ = ["PolicyFiles"]
+
+
+class PolicyFiles(Callback):
+    """Append a line to `pbt_global.txt` and to the trial's `pbt_policy_<id>.txt` whenever a trial is cloned.
+
+    Args:
+        changed: flattened config paths that may be changed; they name the trial afterwards.
+    """
+
+    def __init__(self, changed: Sequence[str]) -> None:
+        self._changed = tuple(changed)
+        self._trials: dict[str, Trial] = {}
+        self._tags: dict[str, str] = {}  # of each trial when it was new
+        self._shown: dict[str, str] = {}  # of each trial now
+        self._root = ""
+        self._log = PolicyLog()
+
+    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
+        """Read what an earlier run of the driver wrote."""
+        self._root = experiment_dir
+        self._trials = {trial.id: trial for trial in info.get("trials", ())}
+        known = {}
+        for trial_id in self._trials:
+            path = os.path.join(self._root, policy_file(trial_id))
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as file:
+                    lines = read_policy(file.read())
+                if lines:
+                    self._tags[trial_id], known[trial_id] = lines[0][0], lines[-1][-1]
+                    self._shown[trial_id] = perturbed_tag(lines[0][0], lines[-1][-1], self._changed)
+        self._log = PolicyLog(known)
+
+    def on_trial_start(self, trial: Trial) -> None:
+        """Know the trial by its name and config."""
+        self._trials[trial.id] = trial
+        self._shown.setdefault(trial.id, self._tags.setdefault(trial.id, getattr(trial, "experiment_tag", trial.id)))
+
+    def on_trial_restore(self, trial: Trial) -> None:
+        """Write the line, if another trial saved what it continues from."""
+        exploit = self._log.restored(trial, self._trials)
+        self._trials[trial.id] = trial
+        if exploit is None:
+            return
+        line = exploit.line(self._shown.get(trial.id, trial.id), self._shown.get(exploit.source_id, exploit.source_id))
+        self._shown[trial.id] = perturbed_tag(self._tags.get(trial.id, trial.id), exploit.new_config, self._changed)
+        for name in (policy_file(trial.id), GLOBAL_FILE):
+            with open(os.path.join(self._root, name), "a", encoding="utf-8") as file:
+                file.write(line + "\n")

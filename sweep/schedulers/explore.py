@@ -1,0 +1,165 @@
+"""How population based training changes a config: which keys it may change, to what, and how far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from searchers.space import Categorical, Domain, Float, Integer, is_same
+from sweep.errors import ConfigError
+
+__all__ = ["checked_mutations", "complete_config", "explore", "quantile_size"]
+
+Mutations = Mapping[str, Any]
+
+
+def quantile_size(num_trials: int, fraction: float) -> int:
+    """Return how many trials the best (and the worst) `fraction` of a population is: rounded up, at most half of it."""
+    if num_trials <= 1:
+        return 0
+    size = math.ceil(num_trials * fraction - 1e-9)  # 0.07 * 100 is a little more than 7 in floating point
+    return num_trials // 2 if size > num_trials / 2 else size
+
+
+def checked_mutations(mutations: Any, path: str = "hyperparam_mutations") -> dict[str, Any]:
+    """Return what may be changed as a nested dict of lists, domains and functions.
+
+    Raises:
+        ConfigError: a value is none of these, is empty, or depends on other values (`sample_from`).
+    """
+    if not isinstance(mutations, Mapping):
+        raise ConfigError(f"{path} is {mutations!r:.100}; expected a dict of names and what each may become.")
+    checked: dict[str, Any] = {}
+    for key, spec in mutations.items():
+        here = f"{path}[{key!r}]"
+        if isinstance(spec, Mapping):
+            if set(spec) == {"grid_search"}:
+                raise ConfigError(f"{here} is a grid; give the list itself: {spec['grid_search']!r:.100}.")
+            checked[key] = checked_mutations(spec, here)
+        elif isinstance(spec, Categorical):
+            checked[key] = list(spec.categories)
+        elif isinstance(spec, Domain) and spec.is_function():
+            raise ConfigError(
+                f"{here} is sample_from, which is computed from the rest of the config; give a list, another domain or "
+                "a function without arguments, or change such values in custom_explore_fn."
+            )
+        elif isinstance(spec, (list, tuple)):
+            if not spec:
+                raise ConfigError(f"{here} is empty; give at least one value.")
+            checked[key] = list(spec)
+        elif isinstance(spec, Domain) or callable(spec):
+            checked[key] = spec
+        else:
+            raise ConfigError(
+                f"{here} is {spec!r:.100}; expected a list of values, a domain such as uniform(0, 1), a function "
+                "without arguments, or a dict of these."
+            )
+    return checked
+
+
+def explore(
+    config: Mapping[str, Any],
+    mutations: Mutations,
+    *,
+    rng: np.random.Generator,
+    resample_probability: float = 0.25,
+    perturbation_factors: Sequence[float] = (1.2, 0.8),
+    custom_explore_fn: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return a changed copy of a config; what `mutations` does not name stays as it is.
+
+    A listed value moves to a neighbour in its list, and stays where there is none. A number is multiplied by one of
+    the factors; an int stays one (cut off, not rounded), and a domain's bounds and steps are kept. With
+    `resample_probability`, and where a value is not in its list or is no number, a new one is drawn instead.
+
+    Args:
+        mutations: as `checked_mutations` returns them.
+        custom_explore_fn: called last, with the new config; returns the one to use.
+
+    Raises:
+        ConfigError: `custom_explore_fn` returned no dict.
+    """
+    new: dict[str, Any] = _copied(config)
+    _change(new, mutations, rng, resample_probability, perturbation_factors)
+    if custom_explore_fn is None:
+        return new
+    answer = custom_explore_fn(new)
+    if not isinstance(answer, Mapping):
+        raise ConfigError(f"custom_explore_fn returned {answer!r:.100}; expected the config to use, a dict.")
+    return dict(answer)
+
+
+def complete_config(config: Mapping[str, Any], mutations: Mutations, rng: np.random.Generator) -> dict[str, Any]:
+    """Return a copy of a config in which every key of `mutations` that it lacks has a value, drawn from there."""
+    new: dict[str, Any] = _copied(config)
+    _complete(new, mutations, rng)
+    return new
+
+
+def _complete(config: dict[str, Any], mutations: Mutations, rng: np.random.Generator) -> None:
+    for key, spec in mutations.items():
+        if isinstance(spec, Mapping):
+            inner = config.setdefault(key, {})
+            if isinstance(inner, dict):
+                _complete(inner, spec, rng)
+        elif key not in config:
+            config[key] = _drawn(spec, rng)
+
+
+def _change(
+    config: dict[str, Any], mutations: Mutations, rng: np.random.Generator, chance: float, factors: Sequence[float]
+) -> None:
+    for key, spec in mutations.items():
+        if isinstance(spec, Mapping):
+            inner = config.get(key)
+            if not isinstance(inner, dict):
+                inner = config[key] = {}
+            _change(inner, spec, rng, chance, factors)
+        elif key not in config or rng.random() < chance:
+            config[key] = _drawn(spec, rng)
+        elif isinstance(spec, list):
+            config[key] = _neighbour(config[key], spec, rng)
+        else:
+            config[key] = _scaled(config[key], spec, rng, factors)
+
+
+def _drawn(spec: Any, rng: np.random.Generator) -> Any:
+    if isinstance(spec, list):
+        return spec[int(rng.integers(len(spec)))]
+    return spec.draw(rng) if isinstance(spec, Domain) else spec()
+
+
+def _neighbour(value: Any, options: list[Any], rng: np.random.Generator) -> Any:
+    index = next((i for i, option in enumerate(options) if is_same(value, option)), None)
+    if index is None:
+        return _drawn(options, rng)
+    index += int(rng.choice([-1, 1]))
+    return options[min(max(index, 0), len(options) - 1)]
+
+
+def _scaled(value: Any, spec: Any, rng: np.random.Generator, factors: Sequence[float]) -> Any:
+    """Return a number times a factor, within its domain; anything else is drawn anew."""
+    if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
+        return _drawn(spec, rng)
+    new = float(value) * float(factors[int(rng.integers(len(factors)))])
+    is_whole = isinstance(value, Integral)
+    if not math.isfinite(new):
+        return _drawn(spec, rng)
+    if is_whole:
+        new = int(new)
+    if isinstance(spec, Integer):
+        return int(spec.quantize(min(max(new, spec.first), spec.last)))
+    if isinstance(spec, Float):
+        new = spec.quantize(min(max(new, spec.lower), spec.upper))
+    return int(new) if is_whole else float(new)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of nested dicts and lists whose leaves are the same objects: some cannot be copied."""
+    if isinstance(value, Mapping):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if type(value) is list else value

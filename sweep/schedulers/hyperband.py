@@ -1,0 +1,298 @@
+"""HyperBand: synchronous successive halving; the trials of a bracket wait for each other, then the best go on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import cycle
+from typing import Any, final
+
+from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
+from sweep.core.results import Result
+from sweep.core.trial import Status, Trial
+from sweep.schedulers.judging import MetricScheduler, check_number
+
+__all__ = ["HyperBandScheduler", "bracket_milestones"]
+
+
+def bracket_milestones(max_t: float, reduction_factor: float) -> list[list[tuple[int, int]]]:
+    """Return per bracket, in the order in which they are filled, the successive (trials, milestone).
+
+    `bracket_milestones(9, 3)` is `[[(3, 9)], [(5, 3), (2, 9)], [(9, 1), (3, 3), (1, 9)]]`: of nine trials the best
+    three go on from 1, and the best one from 3. Milestones are whole numbers, so the last one may lie below `max_t`.
+
+    Args:
+        max_t: at least 1. reduction_factor: above 1.
+    """
+    # Fractions, because the floating-point power of Tune would round a whole number of trials up for some arguments.
+    eta, most = Fraction(reduction_factor), Fraction(max_t)
+    num_brackets = round(math.log(max_t) / math.log(reduction_factor)) + 1
+    brackets = []
+    for s in range(num_brackets):
+        number = math.ceil(Fraction(num_brackets, s + 1) * eta**s)
+        milestone = int(most / eta**s)
+        if milestone == 0:
+            continue  # less than one unit of time: nothing could be compared
+        levels = [(number, milestone)]
+        for _ in range(s):
+            number = math.ceil(number / eta)
+            # a factor below 2 alone would leave a small milestone where it is
+            milestone = min(max(int(milestone * eta), milestone + 1), int(most))
+            if milestone > levels[-1][1]:
+                levels.append((number, milestone))
+        brackets.append(levels)
+    return brackets
+
+
+class _Member:
+    """What a bracket knows of one of its trials.
+
+    Attributes:
+        scores: one per milestone reached, in order: that of the first result at or after it.
+        told_in: the attempt that was told to pause; 0: none.
+    """
+
+    __slots__ = ("scores", "told_in")
+
+    def __init__(self) -> None:
+        self.scores: list[float] = []
+        self.told_in = 0
+
+
+class _Bracket:
+    """Trials that are compared with each other at one milestone after another.
+
+    Attributes:
+        level: index of the milestone that they run towards, or wait at.
+        num_taken: places that are taken; failures before the first milestone give theirs back.
+        is_closed: no more trials come in: it is full, or there will be no more.
+    """
+
+    def __init__(self, levels: list[tuple[int, int]]) -> None:
+        self.levels = levels
+        self.level = 0
+        self.num_taken = 0
+        self.is_closed = False
+        self.members: dict[str, _Member] = {}
+
+    @property
+    def milestone(self) -> int:
+        return self.levels[self.level][1]
+
+    @property
+    def is_at_last_level(self) -> bool:
+        return self.level == len(self.levels) - 1
+
+    @property
+    def waiting(self) -> list[str]:
+        """The trials that reached the milestone, the oldest first; at the last one nobody waits."""
+        if self.is_at_last_level:
+            return []
+        return [trial_id for trial_id, member in self.members.items() if len(member.scores) > self.level]
+
+    @property
+    def is_everybody_waiting(self) -> bool:
+        if self.is_at_last_level or not self.members:
+            return False
+        return all(len(member.scores) > self.level for member in self.members.values())
+
+    def join(self, trial_id: str) -> None:
+        """Give a trial a place."""
+        self.members[trial_id] = _Member()
+        self.num_taken += 1
+        self.is_closed = self.is_closed or self.num_taken >= self.levels[0][0]
+
+    def halve(self) -> list[tuple[str, float]]:
+        """Move to the next level; returns who is not among the best of those who wait, with the score that was too low.
+
+        Whoever has not reached the milestone (a person may have paused it) stays in, uncompared.
+        """
+        level, keep = self.level, self.levels[self.level + 1][0]
+        ranking = sorted(self.waiting, key=lambda trial_id: -self.members[trial_id].scores[level])
+        out = [(trial_id, self.members.pop(trial_id).scores[level]) for trial_id in ranking[keep:]]
+        best = {trial_id: self.members.pop(trial_id) for trial_id in ranking[:keep]}
+        self.members = {**best, **self.members}  # the best are resumed first
+        self.level += 1
+        return out
+
+
+@final
+class HyperBandScheduler(MetricScheduler):
+    """Let the trials of a bracket run to a milestone, wait for each other there, and let the best 1/eta go on.
+
+    Brackets hold few trials that run long, or many that are cut down early; a new trial fills the current bracket, then
+    the next. `bracket_milestones` lists them. A trial that waits is paused: it is saved and holds no resources. So
+    trials should save checkpoints; one that never saved cannot be paused, runs on while its bracket waits, and is
+    judged by what it had reported at the milestone.
+
+    Args:
+        time_attr: result key that counts progress, in the unit of `max_t`.
+        metric, mode: what is judged; from the run unless given here.
+        max_t: the longest that a trial may run, at least 1.
+        reduction_factor: eta, above 1; of a bracket about one in eta goes on from each milestone.
+        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it then runs to its own
+            end.
+
+    Raises:
+        ConfigError: an argument is no such number.
+
+    Source: Li et al. 2018, arXiv:1603.06560, algorithm 1. Departures: brackets are filled small to large, as in Tune;
+    where Tune halves as soon as all trials that happen to have begun are at the milestone, a bracket waits until it is
+    full, or until nothing else is left to run (it is then halved as it is). A trial ends at its last milestone at once,
+    not when the slowest of its bracket gets there. NaN is the worst score. A trial that fails before its first
+    milestone gives its place to another.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "training_iteration",
+        metric: str | None = None,
+        mode: str | None = None,
+        max_t: float = 81,
+        reduction_factor: float = 3,
+        stop_last_trials: bool = True,
+    ) -> None:
+        super().__init__(time_attr, metric, mode)
+        check_number("max_t", max_t, least=1)
+        check_number("reduction_factor", reduction_factor, least=1, is_least_allowed=False)
+        self.max_t, self.reduction_factor = max_t, reduction_factor
+        self.num_stopped = 0
+        self._stop_last = stop_last_trials
+        self._plans: Iterator[list[tuple[int, int]]] = cycle(bracket_milestones(max_t, reduction_factor))
+        self._num_brackets = 1
+        self._filling = _Bracket(next(self._plans))
+        self._brackets = [self._filling]  # those that are being filled or still have trials
+        self._of: dict[str, _Bracket] = {}
+        self._known: set[str] = set()
+
+    def on_trial_add(self, trial: Trial) -> None:
+        """Give a new trial its place; one that a person lets run again gets a new one when it reports."""
+        if trial.id not in self._known:
+            self._join(trial.id)
+
+    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        read = self._read(result)
+        if read is None:
+            return ()
+        time, score = read
+        bracket = self._of.get(trial.id) or self._join(trial.id)
+        member = bracket.members[trial.id]
+        decisions = self._catch_up(trial, bracket)
+        if trial.id not in bracket.members:
+            return decisions
+        for _, milestone in bracket.levels[len(member.scores) :]:
+            if time < milestone:
+                break
+            member.scores.append(score)
+        if self._stop_last and len(member.scores) == len(bracket.levels):
+            stop = StopTrial(trial.id, f"reached the last milestone of its bracket: {self.time_attr}={time:g}")
+            return [*decisions, stop, *self._leave(trial.id, bracket)]
+        decisions += self._advance(bracket)
+        if trial.id in bracket.members and not bracket.is_at_last_level and len(member.scores) > bracket.level:
+            member.told_in = trial.attempt
+            decisions.append(PauseTrial(trial.id, f"waits for its bracket at {self.time_attr}={bracket.milestone}"))
+        return decisions
+
+    def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
+        bracket = self._of.get(trial.id)
+        if bracket is None:
+            return ()
+        decisions = self._catch_up(trial, bracket)
+        if trial.id not in bracket.members:
+            return decisions
+        if trial.status is Status.ERROR and not bracket.is_closed and not bracket.members[trial.id].scores:
+            bracket.num_taken -= 1
+        return decisions + self._leave(trial.id, bracket)
+
+    def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
+        if isinstance(decision, PauseTrial):
+            self._tell_once(
+                "HyperBand cannot pause a trial that never saved a checkpoint; such trials run on while their bracket "
+                "waits, which costs time but changes no comparison. Report a checkpoint at the milestones."
+            )
+        return ()
+
+    def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        """Halve every bracket that waits for trials that will not come; resume whoever is paused for other reasons."""
+        rest = {decision.trial_id: decision for decision in super().on_idle(trials)}
+        decisions: list[Decision] = []
+        for bracket in list(self._brackets):
+            while any(trial_id in rest for trial_id in bracket.waiting):
+                some = self._close(bracket)
+                decisions += some
+                if any(decision.trial_id in rest for decision in some):
+                    break
+        named = {decision.trial_id for decision in decisions}
+        named.update(trial_id for bracket in self._brackets for trial_id in bracket.waiting)
+        return decisions + [decision for trial_id, decision in rest.items() if trial_id not in named]
+
+    def _join(self, trial_id: str) -> _Bracket:
+        """Put a trial into the bracket that is being filled."""
+        if self._filling.is_closed:
+            self._filling = _Bracket(next(self._plans))
+            self._brackets.append(self._filling)
+            self._num_brackets += 1
+        self._known.add(trial_id)
+        self._of[trial_id] = self._filling
+        self._filling.join(trial_id)
+        return self._filling
+
+    def _leave(self, trial_id: str, bracket: _Bracket) -> list[Decision]:
+        """Drop a trial that ended; the others may have waited for it alone."""
+        del self._of[trial_id], bracket.members[trial_id]
+        return self._advance(bracket)
+
+    def _catch_up(self, trial: Trial, bracket: _Bracket) -> list[Decision]:
+        """Close a bracket if `on_idle` resumed a trial of it: that is no part of the record that is told again."""
+        is_resumed = 0 < bracket.members[trial.id].told_in < trial.attempt
+        if is_resumed and not bracket.is_closed and bracket.is_everybody_waiting:
+            return self._close(bracket)
+        return []
+
+    def _close(self, bracket: _Bracket) -> list[Decision]:
+        """Let no more trials in, and compare those that wait now."""
+        bracket.is_closed = True
+        return self._halve(bracket) + self._advance(bracket)
+
+    def _advance(self, bracket: _Bracket) -> list[Decision]:
+        """Halve a bracket as often as everybody waits, then let those go on that need not wait any more."""
+        decisions: list[Decision] = []
+        while bracket.is_closed and bracket.is_everybody_waiting:
+            decisions += self._halve(bracket)
+        for trial_id, member in bracket.members.items():
+            if member.told_in and (bracket.is_at_last_level or len(member.scores) <= bracket.level):
+                member.told_in = 0
+                decisions.append(ResumeTrial(trial_id))
+        if bracket.is_closed and not bracket.members and bracket in self._brackets:
+            self._brackets.remove(bracket)
+        return decisions
+
+    def _halve(self, bracket: _Bracket) -> list[Decision]:
+        time, keep = bracket.milestone, bracket.levels[bracket.level + 1][0]
+        decisions: list[Decision] = []
+        for trial_id, score in bracket.halve():
+            del self._of[trial_id]
+            self.num_stopped += 1
+            shown = f"{self.metric}={self._shown(score)}"
+            decisions.append(StopTrial(trial_id, f"stopped early: {shown} at {time} is not among the best {keep}"))
+        return decisions
+
+    def state(self) -> Any:
+        """Return per bracket with trials its level, whether it is closed, and its trials' scores; for replay checks."""
+        return [
+            (b.level, b.is_closed, b.num_taken, {trial_id: list(m.scores) for trial_id, m in sorted(b.members.items())})
+            for b in self._brackets
+        ]
+
+    def debug_string(self) -> str:
+        """Return how many were stopped and how far each bracket is, for logs."""
+        lines = [f"Using HyperBand: num_stopped={self.num_stopped} total_brackets={self._num_brackets}"]
+        for b in self._brackets:
+            size, milestone = b.levels[b.level]
+            waiting = len(b.waiting)
+            lines.append(
+                f"Bracket(Max Size (n)={size}, Milestone (r)={milestone}): "
+                f"{len(b.members) - waiting} on their way, {waiting} waiting"
+            )
+        return "\n".join(lines)

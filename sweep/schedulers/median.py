@@ -1,0 +1,216 @@
+"""The median stopping rule: ends a trial whose best result is worse than what the others had on average by then."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, final
+
+from sweep.core.messages import Decision, PauseTrial, ResizeTrial, StopTrial
+from sweep.core.results import Result
+from sweep.core.trial import Status, Trial
+from sweep.schedulers.judging import MetricScheduler, check_number
+
+__all__ = ["MedianStoppingRule"]
+
+_PER_DOUBLING = 64  # marks on the axis of time; whole numbers up to 127 are marks of their own
+_LARGEST = 1e300  # stands for infinity, so that means stay numbers
+
+
+def _mark(time: float) -> int:
+    """Return the number of the mark at or before a time: 64 marks per doubling, and evenly 64 between 0 and 1."""
+    if time < 1:
+        return max(int(time * _PER_DOUBLING), 0)
+    mantissa, exponent = math.frexp(min(time, _LARGEST))  # mantissa in [0.5, 1)
+    return exponent * _PER_DOUBLING + int((2 * mantissa - 1) * _PER_DOUBLING)
+
+
+class _Curve:
+    """What is known of one trial.
+
+    Attributes:
+        best: the best score, -inf when there was no number.
+        mean, num: running mean of the scores after the grace period, and of how many.
+        marks: those at which it reported, in order. entered: its mean at the first report there. left: at the last.
+        asked_at: when it was last looked whether it should make room for others.
+    """
+
+    __slots__ = ("asked_at", "best", "entered", "left", "marks", "mean", "num")
+
+    def __init__(self) -> None:
+        self.best = -math.inf
+        self.mean = 0.0
+        self.num = 0
+        self.marks: list[int] = []
+        self.entered = array("d")
+        self.left = array("d")
+        self.asked_at = -math.inf
+
+    def mean_at(self, mark: int) -> float | None:
+        """Return the running mean when it passed a mark; None if it began later, or has not come as far."""
+        if not self.marks or not self.marks[0] <= mark <= self.marks[-1]:
+            return None
+        index = bisect.bisect_right(self.marks, mark) - 1
+        return self.entered[index] if self.marks[index] == mark else self.left[index]
+
+    def add(self, mark: int, score: float | None) -> None:
+        """Take a result at a mark; None: it was no number, and says no more than how far the trial is."""
+        if score is not None:
+            self.num += 1
+            self.mean += (min(max(score, -_LARGEST), _LARGEST) - self.mean) / self.num
+        if not self.num:
+            return
+        if not self.marks or mark > self.marks[-1]:
+            self.marks.append(mark)
+            self.entered.append(self.mean)
+            self.left.append(self.mean)
+        else:
+            self.left[-1] = self.mean
+
+
+@final
+class MedianStoppingRule(MetricScheduler):
+    """Stop a trial whose best result so far is worse than the median of the others' running means at the same time.
+
+    Args:
+        time_attr: result key that counts progress; the default counts seconds of training.
+        metric, mode: what is judged; from the run unless given here.
+        grace_period: progress before a trial is judged, in the unit of `time_attr`; earlier results count for a
+            trial's best, not for means.
+        min_samples_required: how many others must have come as far, at least 1; otherwise nothing is decided, but the
+            trial makes room if others wait: it is saved and goes to the end of the queue.
+        min_time_slice: how long a trial runs before it makes room (again), at least the grace period.
+        hard_stop: whether a trial is ended; otherwise it is paused, and runs to its own end when all others have ended.
+
+    Raises:
+        ConfigError: an argument is no such number.
+
+    Source: Golovin et al. 2017 (Google Vizier), section 3.2.2, median stopping rule. Departures: as in Tune, trials
+    that still run count too. NaN is no part of a mean and no best result; a trial that reported nothing but NaN is
+    worse than any median. Whole numbers up to 127 are compared as they are, other times at the last of 64 marks per
+    doubling (below 1: of 64), so that a decision takes microseconds however many trials there are. Tune considers at
+    every result whether to make room; here a trial does so once in a time slice.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        metric: str | None = None,
+        mode: str | None = None,
+        grace_period: float = 60.0,
+        min_samples_required: int = 3,
+        min_time_slice: float = 0,
+        hard_stop: bool = True,
+    ) -> None:
+        super().__init__(time_attr, metric, mode)
+        check_number("grace_period", grace_period, least=0)
+        check_number("min_samples_required", min_samples_required, least=1)
+        check_number("min_time_slice", min_time_slice, least=0)
+        self.grace_period, self.min_samples_required = grace_period, min_samples_required
+        self.min_time_slice, self.hard_stop = min_time_slice, hard_stop
+        self._slice = max(min_time_slice, grace_period)
+        self.num_stopped = 0
+        self._curves: dict[str, _Curve] = {}
+        self._columns: dict[int, array[float]] = {}  # by mark: the means that trials had there, sorted
+        self._marks: list[int] = []  # of the columns, in order
+        self._stopped: set[str] = set()
+        self._unpausable: set[str] = set()
+        self._alive: dict[str, None] = {}
+
+    def on_trial_add(self, trial: Trial) -> None:
+        self._alive[trial.id] = None
+
+    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        read = self._read(result)
+        if read is None or trial.id in self._stopped:
+            return ()  # paused once, it now runs to its own end
+        time, score = read
+        curve = self._curves.get(trial.id)
+        if curve is None:
+            curve = self._curves[trial.id] = _Curve()
+        value = result.get(self.metric or "")
+        is_number = isinstance(value, Real) and not math.isnan(value)
+        if is_number:
+            curve.best = max(curve.best, score)
+        if time < self.grace_period:
+            return ()
+        mark = _mark(time)
+        self._enter(curve, mark, score if is_number else None)
+        median = self._median_of_others(curve, mark)
+        if median is None:
+            return self._make_room(trial, curve, time, trials)
+        if not curve.best < median:
+            return ()
+        self._stopped.add(trial.id)
+        self.num_stopped += 1
+        why = f"best {self.metric}={self._shown(curve.best)} at {time:g}, median of the others {self._shown(median)}"
+        if self.hard_stop:
+            return [StopTrial(trial.id, f"stopped early: {why}")]
+        return [PauseTrial(trial.id, f"goes on when all others have ended: {why}")]
+
+    def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
+        self._alive.pop(trial.id, None)
+        self._unpausable.discard(trial.id)
+        if self.hard_stop:
+            self._stopped.discard(trial.id)  # a person may let it run again, and then it is judged again
+        return ()
+
+    def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
+        self._unpausable.add(trial.id)
+        return ()
+
+    def _enter(self, curve: _Curve, mark: int, score: float | None) -> None:
+        """Let others see a trial's mean at the marks that it has passed, up to the one it is at now.
+
+        A mark is kept once a trial reports at it; of those who passed it before, the means are looked up then.
+        """
+        before, mean = (curve.marks[-1] if curve.marks else None), curve.mean
+        if mark not in self._columns:
+            means = [other.mean_at(mark) for other in self._curves.values()]
+            self._columns[mark] = array("d", sorted(mean for mean in means if mean is not None))
+            bisect.insort(self._marks, mark)
+        curve.add(mark, score)
+        if not curve.marks or curve.marks[-1] != mark or before == mark:
+            return
+        if before is not None:
+            first = bisect.bisect_right(self._marks, before)
+            for passed in self._marks[first : bisect.bisect_left(self._marks, mark)]:
+                bisect.insort(self._columns[passed], mean)
+        bisect.insort(self._columns[mark], curve.mean)
+
+    def _median_of_others(self, curve: _Curve, mark: int) -> float | None:
+        """Return the median of the means at a mark without the trial's own; None if there are too few."""
+        column = self._columns[mark]
+        number = own = len(column)
+        value = curve.mean_at(mark)
+        if value is not None:
+            number, own = number - 1, bisect.bisect_left(column, value)
+        if number < self.min_samples_required:
+            return None
+        low, high = (number - 1) // 2, number // 2
+        return (column[low + (low >= own)] + column[high + (high >= own)]) / 2
+
+    def _make_room(self, trial: Trial, curve: _Curve, time: float, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        """Send a trial that cannot be judged yet to the end of the queue, so that others get as far."""
+        if not time - curve.asked_at > 0 or time - curve.asked_at < self._slice:
+            return ()
+        curve.asked_at = time
+        if trial.id in self._unpausable or trial.pending is not None or not self._is_anybody_waiting(trials):
+            return ()
+        return [ResizeTrial(trial.id, trial.resources)]  # saved, then PENDING behind those that wait
+
+    def _is_anybody_waiting(self, trials: Mapping[str, Trial]) -> bool:
+        waiting = (trials[trial_id] for trial_id in self._alive if trial_id in trials)
+        return any(trial.status is Status.PENDING and trial.placement is None for trial in waiting)
+
+    def state(self) -> Any:
+        """Return the trials' bests and means, and the medians at all marks; for replay checks."""
+        curves = {trial_id: (c.best, c.mean, c.num, c.marks, c.asked_at) for trial_id, c in self._curves.items()}
+        return curves, {mark: list(column) for mark, column in self._columns.items()}, sorted(self._stopped)
+
+    def debug_string(self) -> str:
+        """Return how many trials were stopped, for logs."""
+        return f"Using MedianStoppingRule: num_stopped={self.num_stopped}."

@@ -1,0 +1,437 @@
+"""HyperBand: brackets as Tune's, whole lists of decisions, sweeps in virtual time that spend what the table says."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from conformance.schedulers import Told
+from hypothesis import given
+from hypothesis import strategies as st
+from sweep_run import Nobody, given_configs, new_sweep
+
+from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, StopTrial
+from sweep.core.resources import Bundle, Node, Resources
+from sweep.core.trial import Status, evolve
+from sweep.drive import drive
+from sweep.engines.simulator import Point, Simulator
+from sweep.errors import ConfigError
+from sweep.schedulers import create_scheduler
+from sweep.schedulers.hyperband import HyperBandScheduler, bracket_milestones
+
+
+def tid(number):
+    return f"abcde_{number:05d}"
+
+
+def hyperband(mode="max", **arguments):
+    scheduler = HyperBandScheduler(**arguments)
+    scheduler.set_search_properties("m", mode)
+    return Told(scheduler)
+
+
+def second_bracket(**arguments):
+    """Return a HyperBand of (9, 3) whose bracket [(5, 3), (2, 9)] holds trials 3 to 7, and trials 0 to 2 have ended."""
+    told = hyperband(max_t=9, **arguments)
+    for number in range(8):
+        told.add(number)
+    for number in range(3):
+        told.end(number)
+    return told
+
+
+def reach(told, number, time, m=0.0):
+    """Report one result at `time`; the trial is paused if it was told to."""
+    decisions = told.report(number, training_iteration=time, m=m)
+    for decision in decisions:
+        status = {PauseTrial: Status.PAUSED, ResumeTrial: Status.PENDING, StopTrial: Status.TERMINATED}[type(decision)]
+        told.trials[decision.trial_id] = evolve(told.trials[decision.trial_id], status=status)
+    return decisions
+
+
+def restart(told, number):
+    trial = told.trials[tid(number)]
+    told.trials[tid(number)] = evolve(trial, status=Status.RUNNING, attempt=trial.attempt + 1)
+
+
+@pytest.mark.parametrize(
+    ("max_t", "factor", "expected"),
+    [
+        (
+            81,
+            3,
+            [
+                [(5, 81)],
+                [(8, 27), (3, 81)],
+                [(15, 9), (5, 27), (2, 81)],
+                [(34, 3), (12, 9), (4, 27), (2, 81)],
+                [(81, 1), (27, 3), (9, 9), (3, 27), (1, 81)],
+            ],
+        ),
+        (
+            100,
+            4,
+            [[(4, 100)], [(8, 25), (2, 100)], [(22, 6), (6, 24), (2, 96)], [(64, 1), (16, 4), (4, 16), (1, 64)]],
+        ),
+        (
+            16,
+            2,
+            [
+                [(5, 16)],
+                [(5, 8), (3, 16)],
+                [(7, 4), (4, 8), (2, 16)],
+                [(10, 2), (5, 4), (3, 8), (2, 16)],
+                [(16, 1), (8, 2), (4, 4), (2, 8), (1, 16)],
+            ],
+        ),
+        (9, 3, [[(3, 9)], [(5, 3), (2, 9)], [(9, 1), (3, 3), (1, 9)]]),
+        (6, 3, [[(3, 6)], [(5, 2), (2, 6)]]),  # a third bracket would begin below 1
+        (1, 3, [[(1, 1)]]),
+    ],
+)
+def test_the_brackets_are_these(max_t, factor, expected):
+    assert bracket_milestones(max_t, factor) == expected
+
+
+@given(st.floats(1, 5000), st.floats(1.2, 10))
+def test_in_every_bracket_fewer_and_fewer_trials_run_longer_and_longer(max_t, factor):
+    for levels in bracket_milestones(max_t, factor):
+        for (n, r), (fewer, later) in pairwise(levels):
+            assert fewer <= n
+            assert r < later <= max_t
+        assert levels[-1][0] >= 1
+
+
+def test_trials_wait_for_each_other_and_the_best_go_on():
+    told = second_bracket()
+    why = "waits for its bracket at training_iteration=3"
+    for number, m in [(3, 0.3), (4, 0.9), (5, 0.1), (6, 0.5)]:
+        assert reach(told, number, 2, m) == []
+        assert reach(told, number, 3, m) == [PauseTrial(tid(number), why)]
+    assert reach(told, 7, 3, 0.7) == [
+        StopTrial(tid(6), "stopped early: m=0.5 at 3 is not among the best 2"),
+        StopTrial(tid(3), "stopped early: m=0.3 at 3 is not among the best 2"),
+        StopTrial(tid(5), "stopped early: m=0.1 at 3 is not among the best 2"),
+        ResumeTrial(tid(4)),
+    ]  # 7 itself goes on, by no decision
+    assert told.scheduler.num_stopped == 3
+    assert reach(told, 7, 8) == []
+    assert reach(told, 7, 9) == [
+        StopTrial(tid(7), "reached the last milestone of its bracket: training_iteration=9"),
+    ]
+    restart(told, 4)
+    assert [type(d) for d in reach(told, 4, 9)] == [StopTrial]
+    assert told.scheduler.state() == []
+
+
+def test_the_last_to_come_may_be_stopped_itself():
+    told = second_bracket()
+    for number in (3, 4, 5, 6):
+        reach(told, number, 3, number)
+    decisions = reach(told, 7, 3, 0.0)
+    assert [d.trial_id for d in decisions if isinstance(d, StopTrial)] == [tid(4), tid(3), tid(7)]
+    assert [d.trial_id for d in decisions if isinstance(d, ResumeTrial)] == [tid(6), tid(5)]
+
+
+def test_a_small_loss_is_the_best():
+    told = hyperband("min", max_t=9)
+    for number in range(8):
+        told.add(number)
+    for number in (3, 4, 5, 6):
+        reach(told, number, 3, number)
+    decisions = reach(told, 7, 3, 7.0)
+    assert [d.trial_id for d in decisions if isinstance(d, ResumeTrial)] == [tid(3), tid(4)]
+    assert decisions[0].reason == "stopped early: m=5 at 3 is not among the best 2"
+
+
+def test_nan_is_the_worst():
+    told = second_bracket()
+    for number, m in [(3, math.nan), (4, -1e9), (5, math.nan), (6, -math.inf)]:
+        reach(told, number, 3, m)
+    decisions = reach(told, 7, 3, -5.0)
+    assert {d.trial_id for d in decisions if isinstance(d, StopTrial)} == {tid(3), tid(5), tid(6)}
+    assert "m=nan at 3" in decisions[0].reason
+
+
+def test_a_bracket_waits_until_it_is_full():
+    told = hyperband(max_t=9)
+    for number in range(7):  # 3 to 6 are in a bracket of five
+        told.add(number)
+    for number in (3, 4, 5, 6):
+        assert [type(d) for d in reach(told, number, 3, number)] == [PauseTrial]
+    told.add(7)
+    assert [type(d) for d in reach(told, 7, 3, 9)] == [StopTrial] * 3 + [ResumeTrial]
+
+
+def test_the_end_of_the_last_one_on_its_way_halves_the_bracket():
+    told = second_bracket()
+    for number in (3, 4, 5, 6):
+        reach(told, number, 3, number)
+    assert told.end(7, Status.ERROR) == [
+        StopTrial(tid(4), "stopped early: m=4 at 3 is not among the best 2"),
+        StopTrial(tid(3), "stopped early: m=3 at 3 is not among the best 2"),
+        ResumeTrial(tid(6)),
+        ResumeTrial(tid(5)),
+    ]
+
+
+def test_a_trial_that_fails_before_its_first_milestone_gives_its_place_to_another():
+    told = hyperband(max_t=9)
+    for number in range(3):
+        told.add(number)
+    told.add(3)
+    told.add(4)
+    told.end(3, Status.ERROR)
+    told.end(4, Status.TERMINATED)  # it finished: its place stays taken
+    for number in range(5, 9):
+        told.add(number)
+    assert [(n, len(members)) for _, _, n, members in told.scheduler.state()] == [(3, 3), (5, 4)]
+    told.add(9)
+    assert [(n, len(members)) for _, _, n, members in told.scheduler.state()] == [(3, 3), (5, 4), (1, 1)]
+
+
+def test_after_a_band_another_one_begins():
+    told = hyperband(max_t=9)
+    for number in range(3 + 5 + 9 + 1):
+        told.add(number)
+    assert [n for _, _, n, _ in told.scheduler.state()] == [3, 5, 9, 1]
+    assert told.scheduler.debug_string().splitlines()[0] == "Using HyperBand: num_stopped=0 total_brackets=4"
+
+
+def test_a_trial_that_cannot_be_paused_is_judged_by_what_it_had_at_the_milestone():
+    told = second_bracket()
+    reach(told, 3, 3, 0.1)
+    for time in (4, 5, 6):
+        assert [type(d) for d in reach(told, 3, time, 99.0)] == [PauseTrial]  # it might have saved meanwhile
+    told.scheduler.on_refused(told.trials[tid(3)], PauseTrial(tid(3)))
+    told.scheduler.on_refused(told.trials[tid(4)], PauseTrial(tid(4)))
+    told.scheduler.on_refused(told.trials[tid(4)], CloneTrial(tid(4), tid(3), {}))
+    assert len(told.scheduler.notices) == 1
+    assert "never saved a checkpoint" in told.scheduler.notices[0]
+    for number in (4, 5, 6):
+        reach(told, number, 3, 0.5)
+    assert StopTrial(tid(3), "stopped early: m=0.1 at 3 is not among the best 2") in reach(told, 7, 3, 0.5)
+
+
+def test_a_trial_that_ran_ahead_and_is_among_the_best_only_loses_its_pause():
+    told = second_bracket()
+    reach(told, 3, 3, 5.0)
+    reach(told, 3, 4, 5.0)
+    for number in (4, 5, 6):
+        reach(told, number, 3, 0.5)
+    assert ResumeTrial(tid(3)) in reach(told, 7, 3, 0.1)
+    assert reach(told, 3, 5) == []
+
+
+def test_a_trial_that_runs_ahead_to_the_end_is_stopped_there_and_halves_its_bracket():
+    told = second_bracket()
+    for number in (3, 4, 5, 6):
+        reach(told, number, 3, number)
+    assert [type(d) for d in reach(told, 7, 9, 9.0)] == [StopTrial, StopTrial, StopTrial, ResumeTrial, ResumeTrial]
+
+
+def test_one_result_may_pass_several_milestones():
+    told = hyperband(max_t=9)
+    for number in range(17):
+        told.add(number)
+    for number in range(8, 16):
+        reach(told, number, 4, number)
+    decisions = reach(told, 16, 4, 99.0)  # [(9, 1), (3, 3), (1, 9)] is halved twice at once
+    assert sum(isinstance(d, StopTrial) for d in decisions) == 8
+    assert not any(d.trial_id == tid(16) for d in decisions)
+    assert told.scheduler.state()[-1][0] == 2
+
+
+def test_without_stop_last_trials_the_best_run_on():
+    told = second_bracket(stop_last_trials=False)
+    for number in (3, 4, 5, 6):
+        reach(told, number, 3, number)
+    reach(told, 7, 3, 7)
+    for time in (9, 10, 50):
+        assert reach(told, 7, time) == []
+
+
+def test_when_nothing_more_will_come_a_bracket_is_halved_as_it_is():
+    told = hyperband(max_t=9)
+    for number in range(6):
+        told.add(number)
+    for number in range(3):
+        told.end(number)
+    for number in (3, 4, 5):
+        reach(told, number, 3, number)
+    assert told.scheduler.on_idle(told.trials) == [
+        StopTrial(tid(3), "stopped early: m=3 at 3 is not among the best 2"),
+        ResumeTrial(tid(5)),
+        ResumeTrial(tid(4)),
+    ]
+    told.add(6)  # a searcher that had been waiting: the next bracket
+    assert [members.keys() for *_, members in told.scheduler.state()] == [{tid(4), tid(5)}, {tid(6)}]
+
+
+def test_when_nothing_runs_who_ran_ahead_waits_on_at_the_next_milestone():
+    told = hyperband(max_t=9)
+    for number in range(11):
+        told.add(number)
+    for number in (8, 9, 10):  # of the bracket [(9, 1), (3, 3), (1, 9)]
+        reach(told, number, 1, number)
+    reach(told, 8, 4, 8)
+    assert told.scheduler.on_idle(told.trials) == [ResumeTrial(tid(10)), ResumeTrial(tid(9))]
+
+
+def test_what_is_paused_for_other_reasons_is_resumed_when_nothing_runs():
+    told = second_bracket()
+    for number in (3, 5):
+        told.trials[tid(number)] = evolve(told.trials[tid(number)], status=Status.PAUSED)
+    assert told.scheduler.on_idle(told.trials) == [ResumeTrial(tid(3)), ResumeTrial(tid(5))]
+
+
+def test_a_trial_that_a_person_lets_run_again_is_compared_where_it_reports():
+    told = hyperband(max_t=9)
+    for number in range(4):
+        told.add(number)
+    told.end(0, Status.ERROR)
+    told.scheduler.on_trial_add(told.trials[tid(0)])
+    assert [n for _, _, n, _ in told.scheduler.state()] == [3, 1]
+    told.report(0, m=1.0)
+    assert [n for _, _, n, _ in told.scheduler.state()] == [3, 2]
+
+
+def test_a_trial_that_a_person_paused_does_not_block_its_bracket():
+    told = second_bracket()
+    for number in (3, 4, 5, 6):
+        reach(told, number, 3, number)
+    told.trials[tid(7)] = evolve(told.trials[tid(7)], status=Status.PAUSED, is_by_person=True)
+    decisions = told.scheduler.on_idle(told.trials)
+    assert [(type(d).__name__, d.trial_id) for d in decisions] == [
+        ("StopTrial", tid(4)),
+        ("StopTrial", tid(3)),
+        ("ResumeTrial", tid(6)),
+        ("ResumeTrial", tid(5)),
+    ]
+
+
+def test_what_on_idle_did_is_found_out_from_the_results_that_follow():
+    """Only results and ends are told again after a restart."""
+    live, retold = hyperband(max_t=9), hyperband(max_t=9)
+    for told in (live, retold):
+        for number in range(6):
+            told.add(number)
+        for number in range(3):
+            told.end(number)
+        for number in (3, 4, 5):
+            reach(told, number, 3, number)
+    live.scheduler.on_idle(live.trials)
+    for told in (live, retold):
+        told.end(3)
+        restart(told, 5)
+        assert not [d for d in reach(told, 5, 4, 1.0) if not isinstance(d, ResumeTrial)]
+    assert live.scheduler.state() == retold.scheduler.state()
+    for told in (live, retold):
+        restart(told, 4)
+        reach(told, 4, 8, 1.0)
+        assert reach(told, 4, 9, 1.0) == [
+            StopTrial(tid(4), "reached the last milestone of its bracket: training_iteration=9")
+        ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"mode": "best"}, "mode is 'best'"),
+        ({"max_t": 0.5}, "max_t is 0.5; expected a finite number of at least 1"),
+        ({"max_t": "81"}, "max_t is '81'"),
+        ({"max_t": math.inf}, "max_t is inf"),
+        ({"max_t": True}, "max_t is True"),
+        ({"reduction_factor": 1}, "reduction_factor is 1; expected a finite number above 1"),
+        ({"reduction_factor": math.nan}, "reduction_factor is nan"),
+        ({"time_attr": None}, "time_attr is None"),
+        ({"metric": ["a", "b"]}, "judges by one metric"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments, words):
+    with pytest.raises(ConfigError) as error:
+        HyperBandScheduler(**arguments)
+    assert words in str(error.value)
+
+
+def test_an_unknown_argument_is_refused_with_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"HyperBandScheduler has no argument 'max_T'.*max_t"):
+        create_scheduler("hyperband", max_T=9)
+    assert isinstance(create_scheduler("HyperBand", max_t=9), HyperBandScheduler)
+
+
+def test_the_metric_may_be_given_here_and_to_the_run_if_it_is_the_same():
+    scheduler = HyperBandScheduler(metric="a", mode="min")
+    scheduler.set_search_properties("a", "min")
+    assert (scheduler.metric, scheduler.mode) == ("a", "min")
+    with pytest.raises(ConfigError, match="metric was given to HyperBandScheduler and to the run"):
+        HyperBandScheduler(metric="a").set_search_properties("b", None)
+    with pytest.raises(ConfigError, match="needs a metric"):
+        HyperBandScheduler().set_search_properties(None, None)
+
+
+# --- sweeps in virtual time ----------------------------------------------------------------------------------------
+
+
+def simulated(num_trials, cpus, *, max_t=81, length=1000, saves=True, fails=()):
+    """Run a sweep whose trial i reports i at every step, one second each; returns how far each trial came."""
+
+    def curve(config, done):
+        for _ in range(done, length):
+            if config["x"] in fails:
+                raise ValueError("a bad day")
+            yield Point(1.0, {"m": config["x"]}, has_checkpoint=saves)
+
+    scheduler = HyperBandScheduler(max_t=max_t)
+    scheduler.set_search_properties("m", "max")
+    sweep = new_sweep(scheduler, num_trials=num_trials, ask_ahead=4)
+    engine = Simulator(curve, (Node("n", cpus),))
+    configs = given_configs([{"x": (37 * i) % 101} for i in range(num_trials)])
+    drive(sweep, engine, configs, Nobody(), Nobody(), request_of=lambda config: Resources((Bundle(cpu=1),)))
+    assert sweep.done
+    assert all(trial.is_ended for trial in sweep.trials.values())
+    return [0 if t.last_result is None else t.last_result["training_iteration"] for t in sweep.trials.values()]
+
+
+@pytest.mark.parametrize("cpus", [3, 16])
+def test_a_full_band_spends_what_the_table_says(cpus):
+    brackets = bracket_milestones(81, 3)
+    sizes = [levels[0][0] for levels in brackets]
+    steps = simulated(sum(sizes), cpus)
+    first = 0
+    for size, levels in zip(sizes, brackets, strict=True):
+        reached = Counter(steps[first : first + size])
+        first += size
+        following = [n for n, _ in levels[1:]] + [0]
+        assert reached == {r: n - after for (n, r), after in zip(levels, following, strict=True)}
+
+
+def test_eighty_one_trials_end_though_their_last_bracket_is_never_full():
+    steps = simulated(81, 8)
+    # 5, 8, 15 and 34 trials fill four brackets; of the 19 in the fifth the best 9 go on from 3, then 3, then 1
+    assert Counter(steps[62:]) == {3: 10, 9: 6, 27: 2, 81: 1}
+    assert sum(steps) == 5 * 81 + (5 * 27 + 3 * 81) + (10 * 9 + 3 * 27 + 2 * 81) + (
+        22 * 3 + 8 * 9 + 2 * 27 + 2 * 81
+    ) + (10 * 3 + 6 * 9 + 2 * 27 + 81)
+
+
+def test_the_best_of_each_bracket_gets_to_the_end():
+    steps = simulated(17, 4, max_t=9)
+    values = [(37 * i) % 101 for i in range(17)]
+    for first, last, num_best in [(3, 8, 2), (8, 17, 1)]:
+        best = sorted(range(first, last), key=lambda i: -values[i])[:num_best]
+        assert [i for i in range(first, last) if steps[i] == 9] == sorted(best)
+
+
+def test_trials_that_never_save_all_end():
+    steps = simulated(17, 4, max_t=9, length=9, saves=False)
+    assert max(steps) == 9
+
+
+def test_trials_that_end_by_themselves_or_fail_do_not_hold_up_the_others():
+    assert max(simulated(17, 4, max_t=9, length=5)) == 5
+    steps = simulated(17, 4, max_t=9, fails={(37 * i) % 101 for i in (3, 9, 10, 11)})
+    assert [i for i, step in enumerate(steps) if step == 0] == [3, 9, 10, 11]
+    assert max(steps) == 9

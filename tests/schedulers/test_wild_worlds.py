@@ -1,0 +1,88 @@
+"""Schedulers that pause and clone, against an engine that loses, delays and kills whatever it may: no sweep hangs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from core.test_fuzz import NODES, REQUESTS, Checker, WildEngine, WildSearcher
+
+from searchers.space import uniform
+from sweep.core.packing import Packer
+from sweep.core.plan import Plan
+from sweep.core.sweep import Sweep
+from sweep.core.trial import ENDED, HELD
+from sweep.drive import drive
+from sweep.errors import SearchError, SweepError, SweepStalled
+from sweep.schedulers.hyperband import HyperBandScheduler
+from sweep.schedulers.median import MedianStoppingRule
+from sweep.schedulers.pbt import PopulationBasedTraining
+
+
+def hyperband(rng):
+    return HyperBandScheduler(max_t=6, reduction_factor=2, stop_last_trials=rng.random() < 0.7)
+
+
+def median(rng):
+    return MedianStoppingRule(
+        "training_iteration",
+        grace_period=rng.choice([0, 2]),
+        min_samples_required=rng.choice([1, 3]),
+        hard_stop=rng.random() < 0.5,
+    )
+
+
+def population(rng):
+    return PopulationBasedTraining(
+        "training_iteration",
+        perturbation_interval=rng.choice([1, 2]),
+        hyperparam_mutations={"x": uniform(0, 1)},
+        quantile_fraction=0.5,
+        synch=rng.random() < 0.5,
+    )
+
+
+def run_one(build, seed):
+    rng = random.Random(seed)
+    engine = WildEngine(rng, sweep_asks=seed % 3 == 0)
+    engine.checkpoints = rng.choice([0, 0.3, 1])
+    searcher = WildSearcher(rng, rng.randrange(1, 14))
+    plan = Plan(
+        num_trials=rng.choice([3, 10, None]),
+        ask_ahead=1 if searcher.is_adaptive else 64,
+        metric="m",
+        mode="min",
+        can_save_on_demand=rng.random() < 0.5,
+        max_failures=rng.choice([0, 2, -1]),
+        num_to_keep=rng.choice([None, 1]),
+    )
+    scheduler = build(rng)
+    scheduler.set_search_properties("m", "min", seed=seed)
+    packer = Packer(NODES)
+    sweep = Sweep(plan, scheduler, packer)
+    checker = Checker(sweep, packer)
+    try:
+        drive(sweep, engine, searcher, checker, checker, request_of=lambda config: rng.choice(REQUESTS))
+    except SweepStalled as stalled:
+        raise AssertionError(f"seed {seed}: {stalled}") from stalled
+    except SearchError:
+        return sweep, False  # three bad suggestions in a row
+    except SweepError as failure:
+        raise AssertionError(f"seed {seed}: {failure}") from failure
+    assert sweep.done
+    assert not packer.holders
+    for trial in sweep.trials.values():
+        assert trial.status not in HELD
+        assert sweep.ending is not None or trial.status in ENDED or trial.is_by_person, trial
+    return sweep, True
+
+
+@pytest.mark.parametrize("build", [hyperband, median, population])
+def test_a_hundred_and_fifty_wild_sweeps_end_clean(build):
+    ended = complete = 0
+    for seed in range(150):
+        sweep, is_complete = run_one(build, seed)
+        complete += is_complete
+        ended += sum(t.status in ENDED for t in sweep.trials.values())
+    assert complete > 140
+    assert ended > 400
