@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Protocol
 
-from searchers.base import Searcher, Signal
+from searchers.base import Searcher, Signal, answer_of
 from sweep.core.messages import (
     Command,
     Discard,
@@ -29,11 +29,12 @@ from sweep.core.results import Result
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import Engine
-from sweep.errors import SearchError
+from sweep.errors import SearchError, SweepError, UserCodeError
 
 __all__ = ["Observers", "Store", "drive", "tell"]
 
 RequestOf = Callable[[Mapping[str, Any]], Resources]
+Complete = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 Judge = Callable[[str, Result], Verdict]
 
 
@@ -68,12 +69,14 @@ def drive(
     *,
     request_of: RequestOf,
     judge: Judge | None = None,
+    complete: Complete | None = None,
 ) -> None:
     """Run a sweep to its end.
 
     Args:
         request_of: the resources of a config; the user's code.
         judge: the verdict of the user's stop functions on a result.
+        complete: what the scheduler makes of a config and the id of the trial that gets it.
 
     Raises:
         SweepError: what the sweep failed with; everything that happened is committed.
@@ -84,12 +87,18 @@ def drive(
         inbox.clear()
         now = engine.now()
         commands = []
+        broken: SweepError | None = None
         for i, event in enumerate(events):
-            if judge is not None and isinstance(event, Reported):
-                events[i] = event = _judged(event, sweep, judge)
+            if judge is not None and broken is None and isinstance(event, Reported):
+                try:
+                    events[i] = event = _judged(event, sweep, judge)
+                except SweepError as caught:
+                    broken = caught
             commands.append(sweep.handle(event, now))
         changes = sweep.take_changes()
         store.commit(events, commands, changes, now)  # nothing below happens before this is durable
+        if broken is not None:
+            raise broken
         told: list[Notify] = []
         asks: list[Suggest] = []
         for command in chain.from_iterable(commands):
@@ -109,7 +118,7 @@ def drive(
         if told:
             observers.notify(told)
         observers.step(sweep.trials, now, list(changes.trials))
-        inbox.extend(_suggest(searcher, ask.trial_id, request_of) for ask in asks)
+        inbox.extend(_suggest(searcher, ask.trial_id, request_of, complete) for ask in asks)
 
 
 def tell(searcher: Searcher, command: Notify) -> None:
@@ -133,13 +142,14 @@ def tell(searcher: Searcher, command: Notify) -> None:
         ) from error
 
 
-def _suggest(searcher: Searcher, trial_id: str, request_of: RequestOf) -> Suggested:
+def _suggest(searcher: Searcher, trial_id: str, request_of: RequestOf, complete: Complete | None) -> Suggested:
     try:
-        config = searcher.suggest(trial_id)
-        if isinstance(config, Signal):
-            return Suggested(trial_id, config)
-        if not isinstance(config, Mapping):
-            raise TypeError(f"suggest() returned {config!r:.200}; expected a dict, NOT_NOW or EXHAUSTED")
+        answer = answer_of(searcher.suggest(trial_id))
+        if isinstance(answer, Signal):
+            return Suggested(trial_id, answer)
+        if not isinstance(answer, Mapping):
+            raise TypeError(f"suggest() returned {answer!r:.200}; expected a dict, NOT_NOW or EXHAUSTED")
+        config = answer if complete is None else complete(answer, trial_id)
         return Suggested(trial_id, config, request_of(config), searcher.suggestion_state(trial_id))
     except Exception as error:  # the searcher and the resources function may be the user's own; three in a row end it
         return Suggested(trial_id, Failed(f"{type(searcher).__name__}: {type(error).__name__}: {error}"))
@@ -147,5 +157,11 @@ def _suggest(searcher: Searcher, trial_id: str, request_of: RequestOf) -> Sugges
 
 def _judged(event: Reported, sweep: Sweep, judge: Judge) -> Reported:
     result = sweep.preview(event)
-    verdict = Verdict.NONE if result is None else judge(event.trial_id, result)
+    try:
+        verdict = Verdict.NONE if result is None else judge(event.trial_id, result)
+    except Exception as error:  # a stop function is the user's own
+        raise UserCodeError(
+            f"the stop function failed on a result of trial {event.trial_id}: {type(error).__name__}: {error}. "
+            "Everything reported so far is kept; mend it and resume."
+        ) from error
     return event if verdict is Verdict.NONE else replace(event, verdict=verdict)

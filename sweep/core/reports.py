@@ -20,13 +20,23 @@ def filled(trial: Trial, event: Reported) -> dict[str, Any]:
     last = trial.last_result
     before = restored if event.seq <= 1 or last is None else last.get("time_total_s", restored)
     return fill(
-        event.metrics,
+        {**event.metrics, **_totals(event.metrics, last)},
         trial_id=trial.id,
         count=trial.count + 1,
         since_restore=event.seq,
         time_before_s=before if isinstance(before, (int, float)) else restored,
         restored_s=restored,
     )
+
+
+def _totals(metrics: Mapping[str, Any], last: Result | None) -> dict[str, float]:
+    """Return the sums of what reports call `timesteps_this_iter` and `episodes_this_iter`, where they do."""
+    found: dict[str, float] = {}
+    for one, total in (("timesteps_this_iter", "timesteps_total"), ("episodes_this_iter", "episodes_total")):
+        value, before = metrics.get(one), 0 if last is None else last.get(total, 0)
+        if total not in metrics and isinstance(value, (int, float)) and isinstance(before, (int, float)):
+            found[total] = before + value
+    return found
 
 
 def reference(trial: Trial, path: str, result: Result | None) -> CheckpointRef:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,7 @@ __all__ = [
     "Stopper",
     "TimeoutStopper",
     "TrialPlateauStopper",
+    "combine",
     "reached",
 ]
 
@@ -42,8 +44,14 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str:
 class Stopper(ABC):
     """A rule on results: called with every judged result; True ends that trial.
 
-    A stopper hears results in the order they were recorded; after a restart a new object hears them again.
+    A stopper hears results in the order they were recorded; after a restart a new object hears them again. NaN, and
+    whatever is no number, counts as worst: it never makes the rules of this module stop anything.
+
+    Attributes:
+        budget_s: seconds of driving after which the sweep is to end, whether or not there are results; None: no limit.
     """
+
+    budget_s: float | None = None
 
     @abstractmethod
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
@@ -52,6 +60,32 @@ class Stopper(ABC):
     def stop_all(self) -> bool:
         """Whether the whole sweep should end now; asked after every result."""
         return False
+
+
+def _value_of(result: Mapping[str, Any], metric: str) -> float | None:
+    """Return a metric as a number, NaN where it is none; None when the result lacks it."""
+    value = result.get(metric)
+    if value is None:
+        return None
+    return float(value) if isinstance(value, Real) else math.nan
+
+
+def _deviation(values: Iterable[float]) -> float:
+    """Return the standard deviation; infinite unless all values are finite, for then nothing has settled."""
+    numbers = list(values)
+    return float(np.std(numbers)) if all(map(math.isfinite, numbers)) else math.inf
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ConfigError(f"{name} is {value!r}; expected a whole number of at least {least}.")
+    return int(value)
+
+
+def _positive(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise ConfigError(f"{name} is {value!r}; expected a number above 0.")
+    return float(value)
 
 
 class NoopStopper(Stopper):
@@ -77,23 +111,28 @@ class CombinedStopper(Stopper):
     """Stop when any of several stoppers says so; every one of them hears every result."""
 
     def __init__(self, *stoppers: Stopper) -> None:
+        for stopper in stoppers:
+            if not isinstance(stopper, Stopper):
+                raise ConfigError(
+                    f"CombinedStopper takes stoppers, not {stopper!r:.100}. Wrap a function: FunctionStopper(function)."
+                )
         self._stoppers = stoppers
+        self.budget_s = min((one.budget_s for one in stoppers if one.budget_s is not None), default=None)
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
         answers = [stopper(trial_id, result) for stopper in self._stoppers]
         return any(answers)
 
     def stop_all(self) -> bool:
-        return any(stopper.stop_all() for stopper in self._stoppers)
+        answers = [stopper.stop_all() for stopper in self._stoppers]
+        return any(answers)
 
 
 class MaximumIterationStopper(Stopper):
     """Stop each trial after its `max_iter`-th result; results are counted, whatever iteration the user reports."""
 
     def __init__(self, max_iter: int) -> None:
-        if isinstance(max_iter, bool) or not isinstance(max_iter, int) or max_iter < 1:
-            raise ConfigError(f"max_iter is {max_iter!r}; expected a whole number of at least 1.")
-        self._max_iter = max_iter
+        self._max_iter = _whole("max_iter", max_iter, 1)
         self._seen: dict[str, int] = defaultdict(int)
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
@@ -106,9 +145,9 @@ class TimeoutStopper(Stopper):
 
     def __init__(self, timeout: float | timedelta) -> None:
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds <= 0:
+        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < float(seconds) < math.inf:
             raise ConfigError(f"timeout is {timeout!r}; expected seconds above 0 or a timedelta.")
-        self.seconds = float(seconds)
+        self.seconds = self.budget_s = float(seconds)
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
         return False
@@ -119,6 +158,7 @@ class TrialPlateauStopper(Stopper):
 
     After `grace_period` results a trial ends when the standard deviation of its last `num_results` values is below
     `std`; with `metric_threshold` only once the value is on the good side of it (`mode` says which side that is).
+    Values that are NaN or infinite have not settled, wherever they stay.
     """
 
     def __init__(
@@ -132,25 +172,31 @@ class TrialPlateauStopper(Stopper):
     ) -> None:
         if metric_threshold is not None and mode not in ("min", "max"):
             raise ConfigError(f"metric_threshold needs mode='min' or 'max', found mode={mode!r}.")
-        self._metric, self._std, self._grace, self._mode = metric, std, grace_period, mode
+        if metric_threshold is not None and (
+            isinstance(metric_threshold, bool) or not isinstance(metric_threshold, Real)
+        ):
+            raise ConfigError(f"metric_threshold is {metric_threshold!r}; expected a number, or None for no threshold.")
+        length = _whole("num_results", num_results, 1)
+        self._metric, self._std, self._mode = metric, _positive("std", std), mode
+        self._grace = _whole("grace_period", grace_period, 0)
         self._threshold = metric_threshold
         self._seen: dict[str, int] = defaultdict(int)
-        self._window: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=num_results))
+        self._window: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=length))
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
-        value = result.get(self._metric)
+        value = _value_of(result, self._metric)
         if value is None:
             return False
         self._seen[trial_id] += 1
         window = self._window[trial_id]
-        window.append(float(value))
+        window.append(value)
         if self._seen[trial_id] < self._grace or len(window) < (window.maxlen or 0):
             return False
         if self._threshold is not None:
             is_good = value < self._threshold if self._mode == "min" else value > self._threshold
             if not is_good:
                 return False
-        return bool(np.std(window) < self._std)
+        return _deviation(window) < self._std
 
 
 class ExperimentPlateauStopper(Stopper):
@@ -163,23 +209,18 @@ class ExperimentPlateauStopper(Stopper):
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
         if mode not in ("min", "max"):
             raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max'.")
-        if isinstance(top, bool) or not isinstance(top, int) or top <= 1:
-            raise ConfigError(f"top is {top!r}; expected a whole number above 1.")
-        if isinstance(patience, bool) or not isinstance(patience, int) or patience < 0:
-            raise ConfigError(f"patience is {patience!r}; expected a whole number of at least 0.")
-        if not isinstance(std, (int, float)) or std <= 0:
-            raise ConfigError(f"std is {std!r}; expected a number above 0.")
-        self._metric, self._std, self._top, self._patience = metric, std, top, patience
+        self._metric, self._std = metric, _positive("std", std)
+        self._top, self._patience = _whole("top", top, 2), _whole("patience", patience, 0)
         self._sign = 1.0 if mode == "min" else -1.0
         self._best: list[float] = []
         self._quiet = 0
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
-        value = result.get(self._metric)
-        if value is not None and value == value:  # NaN is never among the best
-            bisect.insort(self._best, self._sign * float(value))
+        value = _value_of(result, self._metric)
+        if value is not None and not math.isnan(value):  # NaN is never among the best
+            bisect.insort(self._best, self._sign * value)
             del self._best[self._top :]
-        has_settled = len(self._best) == self._top and float(np.std(self._best)) <= self._std
+        has_settled = len(self._best) == self._top and _deviation(self._best) <= self._std
         self._quiet = self._quiet + 1 if has_settled else 0
         return self.stop_all()
 

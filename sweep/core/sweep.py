@@ -324,6 +324,8 @@ class Sweep:
         if trial.status is Status.STARTING:
             changes["status"] = Status.RUNNING
         trial = self._put(evolve(trial, **changes))
+        if is_new:
+            self._out.append(Notify(Hook.RESULT, trial, result))
         if event.checkpoint is not None:
             trial = self._bind(trial, event.checkpoint, result)
         if is_stopping:
@@ -331,7 +333,6 @@ class Sweep:
             return
         self._answering = (trial.id, event.seq)
         if is_new:
-            self._out.append(Notify(Hook.RESULT, trial, result))
             self._judge(trial, result, event.verdict, now)
         if self._answering is not None:
             self._answer(self._trials[trial.id], has_checkpoint=event.checkpoint is not None, now=now)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweep.core.results import Result
 from sweep.core.stoppers import (
@@ -72,6 +75,50 @@ def test_a_trial_plateau_ignores_results_without_the_metric_and_nan():
     assert answers(stopper, [math.nan, math.nan, math.nan]) == "FFF"
 
 
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, "high", [1.0]])
+def test_values_that_are_no_finite_number_are_no_plateau(value):
+    assert answers(TrialPlateauStopper("m", num_results=2, grace_period=2), [value] * 4) == "FFFF"
+    assert answers(ExperimentPlateauStopper("m", top=2), [value] * 4) == "FFFF"
+
+
+def test_a_plateau_is_found_for_numbers_of_numpy_and_by_path():
+    stopper = TrialPlateauStopper("eval/m", num_results=2, grace_period=np.int64(2))
+    found = [stopper("a_0", Result({"eval": {"m": np.float32(value)}})) for value in (1, 2, 2)]
+    assert found == [False, False, True]
+
+
+numbers = st.sampled_from([math.nan, 0.0, 1.0, 1.0005, -3.0, 7.5])
+
+
+@given(st.lists(numbers, max_size=25), st.sampled_from(["min", "max"]))
+def test_nan_changes_no_verdict_of_an_experiment_plateau_but_by_the_passing_of_results(values, mode):
+    """Whatever is decided after a NaN was decided before it: the best values are the same."""
+    stopper = ExperimentPlateauStopper("m", std=0.01, top=3, mode=mode)
+    previous = "F"
+    for value in values:
+        verdict = answers(stopper, [value])
+        if math.isnan(value):
+            assert verdict == previous
+        previous = verdict
+
+
+@given(st.lists(numbers, max_size=25))
+def test_a_trial_is_never_stopped_by_a_window_with_nan_in_it(values):
+    stopper = TrialPlateauStopper("m", std=0.01, num_results=3, grace_period=3)
+    for number, verdict in enumerate(answers(stopper, values)):
+        window = values[max(number - 2, 0) : number + 1]
+        is_flat = len(window) == 3 and not any(map(math.isnan, window)) and float(np.std(window)) < 0.01
+        assert (verdict == "T") == is_flat
+
+
+@given(st.dictionaries(st.sampled_from("abc"), numbers), st.dictionaries(st.sampled_from("abc"), st.just(math.nan)))
+def test_nan_reaches_no_criterion(values, nothing):
+    stop = {"a": -math.inf, "b": 1.0, "c": 7.5}
+    text = reached(stop, Result({**values, **nothing}))
+    known = {key: value for key, value in values.items() if key not in nothing and not math.isnan(value)}
+    assert bool(text) == any(value >= stop[key] for key, value in known.items())
+
+
 def test_an_experiment_plateau_ends_everything_once_the_best_stay():
     stopper = ExperimentPlateauStopper("m", std=0.1, top=3, mode="min", patience=1)
     assert answers(stopper, [3, 2, 1, 1, 1, 1, 1, 0.99]) == "FFFFTTTT"
@@ -87,6 +134,26 @@ def test_an_experiment_plateau_is_not_reached_by_nan():
     stopper = ExperimentPlateauStopper("m", std=0.1, top=2)
     assert answers(stopper, [math.nan] * 5) == "FFFFF"
     assert not stopper.stop_all()
+
+
+def test_a_budget_is_found_within_combined_stoppers():
+    inner = CombinedStopper(TimeoutStopper(30), CombinedStopper(NoopStopper(), TimeoutStopper(timedelta(seconds=20))))
+    assert (inner.budget_s, CombinedStopper(NoopStopper()).budget_s, TimeoutStopper(5).budget_s) == (20.0, None, 5.0)
+
+
+def test_every_stopper_is_asked_whether_all_is_over():
+    asked = []
+
+    class Asked(NoopStopper):
+        def __init__(self, answer):
+            self.answer = answer
+
+        def stop_all(self):
+            asked.append(self.answer)
+            return self.answer
+
+    assert CombinedStopper(Asked(True), Asked(False)).stop_all()
+    assert asked == [True, False]
 
 
 def test_a_function_stops_its_trial_and_several_stoppers_all_hear_everything():
@@ -119,7 +186,16 @@ def test_a_timeout_is_taken_in_seconds_or_as_a_timedelta(timeout, seconds):
         (lambda: ExperimentPlateauStopper("m", top=1), "top is 1"),
         (lambda: ExperimentPlateauStopper("m", patience=-1), "patience is -1"),
         (lambda: ExperimentPlateauStopper("m", std=0), "std is 0"),
+        (lambda: ExperimentPlateauStopper("m", std=math.nan), "std is nan"),
+        (lambda: TrialPlateauStopper("m", std="small"), "std is 'small'"),
+        (lambda: TrialPlateauStopper("m", num_results=0), "num_results is 0"),
+        (lambda: TrialPlateauStopper("m", grace_period=-1), "grace_period is -1"),
+        (lambda: TrialPlateauStopper("m", metric_threshold="low", mode="min"), "metric_threshold is 'low'"),
+        (lambda: TimeoutStopper(timedelta(0)), "timeout is datetime.timedelta(0)"),
+        (lambda: TimeoutStopper(math.nan), "timeout is nan"),
+        (lambda: TimeoutStopper(True), "timeout is True"),
         (lambda: FunctionStopper(3), "not 3"),
+        (lambda: CombinedStopper(lambda trial_id, result: True), "Wrap a function: FunctionStopper(function)"),
     ],
 )
 def test_a_wrong_argument_is_named(make, words):

@@ -16,6 +16,7 @@ from sweep.core.messages import (
     Exited,
     ExitKind,
     Failed,
+    Hook,
     NodesChanged,
     Notify,
     PauseTrial,
@@ -55,7 +56,7 @@ def test_one_life_from_the_question_to_the_release():
         (Waiting(tid(0), "importing torch"), []),
         (Started(tid(0), 1), ["tell start 0"]),
         (Reported(tid(0), 1, 1, {"m": 0.5}), ["tell result 0", "continue 0.1#1"]),
-        (Reported(tid(0), 1, 2, {"m": 0.7}, "0/c2"), ["tell save 0", "tell result 0", "continue 0.1#2"]),
+        (Reported(tid(0), 1, 2, {"m": 0.7}, "0/c2"), ["tell result 0", "tell save 0", "continue 0.1#2"]),
         (Exited(tid(0), 1, Exit(ExitKind.FINISHED)), ["tell complete 0"]),
         (Released(tid(0), 1), []),
     ]
@@ -294,7 +295,7 @@ def test_rule_3_every_report_of_the_running_attempt_gets_exactly_one_answer():
     assert world.report(0) == ["tell result 0", "save 0.1#2"]
     assert world.saved(0, "0/c2") == ["tell save 0"]
     assert world.report(0) == ["tell result 0", "continue 0.1#3"]
-    assert world.report(0, "0/c4") == ["tell save 0", "tell result 0", "continue 0.1#4"]
+    assert world.report(0, "0/c4") == ["tell result 0", "tell save 0", "continue 0.1#4"]
 
 
 def test_rule_3_a_report_of_a_stopping_trial_is_recorded_but_not_judged_and_is_told_to_stop_again():
@@ -890,7 +891,7 @@ def test_a_trial_that_stops_itself_is_told_so_as_the_answer():
 def test_a_trial_that_is_cloned_at_its_own_report_is_stopped_by_the_answer_and_starts_from_the_source():
     world = stage("RUNNING")
     world.scheduler.next = [CLONE]
-    assert world.report(SUBJECT, "0/c1") == ["tell save 0", "tell result 0", "stop 0.1#1"]
+    assert world.report(SUBJECT, "0/c1") == ["tell result 0", "tell save 0", "stop 0.1#1"]
     world.scheduler.hold.clear()
     assert world.exited(SUBJECT) == ["start 0.2"]
     trial = world[SUBJECT]
@@ -911,7 +912,7 @@ def test_only_the_decisions_that_can_be_told_now_wait_for_the_next_report_of_a_s
     world.scheduler.next = [PAUSE]
     world.report(ACTOR)
     world.started(SUBJECT)
-    assert world.report(SUBJECT, "0/c1") == ["tell save 0", "tell result 0", "stop 0.1#1"]
+    assert world.report(SUBJECT, "0/c1") == ["tell result 0", "tell save 0", "stop 0.1#1"]
     assert world[SUBJECT].next_status is PAUSED
 
 
@@ -940,7 +941,7 @@ def test_rule_8_a_function_is_paused_at_the_next_report_that_carries_a_checkpoin
     world.scheduler.next = [PauseTrial(tid(0))]
     assert world.report(0) == ["tell result 0", "continue 0.1#2"]
     assert world.report(0) == ["tell result 0", "continue 0.1#3"]
-    assert world.report(0, "0/c4") == ["tell save 0", "tell result 0", "stop 0.1#4"]
+    assert world.report(0, "0/c4") == ["tell result 0", "tell save 0", "stop 0.1#4"]
     assert (world[0].status, world[0].next_status, world[0].is_saved) == (STOPPING, PAUSED, True)
     assert world.scheduler.refused == []
 
@@ -983,7 +984,7 @@ def test_rule_8_a_save_of_a_function_is_satisfied_by_its_next_checkpoint():
     world.scheduler.next = [SaveTrial(tid(0))]
     assert world.report(0) == ["tell result 0", "continue 0.1#1"]
     assert isinstance(world[0].pending, SaveTrial)
-    assert world.report(0, "0/c2") == ["tell save 0", "tell result 0", "continue 0.1#2"]
+    assert world.report(0, "0/c2") == ["tell result 0", "tell save 0", "continue 0.1#2"]
     assert world[0].pending is None
 
 
@@ -1024,7 +1025,7 @@ def test_rule_8_a_waiting_pause_survives_a_failure_of_the_trial():
     world.exited(0, ExitKind.FAILED)
     assert isinstance(world[0].pending, PauseTrial)
     world.report(0)
-    assert world.report(0, "0/c3") == ["tell save 0", "tell result 0", "stop 0.2#2"]
+    assert world.report(0, "0/c3") == ["tell result 0", "tell save 0", "stop 0.2#2"]
 
 
 def test_rule_8_a_class_trainable_saves_at_its_end_when_the_plan_says_so():
@@ -1046,8 +1047,8 @@ def test_rule_9_retention_discards_the_oldest():
     world.open()
     world.run(0)
     world.report(0, "0/c1")
-    assert world.report(0, "0/c2") == ["tell save 0", "tell result 0", "continue 0.1#2"]
-    assert world.report(0, "0/c3") == ["discard 0/c1", "tell save 0", "tell result 0", "continue 0.1#3"]
+    assert world.report(0, "0/c2") == ["tell result 0", "tell save 0", "continue 0.1#2"]
+    assert world.report(0, "0/c3") == ["tell result 0", "discard 0/c1", "tell save 0", "continue 0.1#3"]
 
 
 def test_rule_9_retention_by_score_keeps_the_best_and_the_latest():
@@ -1056,8 +1057,8 @@ def test_rule_9_retention_by_score_keeps_the_best_and_the_latest():
     world.run(0)
     assert "discard" not in str(world.report(0, "0/c1", m=9.0))
     assert "discard" not in str(world.report(0, "0/c2", m=1.0))
-    assert world.report(0, "0/c3", m=float("nan"))[0] == "discard 0/c2"
-    assert world.report(0, "0/c4", m=10.0)[:2] == ["discard 0/c1", "discard 0/c3"]
+    assert world.report(0, "0/c3", m=float("nan"))[1] == "discard 0/c2"
+    assert world.report(0, "0/c4", m=10.0)[1:3] == ["discard 0/c1", "discard 0/c3"]
 
 
 def test_rule_9_the_checkpoint_that_an_attempt_started_from_is_kept_until_that_attempt_is_gone():
@@ -1067,7 +1068,7 @@ def test_rule_9_the_checkpoint_that_an_attempt_started_from_is_kept_until_that_a
     world.report(0, "0/c1")
     world.exited(0, ExitKind.FAILED)
     assert world[0].started_from.path == "0/c1"
-    assert world.report(0, "0/c2") == ["tell save 0", "tell result 0", "continue 0.2#1"]
+    assert world.report(0, "0/c2") == ["tell result 0", "tell save 0", "continue 0.2#1"]
     assert world.exited(0, ExitKind.FINISHED)[0] == "discard 0/c1"
 
 
@@ -1080,11 +1081,11 @@ def test_rule_9_a_clones_source_is_not_discarded_before_the_clone_has_run():
     world.scheduler.next = [CloneTrial(tid(0), tid(1), {"x": "new"})]
     assert world.report(0) == ["tell result 0", "stop 0.1#1"]
     assert world[0].pending.checkpoint.path == "1/c1"
-    assert world.report(1, "1/c2") == ["tell save 1", "tell result 1", "continue 1.1#2"]  # 1/c1 is pinned
+    assert world.report(1, "1/c2") == ["tell result 1", "tell save 1", "continue 1.1#2"]  # 1/c1 is pinned
     assert world.exited(0) == ["start 0.2"]
     assert world[0].started_from.path == "1/c1"
-    assert world.report(1, "1/c3") == ["discard 1/c2", "tell save 1", "tell result 1", "continue 1.1#3"]
-    assert world.report(0, "0/c2") == ["tell save 0", "tell result 0", "continue 0.2#1"]
+    assert world.report(1, "1/c3") == ["tell result 1", "discard 1/c2", "tell save 1", "continue 1.1#3"]
+    assert world.report(0, "0/c2") == ["tell result 0", "tell save 0", "continue 0.2#1"]
     assert world.exited(0, ExitKind.FINISHED)[0] == "discard 1/c1"
 
 
@@ -1382,7 +1383,7 @@ def test_rule_13_an_interrupted_function_with_a_checkpoint_is_given_the_grace_to
     world.report(0, "0/c1")
     world.ask(Ask.INTERRUPT)
     assert world.report(0) == ["tell result 0", "continue 0.1#2"]
-    assert world.report(0, "0/c3") == ["tell save 0", "tell result 0", "stop 0.1#3"]
+    assert world.report(0, "0/c3") == ["tell result 0", "tell save 0", "stop 0.1#3"]
 
 
 def test_rule_13_a_second_interrupt_kills():
@@ -1926,8 +1927,9 @@ def test_what_is_told_carries_the_trial_as_it_was_at_the_event():
     world.run(0)
     world.report(0, "0/c1", m=0.25)
     told = [command for command in world.commands if isinstance(command, Notify)]
-    assert told[0].trial.checkpoint.path == "0/c1"
-    assert told[1].result == told[1].trial.last_result
+    assert [command.hook for command in told[-2:]] == [Hook.RESULT, Hook.SAVE]
+    assert told[-2].result == told[-2].trial.last_result
+    assert told[-1].trial.checkpoint.path == "0/c1"
     world.exited(0, ExitKind.FINISHED)
     (told,) = [command for command in world.commands if isinstance(command, Notify)]
     assert told.trial.status is TERMINATED
