@@ -1,6 +1,6 @@
 """The host: one small process per slot, free of user code, that forks one worker after another and ends their trees.
 
-    driver -> host    (START, token, log, limit, is_spawned) + data socket    fork a worker for it
+    driver -> host    (START, token, logs, limit, is_spawned) + data socket    fork a worker for it
                       (START_GROUP, token) + data socket + ports       run the group that is told over the socket
     worker -> host    (START_GROUP, 0) + socket + ports                the same, for a `fit()` inside a trial
                       (KILL, token)                               end the worker's tree, if that attempt still runs
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sweep.engines.tree import become_subreaper, children_of, end_descendants
 from sweep.worker import wire
 from sweep.worker.control import START_GROUP
-from sweep.worker.main import OUTPUT_NAME, become_worker, serve
+from sweep.worker.main import become_worker, serve
 
 if TYPE_CHECKING:
     from sweep.engines.group import Group
@@ -73,7 +73,7 @@ class Host:
         self._born = 0  # token that the worker, or the whole group, was made for: names it
         self._done = 0  # the last token that ended: a late Kill for it must not hit its successor
         self._waiting: tuple[Any, int, int] | None = None  # a start that the kernel refused, its socket, tries
-        self._log = ""
+        self._logs: tuple[str, ...] = ()
         self._log_limit = 0
 
     def run(self) -> NoReturn:
@@ -162,7 +162,7 @@ class Host:
             self._send(RETIRED)
 
     def _start(self, message: Any, data: int, tries: int) -> None:
-        _, token, log, limit, is_spawned = message
+        _, token, logs, limit, is_spawned = message
         idle_end, control = -1, None
         try:
             if self._is_reusing:
@@ -188,7 +188,7 @@ class Host:
         if idle_end >= 0:
             os.close(idle_end)
         self._waiting = None
-        self._born, self._log, self._log_limit = token, log, limit
+        self._born, self._logs, self._log_limit = token, logs, limit
 
     def _fork(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         parent = os.getpid()
@@ -333,13 +333,15 @@ class Host:
 
     def _trim_log(self, *, is_final: bool) -> None:
         """Keep the output below its limit: its head, a mark, and its tail."""
-        if not self._log_limit or not self._log:
+        if not self._log_limit or not self._logs:
             return
-        path = self._log
-        if self._is_reusing and self._worker:
+        paths = self._logs
+        if self._is_reusing and self._worker:  # it may write for another trial by now
             with contextlib.suppress(OSError):
-                path = os.readlink(f"/proc/{self._worker}/fd/1")
-        if os.path.basename(path) == OUTPUT_NAME:
+                now = os.readlink(f"/proc/{self._worker}/fd/1")
+                if os.path.basename(now) == os.path.basename(paths[0]):
+                    paths = tuple(os.path.join(os.path.dirname(now), os.path.basename(path)) for path in paths)
+        for path in paths:
             trim_output(path, self._log_limit)
 
     def _end(self) -> NoReturn:

@@ -97,6 +97,8 @@ class InlineEngine(Engine):
         experiment_name: str = "",
         env: Mapping[str, str] | None = None,
         chdir: bool = False,
+        name_of: Callable[[Trial], str] | None = None,
+        start_from: str = "",
     ) -> None:
         """Take the same arguments as the local engine where they make sense here."""
         self._layout = ExperimentLayout(Path(directory).absolute())
@@ -113,6 +115,8 @@ class InlineEngine(Engine):
             seed=seed,
             experiment_name=experiment_name,
             is_chdir=chdir,
+            name_of=name_of,
+            start_from=start_from,
         )
         self._code = _Loaded(trainable)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,9 @@ class JobMaker:
         code: str = "",
         objects: str = "",
         log_limit_bytes: int = 0,
+        outputs: tuple[str, str] | None = None,
+        name_of: Callable[[Trial], str] | None = None,
+        start_from: str = "",
     ) -> None:
         """Take what all jobs have in common.
 
@@ -48,6 +51,9 @@ class JobMaker:
             environ: the driver's own variables.
             env: additional ones for all trials.
             code, objects: files with the trainable and its shared objects; empty when the worker is this process.
+            outputs: names of the files for standard output and standard error; None: both go to `output.log`.
+            name_of: returns the name that the user gives to a trial, or an empty text.
+            start_from: checkpoint of trials that have none of their own.
         """
         self.directory = str(directory)
         self._trainable = trainable
@@ -60,6 +66,9 @@ class JobMaker:
         self._code = code
         self._objects = objects
         self._log_limit_bytes = log_limit_bytes
+        self._outputs = outputs or ()
+        self._name_of = name_of
+        self._start_from = start_from
         self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
 
     @property
@@ -142,13 +151,17 @@ class JobMaker:
             num_threads=request[1],
             seed=environment.trial_seed(self._seed, trial.id),
             base_count=start.count if start is not None else 0,
-            checkpoint=os.path.join(self.directory, start.path) if start is not None else start_from,
+            checkpoint=os.path.join(self.directory, start.path)
+            if start is not None
+            else start_from or self._start_from,
             resources=request[0],
             is_chdir=self._is_chdir,
             placement=trial.placement.to_json() if trial.placement is not None else None,
             devices=self._held(trial),
             own_threads=self._environ.get("OMP_NUM_THREADS", ""),
             log_limit_bytes=self._log_limit_bytes,
+            outputs=self._outputs,
+            trial_name=self._name_of(trial) if self._name_of is not None else "",
         )
 
     def _held(self, trial: Trial) -> tuple[tuple[str, tuple[Any, ...]], ...]:

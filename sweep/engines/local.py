@@ -8,7 +8,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from sweep.engines.tree import end_marked
 from sweep.errors import ConfigError
 from sweep.store.layout import ExperimentLayout
 from sweep.worker import environment, wire
+from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import store_objects
 from sweep.worker.rendezvous import close_ports
 from sweep.worker.shipping import store_code
@@ -86,6 +87,9 @@ class LocalEngine(Engine):
         experiment_name: str = "",
         chdir: bool = False,
         log_limit_bytes: int = LOG_LIMIT_BYTES,
+        log_to_file: tuple[str, str] | None = None,
+        name_of: Callable[[Trial], str] | None = None,
+        start_from: str = "",
         hand_over: HandOver | None = None,
     ) -> None:
         """Store the trainable in the experiment and start the zygote.
@@ -102,7 +106,10 @@ class LocalEngine(Engine):
             lock_fd: descriptor of the experiment's lock, held by the hosts, too.
             seed: of the sweep; the global generators of each trial are seeded from it and the trial's number.
             chdir: trials run in their own directory.
-            log_limit_bytes: size that each trial's output is kept below; 0: unlimited.
+            log_limit_bytes: size that each file of a trial's output is kept below; 0: unlimited.
+            log_to_file: names of the files for standard output and standard error; None: both go to `output.log`.
+            name_of: returns the name that the user gives to a trial, or an empty text.
+            start_from: checkpoint of trials that have none of their own; empty: they start from nothing.
             hand_over: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
 
         Raises:
@@ -126,6 +133,7 @@ class LocalEngine(Engine):
         self._is_spawning = start_method == "spawn"
         self._lock_fd = lock_fd
         self._log_limit = log_limit_bytes
+        self._outputs = tuple(dict.fromkeys(log_to_file or (OUTPUT_NAME,)))
         env = {**trainable.env, **(env or {})}
         self._environ = {**os.environ, **env}
         self._modules = tuple(dict.fromkeys((*preload, *trainable.imports)))
@@ -145,6 +153,9 @@ class LocalEngine(Engine):
             code=store_code(trainable.payload, self._layout.code),
             objects=store_objects(trainable.objects, self._layout.code) if trainable.objects else "",
             log_limit_bytes=log_limit_bytes,
+            outputs=log_to_file,
+            name_of=name_of,
+            start_from=start_from,
         )
 
         self._events: list[Event] = []
@@ -377,8 +388,8 @@ class LocalEngine(Engine):
                 descriptors = (theirs.fileno(), *(port.holder.fileno() for port in ports))
                 slot.tell(host.START_GROUP, attempt.token, descriptors=descriptors)
             else:
-                log = str(self._layout.output(attempt.trial_id))
-                start = (host.START, attempt.token, log, self._log_limit, self._is_spawning)
+                logs = tuple(str(self._layout.trial(attempt.trial_id) / name) for name in self._outputs)
+                start = (host.START, attempt.token, logs, self._log_limit, self._is_spawning)
                 slot.tell(*start, descriptors=(theirs.fileno(),))
         finally:
             theirs.close()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-import os
-import pickle
+import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweep.errors import CheckpointError, UserCodeError
-from sweep.store.checkpoints import Checkpoint
-from sweep.worker.session import Session, StopRequested
-from sweep.worker.trainable import Trainable, check_saved
+from sweep.errors import UserCodeError
+from sweep.worker.saved import load_from, save_into
+from sweep.worker.session import Session, StopRequested, report
+from sweep.worker.trainable import Trainable, former_arguments
 
-__all__ = ["DICT_FILE", "Kept", "run_class", "run_function"]
+__all__ = ["Kept", "run_class", "run_function"]
 
-DICT_FILE = "dict_checkpoint.pkl"  # what a class returned from save_checkpoint
 ANONYMOUS_METRIC = "_metric"
 
 
@@ -28,15 +26,28 @@ def run_function(
     Raises:
         StopRequested: the trial was told to end. UserCodeError: it returned something that is no report.
     """
-    value = function(config, **objects)
-    if not inspect.isgenerator(value):
+    value = function(config, **objects, **_former(session, function, objects))
+    if inspect.isgenerator(value):
+        try:
+            for item in value:
+                _report_value(session, item, function, "yielded")
+        finally:
+            value.close()  # told to stop: the generator's own `finally` blocks run
+    else:
         _report_value(session, value, function, "returned")
-        return
-    try:
-        for item in value:
-            _report_value(session, item, function, "yielded")
-    finally:
-        value.close()  # told to stop: the generator's own `finally` blocks run
+    session.drop_pending()
+
+
+def _former(session: Session, function: Callable[..., Any], objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a function in a form that Tune once had is given besides its config."""
+    given: dict[str, Any] = {}
+    wanted = former_arguments(function, objects)
+    if "reporter" in wanted:
+        given["reporter"] = report
+    if "checkpoint_dir" in wanted:
+        checkpoint = session.get_checkpoint()
+        given["checkpoint_dir"] = checkpoint.path if checkpoint is not None else None
+    return given
 
 
 def _report_value(session: Session, value: Any, function: Any, verb: str) -> None:
@@ -58,9 +69,14 @@ def _report_value(session: Session, value: Any, function: Any, verb: str) -> Non
 
 
 class Kept:
-    """The object of a class trainable that a reused worker kept, for `reset_config`."""
+    """The object of a class trainable that a reused worker kept, for `reset_config`.
+
+    Attributes:
+        is_wanted: there may be a next trial for it; otherwise objects end with their trials.
+    """
 
     def __init__(self) -> None:
+        self.is_wanted = False
         self.instance: Trainable | None = None
 
 
@@ -78,38 +94,28 @@ def run_class(
     instance = _reset(kept, cls, config)
     try:
         if instance is None:
-            instance = _make(cls, config)
-            instance.setup(copy.deepcopy(config), **objects)
+            instance = _make(cls, config, objects)
         checkpoint = session.get_checkpoint()
         if checkpoint is not None:
-            instance.load_checkpoint(_loaded(checkpoint))
+            load_from(instance, checkpoint.path)
             instance.iteration = session.job.base_count
         if cls.save_checkpoint is not Trainable.save_checkpoint:
             saved = instance
 
             def save(directory: str) -> None:
-                _save(saved, directory)
+                save_into(saved, directory)
 
             session.saver = save
-        while True:
-            result = instance.step()
-            if not isinstance(result, Mapping):
-                raise UserCodeError(
-                    f"{cls.__name__}.step returned {type(result).__name__}; expected a dict of metrics."
-                )
-            metrics = dict(result)
-            instance.iteration += 1
-            instance.log_result(metrics)
-            is_done = bool(metrics.get("done"))
-            if metrics.pop("should_checkpoint", False) and session.saver is not None:
-                session.report_with_save(metrics)
-            else:
-                session.report(metrics)
-            if is_done:
-                return
+        while not _step(session, instance):
+            pass
     except StopRequested:
-        if instance is not None and _can_keep(cls):
+        if instance is not None and kept.is_wanted and _can_keep(cls):
             kept.instance = instance
+        raise
+    except BaseException:
+        session.saver = None
+        _clean_up_after_failure(instance)
+        instance = None
         raise
     finally:
         session.saver = None
@@ -117,9 +123,42 @@ def run_class(
             instance.cleanup()
 
 
-def _make(cls: type[Trainable], config: dict[str, Any]) -> Trainable:
-    instance = cls(config)
-    if not hasattr(instance, "iteration"):  # a subclass's __init__ that forgot super().__init__()
+def _step(session: Session, instance: Trainable) -> bool:
+    """Do one step and report it; whether it was the last."""
+    began = time.monotonic()
+    result = instance.step()
+    if not isinstance(result, Mapping):
+        raise UserCodeError(
+            f"{type(instance).__name__}.step returned {type(result).__name__}; expected a dict of metrics."
+        )
+    metrics = dict(result)
+    metrics.setdefault("time_this_iter_s", time.monotonic() - began)  # without what `report` waits for
+    instance._advance(metrics)
+    instance.log_result(metrics)
+    is_done = bool(metrics.get("done"))
+    if metrics.pop("should_checkpoint", False) and session.saver is not None:
+        session.report_with_save(metrics)
+    else:
+        session.report(metrics)
+    return is_done
+
+
+def _clean_up_after_failure(instance: Trainable | None) -> None:
+    """Let a failed object release what it holds; that this fails, too, must not hide why the trial failed."""
+    if instance is None:
+        return
+    try:
+        instance.cleanup()
+    except Exception:  # the border to user code
+        traceback.print_exc()
+
+
+def _make(cls: type[Trainable], config: dict[str, Any], objects: Mapping[str, Any]) -> Trainable:
+    """Make the object of a trial; its `setup` runs once, within `Trainable.__init__` as when it is made by hand."""
+    instance = cls.__new__(cls, config)  # type: ignore[call-arg]
+    instance._sweep_given = (config, objects)
+    instance.__init__(config)  # type: ignore[misc]
+    if not instance._sweep_is_made:  # a subclass's __init__ that forgot super().__init__()
         Trainable.__init__(instance, config)
     return instance
 
@@ -132,32 +171,7 @@ def _reset(kept: Kept, cls: type[Trainable], config: dict[str, Any]) -> Trainabl
     instance, kept.instance = kept.instance, None
     if instance is None:
         return None
-    if type(instance) is cls and instance.reset_config(copy.deepcopy(config)):
-        instance.config = copy.deepcopy(config)
-        instance.iteration = 0
+    if type(instance) is cls and instance.reset(config):
         return instance
     instance.cleanup()
     return None
-
-
-def _save(instance: Trainable, directory: str) -> None:
-    returned = instance.save_checkpoint(directory)
-    check_saved(directory, returned, type(instance).__name__)
-    if isinstance(returned, dict):
-        try:
-            with open(os.path.join(directory, DICT_FILE), "wb") as file:
-                pickle.dump(returned, file, protocol=5)
-        except Exception as error:  # whatever a value's own __reduce__ raises
-            raise CheckpointError(
-                f"{type(instance).__name__}.save_checkpoint returned a dict that cannot be pickled: {error}. Write "
-                "files into the directory instead."
-            ) from error
-
-
-def _loaded(checkpoint: Checkpoint) -> dict[str, Any] | str:
-    path = os.path.join(checkpoint.path, DICT_FILE)
-    if not os.path.isfile(path):
-        return checkpoint.path
-    with open(path, "rb") as file:
-        state: dict[str, Any] = pickle.load(file)
-    return state

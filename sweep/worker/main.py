@@ -20,6 +20,7 @@ from sweep.store.layout import rank_output
 from sweep.worker import adapters, wire
 from sweep.worker.control import Control
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
+from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import load_objects
 from sweep.worker.session import Session, StopRequested, install
 from sweep.worker.shipping import main_globals
@@ -27,7 +28,6 @@ from sweep.worker.shipping import main_globals
 __all__ = ["Outcome", "become_worker", "run_job", "run_spawned", "serve", "set_death_signal"]
 
 FINISHED, STOPPED, FAILED = "FINISHED", "STOPPED", "FAILED"
-OUTPUT_NAME = "output.log"
 
 _PR_SET_PDEATHSIG = 1
 _MAX_TRACEBACK = 1 << 16
@@ -105,6 +105,7 @@ def serve(
         were_threads: of the numeric libraries in the process that this one was forked from.
     """
     environment = _Environment(is_reused=notify is not None)
+    _code.kept.is_wanted = notify is not None
     to_host = None if control < 0 else Control(control)
     cwd = os.getcwd()
     while True:
@@ -169,10 +170,13 @@ def _run_here(
 ) -> Outcome:
     """Set this process up for a job, and run it."""
     trial_dir = os.path.join(job.directory, job.home or job.trial_id)
-    log = os.path.join(trial_dir, OUTPUT_NAME) if job.rank is None else rank_output(trial_dir, job.rank.rank)
+    names = job.outputs or (OUTPUT_NAME, OUTPUT_NAME)
+    logs = [
+        os.path.join(trial_dir, name) if job.rank is None else rank_output(trial_dir, job.rank.rank) for name in names
+    ]
     try:
         os.makedirs(trial_dir, exist_ok=True)
-        redirect_output(log, f"{job.trial_id} attempt {job.attempt}")
+        redirect_output(logs[0], logs[1], f"{job.trial_id} attempt {job.attempt}")
         environment.set(job.variables)
         if job.is_chdir:
             os.chdir(trial_dir)
@@ -293,14 +297,17 @@ def _pickled(error: BaseException) -> bytes:
     return data if len(data) <= 1 << 20 else b""
 
 
-def redirect_output(path: str, title: str) -> None:
-    """Send standard output and error of this process, at the level of descriptors, to the end of the file `path`."""
+def redirect_output(out: str, err: str, title: str) -> None:
+    """Send standard output and error of this process, at the level of descriptors, to the ends of two files, which may
+    be one."""
     _flush()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    os.write(descriptor, f"--- {title}, {time.strftime('%Y-%m-%d %H:%M:%S')}, pid {os.getpid()}\n".encode())
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
+    head = f"--- {title}, {time.strftime('%Y-%m-%d %H:%M:%S')}, pid {os.getpid()}\n".encode()
+    for path, numbers in [(out, (1, 2))] if out == err else [(out, (1,)), (err, (2,))]:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        os.write(descriptor, head)
+        for number in numbers:
+            os.dup2(descriptor, number)
+        os.close(descriptor)
     if not faulthandler.is_enabled():  # a reused worker's descriptor 2 is a new file, its number the same
         faulthandler.enable(file=2, all_threads=True)
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)

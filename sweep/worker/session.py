@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sweep.core.resources import Resources
@@ -18,8 +20,22 @@ from sweep.worker import wire
 from sweep.worker.control import Control
 from sweep.worker.metrics import MAX_BYTES, check_size, plain_metrics
 
-__all__ = ["FILLED_IN", "Context", "Session", "StopRequested", "get_checkpoint", "get_context", "install", "report"]
-
+__all__ = [
+    "FILLED_IN",
+    "Context",
+    "Session",
+    "StopRequested",
+    "checkpoint_dir",
+    "get_checkpoint",
+    "get_context",
+    "get_trial_dir",
+    "get_trial_id",
+    "get_trial_name",
+    "get_trial_resources",
+    "install",
+    "is_session_enabled",
+    "report",
+]
 
 FILLED_IN = frozenset({"timestamp", "time_this_iter_s", "pid", "hostname"})  # added to each report unless given
 
@@ -60,6 +76,7 @@ class Session:
         self._lock = threading.Lock()
         self._last = time.monotonic()
         self._checkpoint: Checkpoint | None = None
+        self._pending = ""  # directory that `checkpoint_dir` gave out: the next report's checkpoint
 
     @property
     def num_reports(self) -> int:
@@ -87,6 +104,8 @@ class Session:
                 raise StopRequested
             values = plain_metrics(metrics)
             stored = None
+            if checkpoint is None and self._pending:
+                checkpoint = Checkpoint(self._pending)
             if checkpoint is not None:
                 if not isinstance(checkpoint, Checkpoint):
                     raise UserCodeError(
@@ -105,9 +124,36 @@ class Session:
             self._seq += 1
             self._channel.send(data)
             self._last = now
+            self._forget_pending()
             if stored is not None:
                 self._continue_from(stored)
             self._await_answer()
+
+    @contextlib.contextmanager
+    def checkpoint_dir(self) -> Iterator[str]:
+        """Give an empty directory whose files are the checkpoint of the next report; after an error they are not."""
+        os.makedirs(self.trial_dir, exist_ok=True)
+        directory = tempfile.mkdtemp(prefix="tmp-save-", dir=self.trial_dir)
+        try:
+            yield directory
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        self._forget_pending()
+        self._pending = directory
+
+    def drop_pending(self) -> None:
+        """Say that a checkpoint was written that no report has taken along: the function has ended."""
+        if self._pending:
+            self._forget_pending()
+            warnings.warn(
+                "a checkpoint was written with checkpoint_dir() and not stored: no report came after it.", stacklevel=2
+            )
+
+    def _forget_pending(self) -> None:
+        if self._pending:
+            shutil.rmtree(self._pending, ignore_errors=True)
+            self._pending = ""
 
     def _keep(self, checkpoint: Checkpoint, seq: int) -> str:
         """Store a checkpoint that comes with report `seq`; return what the report says of it."""
@@ -211,8 +257,8 @@ class Context:
         return self._session.job.trial_id if self._session else None
 
     def get_trial_name(self) -> str | None:
-        """Return `<trainable>_<trial id>`; None outside a sweep."""
-        return f"{self._session.job.name}_{self._session.job.trial_id}" if self._session else None
+        """Return the name given by `trial_name_creator`, else `<trainable>_<trial id>`; None outside a sweep."""
+        return self._session.job.shown_name if self._session else None
 
     def get_trial_dir(self) -> str | None:
         """Return the trial's own directory, absolute; None outside a sweep."""
@@ -345,3 +391,45 @@ def get_checkpoint() -> Checkpoint | None:
 def get_context() -> Context:
     """Return what this trial may know of itself."""
     return Context(_session)
+
+
+@contextlib.contextmanager
+def checkpoint_dir(step: int | None = None) -> Iterator[str]:
+    """Give a directory whose files become the checkpoint of the next `report`: the form that Tune once had.
+
+    Outside a sweep they are deleted when the block ends. `report(..., checkpoint=Checkpoint(directory))` is plainer.
+
+    Args:
+        step: not used; checkpoints are numbered by the reports that they come with.
+    """
+    if _session is None:
+        with tempfile.TemporaryDirectory(prefix="checkpoint_") as directory:
+            yield directory
+        return
+    with _session.checkpoint_dir() as directory:
+        yield directory
+
+
+def is_session_enabled() -> bool:
+    """Whether this process runs a trial."""
+    return _session is not None
+
+
+def get_trial_id() -> str | None:
+    """Return the trial's id, as `get_context` does; None outside a sweep."""
+    return get_context().get_trial_id()
+
+
+def get_trial_name() -> str | None:
+    """Return the trial's name, as `get_context` does; None outside a sweep."""
+    return get_context().get_trial_name()
+
+
+def get_trial_dir() -> str | None:
+    """Return the trial's directory, as `get_context` does; None outside a sweep."""
+    return get_context().get_trial_dir()
+
+
+def get_trial_resources() -> Resources | None:
+    """Return what the trial asked for, as `get_context` does; None outside a sweep."""
+    return get_context().get_trial_resources()

@@ -8,10 +8,11 @@ import functools
 import hashlib
 import importlib.machinery
 import inspect
+import itertools
 import os
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweep.errors import TrainableError
@@ -21,6 +22,7 @@ __all__ = ["functions_of", "is_importable", "main_globals", "pickle_trainable", 
 # Imports inside function bodies are preloaded only for these: measured to be safe to fork after a mere import.
 SAFE_TO_PRELOAD = frozenset({"jax", "numpy", "optuna", "pandas", "scipy", "sklearn", "torch"})
 _MAX_VISITS = 2000
+_MAX_DEPTH, _MAX_ITEMS = 4, 16  # of the containers among shared objects
 _TRAIN = "sweep.train."
 # What torch itself imports when the first optimizer of a process is built: 1.8 s, in every trial that builds one.
 _TORCH_OPTIMIZERS = "torch._dynamo"
@@ -154,16 +156,20 @@ def main_globals(trainable: Any) -> dict[str, Any]:
     return {name: value for name, value in found.items() if not (name.startswith("__") and name.endswith("__"))}
 
 
-def referenced_modules(trainable: Any) -> tuple[str, ...]:
+def referenced_modules(trainable: Any, objects: Mapping[str, Any] | None = None) -> tuple[str, ...]:
     """Return the names of modules that a trainable refers to and that are loaded and importable here, sorted.
 
     Those are the modules of its functions, of the functions, classes and objects that they name, followed through code
     that is shipped by value; imports inside function bodies count for libraries that are known to be safe to fork.
+
+    Args:
+        objects: that the trainable is given; what their classes need is needed, too, to load them.
     """
     names: set[str] = set()
     seen: set[int] = set()
     waiting: list[Any] = list(functions_of(trainable))
     own = {id(part) for part in waiting}
+    waiting.extend(_parts_of(objects or {}))
     seen_functions: list[types.FunctionType] = []
     while waiting and len(seen) < _MAX_VISITS:
         thing = waiting.pop()
@@ -194,6 +200,18 @@ def referenced_modules(trainable: Any) -> tuple[str, ...]:
     if any(name.partition(".")[0] == "torch" for name in wanted) and any(map(_names_an_optimizer, seen_functions)):
         wanted.add(_TORCH_OPTIMIZERS)
     return tuple(sorted(wanted))
+
+
+def _parts_of(container: Any, depth: int = 0) -> Iterator[Any]:
+    """Yield what containers hold that is no container; of each only the first items, which are mostly like the rest."""
+    if isinstance(container, (str, bytes)) or type(container) in (int, float, bool, complex):
+        return
+    if isinstance(container, (dict, list, tuple, set, frozenset)) and depth < _MAX_DEPTH:
+        values = container.values() if isinstance(container, dict) else container
+        for value in itertools.islice(values, _MAX_ITEMS):
+            yield from _parts_of(value, depth + 1)
+    if type(container).__module__ != "builtins":
+        yield container
 
 
 def _names_an_optimizer(function: types.FunctionType) -> bool:

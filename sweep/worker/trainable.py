@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import os
+import tempfile
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.resources import Resources, parse_resources
-from sweep.errors import CheckpointError, TrainableError
+from sweep.core.results import fill
+from sweep.errors import TrainableError
+from sweep.store.checkpoints import MANIFEST, Checkpoint, verify
 from sweep.worker.parameters import unwrap
+from sweep.worker.saved import Clock, load_from, save_into
 from sweep.worker.session import current
 from sweep.worker.shipping import pickle_trainable, referenced_modules
 
@@ -30,15 +37,40 @@ class Trainable:
     Override `setup` and `step`; `save_checkpoint` and `load_checkpoint` to make the trial survive a pause, a clone or a
     failure; the rest as needed.
 
+    An object can be used by hand, without a sweep, as tests do: `Counter({"by": 2})` runs `setup`, `train` does a step,
+    `save` and `restore` go through a directory, `stop` cleans up.
+
     Attributes:
         config: of the trial, a copy of its own.
         iteration: steps so far, those before the checkpoint included; `training_iteration` is the same.
         trial_id, trial_name: of the trial; `trial_dir` is its directory, also under the name `logdir`.
     """
 
-    def __init__(self, config: dict[str, Any] | None = None) -> None:
-        self.config: dict[str, Any] = dict(config or {})
+    iteration: int = 0
+    _sweep_is_made = False  # a subclass may have an `__init__` that does not call this one's
+    _sweep_given: tuple[dict[str, Any], Mapping[str, Any]] | None = None  # by a sweep: config and shared objects
+    _sweep_clock = Clock()  # replaced, never changed
+
+    def __init__(self, config: dict[str, Any] | None = None, logger_creator: Any = None) -> None:
+        """Take the config and run `setup`.
+
+        Args:
+            logger_creator: for subclasses that hand it on; results are logged by callbacks.
+
+        Raises:
+            TrainableError: a `logger_creator` was given.
+        """
+        if logger_creator is not None:
+            raise TrainableError(
+                f"{type(self).__name__} was given a logger_creator; expected None. Results are logged by callbacks: "
+                "run(callbacks=[...])."
+            )
+        given, self._sweep_given = self._sweep_given or ({}, {}), None
+        self.config: dict[str, Any] = dict(given[0] if config is None else config)
         self.iteration = 0
+        self._sweep_is_made = True
+        objects = given[1]
+        self.setup(copy.deepcopy(self.config), **objects)
 
     @property
     def training_iteration(self) -> int:
@@ -55,7 +87,7 @@ class Trainable:
     def trial_name(self) -> str:
         """`<class>_<trial id>`; the class alone outside a sweep."""
         session = current()
-        return f"{session.job.name}_{session.job.trial_id}" if session else type(self).__name__
+        return session.job.shown_name if session else type(self).__name__
 
     @property
     def trial_dir(self) -> str:
@@ -79,7 +111,7 @@ class Trainable:
         return self.config
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepare, once per process; objects given by `with_parameters` come as keywords."""
+        """Prepare, once per object, called by `__init__`; objects given by `with_parameters` come as keywords."""
 
     def step(self) -> dict[str, Any]:
         """Do one iteration and return its metrics.
@@ -112,24 +144,114 @@ class Trainable:
         return None
 
     def train(self) -> dict[str, Any]:
-        """Do one step by hand, outside a sweep.
+        """Do one step by hand, outside a sweep, and return its metrics with those that a sweep fills in.
 
         Raises:
             TrainableError: `step` returned no dict.
         """
+        began = time.monotonic()
         result = self.step()
         if not isinstance(result, dict):
             raise TrainableError(
                 f"{type(self).__name__}.step returned {type(result).__name__}; expected a dict of metrics."
             )
+        values = self._filled(result, time.monotonic() - began)
+        self.log_result(values)
+        return values
+
+    def _filled(self, result: Mapping[str, Any], spent_s: float) -> dict[str, Any]:
+        """Count a step, and return its metrics as they would be recorded."""
+        now = datetime.now()
+        values = dict(result)
+        values.setdefault("timestamp", int(now.timestamp()))
+        values.setdefault("time_this_iter_s", spent_s)
+        values |= {
+            "date": f"{now:%Y-%m-%d_%H-%M-%S}",
+            "pid": os.getpid(),
+            "hostname": os.uname().nodename,
+            "node_ip": "127.0.0.1",
+            "config": self.config,
+        }
+        before = self._sweep_clock
+        self._advance(values)
+        clock = self._sweep_clock
+        for total, so_far in (("timesteps_total", clock.timesteps_total), ("episodes_total", clock.episodes_total)):
+            if so_far is not None:
+                values.setdefault(total, so_far)
+        return fill(
+            values,
+            trial_id=self.trial_id,
+            count=self.iteration,
+            since_restore=clock.iterations_since_restore,
+            time_before_s=before.time_total_s,
+            restored_s=clock.restored_s,
+        )
+
+    def _advance(self, metrics: Mapping[str, Any]) -> None:
+        """Count a step; `time_this_iter_s` is among its metrics."""
         self.iteration += 1
-        result.setdefault("training_iteration", self.iteration)
-        self.log_result(result)
-        return result
+        self._sweep_clock = self._sweep_clock.after(metrics)
+
+    def save(self, checkpoint_dir: str | os.PathLike[str] | None = None) -> Checkpoint:
+        """Store the present state by hand, outside a sweep.
+
+        Args:
+            checkpoint_dir: created when missing; None: a new temporary directory, the caller's to delete.
+
+        Raises:
+            NotImplementedError: the class has no `save_checkpoint`.
+            CheckpointError: `save_checkpoint` returned something that cannot be stored.
+        """
+        if not _overrides(type(self), "save_checkpoint"):
+            self.save_checkpoint("")  # says what is missing, before a directory is made
+        directory = os.path.abspath(checkpoint_dir or tempfile.mkdtemp(prefix="checkpoint_"))
+        os.makedirs(directory, exist_ok=True)
+        save_into(self, directory)
+        return Checkpoint(directory)
+
+    def restore(self, checkpoint: Checkpoint | str | os.PathLike[str]) -> None:
+        """Continue by hand from what `save` returned, or from a checkpoint of a sweep.
+
+        `training_iteration` and `time_total_s` go on from where it was taken; `iterations_since_restore` and
+        `time_since_restore` begin at 0.
+
+        Raises:
+            CheckpointError: it is missing or damaged.
+            NotImplementedError: the class has no `load_checkpoint`.
+        """
+        given = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        with given.as_directory() as directory:
+            if os.path.exists(os.path.join(directory, MANIFEST)):
+                verify(directory)
+            load_from(self, directory)
+
+    def reset(self, new_config: dict[str, Any], logger_creator: Any = None) -> bool:
+        """Take a new config by hand, outside a sweep: what `reset_config` says; then counting begins anew."""
+        if not self.reset_config(copy.deepcopy(new_config)):
+            return False
+        self.config = dict(new_config)
+        self.iteration = 0
+        self._sweep_clock = Clock()
+        return True
 
     def stop(self) -> None:
         """End by hand, outside a sweep."""
         self.cleanup()
+
+    def export_model(
+        self, export_formats: str | Sequence[str], export_dir: str | os.PathLike[str] | None = None
+    ) -> dict[str, str]:
+        """Write the model in formats of your own by `_export_model`; return the path for each format.
+
+        Args:
+            export_dir: None: the trial's directory.
+        """
+        formats = [export_formats] if isinstance(export_formats, str) else list(export_formats)
+        return self._export_model(formats, os.fspath(export_dir or self.logdir))
+
+    def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
+        """Write the model into `export_dir` and return the path for each format."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -203,7 +325,7 @@ def prepare(trainable: Any) -> PreparedTrainable:
         name=_name(inner),
         kind="class" if is_class else "function",
         payload=payload,
-        imports=referenced_modules(inner),
+        imports=referenced_modules(inner, objects),
         can_save_on_demand=is_class and _overrides(inner, "save_checkpoint"),
         resources=resources,
         import_path=_import_path(inner) if inner is trainable else "",
@@ -223,7 +345,28 @@ def _check_class(inner: type) -> None:
             "takes a config."
         )
     if not _overrides(inner, "step"):
-        raise TrainableError(f"the class {inner.__name__} has no step; define step(self) that returns a dict.")
+        former = "; _train is called step now" if hasattr(inner, "_train") else ""
+        raise TrainableError(f"the class {inner.__name__} has no step{former}; define step(self) that returns a dict.")
+
+
+def former_arguments(inner: Any, objects: Mapping[str, Any]) -> frozenset[str]:
+    """Return which of the arguments that Tune once gave to functions this one names: `reporter`, `checkpoint_dir`.
+
+    A value that was bound or is a default of the function's own stays.
+    """
+    try:
+        parameters = list(inspect.signature(inner).parameters.values())[1:]
+    except (ValueError, TypeError):
+        return frozenset()  # built-in callables do not tell
+    named = {
+        one.name: one.default
+        for one in parameters
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and one.name not in objects
+    }
+    wanted = {"reporter"} if named.get("reporter") is inspect.Parameter.empty else set()
+    if "checkpoint_dir" in named and named["checkpoint_dir"] in (None, inspect.Parameter.empty):
+        wanted.add("checkpoint_dir")
+    return frozenset(wanted)
 
 
 def _check_callable(inner: Any, objects: Mapping[str, Any]) -> None:
@@ -241,12 +384,14 @@ def _check_callable(inner: Any, objects: Mapping[str, Any]) -> None:
     except (ValueError, TypeError):
         return  # built-in callables do not tell
     try:
-        signature.bind({}, **dict.fromkeys(objects))
+        signature.bind({}, **dict.fromkeys({*objects, *former_arguments(inner, objects)}))
     except TypeError as error:
         given = "".join(f", {name}=..." for name in objects)
+        lead = "Unknown argument found in the" if str(error).startswith("missing") else "the"
         raise TrainableError(
-            f"the trainable {_name(inner)}{signature} cannot be called as {_name(inner)}(config{given}): {error}. "
-            "Expected one argument, the config; bind others with functools.partial or sweep.with_parameters."
+            f"{lead} trainable {_name(inner)}{signature}: it cannot be called as {_name(inner)}(config{given}): "
+            f"{error}. Expected one argument, the config; bind others with functools.partial or "
+            "sweep.with_parameters."
         ) from None
 
 
@@ -274,20 +419,3 @@ def _import_path(inner: Any) -> str:
     if not file or not os.path.isfile(file) or "." in qualname:
         return ""
     return f"{os.path.abspath(file)}:{qualname}"
-
-
-def check_saved(directory: str, returned: Any, name: str) -> None:
-    """Refuse what `save_checkpoint` may not return: another path, or anything that is no dict.
-
-    Raises:
-        CheckpointError: it is.
-    """
-    if isinstance(returned, (str, os.PathLike)) and os.path.abspath(returned) != os.path.abspath(directory):
-        raise CheckpointError(
-            f"{name}.save_checkpoint returned {os.fspath(returned)!r}; expected the directory that it was given, a "
-            "dict, or None. Write the files into that directory."
-        )
-    if returned is not None and not isinstance(returned, (dict, str, os.PathLike)):
-        raise CheckpointError(
-            f"{name}.save_checkpoint returned {type(returned).__name__}; expected a dict, the directory, or None."
-        )

@@ -111,6 +111,8 @@ class Job(NamedTuple):
         devices: node and values of each `Device` that it holds.
         own_threads: what the user has set `OMP_NUM_THREADS` to; empty: nothing.
         log_limit_bytes: size that each file of the trial's output is kept below; 0: unlimited.
+        outputs: names of the files for standard output and standard error; empty: both go to `output.log`.
+        trial_name: that the user has given; empty: `<name>_<trial_id>`.
     """
 
     token: int
@@ -136,6 +138,13 @@ class Job(NamedTuple):
     devices: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     own_threads: str = ""
     log_limit_bytes: int = 0
+    outputs: tuple[str, ...] = ()
+    trial_name: str = ""
+
+    @property
+    def shown_name(self) -> str:
+        """The trial's name as people see it."""
+        return self.trial_name or f"{self.name}_{self.trial_id}"
 
 
 class GroupJob(NamedTuple):

@@ -28,7 +28,7 @@ def wired(tmp_path):
 
 def start_message(token=1):
     """Return the message that starts an attempt."""
-    return (START, token, "", 0, False)
+    return (START, token, (), 0, False)
 
 
 def test_a_fork_that_the_kernel_refuses_is_said_once_and_tried_again(wired, monkeypatch):
@@ -72,6 +72,25 @@ def test_a_kill_for_a_start_that_still_waits_for_the_kernel_ends_it(wired, monke
     host._on_message()
     assert pickle.loads(driver.recv(1000))[:2] == (EXIT, 1)
     assert host._waiting is None
+
+
+@pytest.mark.parametrize(
+    ("is_reusing", "trimmed"),
+    [(False, {"born/out", "born/err"}), (True, {"now/out", "now/err"})],
+)
+def test_each_file_of_the_output_is_trimmed_also_where_a_reused_worker_writes_by_now(
+    wired, monkeypatch, tmp_path, is_reusing, trimmed
+):
+    host, _ = wired
+    for name in ("born/out", "born/err", "now/out", "now/err"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * 5000)
+    host._is_reusing, host._log_limit, host._worker = is_reusing, 1000, 4242
+    host._logs = (str(tmp_path / "born" / "out"), str(tmp_path / "born" / "err"))
+    monkeypatch.setattr(os, "readlink", lambda path: str(tmp_path / "now" / "out"))
+    host._trim_log(is_final=True)
+    small = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*") if path.stat().st_size <= 1000}
+    assert small == trimmed
 
 
 def test_a_late_kill_for_an_attempt_that_ended_does_not_hit_its_successor(wired, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -72,6 +73,39 @@ def test_a_failure_keeps_the_users_frames_and_the_exception_itself(tmp_path):
 
     assert str(cloudpickle.loads(ended.pickled)) == "too deep"
     assert "MyError: too deep" in (tmp_path / "abcde_00000" / "output.log").read_text()
+
+
+def test_with_log_to_file_each_stream_has_its_bounded_file_and_the_trial_its_given_name(tmp_path):
+    class MyError(Exception):
+        pass
+
+    def train(config):
+        print(get_context().get_trial_name(), "x" * 3_000)
+        print("complaint", file=sys.stderr)
+        raise MyError("too deep")
+
+    story = play(
+        tmp_path,
+        train,
+        [trial(), trial(attempt=2)],
+        in_turn=True,
+        log_to_file=("out.txt", "err.txt"),
+        log_limit_bytes=2_000,
+        name_of=lambda one: f"mine-{one.attempt}",
+    )
+    directory = tmp_path / "abcde_00000"
+    assert sorted(os.listdir(directory)) == ["err.txt", "out.txt"]
+    out, err = (directory / "out.txt").read_text(), (directory / "err.txt").read_text()
+    assert len(out) < 2_000
+    assert out.startswith("--- abcde_00000 attempt 1")
+    assert "mine-1 x" in out
+    assert "bytes were dropped here" in out
+    assert [line[:25] for line in err.splitlines() if line.startswith("---")] == [
+        "--- abcde_00000 attempt 1",
+        "--- abcde_00000 attempt 2",
+    ]
+    assert err.count("complaint\n") == err.count("MyError: too deep") == 2
+    assert type(pickle.loads(story.exits[-1].pickled)) is MyError  # the very class, although it travelled by value
 
 
 def test_an_exception_that_cannot_be_pickled_still_gives_its_text(tmp_path):

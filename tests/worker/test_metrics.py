@@ -21,6 +21,16 @@ def test_scalars_of_numpy_and_torch_become_python_numbers():
     assert [type(value) for value in result.values()] == [float, int, bool, float, float]
 
 
+@pytest.mark.parametrize("shape", [(1,), (2, 3)])
+def test_a_tensor_that_is_no_single_number_is_refused_with_its_key_and_one_that_needs_a_gradient_is_taken(shape):
+    import torch
+
+    assert plain_metrics({"loss": torch.tensor(0.5, requires_grad=True) * 2}) == {"loss": 1.0}
+    says = rf"'eval/loss' is a torch Tensor of shape \({', '.join(map(str, shape))}"
+    with pytest.raises(UserCodeError, match=says):
+        plain_metrics({"eval": {"loss": torch.zeros(shape)}})
+
+
 def test_scalars_of_jax_become_python_numbers():
     import jax.numpy as jnp
 

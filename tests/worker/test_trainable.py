@@ -83,7 +83,8 @@ def test_a_class_tells_whether_it_can_save_and_what_it_asks_for():
         (train_more, "missing a required argument: 'factor'"),
         (lambda a, b: 1, "missing a required argument: 'b'"),
         (dict, "the class dict is no trainable"),
-        (type("Empty", (Trainable,), {}), "has no step"),
+        (type("Empty", (Trainable,), {}), "has no step; define"),
+        (type("Former", (Trainable,), {"_train": lambda self: {}}), "has no step; _train is called step now; define"),
     ],
 )
 def test_what_is_no_trainable_is_refused(trainable, says):
@@ -167,9 +168,23 @@ def test_resources_and_parameters_are_found_through_both_wrappers_in_any_order()
 
 def test_wrapped_trainables_still_run_by_hand():
     assert with_parameters(lambda config, data: (config, data), data=3)(1) == (1, 3)
-    stepper = with_parameters(Stepper, data=3)({})
-    stepper.setup({})
-    assert stepper.data == 3
+    assert with_parameters(Stepper, data=3)({}).data == 3
+
+
+@pytest.mark.parametrize(
+    ("trainable", "name"),
+    [
+        (functools.partial(train_more, factor=2), "train_more"),
+        (Callable(), "Callable"),
+        (Callable().method, "method"),
+        (lambda config: 1, "lambda"),
+    ],
+)
+def test_resources_go_with_every_form_of_a_trainable(trainable, name):
+    prepared = prepare(with_resources(trainable, lambda config: {"cpu": config["n"]}))
+    assert prepared.name == name
+    assert prepared.resources({"n": 2}) == {"cpu": 2}
+    assert prepare(with_resources(trainable, {"gpu": 1})).resources == Resources((Bundle(gpu=1.0),))
 
 
 def test_an_object_that_is_no_parameter_is_refused_by_name():
@@ -196,11 +211,3 @@ def test_stored_objects_come_back_equal_private_and_writable(tmp_path):
 
 def test_globals_are_handed_to_main_only_for_code_of_main():
     assert main_globals(train) == {}
-
-
-def test_a_class_can_be_stepped_by_hand():
-    stepper = Stepper({"n": 1})
-    stepper.setup(stepper.config)
-    assert stepper.train() == {"a": 1, "training_iteration": 1}
-    assert stepper.training_iteration == 1
-    assert stepper.trial_id == ""

@@ -1,0 +1,44 @@
+"""Trainables by name: `register_trainable("net", train)`, then `run("net")`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from sweep.errors import TrainableError, UnknownNameError, nearest
+
+__all__ = ["register_trainable", "registered"]
+
+_trainables: dict[str, Any] = {}
+
+
+def register_trainable(name: str, trainable: Any) -> None:
+    """Let `run(name)` find a trainable, in this process; a name given again is replaced.
+
+    Raises:
+        TrainableError: the name is no text, or the trainable is neither callable nor a class (a TypeError).
+    """
+    if not isinstance(name, str) or not name:
+        raise TrainableError(f"register_trainable was given the name {name!r}; expected a text that is not empty.")
+    is_trainer = hasattr(trainable, "__sweep_trainable__")
+    if not (callable(trainable) or inspect.isclass(trainable) or is_trainer):
+        raise TrainableError(
+            f"register_trainable({name!r}, ...) was given {trainable!r:.100} of type {type(trainable).__name__}; "
+            "expected a function that takes a config, or a subclass of sweep.Trainable."
+        )
+    _trainables[name] = trainable
+
+
+def registered(name: str) -> Any:
+    """Return what was registered under `name`.
+
+    Raises:
+        UnknownNameError: nothing was; the message names the nearest.
+    """
+    if name not in _trainables:
+        known = nearest(name, _trainables) if _trainables else "Nothing is registered in this process."
+        raise UnknownNameError(
+            f"Unknown trainable: {name!r}. {known} Call sweep.register_trainable({name!r}, function) first, or pass "
+            "the function itself."
+        )
+    return _trainables[name]

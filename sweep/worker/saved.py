@@ -1,0 +1,130 @@
+"""What a checkpoint of a class trainable holds: its files or one pickled dict, and how far the object had come."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sweep.errors import CheckpointError
+
+__all__ = ["CLOCK_FILE", "DICT_FILE", "Clock", "load_from", "save_into"]
+
+DICT_FILE = "dict_checkpoint.pkl"  # what a class returned from save_checkpoint
+CLOCK_FILE = ".sweep-clock.json"  # beside it: how far the object had come
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How far an object of the class API has come, besides its iterations.
+
+    Attributes:
+        time_total_s: of all steps; `restored_s` are those before the checkpoint it continued from.
+        iterations_since_restore: steps of this object since then.
+        timesteps_total, episodes_total: sums of `timesteps_this_iter`, `episodes_this_iter`; None: never reported.
+    """
+
+    time_total_s: float = 0.0
+    restored_s: float = 0.0
+    iterations_since_restore: int = 0
+    timesteps_total: float | None = None
+    episodes_total: float | None = None
+
+    def after(self, metrics: Mapping[str, Any]) -> Clock:
+        """Return the clock after a step that reported `metrics`."""
+        return Clock(
+            self.time_total_s + (_number(metrics.get("time_this_iter_s")) or 0.0),
+            self.restored_s,
+            self.iterations_since_restore + 1,
+            _sum(self.timesteps_total, _number(metrics.get("timesteps_this_iter"))),
+            _sum(self.episodes_total, _number(metrics.get("episodes_this_iter"))),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of it."""
+        return {
+            "time_total_s": self.time_total_s,
+            "timesteps_total": self.timesteps_total,
+            "episodes_total": self.episodes_total,
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Clock:
+        """Return the clock of an object that continues from a checkpoint."""
+        total = kept.get("time_total_s", 0.0)
+        return cls(total, total, 0, kept.get("timesteps_total"), kept.get("episodes_total"))
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if hasattr(value, "item") and tuple(getattr(value, "shape", (0,))) == ():
+        value = value.item()  # a scalar of numpy or torch
+    return value if isinstance(value, (int, float)) else None
+
+
+def _sum(so_far: float | None, more: float | None) -> float | None:
+    return so_far if more is None else (so_far or 0) + more
+
+
+class Saved(Protocol):
+    """What an object must have to be stored here: a `Trainable`."""
+
+    iteration: int
+    _sweep_clock: Clock
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | str | None:
+        """Write into the directory, or return a dict."""
+
+    def load_checkpoint(self, checkpoint: dict[str, Any] | str) -> None:
+        """Continue from the dict or the directory."""
+
+
+def save_into(instance: Saved, directory: str) -> None:
+    """Have an object write its state into an empty directory, with how far it has come.
+
+    Raises:
+        CheckpointError: `save_checkpoint` returned another path, no dict, or one that cannot be pickled.
+    """
+    returned = instance.save_checkpoint(directory)
+    name = type(instance).__name__
+    if isinstance(returned, (str, os.PathLike)) and os.path.abspath(returned) != os.path.abspath(directory):
+        raise CheckpointError(
+            f"{name}.save_checkpoint returned {os.fspath(returned)!r}; expected the directory that it was given, a "
+            "dict, or None. Write the files into that directory."
+        )
+    if returned is not None and not isinstance(returned, (dict, str, os.PathLike)):
+        raise CheckpointError(
+            f"{name}.save_checkpoint returned {type(returned).__name__}; expected a dict, the directory, or None."
+        )
+    if isinstance(returned, dict):
+        try:
+            with open(os.path.join(directory, DICT_FILE), "wb") as file:
+                pickle.dump(returned, file, protocol=5)
+        except Exception as error:  # whatever a value's own __reduce__ raises
+            raise CheckpointError(
+                f"{name}.save_checkpoint returned a dict that cannot be pickled: {error}. Write files into the "
+                "directory instead."
+            ) from error
+    with open(os.path.join(directory, CLOCK_FILE), "w", encoding="utf-8") as text:
+        json.dump({"training_iteration": instance.iteration, **instance._sweep_clock.to_json()}, text)
+
+
+def load_from(instance: Saved, directory: str) -> None:
+    """Have an object continue from what `save_into` wrote; what has no counts, such as files of others, is at 0."""
+    try:
+        with open(os.path.join(directory, DICT_FILE), "rb") as file:
+            state: dict[str, Any] | str = pickle.load(file)
+    except FileNotFoundError:
+        state = directory
+    instance.load_checkpoint(state)
+    try:
+        with open(os.path.join(directory, CLOCK_FILE), encoding="utf-8") as text:
+            counts = json.load(text)
+    except FileNotFoundError:
+        counts = {}
+    instance.iteration = counts.pop("training_iteration", 0)
+    instance._sweep_clock = Clock.from_json(counts)
