@@ -17,13 +17,27 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import CheckpointError
+from sweep.errors import CheckpointError, ExperimentError
+from sweep.store.filesystems import RemoteDirectory, home_of, identity, locate
 
-__all__ = ["HASH_LIMIT_BYTES", "MANIFEST", "METADATA", "Checkpoint", "discard", "persist", "sweep_strays", "verify"]
+__all__ = [
+    "HASH_LIMIT_BYTES",
+    "MANIFEST",
+    "METADATA",
+    "Checkpoint",
+    "discard",
+    "fetch",
+    "free_target",
+    "persist",
+    "pin",
+    "sweep_strays",
+    "verify",
+]
 
 MANIFEST = ".sweep-manifest.json"
 METADATA = ".sweep-metadata.json"
@@ -36,8 +50,20 @@ _counter = itertools.count()
 class Checkpoint:
     """A directory from which a trial can continue; immutable once it was reported.
 
+    One that lies on this machine is used in place. One that lies elsewhere is downloaded when its files are asked for,
+    and so is one whose experiment was opened from remote storage.
+
+    Args:
+        path: of a directory, or its URI, such as `s3://bucket/run/checkpoint_000003`.
+        filesystem: of fsspec or pyarrow, on which `path` lies; None: this machine, or what the URI says.
+
     Attributes:
-        path: the directory, absolute.
+        path: the directory: absolute, or the path on `filesystem`.
+        filesystem: the fsspec file system; None for a directory of this machine, however it was given.
+
+    Raises:
+        CheckpointError: what was given is no path.
+        ConfigError: the protocol is unknown, or a package for it is missing.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as directory:
@@ -45,13 +71,16 @@ class Checkpoint:
         ...     sweep.report(loss=loss, checkpoint=Checkpoint(directory))
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    path: str
+    filesystem: Any
+
+    def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise CheckpointError(
                 f"a checkpoint was made from {type(path).__name__}; expected the path of a directory. Write the state "
                 "into a directory and pass that."
             )
-        self.path = os.path.abspath(path)
+        self.filesystem, self.path = locate(path, filesystem)
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
@@ -64,30 +93,50 @@ class Checkpoint:
         Raises:
             CheckpointError: the checkpoint is gone or cannot be copied.
         """
-        self._require()
+        if self.filesystem is None:
+            self._require()
         target = os.path.abspath(path) if path is not None else tempfile.mkdtemp(prefix="checkpoint_")
         try:
-            shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
-        except (OSError, shutil.Error) as error:
+            if self.filesystem is not None:
+                _download(self._remote, target)
+            else:
+                shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
+        except (OSError, CheckpointError) as error:
+            if path is None:
+                shutil.rmtree(target, ignore_errors=True)
+            if isinstance(error, CheckpointError):
+                raise
             raise CheckpointError(f"the checkpoint {self.path} cannot be copied to {target}: {error}.") from error
         return target
 
     @contextlib.contextmanager
     def as_directory(self) -> Iterator[str]:
-        """Give the directory for reading, without a copy.
+        """Give the directory for reading: the checkpoint itself without a copy, or a download of a remote one.
+
+        Users of one remote checkpoint in one process share the download; it is deleted when the last block ends.
 
         Raises:
-            CheckpointError: the checkpoint is gone.
+            CheckpointError: the checkpoint is gone, or cannot be downloaded.
         """
-        self._require()
-        yield self.path
+        if self.filesystem is None:
+            self._require()
+            yield self.path
+            return
+        with _shared_download(self._remote) as directory:
+            yield directory
 
     def get_metadata(self) -> dict[str, Any]:
         """Return what `set_metadata` stored; empty when nothing was."""
-        try:
-            text = Path(self.path, METADATA).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return {}
+        if self.filesystem is not None:
+            found = self._remote.read(METADATA)
+            text = "{}" if found is None else found.decode()
+        else:
+            if not os.path.isdir(self.path):
+                self._fetch()
+            try:
+                text = Path(self.path, METADATA).read_text(encoding="utf-8")
+            except FileNotFoundError:
+                return {}
         data: dict[str, Any] = json.loads(text)
         return data
 
@@ -97,11 +146,16 @@ class Checkpoint:
         Raises:
             CheckpointError: the checkpoint is gone, or a value is not JSON.
         """
-        self._require()
         try:
             text = json.dumps(dict(metadata))
         except (TypeError, ValueError) as error:
             raise CheckpointError(f"the metadata of a checkpoint must be JSON values: {error}.") from error
+        if self.filesystem is not None:
+            if not self._remote.find():
+                raise CheckpointError(f"there is no checkpoint at {self._remote}.")
+            self._remote.write(METADATA, text.encode())
+            return
+        self._require()
         temporary = Path(self.path, f"{METADATA}.{os.getpid()}")
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, Path(self.path, METADATA))
@@ -110,20 +164,77 @@ class Checkpoint:
         """Add to the stored metadata; equal keys are replaced."""
         self.set_metadata({**self.get_metadata(), **metadata})
 
+    @property
+    def _remote(self) -> RemoteDirectory:
+        return RemoteDirectory(self.filesystem, self.path)
+
     def _require(self) -> None:
-        if not os.path.isdir(self.path):
+        if not os.path.isdir(self.path) and not self._fetch():
             raise CheckpointError(
                 f"there is no checkpoint at {self.path}. It may have been deleted because of num_to_keep; raise it."
             )
 
+    def _fetch(self) -> bool:
+        """Bring the checkpoint from the remote storage of its experiment; whether it has one."""
+        place = Path(self.path)
+        try:
+            home = home_of(place.parents[1]) if len(place.parents) > 1 else None
+        except ExperimentError as error:
+            raise CheckpointError(f"there is no checkpoint at {self.path}: {error}.") from error
+        if home is None:
+            return False
+        fetch(home / place.parent.name / place.name, self.path)
+        return True
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Checkpoint:
+        """Say what is written instead: checkpoints are directories."""
+        raise _gone(
+            "from_dict", "Write the dict to a file in a directory and call Checkpoint.from_directory(directory)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Say what is written instead."""
+        raise _gone("to_dict", "Read its files: with checkpoint.as_directory() as directory: ...")
+
+    @classmethod
+    def from_uri(cls, uri: str) -> Checkpoint:
+        """Say what is written instead."""
+        raise _gone("from_uri", "Write Checkpoint(uri)")
+
+    def to_uri(self, uri: str) -> str:
+        """Say what is written instead."""
+        raise _gone("to_uri", "Pass storage_path=uri to the run, and checkpoints are stored there")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Checkpoint:
+        """Say what is written instead."""
+        raise _gone(
+            "from_bytes", "Write the bytes to a file in a directory and call Checkpoint.from_directory(directory)"
+        )
+
+    def to_bytes(self) -> bytes:
+        """Say what is written instead."""
+        raise _gone("to_bytes", "Read its files: with checkpoint.as_directory() as directory: ...")
+
     def __repr__(self) -> str:
-        return f"Checkpoint({self.path!r})"
+        shown = self.path if self.filesystem is None else self._remote.uri()
+        return f"Checkpoint({shown!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Checkpoint) and self.path == other.path
+        if not isinstance(other, Checkpoint) or self.path != other.path:
+            return False
+        mine, its = self.filesystem, other.filesystem
+        if mine is None or its is None or mine is its:
+            return mine is its
+        return identity(mine) == identity(its)
 
     def __hash__(self) -> int:
         return hash(self.path)
+
+
+def _gone(name: str, advice: str) -> CheckpointError:
+    return CheckpointError(f"Checkpoint.{name} is gone: a checkpoint is a directory. {advice}.")
 
 
 def persist(
@@ -258,6 +369,116 @@ def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> s
         number += 1
         target = f"{plain}.{number}"
     return target
+
+
+def pin(source_dir: str | os.PathLike[str], target_dir: str | os.PathLike[str]) -> Path | None:
+    """Return a second view of a stored checkpoint that stays when the first is deleted; None if that happened already.
+
+    It consists of hard links, so it costs no space and nearly no time. Without them it is the checkpoint itself.
+
+    Raises:
+        CheckpointError: the checkpoint is damaged.
+    """
+    source = Path(source_dir)
+    try:
+        shutil.copytree(source, target_dir, copy_function=os.link)
+        verify(target_dir, is_hashed=False)
+    except (OSError, CheckpointError) as error:
+        shutil.rmtree(target_dir, ignore_errors=True)
+        if not source.is_dir():
+            return None
+        if isinstance(error, CheckpointError):
+            raise
+        return source
+    return Path(target_dir)
+
+
+def fetch(remote: RemoteDirectory, target_dir: str | os.PathLike[str]) -> None:
+    """Bring a checkpoint from remote storage, verified, whole or not at all; there already is fine.
+
+    Raises:
+        CheckpointError: it is not (whole) there, it is damaged, or it cannot be brought.
+    """
+    target = Path(os.path.abspath(target_dir))
+    if target.is_dir():
+        return
+    temporary = target.parent / f"{STRAY_PREFIX}{target.name}-{os.getpid()}-{next(_counter)}"
+    try:
+        if not _download(remote, temporary, with_manifest=True):
+            raise CheckpointError(f"the checkpoint {remote} has no manifest: its upload did not end.")
+        verify(temporary)
+        try:
+            persist(temporary, target, is_source_spent=True)
+        except CheckpointError:
+            if not target.is_dir():  # otherwise another process has brought it meanwhile
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_manifest: bool = False) -> bool:
+    """Copy the files of a remote checkpoint; return whether it has a manifest, with which their sizes are compared."""
+    try:
+        found = remote.find()
+        if not found:
+            raise CheckpointError(
+                f"there is no checkpoint at {remote}. It may have been deleted because of num_to_keep; raise it."
+            )
+        manifest = remote.read(MANIFEST)
+        if manifest is not None:
+            for name, (size, _) in json.loads(manifest)["files"].items():
+                if found.get(name) != size:
+                    raise CheckpointError(
+                        f"the checkpoint {remote} is damaged: {name} has {found.get(name, 'no')} bytes, expected "
+                        f"{size}."
+                    )
+        for name in found:
+            if name != MANIFEST or with_manifest:
+                remote.get(name, Path(target, name))
+    except CheckpointError:
+        raise
+    except Exception as error:  # whatever the package behind the file system raises
+        raise CheckpointError(f"the checkpoint {remote} cannot be read: {type(error).__name__}: {error}.") from error
+    return manifest is not None
+
+
+class _Download:
+    """A temporary directory with a remote checkpoint, and how many use it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.num_users = 0
+        self.directory = ""
+
+
+_downloads: dict[tuple[int, str, str], _Download] = {}
+_downloads_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _shared_download(remote: RemoteDirectory) -> Iterator[str]:
+    key = (os.getpid(), identity(remote.filesystem), remote.path)  # a forked child deletes nothing of its parent's
+    with _downloads_lock:
+        download = _downloads.setdefault(key, _Download())
+        download.num_users += 1
+    try:
+        with download.lock:
+            if not download.directory:
+                directory = tempfile.mkdtemp(prefix="checkpoint_")
+                try:
+                    _download(remote, directory)
+                except BaseException:
+                    shutil.rmtree(directory, ignore_errors=True)
+                    raise
+                download.directory = directory
+        yield download.directory
+    finally:
+        with _downloads_lock:
+            download.num_users -= 1
+            if not download.num_users:
+                del _downloads[key]
+        if not download.num_users and download.directory:
+            shutil.rmtree(download.directory, ignore_errors=True)
 
 
 def _link_or_copy(source: str, target: str) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweep.errors import ConfigError
+
 __all__ = [
+    "CACHE_VARIABLE",
     "CHECKPOINT_PATTERN",
     "DEFAULT_STORAGE",
+    "MIRROR_STATE",
+    "OUTGOING",
+    "RECORD_MARK",
+    "REMOTE_NOTE",
     "STORAGE_VARIABLE",
     "ExperimentLayout",
     "checkpoint_name",
+    "copy_root",
     "find_shards",
     "rank_output",
     "rank_outputs",
@@ -23,14 +32,45 @@ __all__ = [
 
 DEFAULT_STORAGE = "sweep_results"
 STORAGE_VARIABLE = "SWEEP_STORAGE"
+CACHE_VARIABLE = "SWEEP_CACHE"
+REMOTE_NOTE = ".sweep-remote.json"  # in a local copy: where the whole lies
+MIRROR_STATE = ".sweep-mirror.json"  # in a local copy: what of it is at that place
+RECORD_MARK = ".sweep-record.json"  # beside a remote `sweep.db`: how far it goes, and who wrote it
+OUTGOING = ".sweep-outgoing"  # what is being uploaded, safe from being deleted meanwhile
 _RANK_PATTERN = re.compile(r"rank(\d+)\.log")
 _SHARDS = "tmp-shards-"  # a stray like every `tmp-*`
 CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")
 
 
 def storage_root(storage_path: str | os.PathLike[str] | None = None) -> Path:
-    """Return the directory that holds experiments: the argument, else `$SWEEP_STORAGE`, else `./sweep_results`."""
-    return Path(storage_path or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE).expanduser().absolute()
+    """Return the directory that holds experiments: the argument, else `$SWEEP_STORAGE`, else `./sweep_results`.
+
+    Raises:
+        ConfigError: it is a URI; what this machine has of it lies elsewhere.
+    """
+    path = os.fspath(storage_path or os.environ.get(STORAGE_VARIABLE) or DEFAULT_STORAGE)
+    if "://" in path:
+        raise ConfigError(
+            f"{path} is a URI, and a local directory is expected here. What this machine has of it is in "
+            f"{copy_root(path)}."
+        )
+    return Path(path).expanduser().absolute()
+
+
+def copy_root(uri: str, key: str = "") -> Path:
+    """Return the local directory in which experiments of remote storage are worked on: the same one every time.
+
+    It lies in `$SWEEP_CACHE`, else in `~/.cache/sweep`.
+
+    Args:
+        uri: of the storage; its name is made of it.
+        key: tells storages of one URI apart; it is hashed.
+    """
+    cache = os.environ.get(CACHE_VARIABLE) or os.path.join("~", ".cache", "sweep")
+    uri = uri.rstrip("/")
+    digest = hashlib.sha256(f"{uri}\0{key}".encode()).hexdigest()[:10]
+    label = tidy_name(re.sub(r"[/:]+", "-", re.sub(r"//[^/@]*@", "//", uri)))[-60:].lstrip(".-")
+    return Path(cache).expanduser().absolute() / "remote" / f"{label}-{digest}"
 
 
 def checkpoint_name(count: int) -> str:

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 
+import fsspec
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 
-from sweep.errors import CheckpointError
-from sweep.store.checkpoints import MANIFEST, Checkpoint, discard, free_target, persist, sweep_strays, verify
+from sweep.errors import CheckpointError, ConfigError, ExperimentError
+from sweep.store.checkpoints import (
+    MANIFEST,
+    Checkpoint,
+    discard,
+    fetch,
+    free_target,
+    persist,
+    pin,
+    sweep_strays,
+    verify,
+)
+from sweep.store.filesystems import RemoteDirectory, home_of, remember_home
 
 
 @pytest.fixture
@@ -165,3 +183,212 @@ def test_a_checkpoint_that_is_gone_or_was_made_from_something_else_says_what_to_
         Checkpoint(tmp_path / "nowhere").to_directory()
     with pytest.raises(CheckpointError, match="expected the path of a directory"):
         Checkpoint({"state": 1})
+
+
+# --- on other machines ---
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """An empty object store."""
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
+    return fsspec.filesystem("memory")
+
+
+@pytest.fixture
+def scratch(tmp_path, monkeypatch):
+    """Where temporary directories are made."""
+    directory = tmp_path / "scratch"
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    return directory
+
+
+def put(bucket, source, path):
+    stored = source.parent / "stored" / "checkpoint_000001"
+    if not stored.exists():
+        persist(source, stored)
+    bucket.put(f"{stored}/", path, recursive=True)
+
+
+def test_a_remote_checkpoint_is_downloaded_for_a_block_and_users_share_the_download(bucket, source, scratch):
+    put(bucket, source, "/b/run/t/checkpoint_000001")
+    checkpoint = Checkpoint("memory://b/run/t/checkpoint_000001")
+    assert (checkpoint.path, type(checkpoint.filesystem)) == ("/b/run/t/checkpoint_000001", MemoryFileSystem)
+    assert repr(checkpoint) == "Checkpoint('memory://b/run/t/checkpoint_000001')"
+    inside = []
+    with checkpoint.as_directory() as directory:
+        assert Path(directory, "inner", "state").read_text() == "3"
+        assert not Path(directory, MANIFEST).exists()
+
+        def other():
+            with Checkpoint("b/run/t/checkpoint_000001", filesystem=bucket).as_directory() as same:
+                inside.append(same)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert inside == [directory]
+        assert Path(directory, "model").exists()
+    assert os.listdir(scratch) == []
+    with checkpoint.as_directory() as directory:
+        assert Path(directory, "model").read_bytes() == b"weights" * 100
+    copy = checkpoint.to_directory()
+    assert sorted(os.listdir(copy)) == ["inner", "model"]
+
+
+def test_a_remote_checkpoint_has_metadata_and_is_equal_to_itself_after_pickling(bucket, source):
+    put(bucket, source, "/b/checkpoint_000001")
+    checkpoint = Checkpoint("memory://b/checkpoint_000001")
+    assert checkpoint.get_metadata() == {}
+    checkpoint.set_metadata({"a": 1})
+    checkpoint.update_metadata({"b": 2})
+    again = pickle.loads(pickle.dumps(checkpoint))
+    assert again.get_metadata() == {"a": 1, "b": 2}
+    assert again == checkpoint
+    assert hash(again) == hash(checkpoint)
+    assert again != Checkpoint("/b/checkpoint_000001")
+    assert again != Checkpoint("/b/checkpoint_000001", filesystem=DirFileSystem("/elsewhere", bucket))
+    with pytest.raises(CheckpointError, match="no checkpoint at memory://b/nowhere"):
+        Checkpoint("memory://b/nowhere").set_metadata({})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda path: Checkpoint(f"file://{path}"),
+        lambda path: Checkpoint(path, filesystem=fsspec.filesystem("file")),
+        lambda path: Checkpoint(Path(path)),
+    ],
+)
+def test_a_directory_of_this_machine_is_used_in_place_however_it_is_named(source, given):
+    checkpoint = given(str(source))
+    assert checkpoint == Checkpoint(str(source))
+    assert (checkpoint.path, checkpoint.filesystem) == (str(source), None)
+    assert pickle.loads(pickle.dumps(checkpoint)) == checkpoint
+    with checkpoint.as_directory() as directory:
+        assert directory == str(source)
+
+
+def test_a_remote_checkpoint_that_is_gone_or_cut_is_refused_and_leaves_no_directory(bucket, source, scratch):
+    checkpoint = Checkpoint("memory://b/checkpoint_000001")
+    with pytest.raises(CheckpointError, match="no checkpoint at memory://b/checkpoint_000001"):
+        checkpoint.to_directory()
+    put(bucket, source, "/b/checkpoint_000001")
+    bucket.pipe_file("/b/checkpoint_000001/model", b"weights")
+    with pytest.raises(CheckpointError, match="model has 7 bytes, expected 700"), checkpoint.as_directory():
+        pass
+    with pytest.raises(CheckpointError, match="no checkpoint at /nowhere"):
+        Checkpoint("/nowhere").to_directory()
+    assert os.listdir(scratch) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (lambda c: Checkpoint.from_dict({}), r"Write the dict to a file in a directory and call Checkpoint.from_dir"),
+        (lambda c: c.to_dict(), r"with checkpoint\.as_directory\(\)"),
+        (lambda c: Checkpoint.from_uri("s3://b/c"), r"Write Checkpoint\(uri\)"),
+        (lambda c: c.to_uri("s3://b/c"), "Pass storage_path=uri to the run"),
+        (lambda c: Checkpoint.from_bytes(b""), "Write the bytes to a file"),
+        (lambda c: c.to_bytes(), r"with checkpoint\.as_directory\(\)"),
+    ],
+)
+def test_what_tune_once_had_says_what_to_write_instead(tmp_path, call, advice):
+    with pytest.raises(CheckpointError, match=advice):
+        call(Checkpoint(tmp_path))
+
+
+def test_protocols_that_are_unknown_or_lack_their_package_are_named(monkeypatch):
+    with pytest.raises(ConfigError, match=r"no protocol 'memry'\. Did you mean 'memory'"):
+        Checkpoint("memry://b/c")
+
+    def lacking(uri):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lacking)
+    with pytest.raises(ConfigError, match=r"s3:// needs a package that is not installed. .*pip install s3fs\."):
+        Checkpoint("s3://b/c")
+    with pytest.raises(ConfigError, match="expected a file system of fsspec"):
+        Checkpoint("b/c", filesystem="s3")
+
+
+def test_a_pinned_checkpoint_stays_whole_when_the_checkpoint_is_deleted(tmp_path, source):
+    persist(source, tmp_path / "checkpoint_000001")
+    pinned = pin(tmp_path / "checkpoint_000001", tmp_path / "pinned" / "one")
+    assert pinned == tmp_path / "pinned" / "one"
+    assert (pinned / "model").stat().st_nlink == 2
+    discard(tmp_path / "checkpoint_000001")
+    verify(pinned)
+    assert pin(tmp_path / "checkpoint_000001", tmp_path / "pinned" / "two") is None
+    assert os.listdir(tmp_path / "pinned") == ["one"]
+
+
+def test_without_hard_links_a_checkpoint_is_used_in_place_and_a_damaged_one_is_named(tmp_path, source, monkeypatch):
+    persist(source, tmp_path / "checkpoint_000001")
+
+    def link(source, target, **how):
+        raise PermissionError(1, "not here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", link)
+        assert pin(tmp_path / "checkpoint_000001", tmp_path / "pinned") == tmp_path / "checkpoint_000001"
+    (tmp_path / "checkpoint_000001" / "more").touch()
+    with pytest.raises(CheckpointError, match="more was added"):
+        pin(tmp_path / "checkpoint_000001", tmp_path / "pinned")
+    assert not (tmp_path / "pinned").exists()
+
+
+def test_a_fetched_checkpoint_is_whole_and_one_whose_upload_did_not_end_is_refused(tmp_path, bucket, source):
+    put(bucket, source, "/b/t/checkpoint_000001")
+    remote = RemoteDirectory(bucket, "/b/t/checkpoint_000001")
+    target = tmp_path / "here" / "checkpoint_000001"
+    fetch(remote, target)
+    verify(target)
+    fetch(remote, target)
+    assert os.listdir(target.parent) == ["checkpoint_000001"]
+    bucket.rm_file(f"/b/t/checkpoint_000001/{MANIFEST}")
+    with pytest.raises(CheckpointError, match="its upload did not end"):
+        fetch(remote, tmp_path / "here" / "checkpoint_000002")
+    assert os.listdir(target.parent) == ["checkpoint_000001"]
+
+
+def test_a_fetched_checkpoint_is_compared_with_its_hashes(tmp_path, bucket, source):
+    put(bucket, source, "/b/checkpoint_000001")
+    bucket.pipe_file("/b/checkpoint_000001/model", b"Weights" * 100)
+    with pytest.raises(CheckpointError, match="contents of model have changed"):
+        fetch(RemoteDirectory(bucket, "/b/checkpoint_000001"), tmp_path / "here" / "checkpoint_000001")
+    assert os.listdir(tmp_path / "here") == []
+
+
+def test_names_that_lead_out_of_a_remote_directory_are_not_followed(tmp_path, bucket):
+    remote = RemoteDirectory(bucket, "/b")
+    with pytest.raises(ExperimentError, match="lies outside"):
+        remote.get("../secret", tmp_path / "here" / "secret")
+
+
+def test_a_missing_checkpoint_of_a_copy_is_fetched_when_it_is_used(tmp_path, bucket, source):
+    put(bucket, source, "/b/run/t/checkpoint_000001")
+    root = tmp_path / "copy" / "run"
+    remember_home(root, RemoteDirectory(bucket, "/b/run"), "memory://b/run")
+    place = root / "t" / "checkpoint_000001"
+    assert Checkpoint(place).get_metadata() == {}
+    verify(place)
+    with pytest.raises(CheckpointError, match="no checkpoint at memory://b/run/t/checkpoint_000002"):
+        Checkpoint(root / "t" / "checkpoint_000002").to_directory()
+
+
+@pytest.mark.parametrize(("uri", "is_found"), [("memory://b/run", True), (None, False)])
+def test_another_process_knows_the_home_of_a_copy_by_its_uri_only(tmp_path, bucket, monkeypatch, uri, is_found):
+    root = tmp_path / "run"
+    remember_home(root, RemoteDirectory(bucket, "/b/run"), uri)
+    monkeypatch.setattr("sweep.store.filesystems._homes", {})
+    if is_found:
+        assert home_of(root) == RemoteDirectory(bucket, "/b/run")
+        assert home_of(tmp_path) is None
+    else:
+        with pytest.raises(CheckpointError, match="it lies in memory://b/run; open the experiment with storage_files"):
+            Checkpoint(root / "t" / "checkpoint_000001").to_directory()
+    assert oct((root / ".sweep-remote.json").stat().st_mode & 0o777) == "0o600"
+    assert json.loads((root / ".sweep-remote.json").read_text()) == {"uri": uri, "shown": "memory://b/run"}
