@@ -58,7 +58,7 @@ class MadeExperiment:
         self.db.execute(f"UPDATE trial SET {names} WHERE trial_id = ?", (*columns.values(), trial_id))
 
     def start(self, trial_id: str, *, at: float = 1.0, attempt: int = 1, placement: Any = None) -> None:
-        self.event("Started", trial_id, {"pid": 4242}, at)
+        self.event("Started", trial_id, 4242, at)
         self.set(trial_id, status="RUNNING", attempt=attempt, placement=encode(placement or [["local", []]]))
 
     def report(

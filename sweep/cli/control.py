@@ -9,6 +9,7 @@ from sweep.cli.order import Order, parse_count, parse_seconds
 from sweep.cli.run import execute
 from sweep.errors import ConfigError, ExperimentError
 from sweep.store.reader import ExperimentReader, find_experiment
+from sweep.store.remote import storage_of
 
 __all__ = ["resume"]
 
@@ -47,7 +48,8 @@ def resume(
     order = Order.load(reader.root)
     if order is None:
         raise ExperimentError(_how_in_python(reader))
-    order.name, order.storage = reader.root.name, str(reader.root.parent)
+    remote = storage_of(reader.root)
+    order.name, order.storage = reader.root.name, str(reader.root.parent if remote is None else remote.uri)
     if trials is not None:
         before = order.num_samples()
         if before < 0 and trials.strip().startswith("+"):
@@ -75,8 +77,10 @@ def _driven(reader: ExperimentReader) -> float:
 def _how_in_python(reader: ExperimentReader) -> str:
     path = str(reader.meta.get("import_path") or "")
     where = f" ({path.rpartition(':')[0]})" if path else ""
+    remote = storage_of(reader.root)
+    storage = str(reader.root.parent if remote is None else remote.uri)
     return (
         f"{reader.name} was started from Python; resume it there{where}: make the same call with "
-        f"name={reader.root.name!r}, storage_path={str(reader.root.parent)!r}, resume=True. "
+        f"name={reader.root.name!r}, storage_path={storage!r}, resume=True. "
         "Raise num_samples or time_budget_s in it to extend the sweep."
     )

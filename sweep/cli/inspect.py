@@ -2,113 +2,131 @@
 
 from __future__ import annotations
 
-import re
+import math
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from sweep.callbacks.formats import clean, duration, pairs, text, to_yaml
 from sweep.cli.ranges import parse_literal
-from sweep.cli.tables import format_option, json_text, print_rows
+from sweep.cli.tables import (
+    ListCommand,
+    Selection,
+    Table,
+    format_option,
+    is_filled,
+    json_text,
+    print_rows,
+    print_table,
+    selection_options,
+)
 from sweep.core.results import AUTO_FILLED, flatten
-from sweep.errors import ConfigError, nearest
-from sweep.store.layout import rank_outputs
-from sweep.store.reader import ExperimentReader, Timeline, TrialRow, find_experiment, list_experiments
+from sweep.errors import ConfigError, ExperimentError
+from sweep.store.layout import ExperimentLayout, rank_outputs
+from sweep.store.reader import (
+    ExperimentReader,
+    Timeline,
+    TrialRow,
+    find_experiment,
+    list_experiments,
+    what_is_there,
+)
+from sweep.store.remote import has_experiment, parse_storage
 
-__all__ = ["best", "ls", "show", "storage_option", "trials", "why"]
+__all__ = ["NOTES", "best", "ls", "read_notes", "show", "storage_option", "trials", "why"]
+
+NOTES = "notes.md"
 
 storage_option = click.option(
     "--storage", metavar="DIRECTORY", help="Where sweeps lie.  [default: $SWEEP_STORAGE or ./sweep_results]"
 )
 
 
-@click.command(short_help="List the sweeps.")
+@click.command(cls=ListCommand, short_help="List the sweeps, or the trials of one.")
+@click.argument("where", required=False, metavar="[DIRECTORY|NAME]")
+@selection_options
 @storage_option
-@format_option
-def ls(storage: str | None, style: str) -> None:
-    """List the sweeps, oldest first: how many trials in which state, and the best report.
+def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
+    """List the sweeps, oldest first: how each stands, how many trials in which state, and the best report.
+
+    DIRECTORY is another place than the usual one. When it is a sweep's own directory, or the NAME of a sweep, its
+    trials are listed instead, as `sweep trials` does.
 
     \b
     Examples:
       sweep ls
-      sweep ls --storage /data/sweeps --format json
+      sweep ls /data/sweeps --sort best --limit 5
+      sweep ls digits --sort loss --columns trial,loss,lr
+      sweep ls --filter 'state=crashed' --format json
     """
-    rows: list[dict[str, Any]] = []
-    for path in list_experiments(storage):
-        reader = ExperimentReader(path)
-        snapshot = reader.snapshot()
-        counts = Counter(trial.status for trial in snapshot.trials)
-        found = _best_rows(reader, "all")[:1] if reader.metric and reader.mode else []
-        rows.append(
-            {
-                "name": path.name,
-                "created": _stamp(snapshot.meta.get("created")),
-                "trials": len(snapshot.trials),
-                "running": counts["RUNNING"],
-                "waiting": counts["PENDING"] + counts["PAUSED"],
-                "done": counts["TERMINATED"],
-                "failed": counts["ERROR"],
-                "metric": reader.metric,
-                "best": found[0][1] if found else None,
-                "_created": snapshot.meta.get("created") or 0.0,
-            }
-        )
-    rows.sort(key=lambda row: (row["_created"], row["name"]))
-    columns = ["name", "created", "trials", "running", "waiting", "done", "failed", "metric", "best"]
-    print_rows(rows, columns, style, empty="no sweeps here; --storage or SWEEP_STORAGE names another place")
+    if where is not None:
+        found = _meant(where, storage)
+        if isinstance(found, ExperimentReader):
+            _list_trials(found, chosen)
+            return
+        storage = str(found)
+    rows, problems = _experiment_rows(storage)
+    root = parse_storage(storage).describe("").rstrip("/")
+    table = Table(
+        rows,
+        ["name", "state", "created", "trials", "running", "waiting", "done", "failed", "metric", "best"],
+        more=["updated", "path"],
+        aliases={"total_trials": "trials", "last_updated": "updated", "status": "state", "logdir": "path"},
+        texts=frozenset({"name", "state", "created", "updated", "path"}),
+    )
+    nothing = f"no sweeps in {root}; --storage or SWEEP_STORAGE names another place"
+    print_table(table, chosen, empty=f"no such sweeps in {root}" if rows else nothing)
+    for problem in problems:
+        click.echo(f"error: {clean(problem)}", err=True)
 
 
-@click.command(short_help="List the trials of a sweep.")
+@click.command(cls=ListCommand, short_help="List the trials of a sweep.")
 @click.argument("name")
-@click.option("--sort", metavar="COLUMN", help="Sort by a column, -COLUMN downwards; missing values come last.")
-@click.option(
-    "--filter",
-    "filters",
-    multiple=True,
-    metavar="'COLUMN OP VALUE'",
-    help="Only trials for which this holds; OP is <, <=, =, !=, >= or >. May be given again.",
-)
-@click.option("--columns", metavar="A,B,...", help="Which columns, in this order.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many trials.")
+@selection_options
 @storage_option
-@format_option
-def trials(
-    name: str,
-    sort: str | None,
-    filters: Sequence[str],
-    columns: str | None,
-    limit: int | None,
-    storage: str | None,
-    style: str,
-) -> None:
+def trials(name: str, chosen: Selection, storage: str | None) -> None:
     """List the trials of a sweep with their last report. NAME is a sweep, or the path of one.
 
     Columns are trial, state, step, time_s, attempt, reason, the metrics by their names, and the parameters by theirs
-    (config/lr where a metric is called lr too).
+    (config/lr where a metric is called lr too). On demand there are also name, experiment_tag, trainable_name, date,
+    timestamp, time_this_iter_s, pid, hostname, failures and logdir.
 
     \b
     Examples:
       sweep trials digits --sort loss --limit 20
       sweep trials digits --filter 'lr<0.01' --filter 'state=TERMINATED' --columns trial,loss,lr
       sweep trials digits --format csv > trials.csv
+      sweep trials digits --output trials.parquet
     """
-    reader = find_experiment(name, storage)
-    rows, known = _trial_rows(reader)
-    for condition in filters:
-        column, holds = _condition(condition, known)
-        rows = [row for row in rows if holds(row.get(column))]
-    if sort is not None:
-        rows = _sorted(rows, _column(sort.removeprefix("-"), known), downwards=sort.startswith("-"))
-    if limit is not None:
-        rows = rows[:limit]
-    shown = [_column(part.strip(), known) for part in columns.split(",")] if columns else list(known)
-    if not columns and style == "table":
-        shown = [column for column in shown if _is_telling(column, rows)]
-    print_rows(rows, shown, style, empty=f"{reader.name} has no such trials" if filters else "no trials yet")
+    _list_trials(find_experiment(name, storage), chosen)
+
+
+def _list_trials(reader: ExperimentReader, chosen: Selection) -> None:
+    table = _trial_table(reader)
+    print_table(table, chosen, empty=f"{reader.name} has no such trials" if table.rows else "no trials yet")
+    hint = reader.state_hint()
+    if hint and chosen.style == "table":
+        click.echo(hint, err=True)
+
+
+def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
+    """Return the sweep that `where` names, or the directory of sweeps that it is."""
+    if "://" in where:
+        parent, _, name = where.rstrip("/").rpartition("/")
+        is_name = bool(name) and has_experiment(parse_storage(f"{parent}/" if parent.endswith("/") else parent), name)
+        return find_experiment(where, storage) if is_name else where
+    path = Path(where).expanduser().absolute()
+    is_name = ExperimentLayout(parse_storage(storage).local_root / where).database.is_file()
+    if is_name or not path.is_dir() or ExperimentLayout(path).database.is_file():
+        return find_experiment(where, storage)
+    if not list_experiments(path):
+        raise ExperimentError(what_is_there(path))
+    return path
 
 
 @click.command(short_help="Print the best configuration.")
@@ -167,9 +185,9 @@ def best(
     click.echo(to_yaml(trial.config), nl=False)
 
 
-@click.command(short_help="Show everything about one trial.")
+@click.command(short_help="Show everything about a sweep or one trial.")
 @click.argument("name")
-@click.argument("trial")
+@click.argument("trial", required=False)
 @click.option(
     "--format",
     "-f",
@@ -180,18 +198,18 @@ def best(
     help="How it is printed.",
 )
 @storage_option
-def show(name: str, trial: str, style: str, storage: str | None) -> None:
+def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
     """Show everything about one trial: config, state and why, times, reports, checkpoints, error. TRIAL is its number
-    or its id.
+    or its id. Without TRIAL: how the sweep as a whole stands, and what was noted about it (`sweep note`).
 
     \b
     Examples:
+      sweep show digits
       sweep show digits 17
       sweep show digits 00017 --format json
     """
     reader = find_experiment(name, storage)
-    row = reader.trial(trial)
-    facts = _facts(reader, row)
+    facts = _sweep_facts(reader) if trial is None else _facts(reader, reader.trial(trial))
     if style == "json":
         click.echo(json_text(facts))
         return
@@ -202,10 +220,10 @@ def show(name: str, trial: str, style: str, storage: str | None) -> None:
             }
         if value in (None, "", [], {}):
             continue
-        if key == "traceback":
-            click.echo("traceback:")
+        if key == "traceback" or key.startswith("notes"):
+            click.echo(f"{key}:")
             for line in str(value).splitlines():
-                click.echo(f"  {clean_line(line)}")
+                click.echo(f"  {clean_line(line)}".rstrip())
         elif isinstance(value, dict):
             click.echo(f"{key}:")
             click.echo(to_yaml(value, 2), nl=False)
@@ -249,6 +267,9 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
             {"trial": f"{row.number:05d}", "state": row.status, "asks": str(row.resources), "reason": clean(reason)}
         )
     print_rows(rows, ["trial", "state", "asks", "reason"], style, empty=f"{reader.name} has no trials yet")
+    hint = reader.state_hint()
+    if hint and style == "table":
+        click.echo(hint, err=True)
     if style == "table":
         holders = _holders(reader.trials())
         if holders and any(row.status in ("PENDING", "PAUSED") for row in chosen):
@@ -260,8 +281,53 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
 # --- rows ---
 
 
-def _trial_rows(reader: ExperimentReader) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return one row per trial and the columns there are, in order."""
+def _experiment_rows(storage: str | None) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return one row per sweep, oldest first, and what is wrong with those that cannot be read."""
+    rows: list[dict[str, Any]] = []
+    problems = []
+    for path in list_experiments(storage):
+        try:
+            rows.append(_experiment_row(path))
+        except ExperimentError as error:
+            problems.append(str(error))
+            rows.append({"name": path.name, "state": "unreadable", "path": str(path), "_created": math.inf})
+    rows.sort(key=lambda row: (row["_created"], row["name"]))
+    return rows, problems
+
+
+def _experiment_row(path: Path) -> dict[str, Any]:
+    reader = ExperimentReader(path)
+    snapshot = reader.snapshot()
+    counts = Counter(trial.status for trial in snapshot.trials)
+    found = _best_rows(reader, "all")[:1] if reader.metric and reader.mode else []
+    with reader.connect() as connection:
+        (updated,) = connection.execute("SELECT wall FROM event ORDER BY seq DESC LIMIT 1").fetchone() or (None,)
+    return {
+        "name": path.name,
+        "state": reader.state(),
+        "created": _stamp(snapshot.meta.get("created")),
+        "trials": len(snapshot.trials),
+        "running": counts["RUNNING"],
+        "waiting": counts["PENDING"] + counts["PAUSED"],
+        "done": counts["TERMINATED"],
+        "failed": counts["ERROR"],
+        "metric": reader.metric,
+        "best": found[0][1] if found else None,
+        "updated": _stamp(updated),
+        "path": str(path),
+        "_created": snapshot.meta.get("created") or 0.0,
+    }
+
+
+_FIXED = ("trial", "state", "step", "time_s", "attempt", "reason", "trial_id")
+_MORE = (
+    *("name", "experiment_tag", "trainable_name", "date", "timestamp", "time_this_iter_s", "pid", "hostname"),
+    *("failures", "logdir"),
+)
+
+
+def _trial_table(reader: ExperimentReader) -> Table:
+    """Return one row per trial, ordered by number."""
     snapshot = reader.snapshot()
     metrics: dict[str, None] = {}
     params: dict[str, None] = {}
@@ -272,27 +338,63 @@ def _trial_rows(reader: ExperimentReader) -> tuple[list[dict[str, Any]], list[st
         metrics.update(dict.fromkeys(values))
         params.update(dict.fromkeys(config))
         found.append((trial, values, config))
-    fixed = ["trial", "state", "step", "time_s", "attempt", "reason", "trial_id"]
-    names = {key: (f"config/{key}" if key in metrics or key in fixed else key) for key in params}
-    shown = {key: (f"metric/{key}" if key in fixed else key) for key in metrics}
+    taken = {*_FIXED, *_MORE}
+    names = {key: (f"config/{key}" if key in metrics or key in taken else key) for key in params}
+    shown = {key: (f"metric/{key}" if key in taken else key) for key in metrics}
     rows = []
     for trial, values, config in found:
-        last = trial.last_metrics or {}
-        row: dict[str, Any] = {
-            "trial": f"{trial.number:05d}",
-            "state": trial.status,
-            "step": last.get("training_iteration"),
-            "time_s": last.get("time_total_s"),
-            "attempt": trial.attempt,
-            "reason": trial.reason,
-            "trial_id": trial.trial_id,
-        }
+        row = _fixed_cells(reader, trial)
         row |= {shown[key]: value for key, value in values.items()}
         row |= {names[key]: value for key, value in config.items()}
         rows.append(row)
     main = reader.metric
     ordered = sorted(shown.values(), key=lambda column: column != main)
-    return rows, ["trial", "state", "step", *ordered, *names.values(), "time_s", "attempt", "reason", "trial_id"]
+    is_named = any(trial.name for trial in snapshot.trials)
+    head = ["trial", "name", "state", "step"] if is_named else ["trial", "state", "step"]
+    return Table(
+        rows,
+        [*head, *ordered, *names.values(), "time_s", "attempt", "reason", "trial_id"],
+        more=[column for column in _MORE if column not in head],
+        aliases={
+            "id": "trial_id",
+            "number": "trial",
+            "status": "state",
+            "training_iteration": "step",
+            "time_total_s": "time_s",
+            "trial_name": "name",
+            "path": "logdir",
+            "num_failures": "failures",
+        },
+        texts=frozenset(
+            {"trial", "name", "state", "reason", "trial_id", "experiment_tag", "trainable_name", "logdir", "date"}
+        ),
+        silent=frozenset({"trial_id", "attempt"}),
+        is_telling=_is_telling,
+    )
+
+
+def _fixed_cells(reader: ExperimentReader, trial: TrialRow) -> dict[str, Any]:
+    last = trial.last_metrics or {}
+    stamp = last.get("timestamp", trial.last_wall)
+    return {
+        "trial": f"{trial.number:05d}",
+        "state": trial.status,
+        "step": last.get("training_iteration"),
+        "time_s": last.get("time_total_s"),
+        "attempt": trial.attempt,
+        "reason": trial.reason,
+        "trial_id": trial.trial_id,
+        "name": trial.trial_name,
+        "experiment_tag": trial.experiment_tag,
+        "trainable_name": trial.trainable_name,
+        "date": _stamp(stamp),
+        "timestamp": stamp,
+        "time_this_iter_s": last.get("time_this_iter_s"),
+        "pid": last.get("pid"),
+        "hostname": last.get("hostname"),
+        "failures": trial.failures,
+        "logdir": str(reader.layout.trial(trial.trial_id)),
+    }
 
 
 def _is_telling(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -301,60 +403,7 @@ def _is_telling(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
         return False
     if column == "attempt":
         return any((row.get(column) or 0) > 1 for row in rows)
-    return any(row.get(column) not in (None, "") for row in rows)
-
-
-def _column(name: str, known: Sequence[str]) -> str:
-    aliases = {"id": "trial_id", "number": "trial", "training_iteration": "step", "time_total_s": "time_s"}
-    for candidate in (name, name.removeprefix("config/"), f"config/{name}", aliases.get(name, name)):
-        if candidate in known:
-            return candidate
-    raise ConfigError(f"there is no column {name!r}. {nearest(name, known)}")
-
-
-_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "<=": lambda a, b: a <= b,
-    ">=": lambda a, b: a >= b,
-    "!=": lambda a, b: a != b,
-    "==": lambda a, b: a == b,
-    "<": lambda a, b: a < b,
-    ">": lambda a, b: a > b,
-    "=": lambda a, b: a == b,
-}
-
-
-def _condition(condition: str, known: Sequence[str]) -> tuple[str, Callable[[Any], bool]]:
-    match = re.fullmatch(r"\s*(.+?)\s*(<=|>=|!=|==|<|>|=)\s*(.*?)\s*", condition)
-    if match is None:
-        raise ConfigError(f"--filter {condition!r} is no condition; expected COLUMN OP VALUE, such as lr<0.01.")
-    column, compare = _column(match[1], known), _OPERATORS[match[2]]
-    wanted: Any = (
-        match[3].strip("'\"") if column in ("trial", "state", "reason", "trial_id") else parse_literal(match[3])
-    )
-    is_order = match[2] in ("<", "<=", ">", ">=")
-
-    def holds(value: Any) -> bool:
-        if column == "trial" and str(wanted).isdigit():
-            return compare(int(value), int(wanted))
-        if value is None or wanted is None:
-            return not is_order and compare(value, wanted)
-        is_number = isinstance(value, (int, float)) and isinstance(wanted, (int, float))
-        if is_order and not is_number and not (isinstance(value, str) and isinstance(wanted, str)):
-            return False
-        return compare(value, wanted) if is_number else compare(text(value), text(wanted))
-
-    return column, holds
-
-
-def _sorted(rows: list[dict[str, Any]], column: str, *, downwards: bool) -> list[dict[str, Any]]:
-    def is_missing(row: Mapping[str, Any]) -> bool:
-        value = row.get(column)
-        return value is None or value != value or value == ""
-
-    present = [row for row in rows if not is_missing(row)]
-    has_text = any(not isinstance(row[column], (int, float)) for row in present)
-    present.sort(key=lambda row: str(row[column]) if has_text else row[column], reverse=downwards)
-    return present + [row for row in rows if is_missing(row)]
+    return is_filled(column, rows)
 
 
 def _best_rows(
@@ -399,11 +448,13 @@ def _facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
     ended = reader.last_exit(row.trial_id)
     best_seq = row.best_seq
     best = None if best_seq is None else reader.metrics_at({row.trial_id: best_seq}).get(row.trial_id)
-    until = timeline.exited if row.is_ended else time.time()
+    hint = "" if row.is_ended else reader.state_hint()
+    until = timeline.exited if row.is_ended else None if hint else time.time()
     return {
         "trial": row.trial_id,
         "state": row.status,
         "reason": row.reason,
+        "hint": hint,
         "config": row.config,
         "asks": str(row.resources),
         "holds": "" if row.is_ended or row.placement is None else _holding(row),
@@ -425,6 +476,35 @@ def _facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         "traceback": ended.get("traceback") if row.status == "ERROR" else None,
         "output": _output(reader, row.trial_id),
     }
+
+
+def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
+    row = _experiment_row(reader.root)
+    metric, mode = reader.metric, reader.mode
+    best = _best_rows(reader, "all")[:1] if metric and mode else []
+    facts: dict[str, Any] = {
+        "sweep": reader.name,
+        "state": row["state"],
+        "hint": reader.state_hint(),
+        "trainable": reader.trainable_name,
+        "created": row["created"],
+        "updated": row["updated"],
+        "trials": {name: row[name] for name in ("trials", "running", "waiting", "done", "failed")},
+        "metric": f"{metric} ({mode})" if metric else None,
+        "best": None if not best else f"{best[0][1]:.6g} (trial {best[0][0].number:05d}, best report of all)",
+        "best_config": best[0][0].config if best else None,
+        "path": str(reader.root),
+    }
+    return facts | {f"notes ({name})": text for name, text in read_notes(reader.root).items()}
+
+
+def read_notes(root: Path) -> dict[str, str]:
+    """Return what was written down about a sweep (`sweep note`), by file name: `notes.md` first."""
+    files = [path for path in root.iterdir() if path.suffix in (".md", ".txt") and path.is_file()]
+    mine = [path for path in files if not path.name.startswith((".", "pbt_"))]  # a scheduler's own log is no note
+    ordered = sorted(mine, key=lambda path: (path.name != NOTES, path.name))
+    found = {path.name: path.read_text(encoding="utf-8", errors="replace").strip() for path in ordered}
+    return {name: text for name, text in found.items() if text}
 
 
 def clean_line(line: str) -> str:

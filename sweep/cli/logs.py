@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,9 +13,10 @@ import click
 from sweep.cli.inspect import storage_option
 from sweep.errors import ConfigError
 from sweep.store.layout import rank_output, rank_outputs
-from sweep.store.reader import find_experiment
+from sweep.store.reader import ExperimentReader, find_experiment
+from sweep.worker.output import OUTPUT_NAME
 
-__all__ = ["logs", "print_log"]
+__all__ = ["logs", "print_logs"]
 
 _POLL_S = 0.2
 
@@ -30,7 +31,8 @@ _POLL_S = 0.2
 def logs(name: str, trial: str, follow: bool, rank: int | None, tail: int | None, storage: str | None) -> None:
     """Print what a trial wrote to standard output and standard error, of all its attempts. TRIAL is its number or id.
 
-    Of a training group it prints what each worker wrote, one after another; with --follow what rank 0 writes.
+    With log_to_file it prints standard output, then standard error; with --follow each as it comes. Of a training group
+    it prints what each worker wrote, one after another; with --follow what rank 0 writes.
 
     \b
     Examples:
@@ -40,17 +42,21 @@ def logs(name: str, trial: str, follow: bool, rank: int | None, tail: int | None
     """
     reader = find_experiment(name, storage)
     row = reader.trial(trial)
-    path = reader.layout.output(row.trial_id)
-    ranks = [Path(one) for one in rank_outputs(str(path.parent))]
+    directory = reader.layout.trial(row.trial_id)
+    ranks = [Path(one) for one in rank_outputs(str(directory))]
     if rank is not None or (ranks and follow):
-        path = Path(rank_output(str(path.parent), rank or 0))
-    paths = [path] if path.exists() or follow else [] if rank is not None else ranks
-    if not paths:
-        found = f"; there are {', '.join(one.name for one in ranks)}" if ranks else ""
-        raise ConfigError(
-            f"trial {row.trial_id} has printed nothing: {path} is not there{found}. It is {row.status}"
-            + (f": {row.reason}." if row.reason else ".")
-        )
+        paths = [Path(rank_output(str(directory), rank or 0))]
+    else:
+        paths = ranks or _outputs(reader, directory)
+    if not follow:
+        missing = paths[0]
+        paths = [one for one in paths if one.exists()]
+        if not paths:
+            found = f"; there are {', '.join(one.name for one in ranks)}" if ranks else ""
+            raise ConfigError(
+                f"trial {row.trial_id} has printed nothing: {missing} is not there{found}. It is {row.status}"
+                + (f": {row.reason}." if row.reason else ".")
+            )
 
     def has_ended() -> bool:
         return reader.trial(row.trial_id).is_ended
@@ -59,46 +65,61 @@ def logs(name: str, trial: str, follow: bool, rank: int | None, tail: int | None
         sys.stdout.buffer.write(chunk)
         sys.stdout.flush()
 
-    for one in paths:
-        if len(paths) > 1:
-            write(f"==> {one.name} <==\n".encode())
-        print_log(one, write, tail=tail, has_ended=has_ended if follow else None)
+    print_logs(paths, write, tail=tail, has_ended=has_ended if follow else None)
 
 
-def print_log(
-    path: Path,
+def _outputs(reader: ExperimentReader, directory: Path) -> list[Path]:
+    """Return the files that may hold a trial's output: those that `log_to_file` names, each once, or the usual one.
+
+    The usual one stands first where it exists, too: the sweep was continued with another `log_to_file`.
+    """
+    names = dict.fromkeys(reader.meta.get("log_to_file") or ())
+    usual = directory / OUTPUT_NAME
+    named = [directory / name for name in names]
+    return [usual, *named] if not named or usual.exists() else named
+
+
+def print_logs(
+    paths: Sequence[Path],
     write: Callable[[bytes], None],
     *,
     tail: int | None = None,
     has_ended: Callable[[], bool] | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Write the content of a log, and with `has_ended` what is added until that is true.
+    """Write the contents of logs one after another, and with `has_ended` what is added to any until that is true.
+
+    Of several, each piece stands under the name of its file.
 
     Args:
-        tail: begin with that many last lines.
+        tail: begin each with that many last lines.
         wait: how to pass the time between two looks.
     """
-    if path.exists():
-        with path.open("rb") as file:
-            if tail is not None:
-                _skip_to_tail(file, tail)
-            for chunk in _chunks(file):
-                write(chunk)
-            position = file.tell()
-    else:
-        position = 0
-    while has_ended is not None:
-        is_over = has_ended()  # asked first: what was printed before the end is there now
-        if path.exists():
-            with path.open("rb") as file:
-                file.seek(position)
+    positions = dict.fromkeys(paths, 0)
+    shown: Path | None = None  # whose text was written last
+    is_first, is_over = True, has_ended is None
+    while True:
+        for path in paths:
+            try:
+                file = path.open("rb")
+            except FileNotFoundError:
+                continue
+            with file:
+                file.seek(positions[path])
+                if is_first and tail is not None:
+                    _skip_to_tail(file, tail)
                 for chunk in _chunks(file):
+                    if shown != path and len(paths) > 1:
+                        write(f"==> {path.name} <==\n".encode())
+                    shown = path
                     write(chunk)
-                position = file.tell()
-        if is_over:
+                positions[path] = file.tell()
+        if is_over or has_ended is None:
             return
-        wait(_POLL_S)
+        if not is_first:
+            wait(_POLL_S)
+        is_first = False
+        is_over = has_ended()  # asked before the next look: what was printed before the end is there then
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-__all__ = ["COMMANDS", "Group", "main"]
+__all__ = ["ALIASES", "COMMANDS", "Group", "main"]
 
 COMMANDS: Mapping[str, str] = {
     "run": "sweep.cli.run:run",
@@ -21,9 +21,18 @@ COMMANDS: Mapping[str, str] = {
     "show": "sweep.cli.inspect:show",
     "logs": "sweep.cli.logs:logs",
     "why": "sweep.cli.inspect:why",
+    "note": "sweep.cli.notes:note",
     "resume": "sweep.cli.control:resume",
 }
 """Name of a command -> where it is."""
+
+ALIASES: Mapping[str, str] = {
+    "lsx": "ls",
+    "list-experiments": "ls",
+    "list-trials": "trials",
+    "add-note": "note",
+}
+"""What those type who know the command line of Tune -> name of the command."""
 
 
 class Group(click.Group):
@@ -35,7 +44,7 @@ class Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        place = COMMANDS.get(cmd_name)
+        place = COMMANDS.get(ALIASES.get(cmd_name, cmd_name))
         if place is None:
             return None
         module, _, attribute = place.partition(":")
@@ -46,7 +55,7 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that the arguments begin with."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in {*COMMANDS, *ALIASES} and not args[0].startswith("-"):
             from searchers.errors import nearest
 
             ctx.fail(f"there is no command {args[0]!r}. {nearest(args[0], COMMANDS)}")
@@ -110,9 +119,20 @@ def _run(arguments: Sequence[str] | None) -> int:
         cause = error.__cause__
         if isinstance(error, UserCodeError) and error.traceback:
             click.echo(error.traceback, err=True)
-        elif cause is not None and not isinstance(cause, (SweepError, SearchError, OSError, ValueError)):
+        elif cause is not None and _is_of_the_user(error, cause):
             click.echo("".join(traceback.format_exception(cause)), err=True)
         return 2 if _is_usage(error) else 1
+
+
+def _is_of_the_user(error: Exception, cause: BaseException) -> bool:
+    """Whether a cause says more than the error's one line: it came out of the user's code, not out of a file's."""
+    from sweep.errors import ExperimentError, SearchError, SweepError, TrainableError
+
+    if isinstance(cause, (SweepError, SearchError, OSError, ValueError, click.ClickException)):
+        return False
+    if isinstance(error, TrainableError):
+        return True
+    return not isinstance(error, ExperimentError) and not isinstance(cause, ImportError)
 
 
 def _is_usage(error: Exception) -> bool:

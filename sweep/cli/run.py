@@ -175,7 +175,9 @@ class _Noter(Callback):
 
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         directory = Path(experiment_dir)
-        self._order.name, self._order.storage = directory.name, str(directory.parent)
+        self._order.name = directory.name
+        if "://" not in str(self._order.storage):
+            self._order.storage = str(directory.parent)
         if info.get("seed") is not None:
             self._order.seed = int(info["seed"])
         self._order.save(directory)

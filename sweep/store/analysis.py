@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import html
 import math
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+from sweep.core.results import Result as Report
 from sweep.core.results import flatten
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest
+from sweep.store.notebook import analysis_page
 from sweep.store.reader import ExperimentReader, TrialRow
+from sweep.store.remote import open_storage_for_reading
 from sweep.store.results import (
+    Choice,
     Result,
     TrialView,
     beats,
@@ -21,6 +26,7 @@ from sweep.store.results import (
     check_mode,
     error_of,
     full_result,
+    local_filesystem,
     mean,
     result_of,
     view_of,
@@ -35,7 +41,21 @@ __all__ = ["SCOPES", "ExperimentAnalysis", "ExperimentReader", "Result", "Result
 
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
 
-_ROWS_IN_NOTEBOOK = 20
+
+@dataclass(frozen=True)
+class Best:
+    """The best trial by one scope, for what is shown of an experiment.
+
+    Attributes:
+        says: the scope in words.
+    """
+
+    row: TrialRow
+    value: float
+    metric: str
+    mode: str
+    scope: str
+    says: str
 
 
 class ExperimentAnalysis:
@@ -44,9 +64,16 @@ class ExperimentAnalysis:
     Every access shows what is committed by then. "Best" means by the *last* report of each trial unless a scope says
     otherwise: `last`, `avg`, `last-5-avg`, `last-10-avg`, or `all` (the best report ever). NaN is never best.
 
+    It can be pickled, and loaded in another process that sees the same directory, without the trainable.
+
     Args:
-        path: directory of the experiment, or its `sweep.db`.
+        experiment_checkpoint_path: directory of the experiment, its `sweep.db`, or its URI.
+        storage_filesystem: of fsspec or pyarrow, on which it lies; None: this machine, or what the URI says.
+        trials: ignored with a warning: all trials are in the record.
         default_metric, default_mode: used where a method is given none; None: what the sweep itself optimised.
+        trust: give configs and reports with the objects that were put into them (functions, classes ...). Loading them
+            runs code from the experiment, so it is for experiments of one's own. Otherwise something stands for such a
+            value that prints like it.
 
     Raises:
         ExperimentError: there is no experiment (a damaged or newer one likewise).
@@ -55,12 +82,20 @@ class ExperimentAnalysis:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        experiment_checkpoint_path: str | os.PathLike[str],
         *,
+        storage_filesystem: Any = None,
+        trials: Any = None,
         default_metric: str | None = None,
         default_mode: str | None = None,
+        trust: bool = False,
     ) -> None:
-        self._reader = ExperimentReader(path)
+        if trials is not None:
+            warnings.warn("trials= is ignored: the experiment's record holds all its trials.", stacklevel=2)
+        path = experiment_checkpoint_path
+        if storage_filesystem is not None or "://" in os.fspath(path):
+            path = open_storage_for_reading(path, storage_filesystem)
+        self._reader = ExperimentReader(path, trust=trust)
         if default_mode is not None:
             check_mode(default_mode)
         mode_alone = default_mode is not None and default_metric is None and self._reader.metric is None
@@ -75,9 +110,15 @@ class ExperimentAnalysis:
         return str(self._reader.root)
 
     @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `experiment_path` lies: that of this machine."""
+        return local_filesystem()
+
+    @property
     def trials(self) -> list[TrialView]:
         """All trials, ordered by number."""
-        return [view_of(self._reader, row) for row in self._reader.trials()]
+        state = self._reader.state()
+        return [view_of(self._reader, row, state) for row in self._reader.trials()]
 
     @property
     def results(self) -> dict[str, dict[str, Any]]:
@@ -94,12 +135,26 @@ class ExperimentAnalysis:
         """One frame of all reports per trial, by trial id; each is read when it is asked for."""
         return _TrialFrames(self._reader)
 
+    def fetch_trial_dataframes(self) -> Mapping[str, pd.DataFrame]:
+        """Return `trial_dataframes`."""
+        return self.trial_dataframes
+
+    def stats(self) -> dict[str, Any]:
+        """Return when the sweep was created and when something last happened to it, in UTC epoch seconds."""
+        with self._reader.connect() as connection:
+            (wall,) = connection.execute("SELECT max(wall) FROM event").fetchone()
+        return {"start_time": self._reader.meta.get("created"), "timestamp": wall}
+
+    def runner_data(self) -> dict[str, Any]:
+        """Return what is recorded of the experiment as a whole: name, space, metric, number of samples ..."""
+        return dict(self._reader.meta)
+
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
         """Return the config of each trial by trial id; with `prefix` flattened to `config/...` names."""
         if not prefix:
             return {row.trial_id: row.fresh_config() for row in self._reader.trials()}
         return {
-            row.trial_id: {f"config/{key}": value for key, value in flatten(row.config).items()}
+            row.trial_id: {f"config/{key}": value for key, value in flatten(row.fresh_config()).items()}
             for row in self._reader.trials()
         }
 
@@ -124,7 +179,7 @@ class ExperimentAnalysis:
                 known = best.get(trial_id)
                 if value == value and (known is None or beats(value, known[1], mode)):
                     best[trial_id] = (seq, value)
-            chosen = self._reader.metrics_at({trial_id: seq for trial_id, (seq, _) in best.items()})
+            chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
         return trial_frame(self._reader, chosen=chosen, style=style, metric=metric or self.default_metric)
 
     def get_dataframe(
@@ -201,11 +256,9 @@ class ExperimentAnalysis:
         best = self.get_best_trial(metric, mode, scope)
         return None if best is None else best.config
 
-    def get_best_checkpoint(
-        self, trial: TrialView | str | int, metric: str | None = None, mode: str | None = None
-    ) -> Checkpoint | None:
-        """Return the kept checkpoint of `trial` (a view, an id or a number) whose report was best, or None with a
-        warning."""
+    def get_best_checkpoint(self, trial: Any, metric: str | None = None, mode: str | None = None) -> Checkpoint | None:
+        """Return the kept checkpoint of `trial` (a trial, a result, an id or a number) whose report was best, or None
+        with a warning."""
         metric, mode = self._metric_and_mode(metric, mode)
         row = self._row_of(trial)
         try:
@@ -215,7 +268,7 @@ class ExperimentAnalysis:
             return None
 
     def get_last_checkpoint(
-        self, trial: TrialView | str | int | None = None, metric: str = "training_iteration", mode: str = "max"
+        self, trial: Any = None, metric: str = "training_iteration", mode: str = "max"
     ) -> Checkpoint | None:
         """Return the latest checkpoint of `trial`, or of the best trial by `metric` when none is given; None with a
         warning when there is none."""
@@ -224,6 +277,27 @@ class ExperimentAnalysis:
         if checkpoint is None and found is not None:
             warnings.warn(f"trial {found.trial_id} has no checkpoint.", stacklevel=2)
         return checkpoint
+
+    def get_trial_checkpoints_paths(self, trial: Any, metric: str | None = None) -> list[tuple[str, Any]]:
+        """Return (path, value) of the kept checkpoints of `trial`, `value` what its report has under `metric`.
+
+        Args:
+            trial: a trial, a result, an id or a number.
+            metric: a key, or a path such as `eval/acc`; None: the default metric, else `training_iteration`.
+        """
+        key = metric or self.default_metric or "training_iteration"
+        kept = result_of(self._reader, self._row_of(trial)).best_checkpoints
+        return [(checkpoint.path, Report(metrics).get(key)) for checkpoint, metrics in kept]
+
+    def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
+        """Return the directory of `get_best_trial`, or None with a warning."""
+        best = self.get_best_trial(metric, mode, scope)
+        return None if best is None else best.path
+
+    @property
+    def best_logdir(self) -> str | None:
+        """The directory of `best_trial`."""
+        return self.get_best_logdir()
 
     @property
     def best_trial(self) -> TrialView | None:
@@ -270,9 +344,21 @@ class ExperimentAnalysis:
         return f"{type(self).__name__}({_summary(self)})"
 
     def _repr_html_(self) -> str:
-        return _html(self)
+        return analysis_page(self)
 
     # --- inside ---
+
+    def _best_of_scopes(self) -> list[Best]:
+        """Return the best trial by its last report, and the one by any report."""
+        metric, mode = self.default_metric, self.default_mode
+        if not metric or not mode:
+            return []
+        rows, found = self._reader.snapshot().by_id, []
+        for scope, says in (("last", "by the last report of each trial"), ("all", "by any report")):
+            best = best_of(self._scores(metric, mode, scope, True), mode, infinite=False)
+            if best is not None:
+                found.append(Best(rows[best[0]], best[1], metric, mode, scope, says))
+        return found
 
     def _metric_and_mode(self, metric: str | None, mode: str | None) -> tuple[str, str]:
         metric = metric or self.default_metric
@@ -283,9 +369,12 @@ class ExperimentAnalysis:
         check_mode(mode)
         return metric, mode
 
-    def _row_of(self, trial: TrialView | str | int) -> TrialRow:
-        if isinstance(trial, TrialView):
-            return self._reader.trial(trial.trial_id)
+    def _row_of(self, trial: Any) -> TrialRow:
+        if not isinstance(trial, (str, int)):
+            known = getattr(trial, "trial_id", None)
+            if not isinstance(known, str):
+                raise ConfigError(f"{trial!r:.100} is no trial; expected a trial, a result, an id or a number.")
+            return self._reader.trial(known)
         return self._reader.trial(Path(trial).name if isinstance(trial, str) else trial)
 
     def _scores(self, metric: str, mode: str, scope: str, is_finite_only: bool) -> Iterator[tuple[str, float]]:
@@ -329,8 +418,21 @@ class ResultGrid:
     def __len__(self) -> int:
         return len(self._reader.trials())
 
-    def __getitem__(self, index: int) -> Result:
-        return result_of(self._reader, self._reader.trials()[index])
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        rows = self._reader.trials()
+        if isinstance(index, slice):
+            return [result_of(self._reader, row) for row in rows[index]]
+        try:
+            row = rows[index]
+        except IndexError:
+            raise IndexError(f"there is no result {index}: the experiment has {len(rows)} trials.") from None
+        return result_of(self._reader, row)
 
     def __iter__(self) -> Iterator[Result]:
         return (result_of(self._reader, row) for row in self._reader.trials())
@@ -339,7 +441,12 @@ class ResultGrid:
         return f"ResultGrid({_summary(self._analysis)})"
 
     def _repr_html_(self) -> str:
-        return _html(self._analysis)
+        return analysis_page(self._analysis)
+
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `experiment_path` lies: that of this machine."""
+        return local_filesystem()
 
     @property
     def experiment_path(self) -> str:
@@ -348,7 +455,7 @@ class ResultGrid:
 
     @property
     def errors(self) -> list[SweepError]:
-        """Why each trial in ERROR is there."""
+        """Why each trial in ERROR is there; this loads their exceptions as `Result.error` does."""
         found = (error_of(self._reader, row) for row in self._reader.trials() if row.status == "ERROR")
         return [error for error in found if error is not None]
 
@@ -371,6 +478,8 @@ class ResultGrid:
     ) -> Result:
         """Return the result of the best trial; scopes as in `ExperimentAnalysis.get_best_trial`.
 
+        Its repr says by what it was chosen, and which kept checkpoint is nearest to its best report.
+
         Raises:
             ConfigError: no metric or mode is known, a bad mode or scope (a ValueError).
             MetricError: no trial has a usable number under the metric (a RuntimeError).
@@ -384,7 +493,9 @@ class ResultGrid:
             best = self._analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf)
         if best is None:
             raise MetricError(self._analysis._nothing_found(metric))
-        return result_of(self._reader, rows.by_id[best.trial_id])
+        scores = dict(self._analysis._scores(metric, mode, scope, filter_nan_and_inf))
+        choice = Choice(metric, mode, scope, scores[best.trial_id], len(rows.trials))
+        return result_of(self._reader, rows.by_id[best.trial_id], choice)
 
     def get_dataframe(
         self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
@@ -414,7 +525,7 @@ class _TrialFrames(Mapping[str, "pd.DataFrame"]):
     def __getitem__(self, trial_id: str) -> pd.DataFrame:
         from sweep.store.frames import result_frame
 
-        return result_frame(list(self._reader.results(trial_id)), self._reader.snapshot().by_id[trial_id].config)
+        return result_frame(self._reader, self._reader.snapshot().by_id[trial_id])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._reader.snapshot().by_id)
@@ -428,27 +539,16 @@ class _TrialFrames(Mapping[str, "pd.DataFrame"]):
 
 def _summary(analysis: ExperimentAnalysis) -> str:
     """Say what there is and what is best, with the scope that was used."""
-    rows = analysis._reader.snapshot()
-    counts: dict[str, int] = {}
-    for row in rows.trials:
-        counts[row.status] = counts.get(row.status, 0) + 1
+    reader = analysis._reader
+    trials = reader.trials()
+    counts = Counter(row.status for row in trials)
     states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none yet"
-    text = f"{analysis._reader.name}: {len(rows.trials)} trials ({states})"
-    metric, mode = analysis.default_metric, analysis.default_mode
-    if not metric or not mode:
-        return f"{text}, no metric given"
-    for scope, says in (("last", "by the last report of each trial"), ("all", "by any report")):
-        best = best_of(analysis._scores(metric, mode, scope, True), mode, infinite=False)
-        if best is not None:
-            number = rows.by_id[best[0]].number
-            text += f"; best {metric}={best[1]:.6g} ({mode}, trial {number:05d}, scope={scope!r}: {says})"
-    return text
-
-
-def _html(analysis: ExperimentAnalysis) -> str:
-    frame = analysis.dataframe()
-    shown = frame.head(_ROWS_IN_NOTEBOOK)
-    columns = [name for name in shown.columns if name not in ("logdir", "trial_id") and bool(shown[name].notna().any())]
-    table = shown[columns].to_html(index=False, border=0, escape=True, max_cols=20, na_rep="")
-    more = f"<p>{len(frame) - len(shown)} more trials: .get_dataframe()</p>" if len(frame) > len(shown) else ""
-    return f"<p><code>{html.escape(_summary(analysis))}</code></p>{table}{more}"
+    text = f"{reader.name}: {len(trials)} trials ({states})"
+    if not analysis.default_metric or not analysis.default_mode:
+        text += ", no metric given"
+    for best in analysis._best_of_scopes():
+        text += (
+            f"; best {best.metric}={best.value:.6g} ({best.mode}, trial {best.row.number:05d}, "
+            f"scope={best.scope!r}: {best.says})"
+        )
+    return text + ("; no driver runs it" if reader.state() == "crashed" else "")

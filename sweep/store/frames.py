@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.errors import ConfigError
 from sweep.store.encoding import Opaque
+from sweep.store.filled import NODE_IP, checkpoint_dir_name, complete, date_str
 from sweep.store.reader import ExperimentReader, ResultRow, Timeline, TrialRow
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ _RAY_BEFORE_CONFIG = (
 def trial_frame(
     reader: ExperimentReader,
     *,
-    chosen: Mapping[str, Mapping[str, Any]] | None = None,
+    chosen: Mapping[str, ResultRow] | None = None,
     style: str = "sweep",
     metric: str | None = None,
 ) -> pd.DataFrame:
     """Return one row per trial, ordered by number, with a RangeIndex and fresh data.
 
     Args:
-        chosen: metrics to show per trial id; trials that it lacks have none. None: the last report of each.
+        chosen: the report to show per trial id; trials that it lacks have none. None: the last report of each.
         style: `sweep`; `ray` puts Ray's full set of columns first, under Ray's names and in Ray's order, and the
             others after them; `optuna` has the columns of `study.trials_dataframe()`.
         metric: what `style="optuna"` shows as `value`.
@@ -73,10 +73,8 @@ def trial_frame(
         raise ConfigError(f"style={style!r} is unknown; expected one of {', '.join(STYLES)}.")
     snapshot = reader.snapshot()
     trials = snapshot.trials
-    metrics = [
-        (trial.last_metrics if chosen is None else chosen.get(trial.trial_id)) or {}  # one report each
-        for trial in trials
-    ]
+    reports = [_last(trial) if chosen is None else chosen.get(trial.trial_id) for trial in trials]
+    metrics = [report.metrics if report is not None else {} for report in reports]
     timelines = reader.timelines()
     times = [timelines.get(trial.trial_id, Timeline()) for trial in trials]
     user, filled = _split([_flat(one) for one in metrics])
@@ -87,18 +85,28 @@ def trial_frame(
     config = {f"config/{name}": values for name, values in configs.items()}
     if style == "optuna":
         return _optuna_frame(trials, columns, shown, config, metric)
+    tune = _tune_columns(trials, reports, times, filled)
     if style == "ray":
-        ray = _ray_columns(reader, trials, times, filled) | columns
+        ray = tune | columns
         order = [
             *_RAY_BEFORE_CONFIG,
             *config,
             "logdir",
-            *(n for n in columns if n not in {*_RAY_BEFORE_CONFIG, "logdir"}),
+            *(n for n in (*columns, *tune) if n not in {*_RAY_BEFORE_CONFIG, "logdir"}),
         ]
         everything = ray | config
         return _frame(shown | {name: everything[name] for name in order}, len(trials))
     head = {name: columns[name] for name in ("number", "state")}
-    return _frame(head | shown | config | {n: v for n, v in columns.items() if n not in head}, len(trials))
+    return _frame(head | shown | config | {n: v for n, v in columns.items() if n not in head} | tune, len(trials))
+
+
+def _last(trial: TrialRow) -> ResultRow | None:
+    if trial.last_metrics is None or trial.last_seq is None:
+        return None
+    wall = trial.last_wall or 0.0
+    return ResultRow(
+        trial.last_seq, trial.trial_id, trial.attempt, 0.0, wall, trial.last_checkpoint, trial.last_metrics
+    )
 
 
 def _own_columns(
@@ -133,29 +141,37 @@ def _own_columns(
     }
 
 
-def _ray_columns(
-    reader: ExperimentReader, trials: Sequence[TrialRow], times: Sequence[Timeline], filled: Mapping[str, list[Any]]
+def _tune_columns(
+    trials: Sequence[TrialRow],
+    reports: Sequence[ResultRow | None],
+    times: Sequence[Timeline],
+    filled: Mapping[str, list[Any]],
 ) -> dict[str, Any]:
+    """Return the columns that only those look for who know Tune's dataframes."""
     nothing: list[Any] = [None] * len(trials)
-    stamps = filled.get("timestamp", nothing)
-    host = reader.meta.get("hostname")
+    walls = [None if report is None else int(report.wall) for report in reports]
+    stamps = [
+        stamp if isinstance(stamp, (int, float)) else wall
+        for stamp, wall in zip(filled.get("timestamp", nothing), walls, strict=True)
+    ]
+    dates = filled.get("date", nothing)
+    names = [None if report is None else checkpoint_dir_name(report.checkpoint) for report in reports]
     return {
-        "timestamp": _ints(int(stamp) if isinstance(stamp, (int, float)) else None for stamp in stamps),
-        "checkpoint_dir_name": _texts(
-            trial.checkpoint.path.rpartition("/")[2] if trial.checkpoint else None for trial in trials
-        ),
-        "done": _booleans(trial.is_ended for trial in trials),
+        "timestamp": _ints(stamps),
         "date": _texts(
-            f"{datetime.fromtimestamp(stamp):%Y-%m-%d_%H-%M-%S}" if isinstance(stamp, (int, float)) else None
-            for stamp in stamps
+            date if isinstance(date, str) else date_str(stamp) if stamp is not None and abs(stamp) < 1e11 else None
+            for date, stamp in zip(dates, stamps, strict=True)
         ),
         "time_this_iter_s": _floats(filled.get("time_this_iter_s", nothing)),
+        "checkpoint_dir_name": _texts(names),
+        "done": _booleans(trial.is_ended for trial in trials),
         "pid": _ints(pid or time.pid or None for pid, time in zip(filled.get("pid", nothing), times, strict=True)),
-        "hostname": _texts(name or host for name in filled.get("hostname", nothing)),
-        "node_ip": _texts(ip or "127.0.0.1" for ip in filled.get("node_ip", nothing)),
+        "hostname": _texts(filled.get("hostname", nothing)),
+        "node_ip": _texts(ip or NODE_IP for ip in filled.get("node_ip", nothing)),
         "time_since_restore": _floats(filled.get("time_since_restore", nothing)),
         "iterations_since_restore": _ints(filled.get("iterations_since_restore", nothing)),
-    }
+        "experiment_tag": _texts(trial.experiment_tag for trial in trials),
+    } | {name: _floats(filled[name]) for name in ("timesteps_total", "episodes_total") if name in filled}
 
 
 def _optuna_frame(
@@ -204,17 +220,22 @@ def history_frame(reader: ExperimentReader) -> pd.DataFrame:
     return _frame(frame | tail, len(rows))
 
 
-def result_frame(rows: Sequence[ResultRow], config: Mapping[str, Any]) -> pd.DataFrame:
-    """Return one row per report of one trial: every key of the report, then `config/...`, as Tune's
-    `metrics_dataframe` has it."""
-    columns = _columns([_flat(row.metrics) for row in rows])
-    columns |= {f"config/{name}": [value] * len(rows) for name, value in flatten(config).items()}
+def result_frame(reader: ExperimentReader, trial: TrialRow) -> pd.DataFrame:
+    """Return one row per report of one trial: every key of the report, the fields that are derived, then `config/...`,
+    as Tune's `metrics_dataframe` has it."""
+    rows = [
+        _flat(complete(row.metrics, tag=trial.experiment_tag, wall=row.wall, checkpoint=row.checkpoint))
+        for row in reader.results(trial.trial_id)
+    ]
+    columns = _columns(rows)
+    columns |= {f"config/{name}": [value] * len(rows) for name, value in flatten(trial.config).items()}
     return _frame(columns, len(rows))
 
 
-def metrics_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return one row for each report, nested metrics under their flattened names."""
-    return _frame(_columns(rows), len(rows))
+def metrics_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> pd.DataFrame:
+    """Return one row for each report, nested metrics under their flattened names; `columns` are there in any case."""
+    empty: dict[str, list[Any]] = {name: [None] * len(rows) for name in columns}
+    return _frame(empty | _columns(rows), len(rows))
 
 
 def event_frame(reader: ExperimentReader) -> pd.DataFrame:

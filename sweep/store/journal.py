@@ -14,7 +14,7 @@ from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import ExperimentError
 from sweep.store.encoding import decode, encode
 from sweep.store.records import command_texts, encode_event, encode_pending
-from sweep.store.schema import APPLICATION_ID, SCHEMA, VERSION, check_version
+from sweep.store.schema import APPLICATION_ID, LABELS, SCHEMA, VERSION, check_version
 
 __all__ = ["Journal"]
 
@@ -36,6 +36,7 @@ _UPDATE_STATE = (
     " checkpoint=?, started_from=?, count=?, judged_to=?, is_saved=?, is_by_person=?, last_result=?, best_result=?"
     " WHERE trial_id=?"
 )
+_INSERT_LABEL = "INSERT OR REPLACE INTO label VALUES (?, ?)"
 _UPDATE_PROGRESS = "UPDATE trial SET count=?, judged_to=?, losses=?, last_result=?, best_result=? WHERE trial_id=?"
 
 
@@ -50,6 +51,7 @@ class Journal:
         durability: "full", or "fast", which loses the last commits at a power cut (never at a kill); for benchmarks.
         discard: deletes a checkpoint, given its path relative to the experiment.
         notice: is told, in one line, when the disk does not take what is written.
+        name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.
     """
 
     def __init__(
@@ -59,12 +61,14 @@ class Journal:
         durability: str = "full",
         discard: Callable[[str], None] | None = None,
         notice: Callable[[str], None] | None = None,
+        name_of: Callable[[Trial], str] | None = None,
     ) -> None:
         self.database = database
         self.num_commits = 0
         self.commit_s = 0.0  # time spent in commits so far
         self._discard = discard
         self._notice = notice
+        self._name_of = name_of
         is_new = not database.exists()
         try:
             # the driver commits on one thread; closing may happen on another
@@ -77,6 +81,8 @@ class Journal:
             self._db.execute(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
             self._db.execute("PRAGMA wal_autocheckpoint=1000")
             self._db.execute("PRAGMA trusted_schema=OFF")
+            if name_of is not None:
+                self._db.execute(LABELS)
         except sqlite3.Error as error:
             raise ExperimentError(
                 f"{database} cannot be written: {error}. Check the directory and its disk."
@@ -123,7 +129,8 @@ class Journal:
             for number, trial_id, attempt, checkpoint, metrics in changes.results
         ]
         new, state, progress = self._trial_rows(changes)
-        self._write(rows, results, new, state, progress)
+        labels = self._labels(changes) if self._name_of is not None else []
+        self._write(rows, results, new, state, progress, labels)
         self.seq = seq
         for trial in changes.trials.values():
             self._known.add(trial.id)
@@ -138,7 +145,13 @@ class Journal:
             self._wal_at = ended + _WAL_EVERY_S
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _write(self, rows: Any, results: Any, new: Any, state: Any, progress: Any) -> None:
+    def _labels(self, changes: Changes) -> list[tuple[str, str]]:
+        """Return the names of trials that are new here."""
+        assert self._name_of is not None
+        new = [trial for trial in changes.trials.values() if trial.id not in self._known]
+        return [(trial.id, name) for trial in new if (name := self._name_of(trial))]
+
+    def _write(self, rows: Any, results: Any, new: Any, state: Any, progress: Any, labels: Any) -> None:
         give_up = time.monotonic() + _DISK_GRACE_S
         while True:
             try:
@@ -153,6 +166,8 @@ class Journal:
                     db.executemany(_UPDATE_STATE, state)
                 if progress:
                     db.executemany(_UPDATE_PROGRESS, progress)
+                if labels:
+                    db.executemany(_INSERT_LABEL, labels)
                 db.execute("COMMIT")
                 return
             except sqlite3.OperationalError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -19,12 +20,24 @@ from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError
 from sweep.store.encoding import decode
-from sweep.store.layout import ExperimentLayout, storage_root
+from sweep.store.filled import tag_of
+from sweep.store.layout import ExperimentLayout
+from sweep.store.presence import Driver, find_driver
+from sweep.store.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading, parse_storage
 from sweep.store.schema import open_for_reading
 
-__all__ = ["ExperimentReader", "ResultRow", "Timeline", "TrialRow", "find_experiment", "list_experiments"]
+__all__ = [
+    "ExperimentReader",
+    "ResultRow",
+    "Timeline",
+    "TrialRow",
+    "find_experiment",
+    "list_experiments",
+    "what_is_there",
+]
 
 _UNENDED = ("PENDING", "RUNNING", "PAUSED")
+_TUNE_STATE = re.compile(r"experiment_state-.*\.json")
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,10 @@ class TrialRow:
         reason: why it waits, or why it ended.
         count: reports so far.
         last_seq, best_seq: keys of its last and best result; None before the first.
+        last_wall: when its last report was committed, in UTC epoch seconds.
+        name: what `trial_name_creator` called it; empty: nothing.
+        is_trusted: whether `fresh_config` and `fresh_metrics` load what was stored as a pickle.
+        meta: of the experiment, shared by all its rows.
     """
 
     trial_id: str
@@ -53,26 +70,44 @@ class TrialRow:
     placement_text: str | None = field(repr=False)
     checkpoint_text: str | None = field(repr=False)
     last_text: str | None = field(repr=False)
+    last_checkpoint_text: str | None = field(default=None, repr=False)
+    last_wall: float | None = field(default=None, repr=False)
+    name: str = ""
+    is_trusted: bool = field(default=False, repr=False)
+    meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The decided config, shared by all who ask: for reading only."""
-        return self.fresh_config()
-
-    @cached_property
-    def last_metrics(self) -> dict[str, Any] | None:
-        """The last report as filled in, without the config; None before the first. Shared: for reading only."""
-        return self.fresh_metrics()
-
-    def fresh_config(self) -> dict[str, Any]:
-        """Return the config as an object of its own, for users to change; what was stored as a pickle prints like the
-        value but is not loaded."""
+        """The decided config, shared by all who ask: for reading only. What was stored as a pickle is not loaded."""
         config = decode(self.config_text)
         return config if isinstance(config, dict) else {}
 
-    def fresh_metrics(self) -> dict[str, Any] | None:
-        """Return `last_metrics` as an object of its own."""
+    @cached_property
+    def last_metrics(self) -> dict[str, Any] | None:
+        """The last report as filled in, without the config; None before the first. Shared: for reading only. What was
+        stored as a pickle is not loaded."""
         return None if self.last_text is None else decode(self.last_text)
+
+    def fresh_config(self) -> dict[str, Any]:
+        """Return the config as an object of its own, for users to change.
+
+        What was stored as a pickle is loaded when the reader trusts the experiment; otherwise, and where its code is
+        gone, something stands for it that prints like the value.
+        """
+        config = self._decoded(self.config_text)
+        return config if isinstance(config, dict) else {}
+
+    def fresh_metrics(self) -> dict[str, Any] | None:
+        """Return `last_metrics` as an object of its own, pickles treated as by `fresh_config`."""
+        return None if self.last_text is None else self._decoded(self.last_text)
+
+    def _decoded(self, text: str) -> Any:
+        if self.is_trusted:
+            try:
+                return decode(text, trust=True)
+            except Exception:  # the user's own class: renamed, moved, or of a file that is gone
+                return decode(text)
+        return decode(text)
 
     @cached_property
     def resources(self) -> Resources:
@@ -89,6 +124,26 @@ class TrialRow:
     def checkpoint(self) -> CheckpointRef | None:
         """Its latest checkpoint, or None."""
         return checkpoint_ref(self.checkpoint_text)
+
+    @cached_property
+    def last_checkpoint(self) -> CheckpointRef | None:
+        """The checkpoint that came with its last report, or None."""
+        return checkpoint_ref(self.last_checkpoint_text)
+
+    @cached_property
+    def experiment_tag(self) -> str:
+        """Its number and the values that vary among trials."""
+        return tag_of(self.number, self.config, self.meta.get("variables"))
+
+    @property
+    def trainable_name(self) -> str:
+        """Name of the function or class; `trial` when it is not recorded."""
+        return _trainable_name(self.meta)
+
+    @property
+    def trial_name(self) -> str:
+        """What `trial_name_creator` called it, else `<trainable>_<trial id>`."""
+        return self.name or f"{self.trainable_name}_{self.trial_id}"
 
     @property
     def is_ended(self) -> bool:
@@ -149,18 +204,23 @@ class ExperimentReader:
     No connection is kept open, so a reader can be pickled, shared by threads and left lying around.
 
     Args:
-        directory: of the experiment, or its `sweep.db`.
+        directory: of the experiment, or a file of it such as `sweep.db`.
+        trust: load the objects that configs and reports hold (functions, classes, whatever JSON cannot say). This runs
+            code from the experiment: only for one's own.
 
     Raises:
         ExperimentError: there is no experiment, it is damaged, or a newer version wrote it.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, trust: bool = False) -> None:
         root = Path(directory).expanduser().absolute()
-        if root.name == "sweep.db":
+        if root.name == "sweep.db" or _TUNE_STATE.fullmatch(root.name):
             root = root.parent
         self.layout = ExperimentLayout(root)
+        self.trust = trust
         self._snapshot: Snapshot | None = None
+        if not self.layout.database.is_file():
+            raise ExperimentError(what_is_there(root))
         with self.connect():
             pass
 
@@ -168,7 +228,7 @@ class ExperimentReader:
         return f"ExperimentReader({str(self.root)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"layout": self.layout, "_snapshot": None}
+        return {"layout": self.layout, "trust": self.trust, "_snapshot": None}
 
     @property
     def root(self) -> Path:
@@ -219,15 +279,67 @@ class ExperimentReader:
             if known is not None and known.seq == seq:
                 return known
             meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
+            has_names = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'label'").fetchone() is not None
+            names = dict(connection.execute("SELECT trial_id, name FROM label")) if has_names else {}
             rows = connection.execute(
                 "SELECT t.trial_id, t.number, t.status, t.reason, t.attempt, t.failures, t.losses, t.count,"
-                " t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, r.metrics"
-                " FROM trial t LEFT JOIN result r ON r.seq = t.last_result ORDER BY t.number"
+                " t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, r.metrics,"
+                " r.checkpoint, r.wall FROM trial t LEFT JOIN result r ON r.seq = t.last_result ORDER BY t.number"
             )
             shown = {status.value: shown_status(status) for status in Status}
-            trials = tuple(TrialRow(row[0], row[1], shown.get(row[2], row[2]), *row[3:]) for row in rows)
+            trials = tuple(
+                TrialRow(*(*row[:2], shown.get(row[2], row[2]), *row[3:], names.get(row[0], ""), self.trust, meta))
+                for row in rows
+            )
         self._snapshot = Snapshot(seq, meta, trials)
         return self._snapshot
+
+    @property
+    def trainable_name(self) -> str:
+        """Name of the function or class; `trial` when it is not recorded."""
+        return _trainable_name(self.meta)
+
+    def plan(self) -> Mapping[str, Any]:
+        """Return what was asked of the sweep, as of its last start: fields of `sweep.core.plan.Plan`."""
+        with self.connect() as connection:
+            row = connection.execute(
+                "SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1"
+            ).fetchone()
+        plan = None if row is None or row[0] is None else decode(row[0])
+        return plan if isinstance(plan, Mapping) else {}
+
+    def driver(self) -> Driver | None:
+        """Return who drives the sweep, or drove it last; None when that is not known."""
+        return find_driver(self.layout.lock)
+
+    def state(self) -> str:
+        """Return where the sweep as a whole is.
+
+        `running`: it is driven. `crashed`: trials were running when its driver died. `stopped`: nobody drives it, and
+        it can go on. `ended`: all its trials have ended. `unknown`: its driver was on another machine.
+        """
+        trials = self.trials()
+        driver = self.driver()
+        if driver is not None and driver.is_alive:
+            return "running"
+        if trials and all(trial.is_ended for trial in trials):
+            return "ended"
+        if driver is not None and driver.is_alive is None:
+            return "unknown"
+        return "crashed" if any(trial.status == "RUNNING" for trial in trials) else "stopped"
+
+    def state_hint(self) -> str:
+        """Say in one sentence that no driver runs the sweep and how it goes on; empty when it runs or has ended."""
+        state, driver = self.state(), self.driver()
+        who = "" if driver is None else f" (pid {driver.pid} on {driver.host or 'this machine'})"
+        again = f"`sweep resume {self.root.name}` or resume=True in the script goes on"
+        if state == "crashed":
+            return f"no driver runs {self.name}: RUNNING is what trials were when it died{who}; {again}."
+        if state == "stopped":
+            return f"no driver runs {self.name} now; {again}."
+        if state == "unknown":
+            return f"{self.name} was driven on another machine{who}; whether it still is cannot be seen from here."
+        return ""
 
     def trials(self) -> tuple[TrialRow, ...]:
         """Return all trials, ordered by number."""
@@ -265,7 +377,7 @@ class ExperimentReader:
         peaks: dict[str, int] = {}
         with self.connect() as connection:
             for kind, owner, wall, pid in connection.execute(
-                "SELECT kind, trial_id, wall, CASE kind WHEN 'Started' THEN json_extract(data, '$.pid') END"
+                "SELECT kind, trial_id, wall, CASE kind WHEN 'Started' THEN data END"
                 f" FROM event WHERE kind IN ('Suggested', 'Started') AND {which} ORDER BY seq",
                 values,
             ):
@@ -273,7 +385,7 @@ class ExperimentReader:
                     created[owner] = wall
                 else:
                     started.setdefault(owner, wall)
-                    pids[owner] = pid or 0
+                    pids[owner] = int(pid) if pid and pid.isdigit() else 0
             for row in connection.execute(
                 "SELECT trial_id, wall, json_extract(data, '$.exit.peak_rss_bytes'), json_extract(data, '$.exit.kind'),"
                 " json_extract(data, '$.exit.error'), json_extract(data, '$.exit.class_name'),"
@@ -309,6 +421,16 @@ class ExperimentReader:
             ).fetchone()
         return {} if row is None or row[0] is None else dict(json.loads(row[0]))
 
+    def pickled_error(self, trial_id: str) -> bytes:
+        """Return the exception that ended the trial's last attempt as it was pickled; empty when it was not kept."""
+        with self.connect() as connection:
+            row = connection.execute(
+                "SELECT json_extract(data, '$.exit.pickled') FROM event"
+                " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
+                (trial_id,),
+            ).fetchone()
+        return base64.b64decode(row[0]) if row is not None and row[0] else b""
+
     def results(self, trial_id: str | None = None) -> Iterator[ResultRow]:
         """Give the reports of one trial, or of all, in the order in which they were committed."""
         where, values = ("", ()) if trial_id is None else (" WHERE trial_id = ?", (trial_id,))
@@ -318,43 +440,60 @@ class ExperimentReader:
             ):
                 yield ResultRow(seq, owner, attempt, at, wall, checkpoint_ref(checkpoint), decode(metrics))
 
-    def metrics_at(self, seqs: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-        """Return the metrics of one chosen report per trial: `seqs` maps trial id to `result.seq`."""
+    def reports_at(self, seqs: Mapping[str, int]) -> dict[str, ResultRow]:
+        """Return one chosen report per trial: `seqs` maps trial id to `result.seq`."""
+        found: dict[str, ResultRow] = {}
         with self.connect() as connection:
-            found: dict[str, dict[str, Any]] = {}
             for trial_id, seq in seqs.items():
-                row = connection.execute("SELECT metrics FROM result WHERE seq = ?", (seq,)).fetchone()
+                row = connection.execute(
+                    "SELECT attempt, at, wall, checkpoint, metrics FROM result WHERE seq = ?", (seq,)
+                ).fetchone()
                 if row is not None:
-                    found[trial_id] = decode(row[0])
+                    attempt, at, wall, checkpoint, metrics = row
+                    found[trial_id] = ResultRow(
+                        seq, trial_id, attempt, at, wall, checkpoint_ref(checkpoint), decode(metrics)
+                    )
         return found
 
-    def values(self, metric: str, *, last_only: bool = False) -> Iterator[tuple[str, int, float]]:
+    def metrics_at(self, seqs: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+        """Return the metrics of one chosen report per trial: `seqs` maps trial id to `result.seq`."""
+        return {trial_id: row.metrics for trial_id, row in self.reports_at(seqs).items()}
+
+    def values(
+        self, metric: str, *, last_only: bool = False, trial_id: str | None = None
+    ) -> Iterator[tuple[str, int, float]]:
         """Give (trial id, `result.seq`, value) of every report that has a number under `metric`, oldest first.
 
         Args:
             metric: a key, or a path such as `eval/acc`; booleans count as 0 and 1, NaN and infinities are given too.
             last_only: only the last report of each trial, ordered by the trial's number.
+            trial_id: only of this one.
         """
+        which, chosen = ("", ()) if trial_id is None else (" WHERE r.trial_id = ?", (trial_id,))
         source = (
-            "trial t JOIN result r ON r.seq = t.last_result ORDER BY t.number" if last_only else "result r ORDER BY seq"
+            f"trial t JOIN result r ON r.seq = t.last_result{which} ORDER BY t.number"
+            if last_only
+            else f"result r{which} ORDER BY seq"
         )
         if '"' in metric or "\\" in metric or not metric:  # no JSON path says these
             with self.connect() as connection:
-                for trial_id, seq, text in connection.execute(f"SELECT r.trial_id, r.seq, r.metrics FROM {source}"):
+                for owner, seq, text in connection.execute(
+                    f"SELECT r.trial_id, r.seq, r.metrics FROM {source}", chosen
+                ):
                     number = _number(decode(text).get(metric))
                     if number is not None:
-                        yield trial_id, seq, number
+                        yield owner, seq, number
             return
         nested = "$" + "".join(f'."{part}"' for part in metric.split("/"))
         with self.connect() as connection:
-            for trial_id, seq, value in connection.execute(
+            for owner, seq, value in connection.execute(
                 "SELECT r.trial_id, r.seq, coalesce(json_extract(r.metrics, ?), json_extract(r.metrics, ?))"
                 f" FROM {source}",
-                (f'$."{metric}"', nested),
+                (f'$."{metric}"', nested, *chosen),
             ):
                 number = _number(value)
                 if number is not None:
-                    yield trial_id, seq, number
+                    yield owner, seq, number
 
     def metric_names(self) -> list[str]:
         """Return the names of the numbers in the trials' last reports, for error messages."""
@@ -370,8 +509,7 @@ class ExperimentReader:
         found: dict[str, tuple[CheckpointRef, dict[str, Any]]] = {}
         with self.connect() as connection:
             saved = connection.execute(
-                "SELECT seq, json_extract(data, '$.checkpoint') FROM event"
-                " WHERE kind = 'Saved' AND trial_id = ? ORDER BY seq",
+                "SELECT seq, json_extract(data, '$[1]') FROM event WHERE kind = 'Saved' AND trial_id = ? ORDER BY seq",
                 (trial_id,),
             ).fetchall()
         pending = list(reversed(saved))
@@ -386,7 +524,12 @@ class ExperimentReader:
         latest = self.snapshot().by_id[trial_id].checkpoint
         if latest is not None and latest.path not in found:
             _keep(found, latest, metrics)
-        return [pair for path, pair in found.items() if (self.root / path).is_dir()]
+        return [pair for path, pair in found.items() if has_checkpoint(self.root, path)]
+
+
+def _trainable_name(meta: Mapping[str, Any]) -> str:
+    trainable = meta.get("trainable")
+    return str((trainable.get("name") if isinstance(trainable, Mapping) else trainable) or "trial")
 
 
 def _keep(
@@ -421,25 +564,58 @@ def checkpoint_ref(text: str | None) -> CheckpointRef | None:
     return None if text == "null" else CheckpointRef(text)
 
 
+def what_is_there(root: Path) -> str:
+    """Say why `root` is no experiment, and which directory was meant."""
+    start = f"there is no experiment at {root}: "
+    if not root.exists():
+        return f"{start}no such directory. See `sweep ls`."
+    if ExperimentLayout(root.parent).database.is_file():
+        return f"{start}it is inside one. Give {root.parent}, or Result.from_path({str(root)!r}) for one trial."
+    if not root.is_dir():
+        return f"{start}a file. Give the directory that holds sweep.db."
+    held = sorted(path.parent.name for path in root.glob("*/sweep.db"))
+    if held:
+        more = f" and {len(held) - 5} more" if len(held) > 5 else ""
+        return f"{start}it holds experiments: {', '.join(held[:5])}{more}. Give the directory of one."
+    if any(_TUNE_STATE.fullmatch(path.name) for path in root.iterdir()):
+        return f"{start}it was written by Ray Tune, whose experiments are read with Ray."
+    return f"{start}no sweep.db in it, nor one directory below. See `sweep ls`."
+
+
 def list_experiments(storage: str | os.PathLike[str] | None = None) -> list[Path]:
-    """Return the experiment directories in a storage root, sorted by name; none if the root does not exist."""
-    root = storage_root(storage)
+    """Return the experiment directories in a storage, sorted by name; none if it does not exist.
+
+    Args:
+        storage: a directory, or a URI whose experiments are brought here first; None: `$SWEEP_STORAGE`, else
+            `./sweep_results`.
+    """
+    root = open_all_for_reading(storage)
     if not root.is_dir():
         return []
     return sorted(path for path in root.iterdir() if ExperimentLayout(path).database.is_file())
 
 
 def find_experiment(name: str, storage: str | os.PathLike[str] | None = None) -> ExperimentReader:
-    """Return a reader of the experiment that `name` means: a path, or a name in the storage root.
+    """Return a reader of the experiment that `name` means: a name in the storage root, a path, or a URI.
 
     Raises:
         ExperimentError: there is none of that name; the message names the nearest.
     """
-    root = storage_root(storage)
+    if "://" in name:
+        return ExperimentReader(open_storage_for_reading(name))
+    home = parse_storage(storage)
+    if home.is_remote and not Path(name).expanduser().is_dir():
+        return ExperimentReader(
+            open_storage_for_reading(f"{home.uri}{'' if str(home.uri).endswith('/') else '/'}{name}")
+        )
+    root = home.local_root
     for path in (root / name, Path(name).expanduser()):
         directory = path.parent if path.name == "sweep.db" else path
         if ExperimentLayout(directory).database.is_file():
             return ExperimentReader(directory)
+    place = Path(name).expanduser()
+    if place.is_dir():
+        raise ExperimentError(what_is_there(place.absolute()))
     known = [path.name for path in list_experiments(storage)]
     if not known:
         raise ExperimentError(

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sweep.core.naming import evaluated_params
+from sweep.core.resources import Resources
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.results import Result as Report
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest
 from sweep.store.checkpoints import Checkpoint
-from sweep.store.reader import ExperimentReader, TrialRow
+from sweep.store.filled import complete
+from sweep.store.notebook import result_page, view_page
+from sweep.store.reader import ExperimentReader, ResultRow, TrialRow
+from sweep.store.remote import open_storage_for_reading
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "Choice",
     "Result",
     "TrialView",
     "best_of",
@@ -27,6 +35,7 @@ __all__ = [
     "check_mode",
     "error_of",
     "full_result",
+    "local_filesystem",
     "mean",
     "result_of",
     "view_of",
@@ -34,6 +43,7 @@ __all__ = [
 
 _Key = TypeVar("_Key")
 
+ERROR_FILE = "error.txt"
 # Numbers that say nothing about how good a trial is.
 _NOT_ANALYSED = frozenset({"trial_id", "timestamp", "date", "pid", "hostname", "node_ip", "done", "experiment_tag"})
 
@@ -42,10 +52,13 @@ _NOT_ANALYSED = frozenset({"trial_id", "timestamp", "date", "pid", "hostname", "
 class TrialView:
     """One trial as it was when it was read: a read-only view; what is large is read when it is asked for.
 
+    `str(trial)` is its name. It can be pickled and read elsewhere without the trainable.
+
     Attributes:
         status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
-        reason: why it waits, or why it ended.
+        reason: why it waits, why it ended, or that no driver runs it any more.
         attempt: starts so far. failures: faults of its own.
+        path: its directory.
     """
 
     trial_id: str
@@ -58,14 +71,52 @@ class TrialView:
     _row: TrialRow = field(repr=False)
     _reader: ExperimentReader = field(repr=False)
 
+    def __str__(self) -> str:
+        return self.trial_name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TrialView) and (other.path, other._row) == (self.path, self._row)
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def _repr_html_(self) -> str:
+        return view_page(self)
+
+    @property
+    def trial_name(self) -> str:
+        """What `trial_name_creator` called it, else `<trainable>_<trial id>`."""
+        return self._row.trial_name
+
+    @property
+    def custom_trial_name(self) -> str | None:
+        """What `trial_name_creator` called it; None: nothing."""
+        return self._row.name or None
+
+    @property
+    def trainable_name(self) -> str:
+        """The name of the function or class."""
+        return self._row.trainable_name
+
     @property
     def config(self) -> dict[str, Any]:
         """A copy of the decided config."""
         return self._row.fresh_config()
 
     @property
+    def evaluated_params(self) -> dict[str, Any]:
+        """The values that vary among trials, by flattened path."""
+        variables = self._row.meta.get("variables")
+        return evaluated_params(self.config, variables if isinstance(variables, (list, tuple)) else None)
+
+    @property
+    def experiment_tag(self) -> str:
+        """`<number>_<name=value,...>` of what varies."""
+        return self._row.experiment_tag
+
+    @property
     def last_result(self) -> dict[str, Any]:
-        """The last report, nested, with `config` and `done`; empty before the first."""
+        """The last report, nested, with `config`, `done` and the other filled-in fields; empty before the first."""
         return full_result(self._row)
 
     @property
@@ -102,46 +153,147 @@ class TrialView:
         return self.path
 
     @property
+    def local_path(self) -> str:
+        """The same as `path`: the trial's directory."""
+        return self.path
+
+    @property
+    def resources(self) -> Resources:
+        """What it asks for."""
+        return self._row.resources
+
+    @property
+    def placement_group_factory(self) -> Resources:
+        """The same as `resources`."""
+        return self._row.resources
+
+    @property
+    def num_failures(self) -> int:
+        """The same as `failures`: faults of its own so far."""
+        return self.failures
+
+    @property
+    def max_failures(self) -> int:
+        """Failures that it may have and still be started again; -1: unlimited."""
+        return int(self._reader.plan().get("max_failures") or 0)
+
+    @property
+    def error_file(self) -> str | None:
+        """The file with the tracebacks of its failures; None when there is none."""
+        path = os.path.join(self.path, ERROR_FILE)
+        return path if os.path.exists(path) else None
+
+    @property
     def error(self) -> SweepError | None:
-        """Why it is in ERROR; None otherwise."""
+        """Why it is in ERROR; None otherwise. As `Result.error`, with the same warning about pickles."""
         return error_of(self._reader, self._row)
+
+    def is_finished(self) -> bool:
+        """Whether it is TERMINATED or in ERROR."""
+        return self._row.is_ended
+
+    def get_error(self) -> str | None:
+        """Return the traceback, else the reason, of a trial in ERROR; None otherwise. No pickle is loaded."""
+        if self.status != "ERROR":
+            return None
+        ended = self._reader.last_exit(self.trial_id)
+        return str(ended.get("traceback") or ended.get("error") or self.reason)
+
+    def get_pickled_error(self) -> BaseException | None:
+        """Return the user's own exception of a trial in ERROR; None when there is none or it was not kept.
+
+        This loads a pickle from the experiment; see `Result.error`.
+        """
+        error = self.error
+        return None if error is None else error.__cause__
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Why a result was chosen as the best.
+
+    Attributes:
+        value: what was compared: of its last report, a mean, or its best report, as `scope` says.
+        num_trials: among how many.
+    """
+
+    metric: str
+    mode: str
+    scope: str
+    value: float
+    num_trials: int
+
+    def __str__(self) -> str:
+        return (
+            f"best of {self.num_trials} trials by {self.metric} ({self.mode}, scope={self.scope!r}): {self.value:.6g}"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """How one trial turned out.
 
+    `last` and `best` are its last and its best report: after an early stop, or when a model overfits, they differ.
+    It can be pickled and read elsewhere without the trainable.
+
     Attributes:
-        metrics: the last report, nested, with `config`, `trial_id` and `done`; empty before the first.
-        best_metrics: its best report by the sweep's own metric, likewise; None when there is no metric.
         path: the trial's directory.
+        choice: by what it was found to be the best; None when it was not asked for as the best.
     """
 
-    metrics: dict[str, Any]
     path: str
-    _row: TrialRow = field(repr=False, compare=False)
-    _reader: ExperimentReader = field(repr=False, compare=False)
+    _row: TrialRow
+    _reader: ExperimentReader
+    choice: Choice | None = None
 
     def __repr__(self) -> str:
-        shown = {key: value for key, value in self.metrics.items() if key in self._user_keys()}
-        error = f", error={self.error!s}" if self._row.status == "ERROR" else ""
-        return (
-            f"Result(trial_id={self.trial_id!r}, status={self._row.status!r}, last={shown!r}, "
-            f"config={self.config!r}{error}, path={self.path!r})"
-        )
+        parts = [] if self.choice is None else [str(self.choice)]
+        parts += [f"trial_id={self.trial_id!r}", f"status={self.status!r}", f"last={_own(self.last)!r}"]
+        best = self._best_row()
+        if best is not None and best.seq != self._row.last_seq:
+            parts.append(f"best={_own(best.metrics)!r}")
+        parts.append(f"config={self._row.config!r}")
+        if self.status == "ERROR":
+            parts.append(f"error={self._row.reason}")
+        nearest_one = self._best_checkpoint()
+        if nearest_one is not None:
+            checkpoint, metrics = nearest_one
+            parts.append(f"best_checkpoint={checkpoint.path!r} of {_own(metrics)!r}")
+        return f"Result({', '.join(parts)}, path={self.path!r})"
 
-    def _user_keys(self) -> set[str]:
-        return (self.metrics.keys() - AUTO_FILLED) | {"training_iteration"}
+    def _repr_html_(self) -> str:
+        return result_page(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Result) and (other.path, other._row) == (self.path, self._row)
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Only what the record says: `metrics` may hold objects of classes that another process cannot import.
+        return {name: getattr(self, name) for name in ("path", "_row", "_reader", "choice")}
 
     @classmethod
-    def from_path(cls, path: str | os.PathLike[str]) -> Result:
+    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
         """Return the result of the trial whose directory is `path`.
+
+        Args:
+            path: the directory, a link to it, or its URI.
+            storage_filesystem: of fsspec or pyarrow, on which it lies; None: this machine, or what the URI says.
 
         Raises:
             ExperimentError: the directory does not lie in an experiment.
             ConfigError: the experiment has no such trial.
         """
+        text = os.fspath(path).rstrip("/")
+        if "://" in text or storage_filesystem is not None:
+            parent, _, name = text.rpartition("/")
+            reader = ExperimentReader(open_storage_for_reading(parent, storage_filesystem))
+            return result_of(reader, reader.trial(name))
         directory = Path(path).expanduser().absolute()
+        if directory.is_symlink():  # as `trial_dirname_creator` names it
+            directory = directory.resolve()
         reader = ExperimentReader(directory.parent)
         return result_of(reader, reader.trial(directory.name))
 
@@ -151,28 +303,64 @@ class Result:
         return self._row.trial_id
 
     @property
+    def status(self) -> str:
+        """PENDING, RUNNING, PAUSED, TERMINATED or ERROR."""
+        return self._row.status
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """The last report, nested, with `config`, `trial_id`, `done` and the other filled-in fields; empty before the
+        first."""
+        return full_result(self._row)
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last report: the same as `metrics`."""
+        return self.metrics
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The best report, like `metrics`; None when there is no metric or it was not reported.
+
+        By the metric and mode that `get_best_result` was given when this came from there, else by the sweep's own.
+        """
+        row = self._best_row()
+        return None if row is None else _full(self._row, row.metrics, row.wall, row.checkpoint)
+
+    @property
+    def best_metrics(self) -> dict[str, Any] | None:
+        """The same as `best`."""
+        return self.best
+
+    @property
     def config(self) -> dict[str, Any]:
         """A copy of the decided config."""
         return self._row.fresh_config()
 
     @property
-    def best_metrics(self) -> dict[str, Any] | None:
-        """The best report by the sweep's own metric; None when no metric was given or reported."""
-        if self._row.best_seq is None:
-            return None
-        best = self._reader.metrics_at({self.trial_id: self._row.best_seq}).get(self.trial_id)
-        return None if best is None else {**best, "config": self.config}
-
-    @property
     def checkpoint(self) -> Checkpoint | None:
-        """The latest checkpoint, or None."""
+        """The latest checkpoint, or None; `best_checkpoint` is the one to keep of a model that got worse."""
         return _checkpoint(self._reader, self._row.checkpoint)
 
     @property
+    def best_checkpoint(self) -> Checkpoint | None:
+        """The kept checkpoint nearest to the best report, by the metric of `best`; None when there is none."""
+        found = self._best_checkpoint()
+        return None if found is None else found[0]
+
+    @property
     def best_checkpoints(self) -> list[tuple[Checkpoint, dict[str, Any]]]:
-        """The checkpoints that still exist, oldest first, each with the metrics it was taken at."""
+        """The checkpoints that still exist, each with the metrics it was taken at.
+
+        Ordered by `checkpoint_score_attribute`, the best last; oldest first when the sweep had none.
+        """
         found = [(_checkpoint(self._reader, ref), m) for ref, m in self._reader.checkpoints(self.trial_id)]
-        return [(checkpoint, metrics) for checkpoint, metrics in found if checkpoint is not None]
+        kept = [(checkpoint, metrics) for checkpoint, metrics in found if checkpoint is not None]
+        plan = self._reader.plan()
+        attribute, sign = plan.get("checkpoint_score"), -1.0 if plan.get("checkpoint_mode") == "min" else 1.0
+        if attribute:
+            kept.sort(key=lambda pair: _ascending(Report(pair[1]).get(attribute), sign))
+        return kept
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
         """Return the kept checkpoint whose report was best by `metric`; NaN is never best.
@@ -199,37 +387,93 @@ class Result:
 
     @property
     def metrics_dataframe(self) -> pd.DataFrame:
-        """One row per report: every key flattened with `/`, then `config/...`."""
+        """One row per report: every key flattened with `/`, filled-in ones included, then `config/...`."""
         from sweep.store.frames import result_frame
 
-        return result_frame(list(self._reader.results(self.trial_id)), self._row.config)
+        return result_frame(self._reader, self._row)
 
     @property
     def error(self) -> SweepError | None:
         """Why the trial is in ERROR, None otherwise.
 
-        A fault of the user's code comes back as `UserCodeError` with the class name and traceback of the original, as
-        text: reading an experiment loads no pickles and imports nothing of the user's.
+        A fault of the user's code is a `UserCodeError` with the class name and traceback of the original as text, and
+        the original exception as its `__cause__`. That one is kept as a pickle, which is loaded here and only here:
+        loading runs code that the experiment names, so ask for it of experiments that you trust. When its class cannot
+        be imported there is no cause.
         """
         return error_of(self._reader, self._row)
 
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `path` lies: that of this machine, also of an experiment that was brought
+        from elsewhere."""
+        return local_filesystem()
 
-def view_of(reader: ExperimentReader, row: TrialRow) -> TrialView:
+    # --- inside ---
+
+    def _metric_and_mode(self) -> tuple[str | None, str | None]:
+        if self.choice is not None:
+            return self.choice.metric, self.choice.mode
+        return self._reader.metric, self._reader.mode
+
+    def _best_row(self) -> ResultRow | None:
+        metric, mode = self._metric_and_mode()
+        if not metric or not mode:
+            return None
+        seq = self._row.best_seq
+        if (metric, mode) != (self._reader.metric, self._reader.mode):
+            values = self._reader.values(metric, trial_id=self.trial_id)
+            best = best_of(((at, value) for _, at, value in values), mode)
+            seq = None if best is None else best[0]
+        return None if seq is None else self._reader.reports_at({self.trial_id: seq}).get(self.trial_id)
+
+    def _best_checkpoint(self) -> tuple[Checkpoint, dict[str, Any]] | None:
+        metric, mode = self._metric_and_mode()
+        if not metric or not mode:
+            return None
+        kept = self.best_checkpoints
+        best = best_of(((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept)), mode)
+        return None if best is None else kept[best[0]]
+
+
+def view_of(reader: ExperimentReader, row: TrialRow, state: str | None = None) -> TrialView:
+    """Return the view of a row; `state` is the experiment's, when it is known already."""
     path = str(reader.layout.trial(row.trial_id))
+    reason = row.reason
+    if row.status == "RUNNING" and not reason and (state or reader.state()) == "crashed":
+        reason = "no driver runs it: it was running when its driver died"
     return TrialView(
-        row.trial_id, row.number, row.status, row.reason, row.attempt, row.failures, path, _row=row, _reader=reader
+        row.trial_id, row.number, row.status, reason, row.attempt, row.failures, path, _row=row, _reader=reader
     )
 
 
-def result_of(reader: ExperimentReader, row: TrialRow) -> Result:
-    return Result(full_result(row), str(reader.layout.trial(row.trial_id)), _row=row, _reader=reader)
+def result_of(reader: ExperimentReader, row: TrialRow, choice: Choice | None = None) -> Result:
+    return Result(str(reader.layout.trial(row.trial_id)), _row=row, _reader=reader, choice=choice)
 
 
 def full_result(row: TrialRow) -> dict[str, Any]:
+    """Return the last report with everything that is filled in; empty before the first."""
     metrics = row.fresh_metrics()
     if metrics is None:
         return {}
-    return {**metrics, "trial_id": row.trial_id, "done": row.is_ended, "config": row.fresh_config()}
+    values = _full(row, metrics, row.last_wall, row.last_checkpoint)
+    values["done"] = row.is_ended
+    return values
+
+
+def _full(row: TrialRow, metrics: dict[str, Any], wall: float | None, ref: CheckpointRef | None) -> dict[str, Any]:
+    values = complete(metrics, tag=row.experiment_tag, wall=wall, checkpoint=ref)
+    return {**values, "trial_id": row.trial_id, "config": row.fresh_config()}
+
+
+def _own(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Return what the user reported, and the iteration."""
+    return {key: v for key, v in metrics.items() if key not in AUTO_FILLED or key == "training_iteration"}
+
+
+def _ascending(value: Any, sign: float) -> float:
+    is_number = isinstance(value, (int, float)) and value == value
+    return sign * value if is_number else -math.inf
 
 
 def _checkpoint(reader: ExperimentReader, ref: CheckpointRef | None) -> Checkpoint | None:
@@ -249,7 +493,31 @@ def error_of(reader: ExperimentReader, row: TrialRow) -> SweepError | None:
     error.traceback = ended.get("traceback") or ""
     if error.traceback:
         error.add_note(error.traceback)
+    error.__cause__ = _original(reader.pickled_error(row.trial_id))
     return error
+
+
+def _original(pickled: bytes) -> BaseException | None:
+    if not pickled:
+        return None
+    try:
+        loaded = pickle.loads(pickled)
+    except (Exception, SystemExit):  # whatever importing and building the user's class raises: the text must do
+        return None
+    return loaded if isinstance(loaded, BaseException) else None
+
+
+def local_filesystem() -> Any:
+    """Return the fsspec file system of this machine.
+
+    Raises:
+        ConfigError: fsspec is not installed.
+    """
+    try:
+        from fsspec.implementations.local import LocalFileSystem
+    except ImportError as error:
+        raise ConfigError("`filesystem` needs fsspec: pip install fsspec. The paths work without it.") from error
+    return LocalFileSystem()
 
 
 def check_mode(mode: str) -> None:

@@ -7,11 +7,12 @@ seconds of driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.
     meta    key -> JSON: name, prefix, created, version, python, trainable {name, kind}, import_path (`file.py:function`
             where it can be found again), metric, mode (metrics, modes: of several objectives), space, searcher,
             scheduler, num_samples, num_trials, resources_per_trial, seed, storage_path, resume_command,
-            are_log_files_complete
+            are_log_files_complete, log_to_file, space_keys, variables (flattened config paths that vary; null: unknown)
     event   kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Reported ...); `data` its
             other fields; the metrics of a Reported are only in `result` (same seq)
     trial   one row per trial, its latest state; last_result and best_result are `result.seq`
     result  one row per report, `metrics` as filled in (training_iteration, time_total_s, timestamp ...), without config
+    label   only with trial_name_creator: the names it gave
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from urllib.parse import quote
 
 from sweep.errors import ExperimentError
 
-__all__ = ["APPLICATION_ID", "SCHEMA", "VERSION", "open_for_reading"]
+__all__ = ["APPLICATION_ID", "LABELS", "SCHEMA", "VERSION", "open_for_reading"]
 
 APPLICATION_ID = 0x53575031  # "SWP1"
 VERSION = 1
@@ -71,6 +72,8 @@ CREATE TABLE result (
     metrics TEXT NOT NULL
 );
 """
+
+LABELS = "CREATE TABLE IF NOT EXISTS label (trial_id TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID"
 
 
 def open_for_reading(database: Path) -> sqlite3.Connection:

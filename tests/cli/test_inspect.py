@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import math
 import shlex
+import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from made_experiment import MadeExperiment
@@ -18,6 +21,8 @@ from sweep.cli import tables
 from sweep.cli.main import sweep
 from sweep.cli.ranges import parse_parameter
 from sweep.errors import ConfigError, ExperimentError
+from sweep.store.lock import DriverLock
+from sweep.store.schema import LABELS
 
 
 @pytest.fixture
@@ -49,7 +54,7 @@ def call(storage: Path, *arguments: str) -> Result:
 def table(storage: Path, *arguments: str) -> list[list[str]]:
     result = call(storage, *arguments)
     assert result.exception is None, result.exception
-    return [line.split() for line in result.output.splitlines()]
+    return [line.split() for line in result.stdout.splitlines()]
 
 
 def test_ls_lists_every_sweep_with_its_counts_and_its_best(storage: Path) -> None:
@@ -66,7 +71,104 @@ def test_ls_lists_every_sweep_with_its_counts_and_its_best(storage: Path) -> Non
     }
     assert rows[1]["best"] is None
     assert table(storage, "ls")[1][0] == "digits"
-    assert "no sweeps here" in call(storage / "nowhere", "ls").output
+    assert f"no sweeps in {storage}/nowhere; --storage" in call(storage / "nowhere", "ls").output
+
+
+def test_ls_says_how_each_sweep_stands(storage: Path) -> None:
+    made = MadeExperiment(storage, "done")
+    made.end(made.trial({}))
+    made.close()
+    made = MadeExperiment(storage, "waits")
+    made.trial({})
+    made.close()
+    lock = DriverLock(MadeExperiment(storage, "runs").close() / "driver.lock")
+    far = MadeExperiment(storage, "far")
+    far.start(far.trial({}))
+    (far.close() / "driver.lock").write_text(json.dumps({"pid": 1, "host": "another", "started": 1.0}))
+    rows = json.loads(call(storage, "ls", "-f", "json").output)
+    lock.release()
+    assert {row["name"]: row["state"] for row in rows} == {
+        "digits": "crashed",
+        "done": "ended",
+        "empty": "stopped",
+        "far": "unknown",
+        "runs": "running",
+        "waits": "stopped",
+    }
+    assert [row["name"] for row in json.loads(call(storage, "ls", "--filter", "state=ended", "-f", "json").output)] == [
+        "done"
+    ]
+
+
+def test_a_damaged_a_newer_and_a_foreign_directory_cost_one_line_each(storage: Path) -> None:
+    (storage / "foreign").mkdir()
+    (storage / "damaged").mkdir()
+    (storage / "damaged" / "sweep.db").write_bytes(b"not a database at all" * 300)
+    made = MadeExperiment(storage, "newer")
+    made.close()
+    sqlite3.connect(made.root / "sweep.db").execute("PRAGMA user_version=9").close()
+    result = call(storage, "ls")
+    assert [line.split()[:2] for line in result.stdout.splitlines()[-2:]] == [
+        ["damaged", "unreadable"],
+        ["newer", "unreadable"],
+    ]
+    assert "foreign" not in result.stdout
+    damaged, newer = result.stderr.splitlines()
+    assert damaged.startswith(f"error: {storage}/damaged/sweep.db cannot be read: file is not a database.")
+    assert "has format 9" in newer
+
+
+def test_ls_of_a_sweep_lists_its_trials_and_of_a_directory_its_sweeps(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = call(storage, "trials", "digits").stdout
+    assert trials.splitlines()[1].startswith("00000  TERMINATED")
+    assert call(storage, "ls", "digits").stdout == trials
+    monkeypatch.setenv("SWEEP_STORAGE", str(storage / "elsewhere"))
+    runner = CliRunner()
+    assert runner.invoke(sweep, ["ls", str(storage / "digits")]).stdout == trials
+    assert runner.invoke(sweep, ["ls", str(storage / "digits" / "sweep.db")]).stdout == trials
+    sweeps = call(storage, "ls").stdout
+    for typed in (["ls"], ["lsx"], ["list-experiments"]):
+        assert runner.invoke(sweep, [*typed, str(storage)]).stdout == sweeps
+    assert runner.invoke(sweep, ["ls"]).stdout.startswith(f"no sweeps in {storage / 'elsewhere'};")
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("digts", "Did you mean 'digits'"),
+        ("plain", "no sweep.db in it, nor one directory below"),
+        ("tune", "it was written by Ray Tune"),
+        ("digits/abcde_00000", "it is inside one"),
+    ],
+)
+def test_ls_of_what_is_no_sweep_says_what_is_there(storage: Path, where: str, message: str) -> None:
+    (storage / "plain").mkdir()
+    (storage / "tune").mkdir()
+    (storage / "tune" / "experiment_state-2026-01-01.json").write_text("{}")
+    result = call(storage, "ls", where if where == "digts" else str(storage / where))
+    assert isinstance(result.exception, ExperimentError)
+    assert message in str(result.exception)
+
+
+def test_a_sweep_without_a_driver_says_so_wherever_its_trials_are_shown(storage: Path) -> None:
+    hint = "no driver runs digits: RUNNING is what trials were when it died; `sweep resume digits` or resume=True"
+    for command in (["trials", "digits"], ["ls", "digits"], ["why", "digits"]):
+        assert hint in call(storage, *command).stderr, command
+    assert f"hint: {hint}" in call(storage, "show", "digits", "4").stdout
+    assert "took:" not in call(storage, "show", "digits", "4").stdout
+    assert "hint" not in call(storage, "show", "digits", "1").stdout
+    assert call(storage, "trials", "digits", "-f", "csv").stderr == ""
+
+
+def test_show_of_a_sweep_tells_how_it_stands_and_what_is_best(storage: Path) -> None:
+    shown = call(storage, "show", "digits").stdout
+    assert shown.startswith("sweep: digits\nstate: crashed\nhint: no driver runs digits")
+    assert "best: 1 (trial 00001, best report of all)\nbest_config:\n  lr: 0.01\n" in shown
+    facts = json.loads(call(storage, "show", "empty", "-f", "json").stdout)
+    assert facts["trials"] == {"trials": 0, "running": 0, "waiting": 0, "done": 0, "failed": 0}
+    assert facts["best"] is None
 
 
 def test_trials_shows_what_differs_and_what_was_reported(storage: Path) -> None:
@@ -111,6 +213,101 @@ def test_several_filters_must_all_hold(storage: Path) -> None:
     assert "no such trials" in call(storage, "trials", "digits", "--filter", "lr>99").output
 
 
+def test_several_columns_sort_and_desc_turns_all_of_them_round(storage: Path) -> None:
+    def order(*arguments: str) -> list[str]:
+        return [row[0] for row in table(storage, "trials", "digits", "--columns", "trial,loss", *arguments)[1:]]
+
+    assert order("--sort", "net/act,lr") == ["00001", "00002", "00000", "00004", "00005", "00003"]
+    assert order("--sort", "net/act, -lr") == ["00001", "00003", "00005", "00004", "00000", "00002"]
+    assert order("--sort", "loss", "--desc", "--limit", "1") == ["00000"]
+    assert order("--desc", "--limit", "2") == ["00005", "00004"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [(["--desc"], "00003"), (["--desc", "True"], "00003"), (["--desc=true"], "00003"), (["--desc", "False"], "00002")],
+)
+def test_desc_takes_the_words_that_tune_wants_behind_it(storage: Path, typed: list[str], first: str) -> None:
+    rows = table(storage, "list-trials", "digits", "--sort", "lr", *typed, "--columns", "trial")
+    assert rows[1] == [first]
+
+
+@pytest.mark.parametrize(
+    ("asked", "column", "value"),
+    [
+        ("status", "state", "TERMINATED"),
+        ("training_iteration", "step", 2),
+        ("config/net/act", "net/act", "relu"),
+        ("net.act", "net/act", "relu"),
+        ("experiment_tag", "experiment_tag", "0_lr=0.1000,act=relu"),
+        ("trainable_name", "trainable_name", "trial"),
+        ("name", "name", "trial_abcde_00000"),
+        ("timestamp", "timestamp", 1700000002),
+    ],
+)
+def test_columns_are_found_under_the_names_that_tune_gives_them(
+    storage: Path, asked: str, column: str, value: Any
+) -> None:
+    rows = json.loads(call(storage, "ls", "digits", "--columns", asked, "-f", "json").stdout)
+    assert rows[0] == {column: value}
+
+
+def test_empty_columns_are_left_out_of_a_table_and_named(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "one")
+    made.end(made.trial({"lr": 0.1, "unused": None}))
+    made.close()
+    result = call(tmp_path, "trials", "one")
+    assert result.stdout == "trial  state        lr\n00000  TERMINATED  0.1\n"
+    assert result.stderr == "(empty columns left out: step, unused, time_s, reason)\n"
+    assert call(tmp_path, "trials", "one", "--columns", "trial,unused").stdout == "trial  unused\n00000       -\n"
+
+
+def test_names_given_to_trials_are_a_column(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "named")
+    trial = made.trial({"lr": 0.1})
+    made.db.execute(LABELS)
+    made.db.execute("INSERT INTO label VALUES (?, 'fine one')", (trial,))
+    made.close()
+    assert json.loads(call(tmp_path, "trials", "named", "-f", "json").stdout)[0]["name"] == "fine one"
+    assert call(tmp_path, "trials", "named", "--filter", "name = 'fine one'").stdout.startswith("trial  name")
+
+
+def test_a_list_is_written_to_a_file_of_each_kind(storage: Path) -> None:
+    def write(name: str, *more: str) -> Path:
+        result = call(storage, "trials", "digits", "--output", str(storage / name), "--sort", "lr", *more)
+        assert result.exception is None
+        assert result.stderr.startswith(f"(wrote {6 if not more else 0} rows and ")
+        assert result.stdout
+        return storage / name
+
+    assert [row["lr"] for row in csv.DictReader(io.StringIO(write("t.csv").read_text()))][:2] == ["0.001", "0.01"]
+    assert json.loads(write("t.json").read_text())[0]["loss"] == "nan"
+    frame = pd.read_pickle(write("t.pkl"))
+    assert frame["trial"].tolist()[:2] == ["00002", "00001"]
+    assert (str(frame["lr"].dtype), str(frame["step"].dtype)) == ("float64", "Int64")
+    assert "trial" in pd.read_pickle(write("none.pkl", "--filter", "lr>9")).columns
+
+
+def test_a_file_that_cannot_be_written_is_said_before_anything_is_read(storage: Path) -> None:
+    for name, message in (
+        ("t.xls", r"\.xls is no kind of file .* expected one of \.csv, \.json, \.parquet, \.pkl"),
+        ("t", "a name without suffix is no kind"),
+        ("nowhere/t.csv", "cannot be written: No such file or directory"),
+    ):
+        result = call(storage, "trials", "digits", "-o", str(storage / name))
+        with pytest.raises(ConfigError, match=message):
+            raise result.exception or AssertionError
+
+
+def test_parquet_is_written_or_says_what_it_needs(storage: Path) -> None:
+    result = call(storage, "trials", "digits", "-o", str(storage / "t.parquet"))
+    if importlib.util.find_spec("pyarrow") is None and importlib.util.find_spec("fastparquet") is None:
+        assert isinstance(result.exception, ConfigError)
+        assert "needs pyarrow: pip install pyarrow" in str(result.exception)
+    else:
+        assert len(pd.read_parquet(storage / "t.parquet")) == 6
+
+
 def test_csv_has_every_column_and_full_numbers(storage: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(call(storage, "trials", "digits", "-f", "csv").output)))
     assert rows[0]["trial_id"] == "abcde_00000"
@@ -124,7 +321,10 @@ def test_csv_has_every_column_and_full_numbers(storage: Path) -> None:
         (["trials", "digts"], "Did you mean 'digits'"),
         (["trials", "digits", "--sort", "los"], "Did you mean 'loss'"),
         (["trials", "digits", "--filter", "lr"], "expected COLUMN OP VALUE"),
-        (["trials", "digits", "--columns", "trial,lrr"], "no column 'lrr'"),
+        (
+            ["trials", "digits", "--columns", "trial,lrr"],
+            "'lrr' is no column. Did you mean 'lr'? Columns: acc, attempt",
+        ),
         (["show", "digits", "77"], "from 0 to 5"),
         (["best", "digits", "--metric", "los", "--goal", "minimize"], "Reported were: loss, acc"),
         (["best", "empty"], "no metric and mode is known"),

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from made_experiment import MadeExperiment
 
-from sweep.cli.logs import print_log
+from sweep.cli.logs import print_logs
 from sweep.cli.main import sweep
 from sweep.errors import ConfigError
 
@@ -52,7 +52,7 @@ def test_following_prints_what_is_added_until_the_trial_ends(tmp_path: Path) -> 
             file.write(next(steps))
 
     ends = iter([False, False, False, False, True])
-    print_log(path, written.append, has_ended=lambda: next(ends), wait=wait)
+    print_logs([path], written.append, has_ended=lambda: next(ends), wait=wait)
     assert b"".join(written) == b"first\nsecond\n"
 
 
@@ -66,7 +66,7 @@ def test_what_is_printed_just_before_the_end_is_not_lost(tmp_path: Path) -> None
             file.write(b"last words\n")
         return True
 
-    print_log(path, written.append, has_ended=has_ended)
+    print_logs([path], written.append, has_ended=has_ended)
     assert b"".join(written) == b"a\nlast words\n"
 
 
@@ -74,7 +74,7 @@ def test_the_tail_of_a_large_log_is_found_from_its_end(tmp_path: Path) -> None:
     path = tmp_path / "output.log"
     path.write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)) + b"no newline")
     written: list[bytes] = []
-    print_log(path, written.append, tail=20_000)
+    print_logs([path], written.append, tail=20_000)
     lines = b"".join(written).splitlines()
     assert len(lines) == 20_000
     assert lines[0] == b"line 30001"
@@ -100,3 +100,50 @@ def test_of_a_group_every_rank_is_printed_or_the_one_that_is_asked_for(made: Mad
     assert logs("--rank", "2") == "first\nfrom 2\n"
     with pytest.raises(ConfigError, match=r"rank7\.log is not there; there are rank0\.log, rank2\.log, rank10\.log"):
         logs("--rank", "7")
+
+
+def test_files_that_log_to_file_names_are_printed_one_after_the_other(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "named", log_to_file=["out.txt", "err.txt"])
+    trial = made.trial({})
+    made.start(trial)
+    made.commit()
+    directory = made.root / trial
+    directory.mkdir()
+
+    def logs(*arguments: str) -> str:
+        return CliRunner().invoke(sweep, ["logs", str(made.root), "0", *arguments], catch_exceptions=False).output
+
+    with pytest.raises(ConfigError, match=r"has printed nothing: .*/out\.txt is not there"):
+        logs()
+    (directory / "err.txt").write_bytes(b"a warning\n")
+    assert logs() == "a warning\n"
+    (directory / "out.txt").write_bytes(b"one\ntwo\n")
+    assert logs("--tail", "1") == "==> out.txt <==\ntwo\n==> err.txt <==\na warning\n"
+    (directory / "output.log").write_bytes(b"from before\n")  # of an earlier run of the sweep
+    assert logs().startswith("==> output.log <==\nfrom before\n==> out.txt <==\none\n")
+
+
+def test_one_file_for_both_is_printed_once(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "named", log_to_file=["all.txt", "all.txt"])
+    trial = made.trial({})
+    made.start(trial)
+    made.commit()
+    (made.root / trial).mkdir()
+    (made.root / trial / "all.txt").write_bytes(b"everything\n")
+    assert CliRunner().invoke(sweep, ["logs", str(made.root), "0"]).output == "everything\n"
+
+
+def test_following_two_files_says_from_which_one_each_piece_comes(tmp_path: Path) -> None:
+    paths = [tmp_path / "stdout", tmp_path / "stderr"]
+    paths[0].write_bytes(b"old\nout 1\n")
+    steps = iter([("stdout", b"out 2\n"), ("stderr", b"err 1\n"), ("stdout", b"out 3\n")])
+
+    def wait(seconds: float) -> None:
+        name, text = next(steps)
+        with (tmp_path / name).open("ab") as file:
+            file.write(text)
+
+    ends = iter([False, False, False, True])
+    written: list[bytes] = []
+    print_logs(paths, written.append, tail=1, has_ended=lambda: next(ends), wait=wait)
+    assert b"".join(written) == (b"==> stdout <==\nout 1\nout 2\n==> stderr <==\nerr 1\n==> stdout <==\nout 3\n")

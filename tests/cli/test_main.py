@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from made_experiment import MadeExperiment
 
 from sweep import __version__
-from sweep.cli.main import COMMANDS, main, sweep
+from sweep.cli.main import ALIASES, COMMANDS, main, sweep
 
 PROJECT = Path(__file__).parents[2]
 
@@ -50,6 +50,29 @@ def test_the_reference_documents_every_command_and_option_and_nothing_else() -> 
         rows = [line for line in sections[name].splitlines() if line.startswith("| `-")]
         documented = {word.strip("`,") for row in rows for word in row.split("|")[1].split() if word.startswith("`-")}
         assert documented == options, name
+
+
+@pytest.mark.parametrize(("alias", "name"), sorted(ALIASES.items()))
+def test_an_alias_is_the_command_itself_and_is_documented(alias: str, name: str) -> None:
+    command = sweep.get_command(click.Context(sweep), alias)
+    assert command is not None
+    assert command.name == name
+    assert f"Usage: sweep {alias} " in CliRunner().invoke(sweep, [alias, "--help"], prog_name="sweep").output
+    assert f"`sweep {alias}" in (PROJECT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert alias not in CliRunner().invoke(sweep, ["--help"]).output.partition("Commands:")[2].split()
+
+
+@pytest.mark.parametrize("damage", ["not a database" * 500, ""])
+def test_a_damaged_record_is_one_line_without_a_traceback(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "sweep.db").write_text(damage)
+    with pytest.raises(SystemExit) as caught:
+        main(["ls", "x", "--storage", str(tmp_path)])
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {tmp_path}/x/sweep.db ")
 
 
 def test_the_version_is_printed() -> None:

@@ -30,6 +30,17 @@ FIXED = [
     "error",
     "logdir",
     "trial_id",
+    "timestamp",
+    "date",
+    "time_this_iter_s",
+    "checkpoint_dir_name",
+    "done",
+    "pid",
+    "hostname",
+    "node_ip",
+    "time_since_restore",
+    "iterations_since_restore",
+    "experiment_tag",
 ]
 
 
@@ -389,7 +400,7 @@ def test_a_checkpoint_saved_on_demand_has_the_metrics_of_the_report_before_it(tm
     made = MadeExperiment(tmp_path)
     trial = made.trial({})
     made.report(trial, {"loss": 2.0})
-    made.event("Saved", trial, {"seq": 1, "checkpoint": f"{trial}/checkpoint_000001"})
+    made.event("Saved", trial, [1, f"{trial}/checkpoint_000001"])
     made.report(trial, {"loss": 1.0})
     (made.root / trial / "checkpoint_000001").mkdir(parents=True)
     ((_, metrics),) = ResultGrid(ExperimentAnalysis(made.close()))[0].best_checkpoints
