@@ -12,6 +12,7 @@ test: $(VENV)/.ok
 	$(PY) -m pytest -m "not slow and not chaos and not gpu and not ray" -n 2 --dist loadfile
 
 test-slow: $(VENV)/.ok
+	$(PY) -m pip install -q -c constraints.txt -e '.[test,integrations]'
 	$(PY) -m pytest -m "slow" --timeout=600
 
 test-chaos: $(VENV)/.ok

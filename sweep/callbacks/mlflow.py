@@ -1,0 +1,264 @@
+"""Log each trial as a run of MLflow, from the driver or from within the trial."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
+from sweep.core.results import Result, flatten
+from sweep.core.trial import Trial
+from sweep.errors import ConfigError
+from sweep.worker.session import get_context
+
+__all__ = ["MLflowLoggerCallback", "setup_mlflow"]
+
+_TRIAL_TAG = "sweep.trial_id"
+_EXPERIMENT_TAG = "sweep.experiment"
+_STATUS = {"finished": "FINISHED", "failed": "FAILED", "paused": "SCHEDULED", "interrupted": "KILLED"}
+_MAX_PARAMS, _MAX_METRICS = 100, 1000  # in one call, by MLflow's own limits
+
+
+class MLflowLoggerCallback(TrackingCallback):
+    """Log each trial as a run of MLflow; a resumed sweep goes on with its runs, which it finds by a tag.
+
+    Numbers are logged, NaN and infinities too, by their flat names at the step `timesteps_total` or else
+    `training_iteration`; the flat config as parameters. A parameter of a run never changes in MLflow: of a config that
+    a scheduler changes the first value stays, or with `log_params_on_trial_end` the last is logged.
+
+    Args:
+        tracking_uri: where MLflow keeps the runs: a server, `sqlite:///...`, a directory; default
+            `$MLFLOW_TRACKING_URI`, or what MLflow takes.
+        experiment_name: MLflow's experiment, made when it is not there; default `$MLFLOW_EXPERIMENT_NAME`, else the
+            name of the sweep's experiment.
+        tags: of each run.
+        tracking_token: for the server, instead of `$MLFLOW_TRACKING_TOKEN`.
+        save_artifact: upload the trial's directory when the trial has ended, checkpoints and logs included.
+        log_params_on_trial_end: log the config at the end.
+
+    Raises:
+        ConfigError: MLflow is not installed.
+    """
+
+    def __init__(
+        self,
+        tracking_uri: str | None = None,
+        *,
+        registry_uri: str | None = None,
+        experiment_name: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        tracking_token: str | None = None,
+        save_artifact: bool = False,
+        log_params_on_trial_end: bool = False,
+    ) -> None:
+        super().__init__()
+        _require()
+        self._tracking_uri = None if tracking_uri is None else str(tracking_uri)
+        self._registry_uri = registry_uri
+        self._experiment_name = experiment_name or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        self._tags = {name: str(value) for name, value in (tags or {}).items()}
+        self._token = tracking_token
+        self._save_artifact = save_artifact
+        self._is_late = log_params_on_trial_end
+        self._runs: dict[str, str] = {}
+        self._params: dict[str, set[str]] = {}
+        self._lock = threading.Lock()
+        self._place: tuple[Any, str] | None = None
+
+    def _connected(self) -> tuple[Any, str]:
+        """Return the client and the id of the experiment, made at first use: the sweep's start waits for no server."""
+        with self._lock:
+            if self._place is None:
+                if self._token is not None:
+                    os.environ["MLFLOW_TRACKING_TOKEN"] = self._token
+                client = _require().MlflowClient(self._tracking_uri, self._registry_uri)
+                self._place = client, _experiment_id(client, self._experiment_name or self.layout.root.name)
+            return self._place
+
+    def _begin(self, trial: Trial) -> None:
+        if trial.id not in self._runs:
+            client, experiment_id = self._connected()
+            name, tags = trial_name(trial), self._tags_of(trial)
+            found = _find_run(client, experiment_id, tags)
+            if found is None:
+                run = client.create_run(experiment_id, tags={**self._tags, "trial_name": name, **tags}, run_name=name)
+            else:
+                run = found
+                client.update_run(run.info.run_id, status="RUNNING")
+            self._runs[trial.id] = run.info.run_id
+            self._params[trial.id] = set(run.data.params)
+        if not self._is_late:
+            self._log_params(trial)
+
+    def _record(self, trial: Trial, iteration: int, result: Result) -> None:
+        if trial.id not in self._runs:
+            self._begin(trial)
+        entities = importlib.import_module("mlflow.entities")
+        step = result.get("timesteps_total") or iteration
+        stamp = result.get("timestamp")
+        milliseconds = int(1000 * (stamp if isinstance(stamp, (int, float)) else time.time()))
+        metrics = [
+            entities.Metric(_key(name), value, milliseconds, int(step))
+            for name, value in numbers_of(result, ("pid", "timestamp", "done", "should_checkpoint"))
+        ]
+        client, _ = self._connected()
+        for some in _in_parts(metrics, _MAX_METRICS):
+            client.log_batch(self._runs[trial.id], metrics=some)
+
+    def _finish(self, trial: Trial, outcome: str) -> None:
+        run_id = self._runs.get(trial.id)
+        if run_id is None:
+            return
+        client, _ = self._connected()
+        if outcome in ("finished", "failed"):
+            if self._is_late:
+                self._log_params(trial)
+            directory = self.layout.trial(trial.id)
+            if self._save_artifact and directory.is_dir():
+                client.log_artifacts(run_id, str(directory))
+        client.set_terminated(run_id, status=_STATUS[outcome])
+        del self._runs[trial.id], self._params[trial.id]
+
+    def _log_params(self, trial: Trial) -> None:
+        """Log those of the config that the run does not have yet."""
+        known = self._params[trial.id]
+        new = {_key(name): str(value) for name, value in flatten(trial.config).items() if _key(name) not in known}
+        entities = importlib.import_module("mlflow.entities")
+        client, _ = self._connected()
+        for some in _in_parts([entities.Param(name, value) for name, value in new.items()], _MAX_PARAMS):
+            client.log_batch(self._runs[trial.id], params=some)
+        known.update(new)
+
+    def _tags_of(self, trial: Trial) -> dict[str, str]:
+        return {_TRIAL_TAG: trial.id, _EXPERIMENT_TAG: self.layout.root.name}
+
+
+class _Nothing:
+    """Stands in for MLflow in the other ranks: whatever is asked of it is there and does nothing."""
+
+    def __getattr__(self, name: str) -> _Nothing:
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> _Nothing:
+        return self
+
+    def __enter__(self) -> _Nothing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+def setup_mlflow(
+    config: Mapping[str, Any] | None = None,
+    tracking_uri: str | None = None,
+    registry_uri: str | None = None,
+    experiment_id: str | None = None,
+    experiment_name: str | None = None,
+    tracking_token: str | None = None,
+    artifact_location: str | None = None,
+    run_name: str | None = None,
+    create_experiment_if_not_exists: bool = False,
+    tags: Mapping[str, Any] | None = None,
+    rank_zero_only: bool = True,
+) -> Any:
+    """Start a run of MLflow in a trial and return the module `mlflow`, ready for `mlflow.log_metric` and `autolog`.
+
+    A trial that is started again goes on with its run. Do not use `MLflowLoggerCallback` besides.
+
+    Args:
+        config: logged as the run's parameters, flat.
+        experiment_id: MLflow's experiment; else `experiment_name`, `$MLFLOW_EXPERIMENT_NAME`, the name of the sweep's
+            experiment, and "Default" outside a sweep.
+        create_experiment_if_not_exists: make the experiment that was named. That of the sweep's own name
+            is always made.
+        run_name: default the trial's name.
+        tags: of the run.
+        rank_zero_only: in a group, ranks other than 0 get something on which every call does nothing.
+
+    Raises:
+        ConfigError: MLflow is not installed; the experiment that was named does not exist.
+    """
+    context = get_context()
+    if rank_zero_only and context.get_world_rank():
+        return _Nothing()
+    mlflow = _require()
+    if tracking_token is not None:
+        os.environ["MLFLOW_TRACKING_TOKEN"] = tracking_token
+    if tracking_uri is not None:
+        mlflow.set_tracking_uri(str(tracking_uri))
+    if registry_uri is not None:
+        mlflow.set_registry_uri(str(registry_uri))
+    client = mlflow.MlflowClient()
+    trial_id, own_name = context.get_trial_id(), context.get_experiment_name()
+    if experiment_id is None:
+        given = experiment_name or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        name = given or own_name or "Default"
+        if given is not None and not create_experiment_if_not_exists and client.get_experiment_by_name(name) is None:
+            raise ConfigError(
+                f"MLflow has no experiment {name!r} at {mlflow.get_tracking_uri()}. Make it, or pass "
+                "create_experiment_if_not_exists=True."
+            )
+        experiment_id = _experiment_id(client, name, artifact_location)
+    mlflow.set_experiment(experiment_id=experiment_id)
+    own: dict[str, str] = {}
+    found = None
+    if trial_id is not None:
+        rank = context.get_world_rank()
+        own = {_TRIAL_TAG: f"{trial_id}-rank{rank}" if rank else trial_id, _EXPERIMENT_TAG: own_name or ""}
+        found = _find_run(client, experiment_id, own)
+    all_tags = {**{name: str(value) for name, value in (tags or {}).items()}, **own}
+    if found is not None:
+        mlflow.start_run(run_id=found.info.run_id)
+        mlflow.set_tags(all_tags)
+    else:
+        mlflow.start_run(run_name=run_name or context.get_trial_name(), tags=all_tags)
+    known = found.data.params if found is not None else {}
+    params = {_key(name): value for name, value in flatten(config or {}).items() if _key(name) not in known}
+    if params:
+        mlflow.log_params(params)
+    return mlflow
+
+
+def _require() -> Any:
+    if importlib.util.find_spec("mlflow") is None:
+        raise ConfigError(
+            "logging to MLflow needs it, and it is not installed. Run: pip install 'sweep-engine[mlflow]'"
+        )
+    return importlib.import_module("mlflow")
+
+
+def _experiment_id(client: Any, name: str, artifact_location: str | None = None) -> str:
+    """Return the id of the experiment of this name, which is made when there is none."""
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name, artifact_location=artifact_location))
+        except Exception:  # another trial may have made it in this moment
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise
+    return str(found.experiment_id)
+
+
+def _find_run(client: Any, experiment_id: str, tags: Mapping[str, str]) -> Any | None:
+    """Return the latest run with these tags, or None."""
+    text = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
+    found = client.search_runs([experiment_id], filter_string=text, max_results=1)
+    return found[0] if found else None
+
+
+def _key(name: str) -> str:
+    """Return a name in the characters that MLflow allows."""
+    return re.sub(r"[^\w\-./ ]", "_", name)
+
+
+def _in_parts(items: list[Any], size: int) -> Iterator[list[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,198 @@
+"""Loggers that talk to a service: on threads of their own, because a service may be slow, and nobody should wait."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweep.callbacks.loggers import LoggerCallback
+from sweep.core.results import Result, flatten
+from sweep.core.trial import Trial
+from sweep.errors import ConfigError
+
+__all__ = ["TrackingCallback", "is_excluded", "numbers_of", "read_once", "trial_name"]
+
+_MAX_THREADS = 4
+_MAX_WAITING = 20_000  # calls; what comes after that is dropped, and said
+_Call = Callable[[], None]
+
+
+class TrackingCallback(LoggerCallback):
+    """Log each trial as a run of a service.
+
+    Calls of one trial are made in order; those of several at the same time. Neither the sweep nor other callbacks wait
+    for them, except at the end, for `finish_timeout_s`. An error is shown once; after three the callback is off.
+
+    Attributes:
+        finish_timeout_s: how long the end of the sweep waits for what was not sent yet.
+    """
+
+    finish_timeout_s: float = 120.0
+
+    def __init__(self) -> None:
+        self._lanes: list[_Lane] = []
+        self._open: dict[str, Trial] = {}
+        self._errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+        self._num_dropped = 0
+
+    @abstractmethod
+    def _begin(self, trial: Trial) -> None:
+        """Open the run of a trial, or go on with it; called at each start."""
+
+    @abstractmethod
+    def _record(self, trial: Trial, iteration: int, result: Result) -> None:
+        """Send one report."""
+
+    def _keep(self, trial: Trial) -> None:
+        """Send the trial's new checkpoint; nothing unless overridden."""
+
+    @abstractmethod
+    def _finish(self, trial: Trial, outcome: str) -> None:
+        """Close the run of a trial: `finished`, `failed`, `paused`, or `interrupted` by the end of the sweep."""
+
+    def log_trial_start(self, trial: Trial) -> None:
+        """Open the run."""
+        self._open[trial.id] = trial
+        self._later(trial, lambda: self._begin(trial))
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+        """Send the report."""
+        self._later(trial, lambda: self._record(trial, iteration, result))
+
+    def log_trial_save(self, trial: Trial) -> None:
+        """Send the checkpoint, where that is wanted."""
+        self._later(trial, lambda: self._keep(trial))
+
+    def log_trial_pause(self, trial: Trial) -> None:
+        """Close the run; it is opened again when the trial goes on."""
+        self._close(trial, "paused")
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        """Close the run."""
+        self._close(trial, "failed" if failed else "finished")
+
+    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
+        """Close what is open and wait, `finish_timeout_s` at most.
+
+        Raises:
+            TimeoutError: the service did not take everything.
+        """
+        for trial in list(self._open.values()):
+            self._close(trial, "interrupted", is_checked=False)
+        deadline = time.monotonic() + self.finish_timeout_s
+        for lane in self._lanes:
+            lane.calls.put(None)
+        for lane in self._lanes:
+            lane.thread.join(max(0.0, deadline - time.monotonic()))
+        missing = self._num_dropped + sum(lane.num_waiting for lane in self._lanes if lane.thread.is_alive())
+        if missing:
+            raise TimeoutError(
+                f"{missing} calls did not reach the service within {self.finish_timeout_s:g} s after the last trial; "
+                "what they were to tell is in sweep.db"
+            )
+        self._raise_error()
+
+    def _close(self, trial: Trial, outcome: str, *, is_checked: bool = True) -> None:
+        if self._open.pop(trial.id, None) is not None:
+            self._later(trial, lambda: self._finish(trial, outcome), is_checked=is_checked, is_needed=True)
+
+    def _later(self, trial: Trial, call: _Call, *, is_checked: bool = True, is_needed: bool = False) -> None:
+        """Have a trial's next call made; raises what an earlier one has raised."""
+        lane = self._lane(trial)
+        if lane.num_waiting >= _MAX_WAITING and not is_needed:
+            self._num_dropped += 1
+        else:
+            lane.add(call)
+        if is_checked:
+            self._raise_error()
+
+    def _raise_error(self) -> None:
+        try:
+            error = self._errors.get_nowait()
+        except queue.Empty:
+            return
+        raise error
+
+    def _lane(self, trial: Trial) -> _Lane:
+        # By the number, so that a trial that goes on after a pause waits until its run is closed.
+        place = trial.number % _MAX_THREADS
+        while len(self._lanes) <= place:
+            self._lanes.append(_Lane(f"{type(self).__name__}-{len(self._lanes)}", self._errors))
+        return self._lanes[place]
+
+
+class _Lane:
+    """A thread that makes calls one after another; not waited for when Python ends."""
+
+    def __init__(self, name: str, errors: queue.SimpleQueue[Exception]) -> None:
+        self.calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._errors = errors
+        self._num_added = 0
+        self._num_made = 0
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
+
+    @property
+    def num_waiting(self) -> int:
+        """Calls that were not finished yet."""
+        return self._num_added - self._num_made
+
+    def add(self, call: _Call) -> None:
+        """Have a call made after those before it."""
+        self._num_added += 1
+        self.calls.put(call)
+
+    def _run(self) -> None:
+        while (call := self.calls.get()) is not None:
+            try:
+                call()
+            except Exception as error:  # a service fails as it likes; it is raised in the next hook, and shown
+                self._errors.put(error)
+            self._num_made += 1
+
+
+def trial_name(trial: Trial) -> str:
+    """Return the name under which users know a trial: what it calls itself, else its id."""
+    return trial.id if isinstance(trial, tuple) else str(trial)
+
+
+def numbers_of(result: Mapping[str, Any], excludes: Sequence[str] = ()) -> Iterator[tuple[str, float]]:
+    """Give the numbers of a report by their flat names, NaN and infinities too; bools as 0 and 1.
+
+    Args:
+        excludes: names that are left out, with all that is below them.
+    """
+    import numpy as np
+
+    for name, value in flatten(result).items():
+        if isinstance(value, (bool, int, float, np.number, np.bool_)) and not is_excluded(name, excludes):
+            yield name, float(value)
+
+
+def is_excluded(name: str, excludes: Sequence[str]) -> bool:
+    """Return whether a flat name is one of these, or below one."""
+    return any(name == other or name.startswith(f"{other}/") for other in excludes)
+
+
+def read_once(value: str | None, file: str | None, *, name: str, service: str) -> str | None:
+    """Return a secret that was given as a text or as the file that holds it; None when neither was.
+
+    Raises:
+        ConfigError: both were given, or the file cannot be read or is empty.
+    """
+    if file is None:
+        return value
+    if value is not None:
+        raise ConfigError(f"{name} and {name}_file were both given for {service}; expected one of them.")
+    try:
+        found = Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"{name}_file={file!r} cannot be read: {error.strerror}.") from error
+    if not found:
+        raise ConfigError(f"{name}_file={file!r} is empty; expected the key for {service} in it.")
+    return found

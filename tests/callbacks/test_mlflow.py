@@ -1,0 +1,324 @@
+"""Runs of MLflow: what each trial's run is told, with a client that is played, and with the real one on SQLite."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import math
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweep
+from sweep.callbacks import mlflow as ours
+from sweep.callbacks.mlflow import MLflowLoggerCallback, setup_mlflow
+from sweep.core.plan import Plan
+from sweep.core.resources import Resources
+from sweep.core.results import Result
+from sweep.core.trial import Status, Trial, evolve
+from sweep.errors import ConfigError
+
+TRIAL = Trial("abcde_00000", {"lr": 0.1, "net": {"width": 16}}, Resources(), Status.RUNNING, attempt=1)
+
+
+class Client:
+    """Keeps what MLflow's own would send."""
+
+    def __init__(self) -> None:
+        self.experiments: dict[str, str] = {}
+        self.runs: list[Any] = []
+        self.batches: list[tuple[int, int]] = []
+        self.statuses: list[tuple[str, str]] = []
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        found = self.experiments.get(name)
+        return None if found is None else types.SimpleNamespace(experiment_id=found)
+
+    def create_experiment(self, name: str, artifact_location: str | None = None) -> str:
+        self.experiments[name] = str(len(self.experiments) + 1)
+        return self.experiments[name]
+
+    def create_run(self, experiment_id: str, tags: dict[str, str], run_name: str) -> Any:
+        info = types.SimpleNamespace(run_id=f"run{len(self.runs)}", status="RUNNING", experiment_id=experiment_id)
+        data = types.SimpleNamespace(params={}, metrics=[], tags=tags)
+        self.runs.append(types.SimpleNamespace(info=info, data=data, name=run_name, artifacts=[]))
+        return self.runs[-1]
+
+    def search_runs(self, ids: list[str], filter_string: str, max_results: int) -> list[Any]:
+        return [
+            run
+            for run in self.runs
+            if run.info.experiment_id in ids
+            and " and ".join(f"tags.`{n}` = '{v}'" for n, v in run.data.tags.items() if n.startswith("sweep."))
+            == filter_string
+        ][:max_results]
+
+    def _run(self, run_id: str) -> Any:
+        return self.runs[int(run_id[3:])]
+
+    def update_run(self, run_id: str, status: str) -> None:
+        self.statuses.append((run_id, status))
+        self._run(run_id).info.status = status
+
+    set_terminated = update_run
+
+    def log_batch(self, run_id: str, metrics: Any = (), params: Any = ()) -> None:
+        self.batches.append((len(metrics), len(params)))
+        data = self._run(run_id).data
+        for metric in metrics:
+            data.metrics.append((metric.key, metric.value, metric.step))
+        for param in params:
+            assert param.key not in data.params, "a parameter cannot be logged twice"
+            data.params[param.key] = param.value
+
+    def log_artifacts(self, run_id: str, directory: str) -> None:
+        self._run(run_id).artifacts.append(directory)
+
+
+class Started:
+    """What the module's own functions were told."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.calls: list[tuple[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments, **given: self.calls.append((name, given or arguments[0]))
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    """The client, with the library played."""
+    found = Client()
+
+    def entity(*names: str) -> Any:
+        return lambda *values: types.SimpleNamespace(**dict(zip(names, values, strict=True)))
+
+    entities = types.ModuleType("mlflow.entities")
+    vars(entities).update(Metric=entity("key", "value", "timestamp", "step"), Param=entity("key", "value"))
+    played = types.ModuleType("mlflow")
+    played.__spec__ = importlib.machinery.ModuleSpec("mlflow", None)
+    started = Started(found)
+    vars(played).update(MlflowClient=lambda *where: found, started=started, get_tracking_uri=lambda: "memory")
+    for name in ("set_tracking_uri", "set_registry_uri", "set_experiment", "start_run", "set_tags", "log_params"):
+        vars(played)[name] = getattr(started, name)
+    monkeypatch.setitem(sys.modules, "mlflow", played)
+    monkeypatch.setitem(sys.modules, "mlflow.entities", entities)
+    for name in ("MLFLOW_EXPERIMENT_NAME", "MLFLOW_TRACKING_TOKEN"):
+        monkeypatch.setenv(name, "")  # and what is set meanwhile is taken back
+        monkeypatch.delenv(name)
+    return found
+
+
+def ready(root: Path, *arguments: Any, **given: Any) -> MLflowLoggerCallback:
+    callback = MLflowLoggerCallback(*arguments, **given)
+    callback.setup(experiment_dir=str(root / "tuning"), plan=Plan(), num_trials=2)
+    return callback
+
+
+def test_each_trial_is_a_run_with_its_config_and_its_numbers(client: Client, tmp_path: Path) -> None:
+    callback = ready(tmp_path, tags={"team": 3})
+    callback.on_trial_start(TRIAL)
+    callback.on_trial_result(TRIAL, Result({"training_iteration": 2, "eval": {"acc": 0.5}, "x@y": math.nan, "s": "t"}))
+    callback.on_trial_result(TRIAL, Result({"training_iteration": 3, "timesteps_total": 70, "pid": 4, "timestamp": 9}))
+    callback.on_trial_complete(TRIAL)
+    callback.on_experiment_end([])
+    (run,) = client.runs
+    assert client.experiments == {"tuning": "1"}
+    assert run.name == TRIAL.id
+    assert run.data.tags == {
+        "team": "3",
+        "trial_name": TRIAL.id,
+        "sweep.trial_id": TRIAL.id,
+        "sweep.experiment": "tuning",
+    }
+    assert run.data.params == {"lr": "0.1", "net/width": "16"}
+    assert [(name, step) for name, _, step in run.data.metrics] == [
+        ("training_iteration", 2),
+        ("eval/acc", 2),
+        ("x_y", 2),
+        ("training_iteration", 70),
+        ("timesteps_total", 70),
+    ]
+    assert math.isnan(run.data.metrics[2][1])
+    assert run.info.status == "FINISHED"
+    assert run.artifacts == []
+
+
+def test_a_resumed_sweep_goes_on_with_its_runs(client: Client, tmp_path: Path) -> None:
+    first = ready(tmp_path, experiment_name="mine")
+    first.on_trial_start(TRIAL)
+    first.on_trial_start(evolve(TRIAL, id="abcde_00001"))
+    first.on_experiment_end([TRIAL])
+    assert [run.info.status for run in client.runs] == ["KILLED", "KILLED"]
+    client.statuses.clear()
+    second = ready(tmp_path, experiment_name="mine")
+    second.on_trial_start(TRIAL)
+    second.on_trial_error(TRIAL)
+    second.on_experiment_end([])
+    assert client.statuses == [("run0", "RUNNING"), ("run0", "FAILED")]
+    status = {run.data.tags["sweep.trial_id"]: run.info.status for run in client.runs}
+    assert status == {"abcde_00000": "FAILED", "abcde_00001": "KILLED"}
+    assert client.experiments == {"mine": "1"}
+
+
+@pytest.mark.parametrize(
+    ("is_late", "logged"), [(False, {"lr": "0.1", "net/width": "16"}), (True, {"lr": "0.2", "new": "1"})]
+)
+def test_of_a_config_that_changes_the_first_values_stay_or_the_last_are_logged(
+    client: Client, tmp_path: Path, is_late: bool, logged: dict[str, str]
+) -> None:
+    callback = ready(tmp_path, log_params_on_trial_end=is_late)
+    callback.on_trial_start(TRIAL)
+    changed = evolve(TRIAL, config={"lr": 0.2, "new": 1})
+    callback.on_trial_start(changed)
+    callback.on_trial_complete(changed)
+    callback.on_experiment_end([])
+    expected = logged if is_late else {**logged, "new": "1"}
+    assert client.runs[0].data.params == expected
+
+
+def test_what_is_large_is_sent_in_parts_that_mlflow_takes(client: Client, tmp_path: Path) -> None:
+    callback = ready(tmp_path)
+    trial = evolve(TRIAL, config={f"p{n}": n for n in range(250)})
+    callback.on_trial_start(trial)
+    callback.on_trial_result(trial, Result({f"m{n}": n for n in range(1200)}))
+    callback.on_experiment_end([])
+    assert client.batches == [(0, 100), (0, 100), (0, 50), (1000, 0), (200, 0)]
+
+
+@pytest.mark.parametrize(("end", "num"), [("on_trial_complete", 1), ("on_trial_error", 1), ("on_trial_pause", 0)])
+def test_a_trials_directory_is_uploaded_when_it_has_ended(client: Client, tmp_path: Path, end: str, num: int) -> None:
+    directory = tmp_path / "tuning" / TRIAL.id
+    directory.mkdir(parents=True)
+    callback = ready(tmp_path, save_artifact=True)
+    callback.on_trial_start(TRIAL)
+    getattr(callback, end)(TRIAL)
+    callback.on_experiment_end([])
+    assert client.runs[0].artifacts == [str(directory)] * num
+
+
+def test_a_server_that_is_not_there_is_no_reason_not_to_start(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str) -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(client, "get_experiment_by_name", refuse)
+    callback = ready(tmp_path)
+    callback.on_trial_start(TRIAL)
+    with pytest.raises(ConnectionError, match="no route"):
+        callback.on_experiment_end([])
+
+
+def test_a_missing_library_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'sweep-engine\[mlflow\]'"):
+        MLflowLoggerCallback()
+
+
+# --- within a trial ------------------------------------------------------------------------------------------------
+
+
+def in_trial(monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> None:
+    context = types.SimpleNamespace(
+        get_trial_id=lambda: TRIAL.id,
+        get_trial_name=lambda: "train_0",
+        get_experiment_name=lambda: "tuning",
+        get_world_rank=lambda: rank,
+    )
+    monkeypatch.setattr(ours, "get_context", lambda: context)
+
+
+TAGS = {"sweep.trial_id": TRIAL.id, "sweep.experiment": "tuning"}
+
+
+def test_a_trial_starts_its_own_run_and_goes_on_with_it_when_it_is_started_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_trial(monkeypatch)
+    module = setup_mlflow({"lr": 0.1}, "memory", tags={"team": "a"})
+    assert module.started.calls == [
+        ("set_tracking_uri", "memory"),
+        ("set_experiment", {"experiment_id": "1"}),
+        ("start_run", {"run_name": "train_0", "tags": {"team": "a", **TAGS}}),
+        ("log_params", {"lr": 0.1}),
+    ]
+    module.started.calls.clear()
+    client.create_run("1", dict(TAGS), "train_0")
+    client.runs[0].data.params["lr"] = "0.1"
+    setup_mlflow({"lr": 0.1, "new": 1})
+    assert module.started.calls == [
+        ("set_experiment", {"experiment_id": "1"}),
+        ("start_run", {"run_id": "run0"}),
+        ("set_tags", TAGS),
+        ("log_params", {"new": 1}),
+    ]
+
+
+def test_an_experiment_that_was_named_must_exist_or_be_asked_for(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_trial(monkeypatch)
+    with pytest.raises(ConfigError, match=r"no experiment 'mine' at memory.*create_experiment_if_not_exists=True"):
+        setup_mlflow(experiment_name="mine")
+    setup_mlflow(experiment_name="mine", create_experiment_if_not_exists=True)
+    assert client.experiments == {"mine": "1"}
+
+
+def test_in_other_ranks_every_call_does_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_trial(monkeypatch, rank=1)
+    module = setup_mlflow({"lr": 0.1})
+    with module.start_run(nested=True):
+        module.log_metric("loss", 0.1)
+    assert client.experiments == {}
+
+
+# --- the real library ----------------------------------------------------------------------------------------------
+
+
+def train(config: Any) -> None:
+    for step in range(3):
+        sweep.report(loss=config["lr"] / (step + 1), odd=math.nan)
+
+
+def runs_of(uri: str, experiment: str) -> list[Any]:
+    import mlflow
+
+    client = mlflow.MlflowClient(uri)
+    found = client.get_experiment_by_name(experiment)
+    assert found is not None
+    runs = client.search_runs([found.experiment_id])
+    return sorted(runs, key=lambda run: run.data.tags["sweep.trial_id"])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_two_trials_are_two_runs_and_a_retry_goes_on_with_its_own(tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="needs mlflow-skinny, which is not installed")
+    uri = f"sqlite:///{tmp_path}/runs.db"
+    given: dict[str, Any] = {"storage_path": tmp_path, "verbose": 0}
+    callback = MLflowLoggerCallback(uri, experiment_name="digits")
+    analysis = sweep.run(train, config={"lr": sweep.grid_search([0.1, 0.2])}, callbacks=[callback], **given)
+    first, second = runs_of(uri, "digits")
+    assert [run.data.tags["sweep.trial_id"] for run in (first, second)] == [t.trial_id for t in analysis.trials]
+    assert [run.info.status for run in (first, second)] == ["FINISHED", "FINISHED"]
+    assert first.data.params == {"lr": "0.1"}
+    assert first.data.metrics["loss"] == pytest.approx(0.1 / 3)
+    assert math.isnan(first.data.metrics["odd"])
+    history = mlflow.MlflowClient(uri).get_metric_history(first.info.run_id, "loss")
+    assert [metric.step for metric in history] == [1, 2, 3]
+
+    def fail_once(config: Any) -> None:
+        module = setup_mlflow(config, uri, experiment_name="own", create_experiment_if_not_exists=True)
+        attempt = sweep.get_context().get_attempt()
+        module.log_metric("loss", 1.0 / attempt, step=attempt)
+        assert attempt == 2
+        sweep.report(loss=1.0 / attempt)
+        module.end_run()
+
+    sweep.run(fail_once, config={"lr": 0.1}, max_failures=1, **given)
+    (run,) = runs_of(uri, "own")
+    assert (run.info.status, run.data.params, run.data.metrics) == ("FINISHED", {"lr": "0.1"}, {"loss": 0.5})
