@@ -7,6 +7,7 @@ from typing import Any
 
 from sweep.core.results import Result
 from sweep.core.trial import Trial
+from sweep.store.checkpoints import Checkpoint
 
 __all__ = ["Callback"]
 
@@ -14,17 +15,34 @@ __all__ = ["Callback"]
 class Callback:
     """Observe a sweep. Override what you want to hear; all hooks of one sweep run on one thread, in order.
 
+    `trial` is an `ObservedTrial`: the trial as it was at that moment, with `trial_id`, `config`, `status`,
+    `last_result`, `checkpoint`, `path` and others. Each hook may also be written in Tune's form, with any of the
+    keywords `iteration`, `trials`, `trial`, `result` and `checkpoint`, and `**info`: `on_trial_result(self, iteration,
+    trials, trial, result, **info)`; its `result` is a plain dict with the config. In both forms `trial.last_result` is
+    the new result already.
+
+    For a trial that reports with a checkpoint the order is `setup`, `on_trial_start`, then per report
+    `on_trial_result`, `on_checkpoint`, `on_trial_save`, then `on_trial_complete` (or `on_trial_error`; or
+    `on_trial_recover` and `on_trial_start` again), at last `on_experiment_end`.
+
     A hook that raises is shown once and its callback is switched off after three errors; the sweep goes on.
     """
 
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
-        """Hear once, before everything else, where the experiment lies and what was asked for."""
+        """Hear once, before everything else, where the experiment lies and what was asked for.
+
+        Only the keywords that an override names are passed, all of them with `**info`: besides these `stop`,
+        `num_samples`, `total_num_samples`, `name`, `searcher`, `scheduler`, `seed`, `nodes` and `is_resumed`.
+        """
 
     def on_trial_start(self, trial: Trial) -> None:
         """An attempt was started."""
 
     def on_trial_result(self, trial: Trial, result: Result) -> None:
         """A report is committed."""
+
+    def on_checkpoint(self, trial: Trial, checkpoint: Checkpoint) -> None:
+        """A checkpoint is committed; it may be read while the trial's `num_to_keep` keeps it."""
 
     def on_trial_save(self, trial: Trial) -> None:
         """A checkpoint is committed: `trial.checkpoint`."""
@@ -49,6 +67,19 @@ class Callback:
 
         Called on the driver's own thread, so it must return at once; only displays need it.
         """
+
+    def on_step_begin(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None:
+        """The hooks of one batch of events follow."""
+
+    def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: Any) -> None:
+        """The hooks of one batch of events have been called."""
+
+    def get_state(self) -> Any:
+        """Return what is to be remembered when the sweep is resumed; asked every 10 seconds and at the end."""
+        return None
+
+    def set_state(self, state: Any) -> None:
+        """Take what `get_state` of the run before returned; called after `setup`."""
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
         """The sweep is over, also when interrupted; flush and close."""

@@ -43,12 +43,22 @@ class About:
     resume_command: str = ""
 
 
-def draw_block(board: Board, about: About, *, width: int, height: int, now: float, idle_s: float) -> list[Line]:
+def draw_block(
+    board: Board,
+    about: About,
+    *,
+    width: int,
+    height: int,
+    now: float,
+    idle_s: float,
+    own_table: Sequence[str] | None = None,
+) -> list[Line]:
     """Return the block as it is while the sweep runs.
 
     Args:
         width, height: of the terminal; no line is wider, and there are at most `height` lines.
         now: seconds of driving. idle_s: seconds since the last fact, added to clocks that go on meanwhile.
+        own_table: lines in place of the usual table.
     """
     top = [
         _header(board, about, width, now + idle_s, "running"),
@@ -59,7 +69,10 @@ def draw_block(board: Board, about: About, *, width: int, height: int, now: floa
     ]
     bottom = _failures(board, about) + _keys(about)
     room = max(0, height - len(top) - len(bottom) - 1)
-    table = _table(board, width, max(0, room - 1), now + idle_s)
+    if own_table is not None:
+        table: list[Line] = [[(line, "")] for line in own_table[:room]]
+    else:
+        table = _table(board, width, max(0, room - 1), now + idle_s)
     lines = [line for line in [*top, [], *table, *bottom] if line or table]
     return [_cut(line, width) for line in lines[: max(1, height)]]
 

@@ -3,12 +3,16 @@ nobody."""
 
 from __future__ import annotations
 
+import inspect
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from sweep.callbacks.base import Callback
+from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
+from sweep.callbacks.states import CallbackStates
 from sweep.core.messages import Hook, Notify
 from sweep.core.trial import Trial
 
@@ -18,6 +22,75 @@ _LIMIT = 20_000  # messages that may wait before the driver does
 _MAX_ERRORS = 3
 _SLOW_S = 5.0  # a hook that takes longer than this is named
 _FLUSH_S = 30.0  # how long the end waits for callbacks to finish
+_STATE_S = 10.0  # between two times that the callbacks' own states are stored
+
+_HOOKS: Mapping[Hook, tuple[str, ...]] = {
+    hook: ("on_checkpoint", "on_trial_save") if hook is Hook.SAVE else (f"on_{hook.value}",) for hook in Hook
+}
+_OUR_FORMS = (("trial",), ("trial", "result"), ("trial", "checkpoint"))
+
+
+class _Trials(Sequence[ObservedTrial]):
+    """All trials so far, made into what callbacks see when they are looked at: a list of 10,000 is not built for each
+    report."""
+
+    def __init__(self, seen: Mapping[str, Trial], about: ExperimentInfo) -> None:
+        self._seen = seen
+        self._about = about
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = list(self._seen.values())[index]
+        return [ObservedTrial(one, self._about) for one in found] if isinstance(index, slice) else self._of(found)
+
+    def __iter__(self) -> Iterator[ObservedTrial]:
+        return iter([self._of(trial) for trial in list(self._seen.values())])
+
+    def _of(self, trial: Trial) -> ObservedTrial:
+        return ObservedTrial(trial, self._about)
+
+
+class _Hook:
+    """One hook of one callback, called in the form in which it was written.
+
+    Ours is `on_trial_result(self, trial, result)`; Tune's has keywords, `on_trial_result(self, iteration, trials,
+    trial, result, **info)`, and gets a plain dict as its result.
+    """
+
+    __slots__ = ("_function", "_is_ours", "_names", "callback", "name")
+
+    def __init__(self, callback: Callback, name: str) -> None:
+        self.callback = callback
+        self.name = name
+        self._function: Callable[..., Any] = getattr(callback, name)
+        try:
+            parameters = inspect.signature(self._function).parameters.values()
+        except (TypeError, ValueError):  # a callable that does not tell
+            parameters = ()  # type: ignore[assignment]
+        names = tuple(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        known = {"iteration", "trials", "trial", "result", "checkpoint"}
+        is_tunes = (takes_any and known.issuperset(names)) or bool({"iteration", "trials"} & set(names))
+        self._is_ours = names in _OUR_FORMS or not is_tunes
+        self._names = None if takes_any else frozenset(names)
+
+    def call(self, iteration: int, trials: _Trials, trial: ObservedTrial, extra: tuple[str, Any] | None) -> None:
+        """Call it; `extra` is the name and value of what comes besides the trial."""
+        if self._is_ours:
+            if extra is None:
+                self._function(trial)
+            else:
+                self._function(trial, extra[1])
+            return
+        given: dict[str, Any] = {"iteration": iteration, "trials": trials, "trial": trial}
+        if extra is not None:
+            name, value = extra
+            given[name] = plain_result(trial, value) if name == "result" else value
+        if self._names is not None:
+            given = {name: value for name, value in given.items() if name in self._names}
+        self._function(**given)
 
 
 class Dispatcher:
@@ -26,30 +99,43 @@ class Dispatcher:
     Args:
         callbacks: told in this order.
         notice: is told, in one line, which callback raised, was switched off, or is slow.
+        about: the experiment, for what callbacks see of a trial.
     """
 
-    def __init__(self, callbacks: Sequence[Callback], notice: Callable[[str], None]) -> None:
+    def __init__(
+        self, callbacks: Sequence[Callback], notice: Callable[[str], None], *, about: ExperimentInfo | None = None
+    ) -> None:
         self._callbacks = list(callbacks)
         self._notice = notice
+        self._about = about or ExperimentInfo()
         self._errors: dict[int, int] = {}
         self._queue: queue.SimpleQueue[Sequence[Notify] | None] = queue.SimpleQueue()
         self._sent = 0
         self._handled = 0
         self._busy: tuple[str, float] | None = None
         self._room = threading.Event()
+        self._seen: dict[str, Trial] = {}
+        self._iteration = 0
+        self._trials = _Trials(self._seen, self._about)
         # only hooks that somebody overrides are handed over at all
-        hooks = {hook: f"on_{hook.value}" for hook in Hook}
         self._wanted = {
-            hook: [c for c in self._callbacks if getattr(type(c), name) is not getattr(Callback, name)]
-            for hook, name in hooks.items()
+            hook: [
+                [_Hook(c, name) for c in self._callbacks if getattr(type(c), name, None) is not getattr(Callback, name)]
+                for name in names
+            ]
+            for hook, names in _HOOKS.items()
         }
-        self._names = hooks
+        self._is_wanted = {hook: any(groups) for hook, groups in self._wanted.items()}
+        self._begins = [c for c in self._callbacks if type(c).on_step_begin is not Callback.on_step_begin]
+        self._ends = [c for c in self._callbacks if type(c).on_step_end is not Callback.on_step_end]
         self._steppers = [c for c in self._callbacks if type(c).on_step is not Callback.on_step]
+        self._states = CallbackStates(self._callbacks, self._about.root, notice)
+        self._stored_at = time.monotonic()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin."""
-        if any(self._wanted.values()):
+        if any(self._is_wanted.values()) or self._begins or self._ends:
             self._thread = threading.Thread(target=self._run, name="sweep-callbacks", daemon=True)
             self._thread.start()
 
@@ -57,7 +143,7 @@ class Dispatcher:
         """Queue what callbacks are to hear; waits only while the queue is full."""
         if self._thread is None:
             return
-        wanted = [command for command in told if self._wanted[command.hook]]
+        wanted = told if self._begins or self._ends else [c for c in told if self._is_wanted[c.hook]]
         if not wanted:
             return
         self._sent += len(wanted)
@@ -76,10 +162,17 @@ class Dispatcher:
         for callback in self._steppers:
             self._call(callback, "on_step", trials, now, changed)
 
-    def setup(self, **info: object) -> None:
-        """Tell all callbacks what is about to run; an error here is raised."""
+    def setup(self, **info: Any) -> None:
+        """Tell all callbacks what is about to run, each as much as it takes; an error here is raised."""
+        for trial in info.get("trials", ()):
+            self._seen[trial.id] = trial
         for callback in self._callbacks:
-            callback.setup(**info)  # type: ignore[arg-type]
+            parameters = inspect.signature(callback.setup).parameters.values()
+            takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+            names = {p.name for p in parameters}
+            callback.setup(**{name: value for name, value in info.items() if takes_any or name in names})
+        if info.get("is_resumed"):
+            self._states.give_back()
 
     def close(self, trials: Sequence[Trial]) -> bool:
         """Let callbacks finish what is queued, then tell them that the sweep is over; whether they have heard all."""
@@ -91,29 +184,52 @@ class Dispatcher:
                 is_all_told = False
                 name = self._busy[0] if self._busy is not None else "a callback"
                 self._notice(f"{name} did not finish within {_FLUSH_S:g} s; what it had not written is in sweep.db")
+        observed = [ObservedTrial(trial, self._about) for trial in trials]
         for callback in self._callbacks:
-            self._call(callback, "on_experiment_end", trials)
+            self._call(callback, "on_experiment_end", observed)
+        self._states.store()
         return is_all_told and not self._errors
 
     def _run(self) -> None:
         while (told := self._queue.get()) is not None:
+            self._iteration += 1
+            for callback in self._begins:
+                self._call(callback, "on_step_begin", iteration=self._iteration, trials=self._trials)
             for command in told:
-                hook = command.hook
-                for callback in self._wanted[hook]:
-                    if hook is Hook.RESULT:
-                        self._call(callback, "on_trial_result", command.trial, command.result)
-                    else:
-                        self._call(callback, self._names[hook], command.trial)
+                self._tell(command)
+            for callback in self._ends:
+                self._call(callback, "on_step_end", iteration=self._iteration, trials=self._trials)
             self._handled += len(told)
             self._room.set()
+            if self._states.is_needed and time.monotonic() - self._stored_at > _STATE_S:
+                self._states.store()
+                self._stored_at = time.monotonic()
 
-    def _call(self, callback: Callback, hook: str, *arguments: object) -> None:
+    def _tell(self, command: Notify) -> None:
+        hook = command.hook
+        self._seen[command.trial.id] = command.trial
+        trial = ObservedTrial(command.trial, self._about)
+        for name, hooks in zip(_HOOKS[hook], self._wanted[hook], strict=True):
+            extra: tuple[str, Any] | None = None
+            if hooks and hook is Hook.RESULT:
+                extra = ("result", command.result)
+            elif hooks and name == "on_checkpoint":
+                extra = ("checkpoint", trial.checkpoint)
+            for one in hooks:
+                self._guarded(one.callback, one.name, one.call, self._iteration, self._trials, trial, extra)
+
+    def _call(self, callback: Callback, hook: str, *arguments: object, **named: object) -> None:
+        self._guarded(callback, hook, getattr(callback, hook), *arguments, **named)
+
+    def _guarded(
+        self, callback: Callback, hook: str, function: Callable[..., Any], *arguments: object, **named: object
+    ) -> None:
         errors = self._errors.get(id(callback), 0)
         if errors >= _MAX_ERRORS and hook != "on_experiment_end":
             return
         self._busy = (f"{type(callback).__name__}.{hook}", time.monotonic())
         try:
-            getattr(callback, hook)(*arguments)
+            function(*arguments, **named)
         except Exception as error:  # a callback may be the user's own; it never harms the sweep
             self._errors[id(callback)] = errors + 1
             if errors == 0:

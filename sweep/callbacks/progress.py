@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
 from sweep.callbacks.base import Callback
@@ -56,6 +57,8 @@ class Progress(Callback):
         style: `terminal`, `notebook` or `lines`; None: found out at `setup`.
         clock: seconds, for how time passes between two facts.
         has_thread: whether to draw on a thread of its own; False: only when `refresh` is called, and at the end.
+        table: lines to show in place of the usual table; where there is no terminal they are written at each `refresh`,
+            and once more at the end.
     """
 
     def __init__(
@@ -66,12 +69,14 @@ class Progress(Callback):
         style: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         has_thread: bool = True,
+        table: Callable[[Board], Sequence[str]] | None = None,
     ) -> None:
         self.verbose = verbose
         self._file = file
         self._style = style
         self._clock = clock
         self._has_thread = has_thread
+        self._table = table
         self._lock = threading.Lock()
         self._inbox: dict[str, tuple[float, float, Trial]] = {}
         self._messages: deque[str] = deque(maxlen=_MAX_MESSAGES)
@@ -88,6 +93,11 @@ class Progress(Callback):
         self._screen: _Screen | None = None
         self._board: Board | None = None
         self._about = About()
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Whether what is shown is redrawn in place."""
+        return self._screen is not None and self._screen.is_block
 
     # --- hooks ---
 
@@ -193,13 +203,17 @@ class Progress(Callback):
         changes = [board.update(*entry) for entry in inbox.values()]
         self._drawn_at = self._clock()
         lines = messages
-        if not screen.is_block:
+        table = None if self._table is None else list(self._table(board))
+        if not screen.is_block and table is not None:
+            lines = [*messages, "", status_line(board, now + idle), *table]
+        elif not screen.is_block:
             lines = [self._change_line(board, change, now) for change in changes if change and change.kind in _WORDS]
             lines += messages
             if self._drawn_at - self._beat_at >= _HEARTBEAT_S:
                 self._beat_at = self._drawn_at
                 lines.append(status_line(board, now + idle))
-        self._guarded(lambda: screen.show(lines, board, self._about, now, 0.0 if is_last else idle))
+        frame = _Frame(board, self._about, now, 0.0 if is_last else idle, table)
+        self._guarded(lambda: screen.show(lines, frame))
 
     def _change_line(self, board: Board, change: Change, now: float) -> str:
         trial, kind = change.trial, change.kind
@@ -234,8 +248,12 @@ class Progress(Callback):
 
     def _end(self, board: Board, unfinished: int) -> None:
         if self._screen is not None:
+            table: list[Line] = [[(line, "")] for line in self._table(board)] if self._table is not None else []
             self._screen.end(
-                lambda width: draw_end(board, self._about, width=width, now=self._now, unfinished=unfinished),
+                lambda width: [
+                    *(table if self.is_redrawn else []),  # elsewhere the last refresh has written it
+                    *draw_end(board, self._about, width=width, now=self._now, unfinished=unfinished),
+                ],
                 status_line(board, self._now),
             )
 
@@ -274,6 +292,29 @@ class Progress(Callback):
         atexit.unregister(self._close)
 
 
+@dataclass(frozen=True)
+class _Frame:
+    """What a block is drawn from; `table` takes the place of the usual one."""
+
+    board: Board
+    about: About
+    now: float
+    idle_s: float
+    table: Sequence[str] | None
+
+    def block(self, width: int, height: int) -> list[Line]:
+        """Return the block within a width and a height."""
+        return draw_block(
+            self.board,
+            self.about,
+            width=width,
+            height=height,
+            now=self.now,
+            idle_s=self.idle_s,
+            own_table=self.table,
+        )
+
+
 class _Screen(Protocol):
     """Where the display goes."""
 
@@ -281,7 +322,7 @@ class _Screen(Protocol):
 
     def open(self, about: About, board: Board | None) -> None: ...
 
-    def show(self, lines: Sequence[str], board: Board, about: About, now: float, idle_s: float) -> None: ...
+    def show(self, lines: Sequence[str], frame: _Frame) -> None: ...
 
     def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None: ...
 
@@ -312,7 +353,7 @@ class _Lines:
             parts.append(f"seed {about.seed},")
         self._write([" ".join(parts).rstrip(",") + f" -> {about.directory}"])
 
-    def show(self, lines: Sequence[str], board: Board, about: About, now: float, idle_s: float) -> None:
+    def show(self, lines: Sequence[str], frame: _Frame) -> None:
         self._write(lines)
 
     def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None:
@@ -350,13 +391,12 @@ class _Terminal:
     def open(self, about: About, board: Board | None) -> None:
         self._live.start()
 
-    def show(self, lines: Sequence[str], board: Board, about: About, now: float, idle_s: float) -> None:
+    def show(self, lines: Sequence[str], frame: _Frame) -> None:
         width, height = self._console.size
         for line in lines:
             self._console.print(_encodable(line, self._file), no_wrap=True, overflow="crop", crop=True)
         # The last column stays free: some terminals wrap as soon as it is written.
-        block = draw_block(board, about, width=max(1, width - 1), height=max(1, height - 1), now=now, idle_s=idle_s)
-        self._live.update(self._rich(block), refresh=True)
+        self._live.update(self._rich(frame.block(max(1, width - 1), max(1, height - 1))), refresh=True)
 
     def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None:
         self._live.transient = True  # the running block gives way to the last frame
@@ -393,10 +433,9 @@ class _Notebook:
     def open(self, about: About, board: Board | None) -> None:
         """Wait for the first frame."""
 
-    def show(self, lines: Sequence[str], board: Board, about: About, now: float, idle_s: float) -> None:
+    def show(self, lines: Sequence[str], frame: _Frame) -> None:
         self._lines.extend(lines)
-        block = draw_block(board, about, width=self._WIDTH, height=self._HEIGHT, now=now, idle_s=idle_s)
-        self._put([*([(line, "dim")] for line in self._lines), *block])
+        self._put([*([(line, "dim")] for line in self._lines), *frame.block(self._WIDTH, self._HEIGHT)])
 
     def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None:
         self._put(draw(self._WIDTH))
@@ -421,11 +460,16 @@ class _Notebook:
             self._handle.update(page)
 
 
-def _style_of(file: TextIO) -> str:
-    """Say where `file` leads: only a notebook's kernel has replaced standard output by its own."""
+def is_in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
-    if shell is not None and getattr(shell, "kernel", None) is not None and file is sys.stdout:
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+def _style_of(file: TextIO) -> str:
+    """Say where `file` leads: only a notebook's kernel has replaced standard output by its own."""
+    if is_in_notebook() and file is sys.stdout:
         return "notebook"
     try:
         is_terminal = file.isatty()

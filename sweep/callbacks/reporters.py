@@ -1,0 +1,231 @@
+"""Progress reporters under the names that Tune has for them, for `progress_reporter=`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+from sweep.callbacks.base import Callback
+from sweep.callbacks.board import Board
+from sweep.callbacks.observed import ObservedTrial
+from sweep.callbacks.progress import Progress, is_in_notebook
+from sweep.callbacks.table import DEFAULT_METRICS, Columns, draw_errors, draw_table
+from sweep.core.trial import Trial
+from sweep.errors import ConfigError
+
+__all__ = ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"]
+
+_IN_PLACE_S = 0.5  # between two frames of what is redrawn in place
+
+
+class ProgressReporter(Callback):
+    """Show how a sweep is doing in a way of one's own: override `report`, and `should_report` to say when.
+
+    Both are called after batches of events, on the thread of the callbacks, and once at the end with `done=True`.
+    """
+
+    def setup(self, **info: Any) -> None:
+        """Hear what is about to run; the keywords are those of `Callback.setup`."""
+
+    def should_report(self, trials: Sequence[Any], done: bool = False) -> bool:
+        """Return whether `report` is to be called now."""
+        return True
+
+    def report(self, trials: Sequence[Any], done: bool, *sys_info: Any) -> None:
+        """Show the trials; `sys_info` are texts about the machine."""
+        raise NotImplementedError(f"{type(self).__name__} must define report(self, trials, done, *sys_info).")
+
+    def on_step_end(self, iteration: int, trials: Sequence[Any], **info: Any) -> None:
+        """Report, if wanted."""
+        if self.should_report(trials, done=False):
+            self.report(trials, False)
+
+    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
+        """Report for the last time."""
+        if self.should_report(trials, done=True):
+            self.report(trials, True)
+
+
+class CLIReporter(ProgressReporter):
+    """Show a table with chosen columns: in place on a terminal, printed at most every `max_report_frequency` seconds
+    elsewhere.
+
+    Args:
+        metric_columns: result keys, or a dict of result key -> label; None: Tune's usual ones that are reported, and
+            the first `infer_limit` of the user's own.
+        parameter_columns: the same for the config; None: the parameters that differ between trials.
+        total_samples: ignored; the number of trials is known.
+        max_progress_rows, max_error_rows: how many trials the tables show.
+        max_column_length: longest cell.
+        max_report_frequency: seconds between two tables where they are printed.
+        infer_limit: how many of the user's metrics are shown when no columns were chosen.
+        print_intermediate_tables: False: only the last table is printed where they are printed; None: all.
+        metric, mode: what is optimised; from the run unless given here.
+        sort_by_metric: the best trials first.
+
+    Raises:
+        ConfigError: columns or numbers that make no sense (a ValueError).
+    """
+
+    _style: str | None = None
+
+    def __init__(
+        self,
+        *,
+        metric_columns: Sequence[str] | Mapping[str, str] | None = None,
+        parameter_columns: Sequence[str] | Mapping[str, str] | None = None,
+        total_samples: int | None = None,
+        max_progress_rows: int = 20,
+        max_error_rows: int = 20,
+        max_column_length: int = 20,
+        max_report_frequency: float = 5,
+        infer_limit: int = 3,
+        print_intermediate_tables: bool | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        sort_by_metric: bool = False,
+        file: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        for name, value in (
+            ("max_progress_rows", max_progress_rows),
+            ("max_error_rows", max_error_rows),
+            ("max_column_length", max_column_length),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
+        if isinstance(max_report_frequency, bool) or not max_report_frequency >= 0:
+            raise ConfigError(f"max_report_frequency is {max_report_frequency!r}; expected seconds.")
+        if mode not in (None, "min", "max"):
+            raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max'.")
+        metrics = _labels("metric_columns", metric_columns)
+        self._columns = Columns(
+            metrics=dict(DEFAULT_METRICS) if metrics is None else metrics,
+            parameters=_labels("parameter_columns", parameter_columns),
+            max_rows=max_progress_rows,
+            max_error_rows=max_error_rows,
+            max_length=max_column_length,
+            infer_limit=infer_limit,
+            metric=metric or "",
+            mode=mode or "max",
+            is_sorted=sort_by_metric,
+            is_inferring=metrics is None,
+        )
+        self._has_metric = metric is not None
+        self._every_s = float(max_report_frequency)
+        self._has_tables_between = print_intermediate_tables is not False
+        self._file = file
+        self._clock = clock
+        self._reported_at = -1e9
+        self._root = ""
+        self._trials: Sequence[Any] = ()
+        self._display: Progress | None = None
+
+    def add_metric_column(self, metric: str, representation: str | None = None) -> None:
+        """Show one more result key, under the label `representation`.
+
+        Raises:
+            ConfigError: it is shown already (a ValueError).
+        """
+        if metric in self._columns.metrics:
+            raise ConfigError(f"the column {metric!r} is there already.")
+        self._columns.metrics[metric] = representation or metric
+
+    def add_parameter_column(self, parameter: str, representation: str | None = None) -> None:
+        """Show one more config key, under the label `representation`; from then on only those that were added.
+
+        Raises:
+            ConfigError: it is shown already (a ValueError).
+        """
+        parameters = self._columns.parameters = self._columns.parameters or {}
+        if parameter in parameters:
+            raise ConfigError(f"the column {parameter!r} is there already.")
+        parameters[parameter] = representation or parameter
+
+    def setup(self, **info: Any) -> None:
+        """Begin to show."""
+        self._root = str(info.get("experiment_dir", ""))
+        plan = info.get("plan")
+        if not self._has_metric and plan is not None:
+            self._columns.metric, self._columns.mode = plan.metric, plan.mode
+        verbose = info.get("verbose", 1)
+        self._display = Progress(
+            verbose=1 if verbose is None else verbose,
+            file=self._file,
+            style=self._style,
+            has_thread=False,
+            table=self._draw,
+        )
+        self._display.setup(**info)
+        if self._display.is_redrawn:
+            self._every_s = min(self._every_s, _IN_PLACE_S)
+
+    def should_report(self, trials: Sequence[Any], done: bool = False) -> bool:
+        """Return whether enough time has passed since the last table; the last one is always shown."""
+        now = self._clock()
+        if done or now - self._reported_at >= self._every_s:
+            self._reported_at = now
+            return done or self._has_tables_between or (self._display is not None and self._display.is_redrawn)
+        return False
+
+    def report(self, trials: Sequence[Any], done: bool, *sys_info: Any) -> None:
+        """Show the tables."""
+        self._trials = trials
+        if self._display is None:
+            return
+        if done:
+            self._display.on_experiment_end(trials)  # draws the last frame, too
+        else:
+            self._display.refresh()
+
+    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        """Note what changed; called on the driver's thread."""
+        if self._display is not None:
+            self._display.on_step(trials, now, changed)
+
+    def notice(self, text: str) -> None:
+        """Show a line that concerns the whole sweep."""
+        if self._display is not None:
+            self._display.notice(text)
+        else:
+            print(f"sweep: {text}", file=sys.stderr, flush=True)
+
+    def _draw(self, board: Board) -> list[str]:
+        trials = list(self._trials)
+        errors = draw_errors(trials, self._columns, _name_of, self._root)
+        return [*draw_table(trials, self._columns, list(board.varying), _name_of), *errors]
+
+
+class JupyterNotebookReporter(CLIReporter):
+    """The same in a notebook's cell, where the table is redrawn in place.
+
+    Args:
+        overwrite: False: print table after table instead.
+    """
+
+    _style: str | None = "notebook"
+
+    def __init__(self, overwrite: bool = True, **columns: Any) -> None:
+        super().__init__(**columns)
+        if not is_in_notebook():  # there is no cell
+            self._style = None
+        elif not overwrite:
+            self._style = "lines"
+
+
+def _name_of(trial: Trial | ObservedTrial) -> str:
+    return str(trial) if isinstance(trial, ObservedTrial) else trial.id
+
+
+def _labels(name: str, given: Sequence[str] | Mapping[str, str] | None) -> dict[str, str] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, (Mapping, Sequence)):
+        raise ConfigError(f"{name} is {given!r:.100}; expected a list of names, or a dict of name -> label.")
+    found = dict(given) if isinstance(given, Mapping) else {key: key for key in given}
+    for key, label in found.items():
+        if not isinstance(key, str) or not isinstance(label, str):
+            raise ConfigError(f"{name} has {key!r}: {label!r}; expected texts.")
+    return found

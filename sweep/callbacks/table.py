@@ -1,0 +1,153 @@
+"""The table of trials that reporters show: chosen columns and labels, the best first if wanted, and the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweep.callbacks.formats import clean, duration, fit, text, width_of
+from sweep.core.results import AUTO_FILLED, flatten, score
+from sweep.core.trial import Status, Trial, shown_status
+
+__all__ = ["DEFAULT_METRICS", "Columns", "draw_errors", "draw_table"]
+
+# Result keys that are shown when they are reported, and how they are called.
+DEFAULT_METRICS: Mapping[str, str] = {
+    "mean_accuracy": "acc",
+    "mean_loss": "loss",
+    "training_iteration": "iter",
+    "time_total_s": "total time (s)",
+    "timesteps_total": "ts",
+    "episode_reward_mean": "reward",
+}
+_ORDER = [
+    Status.RUNNING,
+    Status.STARTING,
+    Status.STOPPING,
+    Status.PAUSED,
+    Status.PENDING,
+    Status.TERMINATED,
+    Status.ERROR,
+]
+
+
+@dataclass
+class Columns:
+    """Which columns a table has.
+
+    Attributes:
+        metrics: result key -> label.
+        parameters: flattened config key -> label; None: those that differ between trials.
+        max_rows, max_error_rows: how many trials are shown.
+        max_length: longest cell.
+        infer_limit: how many of the user's metrics are added when none were chosen.
+        metric, mode: what is optimised; `is_sorted` puts the best first.
+    """
+
+    metrics: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_METRICS))
+    parameters: dict[str, str] | None = None
+    max_rows: int = 20
+    max_error_rows: int = 20
+    max_length: int = 20
+    infer_limit: int = 3
+    metric: str = ""
+    mode: str = "max"
+    is_sorted: bool = False
+    is_inferring: bool = True
+
+
+def draw_table(trials: Sequence[Trial], columns: Columns, varying: Sequence[str], name_of: Any) -> list[str]:
+    """Return heading and rows, aligned; then a line for what is left out.
+
+    Args:
+        varying: names of the parameters that differ between trials.
+        name_of: returns the name of a trial.
+    """
+    if not trials:
+        return []
+    shown = _chosen(trials, columns)
+    metrics = _metrics(trials, columns)
+    parameters = columns.parameters if columns.parameters is not None else {name: name for name in varying}
+    rows = [["trial name", "status", *map(clean, parameters.values()), *map(clean, metrics.values())]]
+    for trial in shown:
+        flat, last = flatten(trial.config), _last(trial)
+        cells = [clean(name_of(trial)), shown_status(trial.status)]
+        cells += [_cell(flat.get(name), columns.max_length) for name in parameters]
+        cells += [_metric_cell(name, last.get(name), columns.max_length) for name in metrics]
+        rows.append(cells)
+    widths = [max(width_of(row[index]) for row in rows) for index in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            _padded(cell, width, index < 2) for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    if len(trials) > len(shown):
+        counts: dict[str, int] = {}
+        kept = {trial.id for trial in shown}
+        for trial in trials:
+            if trial.id not in kept:
+                counts[shown_status(trial.status)] = counts.get(shown_status(trial.status), 0) + 1
+        lines.append(f"... {len(trials) - len(shown)} more trials not shown ("
+                     + ", ".join(f"{number} {status}" for status, number in sorted(counts.items())) + ")")  # fmt: skip
+    return lines
+
+
+def draw_errors(trials: Sequence[Trial], columns: Columns, name_of: Any, root: str) -> list[str]:
+    """Return a table of the trials that failed, with how often and the file that says why."""
+    failed = [trial for trial in trials if trial.status is Status.ERROR or trial.failures]
+    if not failed:
+        return []
+    shown = failed[: columns.max_error_rows]
+    rows = [["trial name", "# failures", "error file"]]
+    rows += [[clean(name_of(trial)), str(max(1, trial.failures)), f"{root}/{trial.id}/error.txt"] for trial in shown]
+    widths = [max(width_of(row[index]) for row in rows) for index in range(3)]
+    lines = [
+        "  ".join(_padded(cell, width, True) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    more = [f"... {len(failed) - len(shown)} more"] if len(failed) > len(shown) else []
+    return [f"Number of errored trials: {len(failed)}", *lines, *more]
+
+
+def _chosen(trials: Sequence[Trial], columns: Columns) -> list[Trial]:
+    """Return the trials to show: those that run first, the best first when sorted."""
+    if columns.is_sorted and columns.metric:
+        return sorted(trials, key=lambda t: -score(_last(t).get(columns.metric), columns.mode))[: columns.max_rows]
+    return sorted(trials, key=lambda trial: (_ORDER.index(trial.status), trial.number))[: columns.max_rows]
+
+
+def _last(trial: Trial) -> Mapping[str, Any]:
+    return {} if trial.last_result is None else trial.last_result
+
+
+def _metrics(trials: Sequence[Trial], columns: Columns) -> dict[str, str]:
+    """Return the metric columns that some trial has a value for; without a choice some of the user's own, too."""
+    reported: dict[str, None] = {}
+    for trial in trials[-200:]:
+        if trial.last_result is not None:
+            for key, value in flatten(trial.last_result).items():
+                if isinstance(value, (int, float, str)):
+                    reported[key] = None
+    found = {name: label for name, label in columns.metrics.items() if name in reported}
+    if columns.is_inferring:
+        own = [name for name in reported if name not in AUTO_FILLED and name not in found]
+        if columns.metric in own:
+            own.insert(0, own.pop(own.index(columns.metric)))
+        found |= {name: name for name in own[: columns.infer_limit]}
+    return found
+
+
+def _metric_cell(name: str, value: Any, limit: int) -> str:
+    return duration(value) if name == "time_total_s" and isinstance(value, (int, float)) else _cell(value, limit)
+
+
+def _cell(value: Any, limit: int) -> str:
+    return "" if value is None else fit(text(value), limit)
+
+
+def _padded(cell: str, width: int, is_left: bool) -> str:
+    pad = " " * (width - width_of(cell))
+    return cell + pad if is_left else pad + cell

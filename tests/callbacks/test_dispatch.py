@@ -1,0 +1,474 @@
+"""How callbacks are called: both forms of their hooks, their order, what they see, what they remember."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweep
+from sweep.callbacks.base import Callback
+from sweep.callbacks.dispatch import Dispatcher
+from sweep.callbacks.named import callbacks_from
+from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
+from sweep.core.messages import Hook, Notify
+from sweep.core.resources import Resources
+from sweep.core.results import Result
+from sweep.core.trial import CheckpointRef, Status, Trial
+from sweep.errors import ConfigError
+
+ABOUT = ExperimentInfo("/x", "train", ("lr",), None, 2)
+SETUP = {"experiment_dir": "", "plan": None, "num_trials": None}
+
+
+def trial(number: int = 0, **more: Any) -> Trial:
+    return Trial(f"abcde_{number:05d}", {"lr": 0.5, "fixed": 1}, Resources(), **more)
+
+
+def told(hook: Hook, one: Trial, result: dict[str, Any] | None = None) -> Notify:
+    return Notify(hook, one, Result(result) if result is not None else None)
+
+
+def run_through(callbacks: list[Callback], batches: list[list[Notify]]) -> list[str]:
+    notices: list[str] = []
+    dispatcher = Dispatcher(callbacks, notices.append, about=ABOUT)
+    dispatcher.start()
+    for batch in batches:
+        dispatcher.notify(batch)
+    dispatcher.close([batch[-1].trial for batch in batches[-1:]])
+    return notices
+
+
+class Ours(Callback):
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def on_trial_result(self, trial: Any, result: Any) -> None:
+        self.heard.append(("result", str(trial), dict(result)))
+
+    def on_checkpoint(self, trial: Any, checkpoint: Any) -> None:
+        self.heard.append(("checkpoint", checkpoint.path))
+
+    def on_trial_save(self, trial: Any) -> None:
+        self.heard.append(("save", trial.checkpoint.path))
+
+
+class Tunes(Callback):
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
+        self.heard.append(("begin", iteration, len(trials)))
+
+    def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
+        self.heard.append(("end", iteration, [str(one) for one in trials]))
+
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:  # type: ignore[override]
+        self.heard.append(("start", iteration, trial.trial_id, info))
+
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # type: ignore[override]
+        self.heard.append(("result", type(result), result["config"], result["experiment_tag"], result["loss"]))
+
+    def on_checkpoint(self, iteration: int, trials: Any, trial: Any, checkpoint: Any, **info: Any) -> None:  # type: ignore[override]
+        self.heard.append(("checkpoint", checkpoint.path))
+
+    def on_trial_complete(self, **info: Any) -> None:  # type: ignore[override]
+        self.heard.append(("complete", sorted(info)))
+
+
+def test_our_form_gets_the_trial_and_a_read_only_result() -> None:
+    ours = Ours()
+    saved = trial(checkpoint=CheckpointRef("abcde_00000/checkpoint_000001"))
+    assert run_through([ours], [[told(Hook.RESULT, trial(), {"loss": 1})], [told(Hook.SAVE, saved)]]) == []
+    assert ours.heard == [
+        ("result", "train_abcde_00000", {"loss": 1}),
+        ("checkpoint", "/x/abcde_00000/checkpoint_000001"),
+        ("save", "/x/abcde_00000/checkpoint_000001"),
+    ]
+
+
+def test_tunes_form_gets_keywords_and_a_plain_dict_with_the_config() -> None:
+    tunes = Tunes()
+    saved = trial(checkpoint=CheckpointRef("c"))
+    batches = [
+        [told(Hook.START, trial()), told(Hook.RESULT, trial(), {"loss": 1})],
+        [told(Hook.SAVE, saved), told(Hook.COMPLETE, saved)],
+    ]
+    assert run_through([tunes], batches) == []
+    assert tunes.heard == [
+        ("begin", 1, 0),
+        ("start", 1, "abcde_00000", {}),
+        ("result", dict, {"lr": 0.5, "fixed": 1}, "0_lr=0.5000", 1),
+        ("end", 1, ["train_abcde_00000"]),
+        ("begin", 2, 1),
+        ("checkpoint", "/x/c"),
+        ("complete", ["iteration", "trial", "trials"]),
+        ("end", 2, ["train_abcde_00000"]),
+    ]
+
+
+def test_parameters_may_have_other_names_in_our_form() -> None:
+    class Named(Callback):
+        seen: list[Any] = []
+
+        def on_trial_result(self, t: Any, r: Any) -> None:  # type: ignore[override]
+            self.seen.append((t.trial_id, r["loss"]))
+
+    run_through([Named()], [[told(Hook.RESULT, trial(), {"loss": 2})]])
+    assert Named.seen == [("abcde_00000", 2)]
+
+
+def test_setup_passes_only_what_it_takes() -> None:
+    class Bare(Callback):
+        got: Any = None
+
+        def setup(self, stop: Any = None, num_samples: Any = None, total_num_samples: Any = None) -> None:  # type: ignore[override]
+            self.got = (stop, num_samples, total_num_samples)
+
+    class Everything(Callback):
+        got: Any = None
+
+        def setup(self, **info: Any) -> None:
+            self.got = sorted(info)
+
+    bare, everything = Bare(), Everything()
+    dispatcher = Dispatcher([bare, everything], lambda text: None)
+    dispatcher.setup(stop={"loss": 1}, num_samples=3, total_num_samples=6, experiment_dir="d", trials=())
+    assert bare.got == ({"loss": 1}, 3, 6)
+    assert everything.got == ["experiment_dir", "num_samples", "stop", "total_num_samples", "trials"]
+
+
+@pytest.mark.parametrize("form", ["ours", "tunes"])
+def test_a_hook_that_raises_is_named_once_and_switched_off_after_three(form: str) -> None:
+    calls = []
+
+    class OursRaises(Callback):
+        def on_trial_result(self, trial: Any, result: Any) -> None:
+            calls.append(1)
+            raise KeyError("oh")
+
+    class TunesRaises(Callback):
+        def on_trial_result(self, iteration: Any, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # type: ignore[override]
+            calls.append(1)
+            raise KeyError("oh")
+
+    other = Ours()
+    raising = OursRaises() if form == "ours" else TunesRaises()
+    notices = run_through([raising, other], [[told(Hook.RESULT, trial(), {"loss": i})] for i in range(6)])
+    name = type(raising).__name__
+    assert notices == [
+        f"the callback {name}.on_trial_result raised KeyError: 'oh'",
+        f"the callback {name} raised 3 times and is switched off",
+    ]
+    assert len(calls) == 3
+    assert len(other.heard) == 6
+
+
+def test_a_callback_that_blocks_holds_up_nobody_but_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.callbacks.dispatch._FLUSH_S", 0.05)
+    gate = threading.Event()
+
+    class Blocks(Callback):
+        def on_trial_result(self, trial: Any, result: Any) -> None:
+            gate.wait()
+
+    notices = run_through([Blocks()], [[told(Hook.RESULT, trial(), {"loss": 1})]])
+    gate.set()
+    assert notices == ["Blocks.on_trial_result did not finish within 0.05 s; what it had not written is in sweep.db"]
+
+
+def test_states_are_stored_at_the_end_and_given_back_to_the_next_run(tmp_path: Path) -> None:
+    class Counts(Callback):
+        def __init__(self) -> None:
+            self.n = 0
+
+        def on_trial_result(self, trial: Any, result: Any) -> None:
+            self.n += 1
+
+        def get_state(self) -> Any:
+            return {"n": self.n}
+
+        def set_state(self, state: Any) -> None:
+            self.n = state["n"]
+
+    about = ExperimentInfo(str(tmp_path), "train")
+    first = [Counts(), Counts()]
+    first[1].n = 10
+    dispatcher = Dispatcher(first, pytest.fail, about=about)
+    dispatcher.start()
+    dispatcher.notify([told(Hook.RESULT, trial(), {"a": 1})])
+    dispatcher.close([])
+    second = [Counts(), Counts(), Counts()]
+    Dispatcher(second, pytest.fail, about=about).setup(**SETUP, is_resumed=True)
+    assert [one.n for one in second] == [1, 11, 0]
+    third = [Counts()]
+    Dispatcher(third, pytest.fail, about=about).setup(**SETUP, is_resumed=False)
+    assert third[0].n == 0
+
+
+def test_a_state_that_cannot_be_read_is_said_and_costs_only_itself(tmp_path: Path) -> None:
+    class Has(Callback):
+        def get_state(self) -> Any:
+            return threading.Lock()
+
+    notices: list[str] = []
+    about = ExperimentInfo(str(tmp_path), "train")
+    Dispatcher([Has()], notices.append, about=about).close([])
+    assert "cannot be stored: TypeError" in notices.pop()
+    (tmp_path / "callbacks.pkl").write_bytes(b"torn")
+    Dispatcher([Has()], notices.append, about=about).setup(**SETUP, is_resumed=True)
+    assert "callbacks.pkl cannot be read" in notices.pop()
+
+
+def test_an_observed_trial_has_tunes_names(tmp_path: Path) -> None:
+    one = ObservedTrial(trial(7, status=Status.STOPPING, failures=1, reason="why"), ABOUT)
+    assert (one.trial_id, one.id, str(one), one.trainable_name) == (
+        "abcde_00007",
+        "abcde_00007",
+        "train_abcde_00007",
+        "train",
+    )
+    assert (one.status, one.is_finished(), one.get_error()) == ("RUNNING", False, None)
+    assert (one.evaluated_params, one.experiment_tag) == ({"lr": 0.5}, "7_lr=0.5000")
+    assert (one.path, one.local_path, one.logdir) == ("/x/abcde_00007",) * 3
+    assert (one.num_failures, one.max_failures, one.error_file) == (1, 2, "/x/abcde_00007/error.txt")
+    assert (one.checkpoint, one.custom_trial_name, dict(one.last_result)) == (None, None, {})
+    assert (one.number, one.placement_group_factory) == (7, Resources())
+    assert {one: 1}[ObservedTrial(trial(7), ABOUT)] == 1
+    assert one != ObservedTrial(trial(8), ABOUT)
+    with pytest.raises(AttributeError):
+        _ = one.nothing_of_the_kind
+    failed = ObservedTrial(trial(status=Status.ERROR, reason="no luck"), ABOUT)
+    assert (failed.is_finished(), failed.get_error()) == (True, "no luck")
+
+
+def test_an_observed_trial_may_be_given_a_name_and_travels() -> None:
+    about = ExperimentInfo("/x", "train", None, lambda one: f"n{one.number}")
+    one = pickle.loads(pickle.dumps(ObservedTrial(trial(3), about)))
+    assert (str(one), one.custom_trial_name, one.trial_id) == ("n3", "n3", "abcde_00003")
+    assert one.evaluated_params == {"lr": 0.5, "fixed": 1}
+
+
+def test_a_plain_result_has_what_tune_fills_in() -> None:
+    plain = plain_result(ObservedTrial(trial(), ABOUT), Result({"loss": 1, "timestamp": 0}))
+    assert {key: plain[key] for key in ("trial_id", "done", "node_ip", "experiment_tag")} == {
+        "trial_id": "abcde_00000",
+        "done": False,
+        "node_ip": "127.0.0.1",
+        "experiment_tag": "0_lr=0.5000",
+    }
+    assert plain["config"] == {"lr": 0.5, "fixed": 1}
+    assert len(plain["date"]) == len("1970-01-01_00-00-00")
+
+
+def test_the_order_of_hooks_in_a_real_sweep_is_tunes(tmp_path: Path) -> None:
+    order = []
+
+    class Order(Callback):
+        def setup(self, **info: Any) -> None:
+            order.append("setup")
+
+        def __getattribute__(self, name: str) -> Any:
+            if name.startswith("on_trial") or name in ("on_checkpoint", "on_experiment_end"):
+                return lambda *a, **k: order.append(name)
+            return super().__getattribute__(name)
+
+        on_trial_start = on_trial_result = on_checkpoint = on_trial_save = lambda self, *a: None  # type: ignore[assignment]
+        on_trial_complete = on_experiment_end = lambda self, *a: None  # type: ignore[assignment]
+
+    def train(config: dict[str, Any]) -> Any:
+        (tmp_path / "c").mkdir(exist_ok=True)
+        for i in range(2):
+            sweep.report({"a": i}, checkpoint=sweep.Checkpoint.from_directory(tmp_path / "c"))
+        return {"a": 3}
+
+    sweep.run(train, storage_path=tmp_path / "s", verbose=0, engine="inline", callbacks=[Order()])
+    assert order == [
+        "setup",
+        "on_trial_start",
+        *["on_trial_result", "on_checkpoint", "on_trial_save"] * 2,
+        "on_trial_result",
+        "on_trial_complete",
+        "on_experiment_end",
+    ]
+
+
+def test_callbacks_can_be_named_in_the_environment() -> None:
+    assert callbacks_from({}) == []
+    found = callbacks_from({"RAY_TUNE_CALLBACKS": "sweep.callbacks.loggers.JsonLoggerCallback, sweep.Callback"})
+    assert [type(one).__name__ for one in found] == ["JsonLoggerCallback", "Callback"]
+    for bad in ("nothing.Here", "sweep.run", "sweep", "sweep.NoSuch"):
+        with pytest.raises(ConfigError, match="SWEEP_CALLBACKS names"):
+            callbacks_from({"SWEEP_CALLBACKS": bad})
+
+
+# --- what every sweep has ---
+
+
+def test_every_failure_is_appended_to_error_txt(tmp_path: Path) -> None:
+    def fails(config: dict[str, Any]) -> None:
+        raise ValueError("no luck today")
+
+    analysis = sweep.run(
+        fails, storage_path=tmp_path, verbose=0, engine="inline", max_failures=1, raise_on_failed_trial=False
+    )
+    text = Path(analysis.trials[0].path, "error.txt").read_text()
+    assert text.count("ValueError: no luck today") == 2
+    assert "Failure # 1 (occurred at 20" in text
+    assert "Failure # 2 (occurred at 20" in text
+    assert "test_dispatch.py" in text
+
+
+def test_a_stop_key_that_nobody_reports_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for _ in range(3):
+            sweep.report(accuracy=0.5)
+
+    sweep.run(train, stop={"acuracy": 0.9}, num_samples=2, storage_path=tmp_path, engine="inline")
+    said = "".join(capfd.readouterr())
+    assert said.count("stop= names 'acuracy', which the first report of trial") == 1
+    assert "Did you mean 'accuracy'" in said
+
+
+# --- reporters ---
+
+
+def shown_by(reporter_of: Any, tmp_path: Path, **more: Any) -> str:
+    out = io.StringIO()
+
+    def train(config: dict[str, Any]) -> None:
+        if config["x"] == 3:
+            raise ValueError("three")
+        for i in range(2):
+            sweep.report(loss=config["x"] * i, mean_accuracy=0.5, other=7)
+
+    sweep.run(
+        train,
+        config={"x": sweep.grid_search([2, 1, 3]), "fixed": 4},
+        metric="loss",
+        mode="min",
+        storage_path=tmp_path,
+        name="e",
+        engine="inline",
+        raise_on_failed_trial=False,
+        progress_reporter=reporter_of(out),
+        **more,
+    )
+    return out.getvalue()
+
+
+def last_table(shown: str) -> list[list[str]]:
+    lines = shown.splitlines()
+    start = max(i for i, line in enumerate(lines) if line.startswith("trial name") and "status" in line)
+    rows = [lines[start]]
+    for line in lines[start + 2 :]:
+        if not line.startswith("train_"):
+            break
+        rows.append(line)
+    return [row.replace("trial name", "name").replace("total time (s)", "time").split() for row in rows]
+
+
+def test_a_cli_reporter_shows_tunes_columns_and_the_errors(tmp_path: Path) -> None:
+    shown = shown_by(lambda out: sweep.CLIReporter(file=out), tmp_path)
+    table = last_table(shown)
+    assert table[0] == ["name", "status", "x", "acc", "iter", "time", "loss", "other"]
+    assert [row[1:5] for row in table[1:3]] == [["TERMINATED", "2", "0.5", "2"], ["TERMINATED", "1", "0.5", "2"]]
+    assert table[3][1:] == ["ERROR", "3"]
+    assert "Number of errored trials: 1" in shown
+    assert f"{tmp_path}/e/" in shown
+    assert "/error.txt" in shown
+
+
+def test_columns_can_be_chosen_named_and_sorted(tmp_path: Path) -> None:
+    def make(out: Any) -> sweep.CLIReporter:
+        reporter = sweep.CLIReporter(
+            metric_columns={"loss": "the_loss"}, parameter_columns=["fixed"], sort_by_metric=True, file=out
+        )
+        reporter.add_metric_column("other")
+        reporter.add_parameter_column("x", "EX")
+        return reporter
+
+    table = last_table(shown_by(make, tmp_path))
+    assert table[0] == ["name", "status", "fixed", "EX", "the_loss", "other"]
+    assert [row[2:] for row in table[1:]] == [["4", "1", "1", "7"], ["4", "2", "2", "7"], ["4", "3"]]
+
+
+def test_at_most_so_many_rows_are_shown(tmp_path: Path) -> None:
+    shown = shown_by(lambda out: sweep.CLIReporter(max_progress_rows=2, file=out), tmp_path)
+    assert len(last_table(shown)) == 3
+    assert "... 1 more trials not shown (1 ERROR)" in shown
+
+
+def test_tables_come_at_most_every_so_many_seconds(tmp_path: Path) -> None:
+    now = iter(range(0, 1000, 3))  # seconds: every question comes three later
+    often = shown_by(lambda out: sweep.CLIReporter(max_report_frequency=0, file=out), tmp_path / "a")
+    seldom = shown_by(
+        lambda out: sweep.CLIReporter(max_report_frequency=9, file=out, clock=lambda: next(now)), tmp_path / "b"
+    )
+    never = shown_by(lambda out: sweep.CLIReporter(print_intermediate_tables=False, file=out), tmp_path / "c")
+    heads = [text.count("trial name         status") for text in (often, seldom, never)]
+    assert heads[0] > heads[1] > heads[2] == 1
+
+
+def test_a_subclass_may_say_when(tmp_path: Path) -> None:
+    class AtTheEnd(sweep.CLIReporter):
+        def should_report(self, trials: Any, done: bool = False) -> bool:
+            return done
+
+    assert shown_by(lambda out: AtTheEnd(file=out), tmp_path).count("trial name         status") == 1
+
+
+def test_a_reporter_of_ones_own_is_called_with_the_trials(tmp_path: Path) -> None:
+    calls: list[Any] = []
+
+    class Mine(sweep.ProgressReporter):
+        def should_report(self, trials: Any, done: bool = False) -> bool:
+            return done or len(trials) == 1
+
+        def report(self, trials: Any, done: bool, *sys_info: Any) -> None:
+            calls.append((done, [trial.status for trial in trials]))
+
+    shown_by(lambda out: Mine(), tmp_path)
+    assert calls[0] == (False, ["RUNNING"])
+    assert calls[-1] == (True, ["TERMINATED", "TERMINATED", "ERROR"])
+
+
+def test_verbose_0_is_silent_with_a_reporter_and_without(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert shown_by(lambda out: sweep.CLIReporter(file=out), tmp_path / "a", verbose=0) == ""
+    assert shown_by(lambda out: None, tmp_path / "b", verbose=0) == ""
+    assert capfd.readouterr().out == ""
+
+
+def test_verbose_2_adds_a_line_per_result_and_3_is_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    numbers = []
+    for verbose in (1, 2, 3):
+        shown_by(lambda out: None, tmp_path / str(verbose), verbose=verbose)
+        numbers.append("".join(capfd.readouterr()).count("other=7"))
+    assert numbers[0] == 0
+    assert numbers[1] == numbers[2] == 4
+
+
+def test_a_notebook_reporter_works_outside_of_one_too(tmp_path: Path) -> None:
+    shown = shown_by(lambda out: sweep.JupyterNotebookReporter(file=out), tmp_path)
+    assert last_table(shown)[0][0] == "name"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sweep.CLIReporter(metric_columns="loss"),
+        lambda: sweep.CLIReporter(metric_columns={"loss": 3}),  # type: ignore[dict-item]
+        lambda: sweep.CLIReporter(parameter_columns=3),  # type: ignore[arg-type]
+        lambda: sweep.CLIReporter(max_progress_rows=0),
+        lambda: sweep.CLIReporter(max_report_frequency=-1),
+        lambda: sweep.CLIReporter(mode="up"),
+        lambda: sweep.CLIReporter().add_metric_column("mean_loss"),
+    ],
+)
+def test_a_reporter_refuses_what_makes_no_sense(make: Any) -> None:
+    with pytest.raises(ConfigError):
+        make()
