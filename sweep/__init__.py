@@ -45,9 +45,10 @@ if TYPE_CHECKING:
         uniform,
     )
     from sweep import errors, schedulers, train
-    from sweep.api import Tuner, run
+    from sweep.api import run, run_experiments
     from sweep.callbacks.base import Callback
-    from sweep.config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
+    from sweep.callbacks.reporters import CLIReporter, JupyterNotebookReporter, ProgressReporter
+    from sweep.config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
     from sweep.core.resources import Device, Node, PlacementGroupFactory, Resources
     from sweep.core.stoppers import (
         CombinedStopper,
@@ -59,14 +60,36 @@ if TYPE_CHECKING:
         TimeoutStopper,
         TrialPlateauStopper,
     )
-    from sweep.errors import SweepError
+    from sweep.errors import SweepError, TuneError
+    from sweep.experiment import Experiment
     from sweep.inventory import cluster_resources, init, is_initialized, shutdown
-    from sweep.schedulers import ASHAScheduler, AsyncHyperBandScheduler, FIFOScheduler, Scheduler, create_scheduler
+    from sweep.registry import register_trainable
+    from sweep.schedulers import (
+        ASHAScheduler,
+        AsyncHyperBandScheduler,
+        FIFOScheduler,
+        HyperBandScheduler,
+        MedianStoppingRule,
+        PopulationBasedTraining,
+        Scheduler,
+        create_scheduler,
+    )
     from sweep.store.analysis import ExperimentAnalysis, Result, ResultGrid
     from sweep.store.checkpoints import Checkpoint
+    from sweep.tuner import Tuner
     from sweep.worker.gpu_memory import limit_gpu_memory, wait_for_gpu
     from sweep.worker.parameters import with_parameters, with_resources
-    from sweep.worker.session import get_checkpoint, get_context, report
+    from sweep.worker.session import (
+        checkpoint_dir,
+        get_checkpoint,
+        get_context,
+        get_trial_dir,
+        get_trial_id,
+        get_trial_name,
+        get_trial_resources,
+        is_session_enabled,
+        report,
+    )
     from sweep.worker.trainable import Trainable
 
 _HOMES = {
@@ -93,9 +116,17 @@ _HOMES = {
         "sample_from",
         "uniform",
     ),
-    "sweep.api": ("Tuner", "run"),
+    "sweep.api": ("run", "run_experiments"),
     "sweep.callbacks.base": ("Callback",),
-    "sweep.config": ("CheckpointConfig", "FailureConfig", "RunConfig", "TuneConfig"),
+    "sweep.callbacks.reporters": ("CLIReporter", "JupyterNotebookReporter", "ProgressReporter"),
+    "sweep.config": (
+        "CheckpointConfig",
+        "FailureConfig",
+        "ResumeConfig",
+        "RunConfig",
+        "SyncConfig",
+        "TuneConfig",
+    ),
     "sweep.core.resources": ("Device", "Node", "PlacementGroupFactory", "Resources"),
     "sweep.core.stoppers": (
         "CombinedStopper",
@@ -107,26 +138,44 @@ _HOMES = {
         "TimeoutStopper",
         "TrialPlateauStopper",
     ),
-    "sweep.errors": ("SweepError",),
+    "sweep.errors": ("SweepError", "TuneError"),
+    "sweep.experiment": ("Experiment",),
     "sweep.inventory": ("cluster_resources", "init", "is_initialized", "shutdown"),
+    "sweep.registry": ("register_trainable",),
     "sweep.schedulers": (
         "ASHAScheduler",
         "AsyncHyperBandScheduler",
         "FIFOScheduler",
+        "HyperBandScheduler",
+        "MedianStoppingRule",
+        "PopulationBasedTraining",
         "Scheduler",
         "create_scheduler",
     ),
     "sweep.store.analysis": ("ExperimentAnalysis", "Result", "ResultGrid"),
     "sweep.store.checkpoints": ("Checkpoint",),
+    "sweep.tuner": ("Tuner",),
     "sweep.worker.gpu_memory": ("limit_gpu_memory", "wait_for_gpu"),
     "sweep.worker.parameters": ("with_parameters", "with_resources"),
-    "sweep.worker.session": ("get_checkpoint", "get_context", "report"),
+    "sweep.worker.session": (
+        "checkpoint_dir",
+        "get_checkpoint",
+        "get_context",
+        "get_trial_dir",
+        "get_trial_id",
+        "get_trial_name",
+        "get_trial_resources",
+        "is_session_enabled",
+        "report",
+    ),
     "sweep.worker.trainable": ("Trainable",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = {
     "errors": "sweep.errors",
+    "logger": "sweep.logger",
     "schedulers": "sweep.schedulers",
+    "stopper": "sweep.stopper",
     "search": "searchers",
     "train": "sweep.train",
 }
@@ -135,39 +184,50 @@ __all__ = [
     "ASHAScheduler",
     "AsyncHyperBandScheduler",
     "BasicVariantGenerator",
+    "CLIReporter",
     "Callback",
     "Checkpoint",
     "CheckpointConfig",
     "CombinedStopper",
     "ConcurrencyLimiter",
     "Device",
+    "Experiment",
     "ExperimentAnalysis",
     "ExperimentPlateauStopper",
     "FIFOScheduler",
     "FailureConfig",
     "FunctionStopper",
     "GridSearch",
+    "HyperBandScheduler",
+    "JupyterNotebookReporter",
     "MaximumIterationStopper",
+    "MedianStoppingRule",
     "Node",
     "NoopStopper",
     "OptunaSearch",
     "PlacementGroupFactory",
+    "PopulationBasedTraining",
+    "ProgressReporter",
     "RandomSearch",
     "Repeater",
     "Resources",
     "Result",
     "ResultGrid",
+    "ResumeConfig",
     "RunConfig",
     "Scheduler",
     "Searcher",
     "Stopper",
     "SweepError",
+    "SyncConfig",
     "TimeoutStopper",
     "Trainable",
     "TrialPlateauStopper",
     "TuneConfig",
+    "TuneError",
     "Tuner",
     "__version__",
+    "checkpoint_dir",
     "choice",
     "cluster_resources",
     "create_scheduler",
@@ -175,9 +235,14 @@ __all__ = [
     "errors",
     "get_checkpoint",
     "get_context",
+    "get_trial_dir",
+    "get_trial_id",
+    "get_trial_name",
+    "get_trial_resources",
     "grid_search",
     "init",
     "is_initialized",
+    "is_session_enabled",
     "limit_gpu_memory",
     "lograndint",
     "loguniform",
@@ -188,8 +253,10 @@ __all__ = [
     "quniform",
     "randint",
     "randn",
+    "register_trainable",
     "report",
     "run",
+    "run_experiments",
     "sample_from",
     "schedulers",
     "search",

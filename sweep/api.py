@@ -1,29 +1,60 @@
-"""The Python API: `run` and `Tuner`, with the parameters that Tune's users know."""
+"""The Python API: `run`, with the parameters that Tune's users know."""
 
 from __future__ import annotations
 
 import copy
 import inspect
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
 from sweep.arguments import Request, ResumeMode
 from sweep.callbacks.base import Callback
-from sweep.config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
+from sweep.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig
 from sweep.core.resources import Node
 from sweep.engines.base import Engine
-from sweep.errors import ConfigError, SweepError, TrialsFailed, nearest
+from sweep.errors import ConfigError, TrialsFailed, nearest
+from sweep.experiment import Experiment
 from sweep.launch import Launch
+from sweep.recipe import pack_recipe
+from sweep.registry import registered
 from sweep.schedulers import Scheduler
 
 if TYPE_CHECKING:
-    from sweep.store.analysis import ExperimentAnalysis, ResultGrid
+    from sweep.store.analysis import ExperimentAnalysis, TrialView
 
-__all__ = ["Tuner", "run"]
+__all__ = ["run", "run_experiments"]
+
+# Parameters that Tune once had, and what takes their place.
+_FORMER = {
+    "local_dir": "It is called storage_path now.",
+    "upload_dir": "Give the URI as storage_path.",
+    "sync_to_driver": "Everything is written in place; leave it out.",
+    "loggers": "Pass them as callbacks.",
+    "queue_trials": "Trials always wait for their resources; leave it out.",
+    "trial_executor": "Choose where trials run with engine='local' or engine='inline'.",
+    "server_port": "There is no server; `sweep ls` and `sweep why` read the record of a running sweep.",
+    "ray_auto_init": "Nothing has to be started; declare resources with sweep.init().",
+    "return_trials": "The trials are analysis.trials.",
+    "export_formats": "Write the model in save_checkpoint() or cleanup(), or call export_model() by hand.",
+    "checkpoint_score_attribute": "Pass checkpoint_config=sweep.CheckpointConfig(checkpoint_score_attribute=...).",
+    "num_to_keep": "Pass checkpoint_config=sweep.CheckpointConfig(num_to_keep=...).",
+    "param_space": "run() calls it config.",
+    "failure_config": "run() takes max_failures and fail_fast themselves.",
+    "max_t": "It is a parameter of schedulers: scheduler=sweep.ASHAScheduler(max_t=...).",
+}
+# Deprecated forms of fields of CheckpointConfig.
+_CHECKPOINT_FORMS = {
+    "keep_checkpoints_num": "num_to_keep",
+    "checkpoint_score_attr": "checkpoint_score_attribute",
+    "checkpoint_freq": "checkpoint_frequency",
+    "checkpoint_at_end": "checkpoint_at_end",
+}
+# Not part of what a restored sweep is asked again: they are where it lies, or belong to one call.
+_NOT_KEPT = {"name", "storage_path", "storage_filesystem", "resume", "resume_config"}
 
 
 def run(
@@ -38,14 +69,22 @@ def run(
     resources_per_trial: Any = None,
     num_samples: int = 1,
     storage_path: str | os.PathLike[str] | None = None,
+    storage_filesystem: Any = None,
     search_alg: Searcher | str | None = None,
     scheduler: Scheduler | str | None = None,
     checkpoint_config: CheckpointConfig | None = None,
     verbose: int | None = None,
     progress_reporter: Callback | None = None,
+    log_to_file: bool | str | Sequence[str] = False,
+    trial_name_creator: Callable[[Any], str] | None = None,
+    trial_dirname_creator: Callable[[Any], str] | None = None,
+    chdir_to_trial_dir: bool = False,
+    sync_config: SyncConfig | None = None,
     max_failures: int = 0,
     fail_fast: bool | str = False,
+    restore: str | os.PathLike[str] | None = None,
     resume: bool | str | None = None,
+    resume_config: ResumeConfig | None = None,
     reuse_actors: bool = False,
     raise_on_failed_trial: bool = True,
     callbacks: Sequence[Callback] | None = None,
@@ -64,8 +103,8 @@ def run(
     """Run a sweep and return its analysis.
 
     Args:
-        run_or_experiment: the trainable: a function of one config that calls `sweep.report`, or a
-            `sweep.Trainable` class.
+        run_or_experiment: the trainable: a function of one config that calls `sweep.report`, a `sweep.Trainable`
+            class, a trainer, the name of something registered, or an `Experiment`.
         name: directory of the experiment; None: `<trainable>_<date_time>`.
         metric, mode: what is optimised, "min" or "max"; lists for several objectives.
         stop: dict of result key -> value (a trial ends at value or above), a function `(trial_id, result) -> bool`, a
@@ -75,15 +114,26 @@ def run(
         resources_per_trial: dict such as `{"cpu": 2, "gpu": 0.5, "memory": "4G"}`, a `PlacementGroupFactory`, or a
             function of the config that returns one of them. Default: 1 CPU.
         num_samples: how often the space is sampled (a grid multiplies it); -1: until something else ends the sweep.
-        storage_path: directory that holds experiments; None: `$SWEEP_STORAGE`, else `./sweep_results`.
+        storage_path: directory that holds experiments, or a URI such as `s3://bucket/sweeps` to which they are copied;
+            None: `$SWEEP_STORAGE`, else `./sweep_results`.
+        storage_filesystem: an fsspec file system; then `storage_path` is a path in it.
         search_alg, scheduler: objects, or names such as "tpe" and "asha"; None: random and grid search, FIFO.
         checkpoint_config: what is saved and kept.
         verbose: 0 prints nothing, 1 the live table, 2 results too; None: 1.
         progress_reporter: a callback that takes the place of the built-in display.
+        log_to_file: True: what a trial prints goes to `stdout` and `stderr` in its directory; a name: both to that
+            file; a pair of names. False: both to `output.log`.
+        trial_name_creator: function of a trial that returns the name by which people see it.
+        trial_dirname_creator: function of a trial that returns a name without separators; a link of that name to the
+            trial's directory, which bears its id, is made in the experiment's.
+        chdir_to_trial_dir: run each trial in its own directory.
+        sync_config: how a URI is kept up to date.
         max_failures: failures a trial may have and still be started again; -1: unlimited.
         fail_fast: the first failed trial ends the sweep; "raise": its exception leaves `run`.
+        restore: a checkpoint's directory that every trial starts from.
         resume: True or "AUTO": continue the experiment `name` if it exists. `+ERRORED` also continues failed trials,
             `+RESTART_ERRORED` starts them anew, `+ERRORED_ONLY` and `+RESTART_ERRORED_ONLY` end unfinished ones.
+        resume_config: the same as those suffixes, as an object.
         reuse_actors: keep a worker process for the next trial with the same request: faster, less isolated.
         raise_on_failed_trial: raise `TrialsFailed` at the end if some trial failed.
         callbacks: observers; the default loggers are added.
@@ -104,26 +154,38 @@ def run(
         MetricError, SearchError, SweepStalled: the sweep could not go on; it can be resumed.
         TrialsFailed: it is over and some trials failed.
     """
+    given = dict(locals())
+    trainable, name_of_trainable = run_or_experiment, None
+    if isinstance(trainable, (list, tuple)):
+        trainable = _only_one(trainable)
+    if isinstance(trainable, Experiment):
+        return _run_experiment(trainable, given)
+    if isinstance(trainable, str):
+        name_of_trainable, trainable = trainable, registered(trainable)
+    checkpoints = _checkpoint_config(checkpoint_config, unknown)
     if unknown:
         _refuse_unknown(unknown)
     request = Request(
-        trainable=run_or_experiment,
+        trainable=trainable,
+        trainable_name=name_of_trainable,
         name=name,
         storage_path=storage_path,
-        config=config,
+        storage_filesystem=storage_filesystem,
+        sync=sync_config or SyncConfig(),
+        config=_as_dict(config),
         num_samples=num_samples,
         search_alg=search_alg,
         scheduler=scheduler,
         resources_per_trial=resources_per_trial,
         max_concurrent=max_concurrent_trials,
-        resume=ResumeMode.parse(resume),
+        resume=ResumeMode.parse(resume).with_config(resume_config),
         failures=FailureConfig(max_failures, fail_fast),
-        checkpoints=checkpoint_config or CheckpointConfig(),
+        checkpoints=checkpoints,
         metric=metric,
         mode=mode,
         stop=stop,
         time_budget_s=time_budget_s,
-        verbose=1 if verbose is None else verbose,
+        verbose=1 if verbose is None else int(verbose),
         reporter=progress_reporter,
         callbacks=tuple(callbacks or ()),
         seed=seed,
@@ -135,117 +197,166 @@ def run(
             "preload": tuple(preload),
             "env": dict(env or {}),
         },
+        is_chdir=chdir_to_trial_dir,
+        log_to_file=log_to_file,
         durability=durability,
         is_metric_strict=strict_metric,
         import_path=import_path,
+        start_from=restore,
+        trial_name_creator=trial_name_creator,
+        trial_dirname_creator=trial_dirname_creator,
+        recipe=pack_recipe({key: value for key, value in _changed(given).items() if key not in _NOT_KEPT}),
     )
     analysis, was_interrupted = Launch(request).run()
     if not was_interrupted and (raise_on_failed_trial or str(fail_fast).lower() == "raise"):
-        _raise_failed(analysis)
+        _raise_failed(analysis, is_bare=str(fail_fast).lower() == "raise")
     return analysis
 
 
-class Tuner:
-    """Run a sweep described by configs; `fit` returns a `ResultGrid` and does not raise for failed trials.
+def run_experiments(
+    experiments: Experiment | Sequence[Experiment] | Mapping[str, Any],
+    scheduler: Scheduler | str | None = None,
+    verbose: int | None = None,
+    progress_reporter: Callback | None = None,
+    resume: bool | str | None = None,
+    resume_config: ResumeConfig | None = None,
+    reuse_actors: bool = False,
+    raise_on_failed_trial: bool = True,
+    concurrent: bool = True,
+    callbacks: Sequence[Callback] | None = None,
+) -> list[TrialView]:
+    """Run experiments one after another, each in its own directory, and return the trials of all.
 
     Args:
-        trainable: as for `run`.
-        param_space: search space and constants.
-        tune_config, run_config: what is searched and how; where it lives.
+        experiments: one, several, or a dict of name -> specification (`run`, `config`, `stop`, `num_samples` ...).
+        concurrent: has no effect: each experiment packs the whole machine, so two at a time would be no faster.
+
+    The others are those of `run`; a scheduler object is copied for each experiment.
+
+    Raises:
+        ConfigError: something is no experiment, or two have one name. Others as `run`.
     """
-
-    def __init__(
-        self,
-        trainable: Any = None,
-        *,
-        param_space: Mapping[str, Any] | None = None,
-        tune_config: TuneConfig | None = None,
-        run_config: RunConfig | None = None,
-        resources_per_trial: Any = None,
-        **unknown: Any,
-    ) -> None:
-        if unknown:
-            known = ["param_space", "tune_config", "run_config", "resources_per_trial"]
-            raise ConfigError(f"Tuner has no parameter {next(iter(unknown))!r}. {nearest(next(iter(unknown)), known)}")
-        self._space = param_space
-        self._tune = tune_config or TuneConfig()
-        own = getattr(trainable, "run_config", None)  # of a trainer
-        self._run = run_config or (own if isinstance(own, RunConfig) else RunConfig())
-        self._trainable = _with_hang_limit(trainable, self._run.failure_config)
-        self._resources = resources_per_trial
-        self._resume: bool | str = False
-        self._results: ResultGrid | None = None
-
-    def fit(self) -> ResultGrid:
-        """Run the sweep to its end."""
-        from sweep.store.analysis import ResultGrid
-
-        failures = self._run.failure_config or FailureConfig()
+    found = _experiments(experiments)
+    trials: list[TrialView] = []
+    failed = []
+    for experiment in found:
         analysis = run(
-            self._trainable,
-            name=self._run.name,
-            metric=self._tune.metric,
-            mode=self._tune.mode,
-            stop=self._run.stop,
-            time_budget_s=self._tune.time_budget_s,
-            config=self._space,
-            resources_per_trial=self._resources,
-            num_samples=self._tune.num_samples,
-            storage_path=self._run.storage_path,
-            search_alg=self._tune.search_alg,
-            scheduler=self._tune.scheduler,
-            checkpoint_config=self._run.checkpoint_config,
-            verbose=self._run.verbose,
-            progress_reporter=self._run.progress_reporter,
-            max_failures=failures.max_failures,
-            fail_fast=failures.fail_fast,
-            resume=self._resume,
-            reuse_actors=self._tune.reuse_actors,
+            experiment,
+            scheduler=scheduler if isinstance(scheduler, str) else copy.deepcopy(scheduler),
+            verbose=verbose,
+            progress_reporter=progress_reporter,
+            resume=resume,
+            resume_config=resume_config,
+            reuse_actors=reuse_actors,
             raise_on_failed_trial=False,
-            callbacks=self._run.callbacks,
-            env=self._run.env_vars,
-            max_concurrent_trials=self._tune.max_concurrent_trials,
-            seed=self._tune.seed,
+            callbacks=callbacks,
         )
-        self._results = ResultGrid(analysis)
-        return self._results
-
-    def get_results(self) -> ResultGrid:
-        """Return the results of `fit`.
-
-        Raises:
-            SweepError: nothing was run yet.
-        """
-        if self._results is None:
-            raise SweepError("nothing was run yet; call fit() first.")
-        return self._results
+        trials += analysis.trials
+        if any(trial.status == "ERROR" for trial in analysis.trials):
+            failed.append(analysis)
+    if failed and raise_on_failed_trial:
+        _raise_failed(failed[0])
+    return trials
 
 
-def _with_hang_limit(trainable: Any, failures: FailureConfig | None) -> Any:
-    """Return a trainer with the hang limit of the run, which is for its groups; others cannot have one."""
-    if failures is None or failures.hang_timeout_s is None:
-        return trainable
-    own = getattr(trainable, "run_config", None)
-    if not isinstance(own, RunConfig):
-        raise ConfigError("hang_timeout_s is for the workers of training groups; leave it out, or pass a trainer.")
-    limited = copy.copy(trainable)
-    limited.run_config = replace(own, failure_config=failures)
-    return limited
+def _experiments(given: Any) -> list[Experiment]:
+    if isinstance(given, Mapping):
+        found = [Experiment.from_json(name, spec) for name, spec in given.items()]
+    else:
+        found = list(given) if isinstance(given, (list, tuple)) else [given]
+    for one in found:
+        if not isinstance(one, Experiment):
+            raise ConfigError(f"run_experiments was given {one!r:.100}; expected sweep.Experiment objects or a dict.")
+    names = [one.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two experiments are called {name!r}; each needs a directory of its own.")
+    return found
+
+
+def _only_one(given: Sequence[Any]) -> Any:
+    if len(given) == 1:
+        return given[0]
+    raise ConfigError(
+        f"run was given a list of {len(given)} experiments; expected one. Use sweep.run_experiments([...]), which runs "
+        "them one after another, or search over the trainable: config={'which': sweep.grid_search([...])}."
+    )
+
+
+def _run_experiment(experiment: Experiment, given: Mapping[str, Any]) -> ExperimentAnalysis:
+    """Run an experiment with what `run` was given besides; the same thing from both sides is refused."""
+    arguments = _changed(given)
+    for key, value in experiment.arguments().items():
+        if key in arguments:
+            raise ConfigError(
+                f"{key} was given twice: by run() and by the experiment {experiment.name!r}. Give it in one place."
+            )
+        arguments[key] = value
+    return run(experiment.run, **arguments)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, (bool, int, float, str, tuple)) and value == default)
+
+
+def _changed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that differ from their defaults, the trainable apart."""
+    parameters = inspect.signature(run).parameters
+    changed = {
+        name: value
+        for name, value in given.items()
+        if name not in ("run_or_experiment", "unknown") and not _is_default(value, parameters[name].default)
+    }
+    return {**changed, **given["unknown"]}
+
+
+def _as_dict(config: Any) -> Any:
+    to_dict = getattr(config, "to_dict", None)
+    return to_dict() if to_dict is not None and not isinstance(config, Mapping) else config
+
+
+def _checkpoint_config(given: CheckpointConfig | None, unknown: dict[str, Any]) -> CheckpointConfig:
+    """Return the config, with the deprecated parameters that Tune still honours taken out of `unknown`."""
+    old = {name: unknown.pop(name) for name in list(unknown) if name in _CHECKPOINT_FORMS}
+    if not old:
+        return given or CheckpointConfig()
+    fields = {_CHECKPOINT_FORMS[name]: value for name, value in old.items() if value is not None}
+    attribute = fields.get("checkpoint_score_attribute")
+    if isinstance(attribute, str) and attribute.startswith("min-"):
+        fields |= {"checkpoint_score_attribute": attribute.removeprefix("min-"), "checkpoint_score_order": "min"}
+    shown = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+    if given is not None:
+        raise ConfigError(f"{next(iter(old))} and checkpoint_config were both given; put {shown} into the config.")
+    warnings.warn(
+        f"{', '.join(old)}: deprecated; write checkpoint_config=sweep.CheckpointConfig({shown}).",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return CheckpointConfig(**fields)
 
 
 def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
     known = [name for name, p in inspect.signature(run).parameters.items() if p.kind is not p.VAR_KEYWORD]
     first = next(iter(unknown))
-    raise ConfigError(f"run has no parameter {first!r}. {nearest(first, known)}")
+    raise ConfigError(f"run has no parameter {first!r}. {_FORMER.get(first) or nearest(first, known)}")
 
 
-def _raise_failed(analysis: ExperimentAnalysis) -> None:
+def _raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None:
+    """Raise for failed trials.
+
+    Args:
+        is_bare: raise the first one's own exception, when it could be kept.
+    """
     failed = [trial for trial in analysis.trials if trial.status == "ERROR"]
     if not failed:
         return
     shown = "\n".join(f"  {trial.trial_id}: {trial.error}" for trial in failed[:5])
     more = f"\n  and {len(failed) - 5} more" if len(failed) > 5 else ""
     cause = failed[0].error
+    own = cause.__cause__ if cause is not None else None
+    if is_bare and own is not None:
+        own.add_note(f"in trial {failed[0].trial_id}:\n{getattr(cause, 'traceback', '')}".rstrip())
+        raise own
     raise TrialsFailed(
         f"{len(failed)} of {len(analysis.trials)} trials failed:\n{shown}{more}\n"
         f"Everything is kept in {analysis.experiment_path}; pass raise_on_failed_trial=False to get the analysis "

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from searchers.base import Searcher
 from sweep.callbacks.base import Callback
-from sweep.config import CheckpointConfig, FailureConfig
+from sweep.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig
 from sweep.core.resources import Node
 from sweep.core.stoppers import FunctionStopper, Stopper, TimeoutStopper, combine
 from sweep.engines.base import Engine
@@ -57,14 +57,33 @@ class ResumeMode:
             unfinished = unfinished and not suffix.endswith("_ONLY")
         return cls(True, errored, unfinished)
 
+    def with_config(self, config: ResumeConfig | None) -> ResumeMode:
+        """Return this mode with what `resume_config=` says; a config alone does not ask for resuming.
+
+        Raises:
+            ConfigError: it is no `ResumeConfig`, or both say what happens to failed or unfinished trials.
+        """
+        if config is None:
+            return self
+        if not isinstance(config, ResumeConfig):
+            raise ConfigError(f"resume_config is {config!r:.100}; expected a sweep.ResumeConfig.")
+        if self.errored or not self.unfinished:
+            raise ConfigError("resume='AUTO+...' and resume_config both say which trials go on; give one of them.")
+        kind = ResumeConfig.ResumeType
+        errored = {kind.RESUME: "continue", kind.RESTART: "restart", kind.SKIP: ""}[kind(config.errored)]
+        return ResumeMode(self.is_wanted, errored, config.unfinished is kind.RESUME)
+
 
 @dataclass(frozen=True)
 class Request:
     """The arguments of `run`, grouped."""
 
     trainable: Any
+    trainable_name: str | None
     name: str | None
     storage_path: str | os.PathLike[str] | None
+    storage_filesystem: Any
+    sync: SyncConfig
     config: Mapping[str, Any] | None
     num_samples: int
     search_alg: Searcher | str | None
@@ -85,9 +104,15 @@ class Request:
     engine: str | Engine
     nodes: tuple[Node, ...] | None
     engine_options: Mapping[str, Any]
+    is_chdir: bool
+    log_to_file: Any
     durability: str
     is_metric_strict: bool
     import_path: str | None
+    start_from: str | os.PathLike[str] | None
+    trial_name_creator: Callable[[Any], str] | None
+    trial_dirname_creator: Callable[[Any], str] | None
+    recipe: bytes | None
 
 
 def metric_and_mode(metric: Any, mode: Any) -> tuple[str, str]:
@@ -132,10 +157,11 @@ def stop_rules(stop: Any) -> tuple[Stopper | None, dict[str, float], float | Non
     stoppers: list[Stopper] = []
     budget: float | None = None
     for item in items:
-        if isinstance(item, TimeoutStopper):
-            budget = min(item.seconds, budget or math.inf)
-        elif isinstance(item, Stopper):
-            stoppers.append(item)
+        if isinstance(item, Stopper):
+            if item.budget_s is not None:
+                budget = min(item.budget_s, math.inf if budget is None else budget)
+            if not isinstance(item, TimeoutStopper):
+                stoppers.append(item)
         elif callable(item) and not hasattr(item, "stop_all") and not isinstance(stop, (list, tuple)):
             stoppers.append(FunctionStopper(item))
         else:

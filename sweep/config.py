@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import ConfigError, nearest
@@ -16,7 +17,15 @@ if TYPE_CHECKING:
     from sweep.core.stoppers import Stopper
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "TuneConfig", "env_vars_of"]
+__all__ = [
+    "CheckpointConfig",
+    "FailureConfig",
+    "ResumeConfig",
+    "RunConfig",
+    "SyncConfig",
+    "TuneConfig",
+    "env_vars_of",
+]
 
 
 class _ShowsChanges:
@@ -121,26 +130,98 @@ class CheckpointConfig(_ShowsChanges):
 
 
 @dataclass(frozen=True, repr=False)
+class SyncConfig(_ShowsChanges):
+    """How an experiment is copied to remote storage while it runs.
+
+    Attributes:
+        sync_period: seconds between two copies; checkpoints and the ends of trials are copied at once.
+        sync_timeout: seconds that the end of the sweep waits for what is still being copied.
+        sync_artifacts: copy other files in the trials' directories, too.
+        sync_artifacts_on_checkpoint: with `sync_artifacts`: copy them whenever a checkpoint is copied.
+    """
+
+    sync_period: float = 300
+    sync_timeout: float = 1800
+    sync_artifacts: bool = False
+    sync_artifacts_on_checkpoint: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("sync_period", "sync_timeout"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+                raise ConfigError(f"{name} is {value!r}; expected seconds above 0.")
+
+
+class _ResumeType(Enum):
+    RESUME = "resume"
+    RESTART = "restart"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, repr=False)
+class ResumeConfig(_ShowsChanges):
+    """What a resumed sweep does with the trials that it finds.
+
+    Attributes:
+        finished: trials that are TERMINATED; only SKIP: they are kept as they are.
+        unfinished: trials that had not ended: RESUME from their checkpoint, or SKIP: they are ended.
+        errored: trials in ERROR: RESUME from their checkpoint, RESTART from nothing, or SKIP.
+    """
+
+    ResumeType = _ResumeType
+
+    finished: _ResumeType | str = _ResumeType.SKIP
+    unfinished: _ResumeType | str = _ResumeType.RESUME
+    errored: _ResumeType | str = _ResumeType.SKIP
+
+    def __post_init__(self) -> None:
+        allowed = {
+            "finished": ("skip",),
+            "unfinished": ("resume", "skip"),
+            "errored": ("resume", "restart", "skip"),
+        }
+        for name, known in allowed.items():
+            value = getattr(self, name)
+            text = value.value if isinstance(value, _ResumeType) else str(value).lower()
+            if text not in known:
+                raise ConfigError(
+                    f"ResumeConfig({name}={value!r}): expected {' or '.join(item.upper() for item in known)}."
+                )
+            object.__setattr__(self, name, _ResumeType(text))
+
+
+@dataclass(frozen=True, repr=False)
 class RunConfig(_ShowsChanges):
     """Where a sweep lives and how it is run; the fields are parameters of `sweep.run`.
 
     Attributes:
+        storage_path: a directory, or the URI of one that fsspec knows, such as `s3://bucket/sweeps`.
+        storage_filesystem: an fsspec file system of your own; then `storage_path` is a path in it.
+        log_to_file: True: what a trial prints goes to `stdout` and `stderr` in its directory; a name: both to that
+            file; a pair of names. False: both to `output.log`.
+        local_dir: not supported; the name that `storage_path` once had.
         runtime_env: `{"env_vars": {name: value}}`: variables that every process of a trial has before its code runs;
             `worker_runtime_env` is the same.
     """
 
     name: str | None = None
     storage_path: str | os.PathLike[str] | None = None
+    storage_filesystem: Any = None
     failure_config: FailureConfig | None = None
     checkpoint_config: CheckpointConfig | None = None
+    sync_config: SyncConfig | None = None
     stop: Mapping[str, float] | Callable[..., bool] | Stopper | Sequence[Stopper] | None = None
     callbacks: Sequence[Callback] | None = None
     progress_reporter: Callback | None = None
     verbose: int | None = None
+    log_to_file: bool | str | Sequence[str] = False
+    local_dir: str | None = None
     runtime_env: Mapping[str, Mapping[str, str]] | None = None
     worker_runtime_env: Mapping[str, Mapping[str, str]] | None = None
 
     def __post_init__(self) -> None:
+        if self.local_dir is not None:
+            raise ConfigError(f"local_dir is called storage_path now: RunConfig(storage_path={self.local_dir!r}).")
         if self.runtime_env is not None and self.worker_runtime_env is not None:
             raise ConfigError("runtime_env and worker_runtime_env are the same; give one of them.")
         _ = self.env_vars  # the check
@@ -155,7 +236,11 @@ class RunConfig(_ShowsChanges):
 
 @dataclass(frozen=True, repr=False)
 class TuneConfig(_ShowsChanges):
-    """What is searched and how; the fields are parameters of `sweep.run`."""
+    """What is searched and how; the fields are parameters of `sweep.run`.
+
+    Attributes:
+        chdir_to_trial_dir: run each trial in its own directory; by default in that of the caller.
+    """
 
     metric: str | Sequence[str] | None = None
     mode: str | Sequence[str] | None = None
@@ -165,4 +250,7 @@ class TuneConfig(_ShowsChanges):
     max_concurrent_trials: int | None = None
     time_budget_s: float | timedelta | None = None
     reuse_actors: bool = False
+    trial_name_creator: Callable[[Any], str] | None = None
+    trial_dirname_creator: Callable[[Any], str] | None = None
+    chdir_to_trial_dir: bool = False
     seed: int | None = field(default=None)

@@ -33,6 +33,7 @@ __all__ = [
     "SweepStalled",
     "TrainableError",
     "TrialsFailed",
+    "TuneError",
     "UnknownNameError",
     "UserCodeError",
     "nearest",
@@ -41,6 +42,9 @@ __all__ = [
 
 class SweepError(Exception):
     """Root of the errors of `sweep`."""
+
+
+TuneError = SweepError  # what Tune calls it
 
 
 class UserCodeError(SweepError):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import signal
 import sys
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from datetime import datetime
@@ -18,33 +15,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchers import BasicVariantGenerator, ConcurrencyLimiter, Searcher, create_searcher
+from searchers.space import Domain
+from searchers.variants import grid_values, has_domains, path_name, walk
 from sweep import __version__, inventory
 from sweep.arguments import Request, metric_and_mode, seconds_of, stop_rules
 from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
-from sweep.core.messages import Ask, Asked, Verdict
+from sweep.callbacks.named import callbacks_from
+from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
+from sweep.callbacks.watch import ErrorFileCallback, StopKeys
+from sweep.core.messages import Ask, Verdict
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Node, Resources, parse_resources
 from sweep.core.results import Result
 from sweep.core.sweep import Sweep
+from sweep.core.trial import Trial
 from sweep.drive import drive
 from sweep.engines.base import Engine
 from sweep.errors import ConfigError, ExperimentError, ResourceError, nearest
-from sweep.schedulers import FIFOScheduler, Scheduler, create_scheduler
+from sweep.interrupt import interruptible
+from sweep.names import Namer
+from sweep.recipe import space_keys, write_recipe
+from sweep.schedulers import FIFOScheduler, PopulationBasedTraining, Scheduler, create_scheduler
+from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.store.journal import Journal
-from sweep.store.layout import ExperimentLayout, storage_root, tidy_name
+from sweep.store.layout import ExperimentLayout, tidy_name
 from sweep.store.lock import DriverLock
+from sweep.store.remote import check_writable, download_experiment, has_experiment, parse_storage
 from sweep.store.resume import Loaded, load, retell
+from sweep.worker.output import parse_log_to_file
 
 if TYPE_CHECKING:
+    from sweep.callbacks.mirror import MirrorCallback
     from sweep.store.analysis import ExperimentAnalysis
     from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["Launch"]
 
 _TRIAL_VARIABLE = "SWEEP_TRIAL"  # set in every process of a trial
-_NO_LOGGERS_VARIABLE = "SWEEP_DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
 _COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had heard of everything
 
 
@@ -67,11 +76,15 @@ class Launch:
         _refuse_nested()
         self._check_numbers()
         self.metric, self.mode = metric_and_mode(request.metric, request.mode)
+        self.metrics, self.modes = request.metric, request.mode
         self.trainable: PreparedTrainable = prepare(request.trainable)
+        if request.trainable_name:
+            self.trainable = replace(self.trainable, name=request.trainable_name)
         if self.trainable.space is not None:
             self.request = request = replace(request, config=self.trainable.space(request.config or {}))
         self.nodes = self._nodes()
         self.request_of = self._request_function()
+        self.storage = parse_storage(request.storage_path, request.storage_filesystem)
         self.layout, self.exists = self._place()
         self.notices: list[str] = []
         self.display: Callback | None = None
@@ -80,9 +93,15 @@ class Launch:
         self.old_meta: dict[str, Any] = _meta_of(self.layout.database) if self.exists else {}
         self.seed = self._seed()
         self.searcher = self._searcher()
+        self._adopt_metric(self.searcher)
         self.scheduler = self._scheduler()
+        self._adopt_metric(self.scheduler)
         self.stopper, self.stop_at, budget = stop_rules(request.stop)
         self.plan = self._plan(budget)
+        self.outputs = parse_log_to_file(request.log_to_file)
+        self.start_from = _start_from(request.start_from)
+        self.variables = self._variables()
+        self.namer = self._namer()
         self.packer = Packer(self.nodes)
         self._refuse_what_never_fits()
 
@@ -126,13 +145,13 @@ class Launch:
 
     def _place(self) -> tuple[ExperimentLayout, bool]:
         """Return the experiment's directory and whether it is to be continued."""
-        root = storage_root(self.request.storage_path)
+        storage = self.storage
         name = self.request.name
         if name is None:
             stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
             base = name = f"{tidy_name(self.trainable.name)}_{stamp}"
             number = 1
-            while (root / name).exists():
+            while (storage.local_root / name).exists() or has_experiment(storage, name):
                 number += 1
                 name = f"{base}_{number}"
         elif name != tidy_name(name):
@@ -140,11 +159,14 @@ class Launch:
                 f"name={name!r} cannot name a directory; use letters, digits, '.', '_' and '-', for instance "
                 f"{tidy_name(name)!r}."
             )
-        layout = ExperimentLayout(root / name)
+        layout = ExperimentLayout(storage.local_root / name)
+        if self.request.resume.is_wanted and storage.is_remote:
+            download_experiment(storage, name)
         exists = layout.database.exists()
-        if exists and not self.request.resume.is_wanted:
+        if not self.request.resume.is_wanted and (exists or has_experiment(storage, name)):
+            where = storage.uri if storage.is_remote else storage.local_root
             raise ExperimentError(
-                f"there already is an experiment {name!r} in {root}. Pass resume=True to continue it, or another name."
+                f"there already is an experiment {name!r} in {where}. Pass resume=True to continue it, or another name."
             )
         return layout, exists
 
@@ -155,7 +177,7 @@ class Launch:
                 raise ConfigError(f"seed is {seed!r}; expected a whole number of at least 0.")
             return seed
         recorded = self.old_meta.get("seed")
-        return int(recorded) if recorded is not None else secrets.randbits(32)
+        return int(recorded) if recorded is not None else _fresh_seed()
 
     def _searcher(self) -> Searcher:
         given = self.request.search_alg
@@ -192,6 +214,12 @@ class Launch:
             return searcher
         return ConcurrencyLimiter(searcher, most)
 
+    def _adopt_metric(self, policy: Searcher | Scheduler) -> None:
+        """Know what is optimised also when only the searcher or the scheduler was told."""
+        if not self.metric and policy.metric and policy.mode:
+            self.metrics, self.modes = policy.metric, policy.mode
+            self.metric, self.mode = metric_and_mode(self.metrics, self.modes)
+
     def _scheduler(self) -> Scheduler:
         given = self.request.scheduler
         scheduler: Scheduler
@@ -204,8 +232,15 @@ class Launch:
         else:
             raise ConfigError(f"scheduler is {given!r:.100}; expected a scheduler, or a name such as 'asha'.")
         if not scheduler.is_stateless:
-            metric, mode = (self.metric or None), (self.mode if self.request.mode is not None else None)
+            metric, mode = (self.metric or None), (self.mode if self.modes is not None else None)
+            if self.request.metric is None and scheduler.metric is not None:
+                metric = mode = None  # what the searcher was told is not meant for a scheduler that was told itself
             scheduler.set_search_properties(metric, mode, seed=self.seed)
+        if scheduler.is_searching and self.searcher.is_adaptive:
+            raise ConfigError(
+                f"{type(scheduler).__name__} changes configs itself, which would mislead {_describe(self.searcher)}. "
+                "Leave search_alg out: the first configs are then drawn from config."
+            )
         return scheduler
 
     def _plan(self, budget: float | None) -> Plan:
@@ -225,7 +260,7 @@ class Launch:
             ask_ahead=max(ahead, 2) if not self.searcher.is_adaptive else 1,
             metric=self.metric,
             mode=self.mode,
-            is_metric_strict=request.is_metric_strict,
+            is_metric_strict=request.is_metric_strict and not is_set(NOT_STRICT),
             stop=self.stop_at,
             time_budget_s=min(budgets) if budgets else None,
             can_save_on_demand=is_class,
@@ -238,6 +273,35 @@ class Launch:
             checkpoint_at_end=is_class if keep.checkpoint_at_end is None else keep.checkpoint_at_end,
             retry_errored=request.resume.errored,
             retry_unfinished=request.resume.unfinished,
+            stop_grace_s=stop_grace_s(),
+        )
+
+    def _variables(self) -> list[str] | None:
+        """Return the flattened config paths that vary among trials; None when only the searcher knows."""
+        config = self.request.config or {}
+        if self.request.search_alg is not None and not has_domains(config):
+            return None
+        varied = [p for p, leaf in walk(config) if isinstance(leaf, Domain) or grid_values(leaf) is not None]
+        return list(dict.fromkeys([*map(path_name, varied), *self.scheduler.mutated_paths]))
+
+    def _namer(self) -> Namer | None:
+        name, dirname = self.request.trial_name_creator, self.request.trial_dirname_creator
+        for which, creator in (("trial_name_creator", name), ("trial_dirname_creator", dirname)):
+            if creator is not None and not callable(creator):
+                raise ConfigError(f"{which} is {creator!r:.100}; expected a function of a trial that returns a text.")
+        if name is None and dirname is None:
+            return None
+        about = self._about()
+        return Namer(self.layout.root, lambda trial: ObservedTrial(trial, about), name, dirname, self._notice)
+
+    def _about(self, name_of: Callable[[Trial], str] | None = None) -> ExperimentInfo:
+        """Return what observers know of the experiment besides the trials themselves."""
+        return ExperimentInfo(
+            root=str(self.layout.root),
+            trainable_name=self.trainable.name,
+            variables=None if self.variables is None else tuple(self.variables),
+            name_of=name_of,
+            max_failures=self.request.failures.max_failures,
         )
 
     def _refuse_what_never_fits(self) -> None:
@@ -273,9 +337,13 @@ class Launch:
 
         with self._stack as stack:
             _make_writable(self.layout)
+            check_writable(self.storage)
             if self.lock is None:
                 self.lock = self._lock()
+            if self.request.recipe is not None:
+                write_recipe(self.layout.root, self.request.recipe)
             self._bring_back()
+            self._say_what_surprises()
             sweep = self._drive(stack, self.lock)
         if self.request.verbose and sweep.ending is Ask.INTERRUPT:
             self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")
@@ -306,11 +374,15 @@ class Launch:
         from sweep.store.checkpoints import discard
 
         root = self.layout.root
+        mirror = self._mirror()
+        if mirror is not None:
+            stack.callback(_finish, mirror)  # last of all: the record is closed by then
         journal = Journal(
             self.layout.database,
             durability=self.request.durability,
             discard=lambda path: discard(root / path),
             notice=self._notice,
+            name_of=self.namer.name_of if self.namer is not None else None,
         )
         stack.callback(journal.close)
         journal.set_meta(self._meta())
@@ -318,17 +390,19 @@ class Launch:
         sweep = Sweep(
             self.plan, self.scheduler, self.packer, self.loaded.trials, kept=self.loaded.kept, seq=self.loaded.seq
         )
-        dispatcher = Dispatcher(self._callbacks(), self._notice)
+        about = self._about(self.namer.name_of if self.namer is not None else None)
+        callbacks = [*self._callbacks(), *([mirror] if mirror is not None else [])]
+        dispatcher = Dispatcher(callbacks, self._notice, about=about)
 
         def close_callbacks() -> None:
             is_all_told = dispatcher.close(list(sweep.trials.values()))
-            journal.set_meta({_COMPLETE: is_all_told and not _are_loggers_off()})
+            journal.set_meta({_COMPLETE: is_all_told and not is_set(NO_LOGGERS)})
 
         stack.callback(close_callbacks)
         dispatcher.setup(**self._setup_info())
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
         dispatcher.start()
-        stack.enter_context(_interruptible(engine, self._notice if self.request.verbose else lambda text: None))
+        stack.enter_context(interruptible(engine, self._notice if self.request.verbose else lambda text: None))
 
         def loop() -> None:
             drive(
@@ -339,6 +413,9 @@ class Launch:
                 journal,
                 request_of=self.request_of,
                 judge=self._judge(),
+                complete=lambda config, trial_id: self.scheduler.complete_config(
+                    config, int(trial_id.rpartition("_")[2])
+                ),
             )
 
         run_inline = getattr(engine, "run", None)
@@ -346,7 +423,7 @@ class Launch:
             run_inline(loop)
         else:
             loop()
-        for text in getattr(engine, "notices", ()):
+        for text in (*getattr(engine, "notices", ()), *self.scheduler.notices):
             self._notice(text)
         return sweep
 
@@ -359,6 +436,9 @@ class Launch:
             "start_at": self.loaded.at,
             "seed": self.seed,
             "experiment_name": self.layout.root.name,
+            "chdir": request.is_chdir,
+            "name_of": self.namer.name_of if self.namer is not None else None,
+            "start_from": self.start_from,
         }
         if request.engine == "inline":
             from sweep.engines.inline import InlineEngine
@@ -369,7 +449,26 @@ class Launch:
 
         options = dict(request.engine_options)
         options["env"] = {**inventory.env_vars(), **options["env"]}
+        options["log_to_file"] = self.outputs
         return LocalEngine(self.layout.root, self.trainable, lock_fd=lock.fd, **common, **options)
+
+    def _mirror(self) -> MirrorCallback | None:
+        """Return what copies the experiment to remote storage; None when it is stored here."""
+        if not self.storage.is_remote:
+            return None
+        from sweep.callbacks.mirror import MirrorCallback
+
+        sync = self.request.sync
+        return MirrorCallback(
+            self.storage,
+            self.layout.root,
+            sync.sync_period,
+            sync_timeout_s=sync.sync_timeout,
+            sync_artifacts=sync.sync_artifacts,
+            sync_artifacts_on_checkpoint=sync.sync_artifacts_on_checkpoint,
+            log_files=self.outputs or (),
+            notice=self._notice,
+        )
 
     def _judge(self) -> Callable[[str, Result], Verdict] | None:
         stopper = self.stopper
@@ -385,11 +484,19 @@ class Launch:
     def _callbacks(self) -> list[Callback]:
         from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
 
-        found = list(self.request.callbacks)
+        found = [*self.request.callbacks, *callbacks_from(os.environ)]
+        if self.plan.stop:
+            found.append(StopKeys(self.plan.stop, self._notice))
+        found.append(ErrorFileCallback())
+        if isinstance(self.scheduler, PopulationBasedTraining) and self.scheduler.log_config:
+            from sweep.callbacks.policy import PolicyFiles
+
+            found.append(PolicyFiles(self.scheduler.mutated_paths))
         for kind in (JsonLoggerCallback, CSVLoggerCallback):
-            if not _are_loggers_off() and not any(isinstance(callback, kind) for callback in found):
+            if not is_set(NO_LOGGERS) and not any(isinstance(callback, kind) for callback in found):
                 found.append(kind())
         if self.request.reporter is not None:
+            self.display = self.request.reporter
             found.append(self.request.reporter)
         elif self.request.verbose:
             from sweep.callbacks.progress import Progress
@@ -403,21 +510,27 @@ class Launch:
         inner = self.searcher.searcher if isinstance(self.searcher, ConcurrencyLimiter) else self.searcher
         return {
             "experiment_dir": str(self.layout.root),
+            "stop": self.request.stop,
+            "num_samples": self.request.num_samples,
+            "total_num_samples": self.plan.num_trials,
             "plan": self.plan,
             "num_trials": self.plan.num_trials,
             "name": self.layout.root.name,
             "searcher": _describe(inner) + limit,
             "scheduler": _describe(self.scheduler),
             "seed": self.seed,
+            "verbose": self.request.verbose,
             "nodes": self.nodes,
             "resume_command": self._resume_command(),
+            "is_resumed": self.exists,
             "resumed": self.exists and not self.old_meta.get(_COMPLETE),  # files must be compared with the record
             "trials": tuple(self.loaded.trials),
         }
 
     def _resume_command(self) -> str:
         root = self.layout.root
-        where = "" if root.parent == storage_root() else f" --storage {root.parent}"
+        is_usual = root.parent == parse_storage().local_root
+        where = "" if is_usual else f" --storage {self.storage.uri or root.parent}"
         if self.request.import_path:  # the command line started it, and can start it again
             return f"sweep resume {root.name}{where}"
         return f"the same call with name={root.name!r}, resume=True"
@@ -437,9 +550,12 @@ class Launch:
             "import_path": self._import_path(),
             "metric": self.metric,
             "mode": self.mode if self.metric else None,
-            "metrics": list(request.metric) if request.metric and not isinstance(request.metric, str) else None,
-            "modes": list(request.mode) if request.mode and not isinstance(request.mode, str) else None,
+            "metrics": list(self.metrics) if self.metrics and not isinstance(self.metrics, str) else None,
+            "modes": list(self.modes) if self.modes and not isinstance(self.modes, str) else None,
             "space": {key: repr(value) for key, value in (request.config or {}).items()},
+            "space_keys": space_keys(request.config or {}),
+            "variables": self.variables,
+            "log_to_file": list(self.outputs) if self.outputs else None,
             "searcher": _describe(self.searcher),
             "scheduler": _describe(self.scheduler),
             "num_samples": request.num_samples,
@@ -450,7 +566,7 @@ class Launch:
                 else parse_resources(request.resources_per_trial).to_json()
             ),
             "seed": self.seed,
-            "storage_path": str(self.layout.root.parent),
+            "storage_path": self.storage.uri or str(self.layout.root.parent),
             "resume_command": self._resume_command(),
             "python": sys.version.split()[0],
         }
@@ -475,6 +591,18 @@ class Launch:
         text = f"resuming {self.layout.root.name}: {ended} of {len(self.loaded.trials)} trials have ended"
         self._notice(text + (f"; changed: {', '.join(changes)}" if changes else ""))
 
+    def _say_what_surprises(self) -> None:
+        """Say in one line what silently costs people a day: GPUs that trials will not see."""
+        wanted = self.request.resources_per_trial
+        if not self.request.verbose or self.trainable.resources is not None or callable(wanted):
+            return
+        gpus = sum(device.kind == "gpu" for node in self.nodes for device in node.devices)
+        if gpus and not any(bundle.gpu for bundle in parse_resources(wanted).bundles):
+            self._notice(
+                f"{gpus} GPU{'s are' if gpus > 1 else ' is'} here and trials ask for none: they will not see any. "
+                "Pass resources_per_trial={'cpu': 1, 'gpu': 1} to use them."
+            )
+
     def _notice(self, text: str) -> None:
         self.notices.append(text)
         if not self.request.verbose:
@@ -487,8 +615,30 @@ class Launch:
                 print(f"sweep: {text}", file=sys.stderr, flush=True)
 
 
-def _are_loggers_off() -> bool:
-    return os.environ.get(_NO_LOGGERS_VARIABLE, "0") not in ("", "0")
+def _finish(mirror: MirrorCallback) -> None:
+    with contextlib.suppress(KeyboardInterrupt):  # somebody does not want to wait; what is missing was said
+        mirror.finish()
+
+
+def _start_from(path: str | os.PathLike[str] | None) -> str:
+    """Return the checkpoint that trials start from, absolute; empty: none.
+
+    Raises:
+        ConfigError: there is no such directory.
+    """
+    if path is None:
+        return ""
+    found = os.path.abspath(getattr(path, "path", path))
+    if not os.path.isdir(found):
+        raise ConfigError(f"restore is {found!r}; expected the directory of a checkpoint.")
+    return found
+
+
+def _fresh_seed() -> int:
+    """Draw a seed from numpy's global generator, so that `np.random.seed(...)` before a run makes it repeatable."""
+    import numpy as np
+
+    return int(np.random.randint(2**32, dtype=np.uint64))
 
 
 def _refuse_nested() -> None:
@@ -535,28 +685,3 @@ def _describe(thing: object) -> str:
     if isinstance(thing, ConcurrencyLimiter):
         return f"{_describe(thing.searcher)} (limit {thing.max_concurrent})"
     return type(thing).__name__
-
-
-@contextlib.contextmanager
-def _interruptible(engine: Engine, notice: Callable[[str], None]) -> Iterator[None]:
-    """Turn Ctrl-C (and SIGTERM) into a wish: once saves and stops, twice kills, three times ends this process."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    times = 0
-
-    def handler(number: int, frame: Any) -> None:
-        nonlocal times
-        times += 1
-        if times >= 3:
-            os._exit(130)
-        engine.post(Asked(Ask.INTERRUPT))
-        notice("stopping: trials save and end; once more to kill them" if times == 1 else "killing what still runs")
-
-    wanted = [signal.SIGINT, signal.SIGTERM]
-    previous = {number: signal.signal(number, handler) for number in wanted}
-    try:
-        yield
-    finally:
-        for number, old in previous.items():
-            signal.signal(number, old if old is not None else signal.SIG_DFL)

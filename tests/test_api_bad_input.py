@@ -117,7 +117,7 @@ def test_an_unpicklable_trainable_names_the_captured_variable(tmp_path):
     assert nothing_was_started(tmp_path)
 
 
-@pytest.mark.parametrize("trainable", [3, "nothing", lambda: None, lambda a, b: None, dict])
+@pytest.mark.parametrize("trainable", [3, None, lambda: None, lambda a, b: None, dict])
 def test_a_trainable_that_cannot_be_called_with_a_config_is_refused(tmp_path, trainable):
     with pytest.raises(TrainableError):
         run(trainable)

@@ -343,7 +343,7 @@ def test_a_hang_limit_is_a_number_of_seconds(value):
         (DataParallelTrainer, "DataParallelTrainer is the class of a trainer"),
         (ScalingConfig(num_workers=2), r"the trainable is ScalingConfig\(num_workers=2\) of type ScalingConfig"),
         (TorchConfig(), "the trainable is TorchConfig"),
-        ([TorchTrainer(loop)], "of type list; expected a function"),
+        ({"train": TorchTrainer(loop)}, "of type dict; expected a function"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -1,0 +1,42 @@
+"""Settings in the environment of the driver, each also read under Tune's name: `TUNE_X` in place of `SWEEP_X`."""
+
+from __future__ import annotations
+
+import os
+
+from sweep.core.plan import Plan
+from sweep.errors import ConfigError
+
+__all__ = ["NOT_STRICT", "NO_LOGGERS", "NO_SIGINT", "is_set", "stop_grace_s"]
+
+NO_LOGGERS = "DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
+NOT_STRICT = "DISABLE_STRICT_METRIC_CHECKING"  # 1: reports without the metric are fine
+NO_SIGINT = "DISABLE_SIGINT_HANDLER"  # 1: Ctrl-C raises KeyboardInterrupt, as without a sweep
+_CLEANUP_S = "FORCE_TRIAL_CLEANUP_S"  # how long a trial that was told to end may take before it is killed
+
+
+def _setting(name: str) -> str:
+    return os.environ.get(f"SWEEP_{name}") or os.environ.get(f"TUNE_{name}") or ""
+
+
+def is_set(name: str) -> bool:
+    """Whether the setting `name` is on: neither empty nor 0."""
+    return _setting(name) not in ("", "0")
+
+
+def stop_grace_s() -> float:
+    """Return the seconds that a trial which was told to end may take before it is killed.
+
+    Raises:
+        ConfigError: `SWEEP_FORCE_TRIAL_CLEANUP_S` is no number of seconds above 0.
+    """
+    text = _setting(_CLEANUP_S)
+    if not text:
+        return Plan.stop_grace_s
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < 1e9:
+        raise ConfigError(f"SWEEP_{_CLEANUP_S} is {text!r}; expected seconds above 0.")
+    return seconds

@@ -1,0 +1,234 @@
+"""`Tuner`: a sweep described by configs, and brought back from its directory."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweep.api import run
+from sweep.config import FailureConfig, ResumeConfig, RunConfig, TuneConfig
+from sweep.errors import ConfigError, ExperimentError, SweepError, nearest
+from sweep.recipe import RECIPE_NAME, read_recipe, space_keys
+
+if TYPE_CHECKING:
+    from sweep.store.analysis import ResultGrid
+
+__all__ = ["Tuner"]
+
+
+class Tuner:
+    """Run a sweep described by configs; `fit` returns a `ResultGrid` and does not raise for failed trials.
+
+    Args:
+        trainable: as for `run`.
+        param_space: search space and constants.
+        tune_config, run_config: what is searched and how; where it lives.
+    """
+
+    def __init__(
+        self,
+        trainable: Any = None,
+        *,
+        param_space: Mapping[str, Any] | None = None,
+        tune_config: TuneConfig | None = None,
+        run_config: RunConfig | None = None,
+        resources_per_trial: Any = None,
+        **unknown: Any,
+    ) -> None:
+        if unknown:
+            known = ["param_space", "tune_config", "run_config", "resources_per_trial"]
+            raise ConfigError(f"Tuner has no parameter {next(iter(unknown))!r}. {nearest(next(iter(unknown)), known)}")
+        own = getattr(trainable, "run_config", None)  # of a trainer
+        config = run_config or (own if isinstance(own, RunConfig) else RunConfig())
+        self._trainable = _with_hang_limit(trainable, config.failure_config)
+        self._arguments = {
+            **_of_tune_config(tune_config or TuneConfig()),
+            **_of_run_config(config),
+            "config": param_space,
+            "resources_per_trial": resources_per_trial,
+        }
+        self._results: ResultGrid | None = None
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+        """Whether there is an experiment at `path` that `restore` can bring back."""
+        try:
+            root = _directory_of(path, storage_filesystem)
+        except ExperimentError:
+            return False
+        return (root / "sweep.db").is_file() and (root / RECIPE_NAME).is_file()
+
+    @classmethod
+    def restore(
+        cls,
+        path: str | os.PathLike[str],
+        trainable: Any = None,
+        resume_unfinished: bool = True,
+        resume_errored: bool = False,
+        restart_errored: bool = False,
+        *,
+        param_space: Mapping[str, Any] | None = None,
+        tune_config: TuneConfig | None = None,
+        run_config: RunConfig | None = None,
+        storage_filesystem: Any = None,
+    ) -> Tuner:
+        """Return a tuner that goes on with the experiment at `path`, in any process, also when it was moved.
+
+        It loads `tuner.pkl` there, which runs code: restore only experiments that you trust.
+
+        Args:
+            path: directory of the experiment, or its URI.
+            trainable: what is run; it must have the name that it had.
+            resume_unfinished: continue trials that had not ended; False ends them.
+            resume_errored: continue failed trials from their checkpoint; restart_errored: start them anew.
+            param_space: in place of the stored one, with the same keys: for spaces that hold what could not be stored.
+            tune_config, run_config: fields that differ from their defaults take the place of the stored ones: more
+                samples, another time budget, callbacks.
+
+        Raises:
+            ExperimentError: there is no experiment, or it cannot be restored.
+            ConfigError: the trainable has another name, the space other keys, or two arguments contradict each other.
+        """
+        from sweep.store.reader import ExperimentReader
+
+        if resume_errored and restart_errored:
+            raise ConfigError("resume_errored and restart_errored were both given; failed trials can do only one.")
+        root = _directory_of(path, storage_filesystem)
+        reader = ExperimentReader(root)
+        _check_name(trainable, dict(reader.meta.get("trainable") or {}), root)
+        arguments, lost = read_recipe(root)
+        if param_space is not None:
+            _check_keys(param_space, reader.meta)
+            arguments["config"] = param_space
+            lost = [name for name in lost if name != "config"]
+        changes = (_of_tune_config(tune_config) if tune_config else {}) | (
+            _of_run_config(run_config) if run_config else {}
+        )
+        changes = {name: value for name, value in changes.items() if value != _DEFAULTS.get(name)}
+        lost = [name for name in lost if name not in changes]
+        if lost:
+            hints = {"config": "param_space", "search_alg": "tune_config", "scheduler": "tune_config"}
+            shown = ", ".join(f"{name} ({hints.get(name, 'run_config')}=...)" for name in lost)
+            raise ExperimentError(
+                f"{root / RECIPE_NAME} does not hold everything: what was given could not be pickled, or its code is "
+                f"not here. Pass it again: {shown}."
+            )
+        tuner = cls.__new__(cls)
+        tuner._arguments = {**arguments, **changes, **_place_of(path, storage_filesystem)}
+        suffix = "+ERRORED" if resume_errored else "+RESTART_ERRORED" if restart_errored else ""
+        if not resume_unfinished:
+            kind = ResumeConfig.ResumeType
+            errored = kind.RESUME if resume_errored else kind.RESTART if restart_errored else kind.SKIP
+            tuner._arguments["resume_config"] = ResumeConfig(unfinished=kind.SKIP, errored=errored)
+            suffix = ""
+        tuner._arguments["resume"] = f"AUTO{suffix}"
+        tuner._trainable = trainable
+        tuner._results = _results_at(root)
+        return tuner
+
+    def fit(self) -> ResultGrid:
+        """Run the sweep to its end."""
+        from sweep.store.analysis import ResultGrid
+
+        analysis = run(self._trainable, **{**self._arguments, "raise_on_failed_trial": False})
+        self._results = ResultGrid(analysis)
+        return self._results
+
+    def get_results(self) -> ResultGrid:
+        """Return the results of `fit`, or what a restored experiment has so far.
+
+        Raises:
+            SweepError: nothing was run yet.
+        """
+        if self._results is None:
+            raise SweepError("nothing was run yet; call fit() first.")
+        return self._results
+
+
+def _of_tune_config(config: TuneConfig) -> dict[str, Any]:
+    """Return the parameters of `run` that it stands for: its fields have their names."""
+    return {item.name: getattr(config, item.name) for item in fields(config)}
+
+
+def _of_run_config(config: RunConfig) -> dict[str, Any]:
+    failures = config.failure_config or FailureConfig()
+    other = ("failure_config", "local_dir", "runtime_env", "worker_runtime_env")
+    return {item.name: getattr(config, item.name) for item in fields(config) if item.name not in other} | {
+        "max_failures": failures.max_failures,
+        "fail_fast": failures.fail_fast,
+        "env": config.env_vars,
+    }
+
+
+_DEFAULTS = _of_tune_config(TuneConfig()) | _of_run_config(RunConfig())
+
+
+def _directory_of(path: str | os.PathLike[str], filesystem: Any) -> Path:
+    """Return the local directory of the experiment at `path`, brought here when it lies elsewhere."""
+    if "://" in os.fspath(path) or filesystem is not None:
+        from sweep.store.remote import open_storage_for_reading
+
+        return open_storage_for_reading(path, filesystem)
+    place = _place_of(path, None)
+    return Path(place["storage_path"], place["name"])
+
+
+def _place_of(path: str | os.PathLike[str], filesystem: Any) -> dict[str, Any]:
+    """Return name and storage of the experiment at `path`, which may be a URI."""
+    text = os.fspath(path).rstrip("/")
+    if "://" not in text and filesystem is None:
+        text = os.path.abspath(os.path.expanduser(text))
+        if os.path.basename(text) == "sweep.db":
+            text = os.path.dirname(text)
+    parent, _, name = text.rpartition("/")
+    return {"storage_path": parent, "name": name, "storage_filesystem": filesystem}
+
+
+def _results_at(root: Any) -> ResultGrid:
+    from sweep.store.analysis import ExperimentAnalysis, ResultGrid
+
+    return ResultGrid(ExperimentAnalysis(root))
+
+
+def _check_name(trainable: Any, recorded: Mapping[str, Any], root: Any) -> None:
+    from sweep.registry import registered
+    from sweep.worker.trainable import prepare
+
+    if trainable is None:
+        raise ConfigError(
+            f"Tuner.restore({str(root)!r}) needs the trainable: Tuner.restore(path, trainable={recorded.get('name')})."
+        )
+    name = trainable if isinstance(trainable, str) else prepare(trainable).name
+    if isinstance(trainable, str):
+        registered(trainable)
+    if recorded.get("name") not in (None, name):
+        raise ConfigError(
+            f"the experiment {root} was run with the trainable {recorded['name']!r}, and {name!r} was given. Pass the "
+            "same function or class."
+        )
+
+
+def _check_keys(space: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+    recorded, given = set(meta.get("space_keys") or ()), set(space_keys(space))
+    if recorded != given:
+        missing, new = sorted(recorded - given), sorted(given - recorded)
+        parts = [f"without {', '.join(missing)}"] * bool(missing) + [f"with the new {', '.join(new)}"] * bool(new)
+        raise ConfigError(
+            f"param_space is another space, {' and '.join(parts)}; expected the keys that the experiment was run with."
+        )
+
+
+def _with_hang_limit(trainable: Any, failures: FailureConfig | None) -> Any:
+    """Return a trainer with the hang limit of the run, which is for its groups; others cannot have one."""
+    if failures is None or failures.hang_timeout_s is None:
+        return trainable
+    own = getattr(trainable, "run_config", None)
+    if not isinstance(own, RunConfig):
+        raise ConfigError("hang_timeout_s is for the workers of training groups; leave it out, or pass a trainer.")
+    limited = copy.copy(trainable)
+    limited.run_config = replace(own, failure_config=failures)
+    return limited

@@ -1,0 +1,165 @@
+"""What a run puts together: schedulers that change configs, remote storage, and what is refused beforehand."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweep
+from sweep.cli.main import main
+from sweep.errors import ConfigError, ExperimentError
+from sweep.schedulers.policy import read_policy
+
+
+def descends(config: dict[str, Any]) -> None:
+    """Walk towards 1 with the step `lr`, and save each time."""
+    at, done = 0.0, 0
+    checkpoint = sweep.get_checkpoint()
+    if checkpoint is not None:
+        with checkpoint.as_directory() as directory:
+            at, done = json.loads(Path(directory, "at.json").read_text())
+    for step in range(done + 1, config["steps"] + 1):
+        at += config["lr"]
+        with tempfile.TemporaryDirectory() as directory:
+            Path(directory, "at.json").write_text(json.dumps([at, step]))
+            sweep.report(score=at, timesteps_this_iter=5, checkpoint=sweep.Checkpoint(directory))
+
+
+def population(**given: Any) -> sweep.PopulationBasedTraining:
+    options: dict[str, Any] = {
+        "time_attr": "training_iteration",
+        "perturbation_interval": 2,
+        "hyperparam_mutations": {"lr": sweep.uniform(0.001, 0.1), "momentum": [0.5, 0.9]},
+    }
+    return sweep.PopulationBasedTraining(**(options | given))
+
+
+def run(tmp_path: Path, **given: Any) -> sweep.ExperimentAnalysis:
+    options: dict[str, Any] = {
+        "config": {"lr": sweep.grid_search([0.1, 0.01, 0.001, 0.002]), "steps": 8},
+        "scheduler": population(),
+        "metric": "score",
+        "mode": "max",
+        "seed": 3,
+        "engine": "inline",
+        "storage_path": tmp_path,
+        "name": "pbt",
+        "verbose": 0,
+    }
+    return sweep.run(descends, **(options | given))
+
+
+def test_a_population_fills_in_what_configs_lack_and_writes_down_who_continued_from_whom(tmp_path: Path) -> None:
+    analysis = run(tmp_path)
+    configs = analysis.get_all_configs()
+    assert {config["momentum"] for config in configs.values()} <= {0.5, 0.9}
+    lines = read_policy((tmp_path / "pbt" / "pbt_global.txt").read_text())
+    assert lines
+    for target, _, at, source_at, old, new in lines:
+        assert target.partition("_")[0] in "0123"
+        assert "momentum=" in target
+        assert at % 2 == source_at % 2 == 0
+        assert old.keys() == new.keys() == {"lr", "steps", "momentum"}
+    own = [
+        line
+        for trial in analysis.trials
+        if (tmp_path / "pbt" / f"pbt_policy_{trial.trial_id}.txt").exists()
+        for line in read_policy((tmp_path / "pbt" / f"pbt_policy_{trial.trial_id}.txt").read_text())
+    ]
+    assert sorted(map(str, own)) == sorted(map(str, lines))
+    changed = {line[0].partition("_")[0]: line[5] for line in lines}
+    for number, config in changed.items():
+        assert analysis.trials[int(number)].config == config
+    assert "@perturbed[" in "".join(line[0] for line in lines) or len(lines) == len(changed)
+    assert analysis.dataframe()["timesteps_total"].tolist() == [40.0] * 4
+    again = run(tmp_path, name="again")
+    assert again.get_all_configs() == {
+        new.trial_id: configs[old.trial_id] for new, old in zip(again.trials, analysis.trials, strict=True)
+    }
+
+
+def test_a_population_may_leave_its_files_out(tmp_path: Path) -> None:
+    run(tmp_path, scheduler=population(log_config=False))
+    assert not list((tmp_path / "pbt").glob("pbt_*"))
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_a_searcher_that_learns_is_refused_beside_a_population(tmp_path: Path, limit: int | None) -> None:
+    with pytest.raises(ConfigError, match="PopulationBasedTraining changes configs itself, which would mislead Optuna"):
+        run(tmp_path, search_alg="tpe", config={"lr": sweep.uniform(0, 1)}, max_concurrent_trials=limit)
+    assert not (tmp_path / "pbt").exists()
+
+
+@pytest.fixture
+def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
+    return "memory://bucket/sweeps"
+
+
+def test_a_name_that_is_taken_in_remote_storage_is_refused_also_from_another_machine(
+    tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {"scheduler": None, "config": {"lr": 0.1, "steps": 1}, "storage_path": remote}
+    run(tmp_path, **given)
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "other"))
+    with pytest.raises(ExperimentError, match="there already is an experiment 'pbt' in memory://bucket/sweeps"):
+        run(tmp_path, **given)
+    assert len(run(tmp_path, **given, num_samples=2, resume=True).trials) == 2
+
+
+def test_what_cannot_be_copied_is_said_and_the_results_are_here(
+    tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Breaks(sweep.Callback):
+        def on_trial_start(self, trial: Any) -> None:
+            def fails(*given: Any, **more: Any) -> None:
+                raise OSError("no network")
+
+            for name in ("put_file", "pipe_file", "_open"):
+                monkeypatch.setattr(MemoryFileSystem, name, fails)
+
+    analysis = run(
+        tmp_path,
+        scheduler=None,
+        config={"lr": 0.1, "steps": 1},
+        storage_path=remote,
+        callbacks=[Breaks()],
+        sync_config=sweep.SyncConfig(sync_timeout=0.1),
+        verbose=1,
+    )
+    assert analysis.trials[0].last_result["score"] == 0.1
+    said = capfd.readouterr().err
+    assert "memory://bucket/sweeps/pbt is not complete: 1 checkpoint" in said
+    assert "the same call with resume=True copies the rest" in said
+
+
+def test_the_command_line_reads_remote_storage(
+    tmp_path: Path, remote: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, scheduler=None, config={"lr": 0.25, "steps": 1}, storage_path=remote)
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "other"))
+    commands = [
+        ["ls", remote],
+        ["ls", "--storage", remote],
+        ["ls", f"{remote}/pbt"],
+        ["trials", f"{remote}/pbt"],
+        ["trials", "pbt", "--storage", remote],
+        ["best", f"{remote}/pbt"],
+    ]
+    for arguments in commands:
+        with pytest.raises(SystemExit, match=r"^0$"):
+            main(arguments)
+        assert "0.25" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["ls", "memory://bucket/nothing"])
+    assert "no sweeps in memory://bucket/nothing" in "".join(capsys.readouterr())

@@ -1,0 +1,235 @@
+"""`Tuner.restore`: an experiment brought back from its directory, in a fresh process, after a kill, after a move."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweep
+from sweep import ResultGrid, RunConfig, TuneConfig, Tuner
+from sweep.errors import ConfigError, ExperimentError, SweepError
+from sweep.recipe import pack_recipe, read_recipe, write_recipe
+
+WORK = """
+import os
+import sweep
+from sweep import RunConfig, TuneConfig, Tuner
+
+def train(config):
+    checkpoint = sweep.get_checkpoint()
+    start = 0
+    if checkpoint is not None:
+        with checkpoint.as_directory() as directory:
+            start = int(open(os.path.join(directory, "step")).read())
+    for step in range(start + 1, 6):
+        own = sweep.get_context().get_trial_dir() + "/next"
+        os.makedirs(own, exist_ok=True)
+        open(own + "/step", "w").write(str(step))
+        sweep.report(
+            {"loss": config["x"] / step, "double": config["double"], "started_at": start},
+            checkpoint=sweep.Checkpoint.from_directory(own),
+        )
+
+class Say(sweep.Callback):
+    def on_trial_result(self, trial, result):
+        if result["training_iteration"] == 3:
+            print("THIRD", flush=True)
+            os.read(0, 1)  # until somebody kills this process
+
+def first():
+    tuner = Tuner(
+        train,
+        param_space={"x": sweep.uniform(1, 2), "double": sweep.sample_from(lambda spec: spec.config.x * 2)},
+        tune_config=TuneConfig(metric="loss", mode="min", num_samples=3, max_concurrent_trials=1, seed=7),
+        run_config=RunConfig(name="killed", storage_path="results", callbacks=[Say()], verbose=0),
+    )
+    tuner.fit()
+"""
+
+AGAIN = """
+import sys, work
+from sweep import ExperimentAnalysis, RunConfig, Tuner
+path = "results/killed"
+before = ExperimentAnalysis(path)
+assert [trial.status for trial in before.trials][0] != "TERMINATED", before.trials
+assert before.get_best_config("loss", "min")["x"] > 1
+assert Tuner.can_restore(path)
+tuner = Tuner.restore(path, work.train, run_config=RunConfig(callbacks=[], verbose=0))
+assert len(tuner.get_results()) == len(before.trials)
+grid = tuner.fit()
+assert [result.metrics["training_iteration"] for result in grid] == [5, 5, 5]
+assert grid[0].metrics["started_at"] >= 2, grid[0].metrics
+assert [result.config["double"] == result.config["x"] * 2 for result in grid] == [True] * 3
+print("RESTORED", grid.get_best_result().config["x"])
+"""
+
+
+def test_a_killed_sweep_is_read_and_restored_in_a_fresh_process(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(WORK)
+    (tmp_path / "again.py").write_text(AGAIN)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    first = subprocess.Popen(
+        [sys.executable, "-c", "import work; work.first()"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert first.stdout is not None
+    assert first.stdout.readline() == "THIRD\n"
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    first.stdout.close()
+    assert first.stdin is not None
+    first.stdin.close()
+    shutil.move(tmp_path / "results", tmp_path / "moved")
+    (tmp_path / "results").symlink_to("moved")
+    again = subprocess.run(
+        [sys.executable, "again.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("RESTORED 1.")
+
+
+def job(config: dict[str, Any]) -> None:
+    marker = config.get("marker")
+    if marker and not os.path.exists(marker):
+        raise RuntimeError("not yet")
+    sweep.report(loss=config["x"])
+
+
+def other(config: dict[str, Any]) -> None:
+    sweep.report(loss=0)
+
+
+def fit(tmp_path: Path, trainable: Any = job, **more: Any) -> ResultGrid:
+    space = {"x": sweep.grid_search([1, 2]), "marker": str(tmp_path / "marker")} | more.pop("space", {})
+    tune = TuneConfig(metric="loss", mode="min", **more)
+    return Tuner(
+        trainable,
+        param_space=space,
+        tune_config=tune,
+        run_config=RunConfig(name="e", storage_path=tmp_path, verbose=0),
+    ).fit()
+
+
+@pytest.mark.parametrize(
+    ("how", "statuses", "attempts"),
+    [
+        ({}, ["ERROR", "ERROR"], [1, 1]),
+        ({"resume_errored": True}, ["TERMINATED", "TERMINATED"], [2, 2]),
+        ({"restart_errored": True}, ["TERMINATED", "TERMINATED"], [2, 2]),
+    ],
+)
+def test_failed_trials_go_on_only_when_asked(
+    how: dict[str, bool], statuses: list[str], attempts: list[int], tmp_path: Path
+) -> None:
+    assert fit(tmp_path).num_errors == 2
+    (tmp_path / "marker").write_text("")
+    fit_again = Tuner.restore(tmp_path / "e", job, **how).fit()
+    trials = fit_again._analysis.trials
+    assert [trial.status for trial in trials] == statuses
+    assert [trial.attempt for trial in trials] == attempts
+
+
+def test_a_restored_sweep_can_be_given_more_samples(tmp_path: Path) -> None:
+    (tmp_path / "marker").write_text("")
+    assert len(fit(tmp_path)) == 2
+    grid = Tuner.restore(tmp_path / "e", job, tune_config=TuneConfig(num_samples=2)).fit()
+    assert [result.config["x"] for result in grid] == [1, 2, 1, 2]
+
+
+def test_the_results_are_there_before_the_restored_tuner_runs(tmp_path: Path) -> None:
+    (tmp_path / "marker").write_text("")
+    fit(tmp_path)
+    assert Tuner.restore(str(tmp_path / "e") + "/", job).get_results().get_best_result().config["x"] == 1
+    with pytest.raises(SweepError, match=r"call fit\(\) first"):
+        Tuner(job).get_results()
+
+
+def test_a_tuner_wants_the_trainable_that_was_run(tmp_path: Path) -> None:
+    (tmp_path / "marker").write_text("")
+    fit(tmp_path)
+    with pytest.raises(ConfigError, match=r"run with the trainable 'job', and 'other' was given"):
+        Tuner.restore(tmp_path / "e", other)
+    with pytest.raises(ConfigError, match=r"needs the trainable: Tuner\.restore\(path, trainable=job\)"):
+        Tuner.restore(tmp_path / "e")
+    with pytest.raises(ConfigError, match="can do only one"):
+        Tuner.restore(tmp_path / "e", job, resume_errored=True, restart_errored=True)
+
+
+def test_a_space_given_again_must_have_the_same_keys(tmp_path: Path) -> None:
+    (tmp_path / "marker").write_text("")
+    fit(tmp_path, space={"deep": {"a": 1}})
+    with pytest.raises(ConfigError, match=r"without deep/a, marker and with the new y"):
+        Tuner.restore(tmp_path / "e", job, param_space={"x": 1, "y": 2})
+    same = {"x": sweep.grid_search([1, 2]), "deep": {"a": 1}, "marker": str(tmp_path / "marker")}
+    assert len(Tuner.restore(tmp_path / "e", job, param_space=same).fit()) == 2
+
+
+def test_what_is_no_experiment_cannot_be_restored(tmp_path: Path) -> None:
+    assert not Tuner.can_restore(tmp_path)
+    assert not Tuner.can_restore(tmp_path / "nothing")
+    with pytest.raises(ExperimentError, match="there is no experiment"):
+        Tuner.restore(tmp_path / "nothing", job)
+
+
+def test_without_the_recipe_a_restore_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "marker").write_text("")
+    fit(tmp_path)
+    (tmp_path / "e" / "tuner.pkl").write_bytes(b"torn")
+    with pytest.raises(ExperimentError, match=r"tuner.pkl cannot be read.*resume=True"):
+        Tuner.restore(tmp_path / "e", job)
+    (tmp_path / "e" / "tuner.pkl").unlink()
+    assert not Tuner.can_restore(tmp_path / "e")
+    with pytest.raises(ExperimentError, match=r"has no tuner.pkl.*resume=True"):
+        Tuner.restore(tmp_path / "e", job)
+
+
+def test_what_cannot_be_pickled_is_named_and_can_be_given_again(tmp_path: Path) -> None:
+    class Stubborn(sweep.Callback):
+        def __reduce__(self) -> Any:
+            raise TypeError("no")
+
+    (tmp_path / "marker").write_text("")
+    Tuner(
+        job,
+        param_space={"x": 1},
+        run_config=RunConfig(name="e", storage_path=tmp_path, verbose=0, callbacks=[Stubborn()]),
+    ).fit()
+    with pytest.raises(ExperimentError, match=r"Pass it again: callbacks \(run_config=\.\.\.\)"):
+        Tuner.restore(tmp_path / "e", job)
+    tuner = Tuner.restore(tmp_path / "e", job, run_config=RunConfig(callbacks=[sweep.Callback()]))
+    assert len(tuner.fit()) == 1
+
+
+def test_a_sweep_of_run_can_be_restored_too(tmp_path: Path) -> None:
+    (tmp_path / "marker").write_text("")
+    sweep.run(
+        job,
+        config={"x": sweep.uniform(0, 1)},
+        num_samples=2,
+        name="r",
+        storage_path=tmp_path,
+        verbose=0,
+        engine="inline",
+    )
+    grid = Tuner.restore(tmp_path / "r", job, tune_config=TuneConfig(num_samples=3)).fit()
+    assert len(grid) == 3
+
+
+def test_a_recipe_comes_back_part_by_part(tmp_path: Path) -> None:
+    lock = __import__("threading").Lock()
+    write_recipe(tmp_path, pack_recipe({"config": {"f": lambda: 3}, "callbacks": [lock]}))
+    arguments, lost = read_recipe(tmp_path)
+    assert arguments["config"]["f"]() == 3
+    assert lost == ["callbacks"]
+    assert os.listdir(tmp_path) == ["tuner.pkl"]
