@@ -198,8 +198,12 @@ def test_the_cells_of_the_notebook_page_run_in_a_notebook(name, tmp_path):
     assert_shown(page, {block.first: text for block, text in zip(page.scripts, outputs, strict=True)})
 
 
+RUN_WITH_LIBRARIES = ("docs/how-to/use-with-training-libraries.md", "docs/how-to/track-with-mlflow-or-wandb.md")
+
+
 def test_few_blocks_are_not_run():
-    reasons = [f"{name}: {block.reason}" for name, page in ALL.items() for block in page.blocks if block.reason]
+    pages = {name: page for name, page in ALL.items() if name not in RUN_WITH_LIBRARIES}
+    reasons = [f"{name}: {block.reason}" for name, page in pages.items() for block in page.blocks if block.reason]
     assert len(reasons) <= 6, reasons
 
 

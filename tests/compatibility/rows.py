@@ -1,0 +1,209 @@
+"""What a Tune user can do, row by row, and where it is tested: run this file to write docs/reference/tune-rows.md."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(__file__).with_name("tune_rows.toml")
+PAGE = ROOT / "docs" / "reference" / "tune-rows.md"
+
+# The sections, with how many rows of each are core (in most scripts) and common (in many): all of these are listed.
+SECTIONS: dict[str, tuple[str, int, int]] = {
+    "1": ("Entry points and their parameters", 24, 35),
+    "2": ("Search-space functions and variants", 11, 17),
+    "3": ("Domains", 1, 5),
+    "4": ("Search algorithms", 10, 16),
+    "5": ("Schedulers", 2, 6),
+    "6": ("Stopping", 1, 6),
+    "7": ("Trainables", 6, 7),
+    "8": ("Results", 7, 8),
+    "9": ("Trials", 3, 3),
+    "10": ("Callbacks and loggers", 3, 4),
+    "11": ("Progress output", 2, 5),
+    "12": ("Checkpoints, failures, resume", 1, 4),
+    "13": ("Reading results", 14, 9),
+    "14": ("Directories", 0, 1),
+    "15": ("Resources", 2, 3),
+    "16": ("Training groups", 5, 9),
+    "17": ("Environment and signals", 1, 9),
+    "18": ("Command line", 0, 1),
+    "19": ("Utilities and integrations", 1, 5),
+    "trap": ("What surprises Tune's users by design", 0, 0),
+    "pain": ("What Tune's users complain about most", 0, 0),
+}
+MARKS = {"C": "core", "M": "common", "R": "rare", "T": "trap", "P": "complaint"}
+KEYS = {"id", "mark", "what", "tests", "different", "left", "todo"}
+STATES = ("covered", "different", "left", "to do")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that a Tune user can do, and how it was decided here.
+
+    Attributes:
+        id: section, a dash, a name: `13.3-best_trial`.
+        mark: a key of `MARKS`.
+        what: the row in few words.
+        tests: `file::name` of tests that prove it.
+        different: why it deliberately means something else here; empty when it does not.
+        left: why it is not there; empty when it is.
+        is_todo: nobody has named a test for it yet.
+    """
+
+    id: str
+    mark: str
+    what: str
+    tests: tuple[str, ...] = ()
+    different: str = ""
+    left: str = ""
+    is_todo: bool = False
+
+    @property
+    def section(self) -> str:
+        """The number of the section it belongs to, `13` for `13.3-best_trial`."""
+        return self.id.partition("-")[0].partition(".")[0]
+
+    @property
+    def state(self) -> str:
+        """One of `STATES`."""
+        if self.is_todo:
+            return "to do"
+        return "left" if self.left else "different" if self.different else "covered"
+
+
+def load(path: Path = DATA) -> list[Row]:
+    """Return the rows of the data file, in its order; what is wrong with them is for `problems` to say."""
+    rows = []
+    for entry in tomllib.loads(path.read_text(encoding="utf-8"))["row"]:
+        unknown = entry.keys() - KEYS
+        if unknown:
+            raise ValueError(f"{entry.get('id')}: unknown keys {sorted(unknown)}; known are {sorted(KEYS)}")
+        rows.append(
+            Row(
+                id=entry["id"],
+                mark=entry["mark"],
+                what=entry["what"],
+                tests=tuple(entry.get("tests", ())),
+                different=entry.get("different", ""),
+                left=entry.get("left", ""),
+                is_todo=entry.get("todo", False),
+            )
+        )
+    return rows
+
+
+@cache
+def names_in(file: Path) -> frozenset[str]:
+    """Return the tests that a file defines, those of its classes as `Class::test`; empty for a file that is not there.
+
+    A test that a class inherits is named where it is defined, in the file of its contract.
+    """
+    if not file.is_file():
+        return frozenset()
+    names = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            methods = [one.name for one in node.body if isinstance(one, ast.FunctionDef)]
+            names |= {f"{node.name}::{name}" for name in methods if name.startswith("test_")}
+    return frozenset(names)
+
+
+def has_test(test: str, root: Path = ROOT) -> bool:
+    """Whether a test named `tests/x/test_y.py::test_z` exists."""
+    file, _, name = test.partition("::")
+    return name in names_in(root / file)
+
+
+def problems(rows: Sequence[Row], root: Path = ROOT) -> list[str]:
+    """Return what is wrong with the rows, a sentence each."""
+    found = []
+    seen: set[str] = set()
+    for row in rows:
+        if row.id in seen:
+            found.append(f"{row.id} is there twice")
+        seen.add(row.id)
+        if row.section not in SECTIONS:
+            found.append(f"{row.id} is of no known section")
+        if row.mark not in MARKS:
+            found.append(f"{row.id} has the mark {row.mark!r}; known are {', '.join(MARKS)}")
+        if not row.what:
+            found.append(f"{row.id} does not say what it is")
+        decided = [bool(row.tests) and not row.different, bool(row.different), bool(row.left), row.is_todo]
+        if sum(decided) != 1 or (row.left and row.tests):
+            found.append(f"{row.id} must have exactly one of tests, different (with or without tests), left, todo")
+        found += [f"{row.id} names {test}, which does not exist" for test in row.tests if not has_test(test, root)]
+    for section, (_, core, common) in SECTIONS.items():
+        for mark, expected in (("C", core), ("M", common)):
+            count = sum(row.section == section and row.mark == mark for row in rows)
+            if count != expected:
+                found.append(f"section {section} has {count} rows marked {mark}; expected {expected}")
+    return found
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Return docs/reference/tune-rows.md."""
+    lines = [
+        "# Tune, row by row",
+        "",
+        "Everything that a Ray Tune user can do and expects, and what becomes of it here. *Core* rows are in most",
+        "scripts, *common* ones in many, *rare* ones are grouped. *Covered* means that it works and a test proves it;",
+        "*different* that it deliberately means something else, with the reason; *left* that it is not there.",
+        "",
+        "This page is written by `python tests/compatibility/rows.py` from `tests/compatibility/tune_rows.toml`.",
+        "",
+        *_counts(rows),
+    ]
+    for section, (title, _, _) in SECTIONS.items():
+        of_section = [row for row in rows if row.section == section]
+        number = f"{section}. " if section.isdigit() else ""
+        lines += ["", f"## {number}{title}", "", "| row | mark | what | here |", "| --- | --- | --- | --- |"]
+        lines += [_line(row) for row in of_section]
+    return "\n".join(lines) + "\n"
+
+
+def _counts(rows: Sequence[Row]) -> list[str]:
+    lines = [f"| section | rows | {' | '.join(STATES)} |", "| --- | --- | --- | --- | --- | --- |"]
+    for section, (title, _, _) in SECTIONS.items():
+        number = f"{section}. " if section.isdigit() else ""
+        lines.append(_count_line(f"{number}{title}", [row for row in rows if row.section == section]))
+    for mark in ("C", "M", "R"):
+        lines.append(_count_line(f"**{MARKS[mark]}, all sections**", [row for row in rows if row.mark == mark]))
+    return [*lines, _count_line("**all**", rows)]
+
+
+def _count_line(title: str, rows: Sequence[Row]) -> str:
+    counts = [sum(row.state == state for row in rows) for state in STATES]
+    return f"| {title} | {len(rows)} | {' | '.join(map(str, counts))} |"
+
+
+def _line(row: Row) -> str:
+    parts = {
+        "covered": [],
+        "different": [f"different: {row.different}"],
+        "left": [f"left: {row.left}"],
+        "to do": ["to do"],
+    }[row.state]
+    return f"| {row.id} | {MARKS[row.mark]} | {_cell(row.what)} | {_cell('; '.join([*parts, *_tests(row.tests)]))} |"
+
+
+def _tests(tests: Iterable[str]) -> list[str]:
+    return [f"`{test.removeprefix('tests/')}`" for test in tests]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    written = load()
+    PAGE.write_text(page(written), encoding="utf-8")
+    for problem in problems(written):
+        print(problem)
