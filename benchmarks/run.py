@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import groups
+import parameters
 
 Row = tuple[str, str, str, str]  # what, measured, promised, beside it
 
@@ -300,6 +301,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "core": core,
     "peer": peer,
     "groups": groups.rows,
+    "parameters": parameters.rows,
 }
 
 
