@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from searchers.errors import SearchError
+from searchers.errors import SearchError, UnknownNameError
 from searchers.state_file import newest_state, read_state, state_path, write_state
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def check_metric_and_mode(metric: Any, mode: Any) -> None:
     known = ("min", "max") if isinstance(mode, str) else ("min", "max", "obs")
     for one in modes:
         if one not in known:
-            raise SearchError(
+            raise UnknownNameError(
                 f"mode is {one!r}; expected 'min' or 'max'. Say mode='min' for a loss, 'max' for a score."
             )
     if modes and all(one == "obs" for one in modes):

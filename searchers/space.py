@@ -311,7 +311,7 @@ class Float(_Number):
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if math.isfinite(bound) and not math.isclose(bound / q, round(bound / q), rel_tol=1e-9, abs_tol=1e-9):
                 raise SpaceError(
-                    f"{name}={bound!r} is not a multiple of q={q!r}; the nearest one is {round(bound / q) * q!r}."
+                    f"{name}={bound!r} is not a multiple of q={q!r}; the nearest one is {round(bound / q) * q:.12g}."
                 )
 
 

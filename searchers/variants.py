@@ -372,7 +372,8 @@ class _Resolution:
             raise
         except Exception as error:  # the user's function may raise anything
             raise SpaceError(
-                f"sample_from at {_shown(path)} raised {type(error).__name__}: {error}. It is called with the config."
+                f"sample_from at {_shown(path)} raised {type(error).__name__}: {str(error).rstrip('.')}. "
+                "It is called with the config."
             ) from error
 
 
@@ -430,7 +431,7 @@ class _View(Mapping[str, Any]):
             return self[name]
         if name == "config" and self._node is self._root:
             return self
-        raise AttributeError(f"the config has no {name!r}; {nearest(name, map(str, self._node))}")
+        raise AttributeError(f"the config has no {name!r}. {nearest(name, map(str, self._node))}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._node)

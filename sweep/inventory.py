@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
@@ -12,10 +13,27 @@ from typing import Any
 from sweep.accelerators import gpu, tpu, tpu_host
 from sweep.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
-from sweep.errors import ConfigError, ResourceError
+from sweep.errors import ConfigError, ResourceError, nearest
 
 __all__ = ["available", "cluster_resources", "detected", "env_vars", "init", "is_initialized", "shutdown"]
 
+# Arguments of Ray's `init` that say something about a cluster, its processes or its pages; there is none of them here.
+_OF_A_CLUSTER = frozenset(
+    {
+        "configure_logging",
+        "dashboard_host",
+        "dashboard_port",
+        "ignore_reinit_error",
+        "include_dashboard",
+        "log_to_driver",
+        "logging_config",
+        "logging_format",
+        "logging_level",
+        "namespace",
+        "object_store_memory",
+        "_temp_dir",
+    }
+)
 _declared: tuple[Node, ...] | None = None
 _env_vars: dict[str, str] | None = None
 
@@ -34,6 +52,7 @@ def init(
     tpu_type: str | None = None,
     tpu_topology: str | None = None,
     runtime_env: Mapping[str, Mapping[str, str]] | None = None,
+    **unknown: Any,
 ) -> tuple[Node, ...]:
     """Declare what sweeps of this process may use; what is not named is detected.
 
@@ -53,6 +72,7 @@ def init(
         tpu_topology: shape of the chips, for instance "2x4"; says how many there are, too.
         runtime_env: `{"env_vars": {name: value}}`, variables for the processes of trials, until `shutdown` or until
             others are given. Alone it leaves the inventory as it is.
+        unknown: what only concerns a cluster of Ray, such as `ignore_reinit_error`, changes nothing.
 
     Returns:
         The inventory.
@@ -62,6 +82,8 @@ def init(
         ConfigError: arguments that contradict each other, or of another form.
     """
     global _declared, _env_vars
+    for name in unknown:
+        _refuse_unknown(name)
     machine = (num_cpus, num_gpus, num_tpus, memory, resources, gpu_ids, gpu_type, gpu_memory, tpu_type, tpu_topology)
     is_machine = any(value is not None for value in machine)
     variables = env_vars_of(runtime_env, "sweep.init") if runtime_env is not None else _env_vars
@@ -81,6 +103,18 @@ def init(
         declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice),)
     _declared, _env_vars = declared, variables
     return available()
+
+
+def _refuse_unknown(name: str) -> None:
+    """Let pass what a script of Ray gives to `ray.init` and nothing here could mean; refuse everything else."""
+    if name in _OF_A_CLUSTER:
+        return
+    if name == "local_mode":
+        raise ConfigError("sweep.init has no local_mode; pass engine='inline' to run.")
+    if name == "address":
+        raise ConfigError("sweep.init has no address: there is no cluster to connect to; leave it out.")
+    known = [key for key, p in inspect.signature(init).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    raise ConfigError(f"sweep.init has no parameter {name!r}. {nearest(name, known)}")
 
 
 def _check_number(name: str, value: Any, *, is_whole: bool) -> None:

@@ -327,7 +327,8 @@ def _write(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: st
         raise ConfigError(f"--output {output} needs {package}: pip install {package}, or write .csv.") from error
     except OSError as error:
         raise ConfigError(f"--output {output} cannot be written: {error.strerror or error}.") from error
-    _note(f"(wrote {len(rows)} rows and {len(columns)} columns to {path})")
+    counts = [f"{len(some)} {word}{'s' * (len(some) != 1)}" for some, word in ((rows, "row"), (columns, "column"))]
+    _note(f"(wrote {' and '.join(counts)} to {path})")
 
 
 def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:

@@ -242,6 +242,23 @@ class Resources:
         chips = [position for position, bundle in enumerate(self.bundles) if bundle.tpu] if per_slice else []
         return tuple(tuple(chips[start : start + per_slice]) for start in range(0, len(chips), per_slice or 1))
 
+    @property
+    def required_resources(self) -> dict[str, float]:
+        """The sum over all bundles under Tune's names: `CPU`, `GPU`, `TPU`, `memory` and custom ones."""
+        total = self.total
+        amounts = {"CPU": total.cpu, "GPU": total.gpu, "TPU": total.tpu, "memory": float(total.memory)}
+        return {name: amount for name, amount in amounts.items() if amount} | dict(total.custom)
+
+    @property
+    def head_cpus(self) -> float:
+        """CPUs of the first bundle: the trial's own process."""
+        return self.bundles[0].cpu
+
+    @property
+    def head_bundle_is_empty(self) -> bool:
+        """Whether the first bundle asks for nothing: the trial's own process only waits for what it launches."""
+        return self.bundles[0].is_empty
+
     @cached_property
     def total(self) -> Bundle:
         """The sum over all bundles; its `gpu` may be fractional above 1, so it is not a valid bundle to place."""
@@ -472,6 +489,11 @@ def _bundle(request: Mapping[str, Any], default_cpu: float) -> Bundle:
         if _is_type(key):
             types += _type_of(key, value)
             continue
+        if key in ("extra_cpu", "extra_gpu", "extra_memory"):
+            raise ResourceError(
+                f"{key} was for what a trial launches; give it a bundle of its own: "
+                "PlacementGroupFactory([{'CPU': 1}, {'CPU': 2}])."
+            )
         name = key.lower() if key.lower() in ("cpu", "gpu", "tpu", "memory") else key
         if name in _MISSPELT:
             raise ResourceError(f"unknown resource {key!r} in resources_per_trial; did you mean {_MISSPELT[name]!r}?")

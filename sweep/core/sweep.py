@@ -753,10 +753,10 @@ class Sweep:
             return
         if self._counts[Status.PENDING]:
             resources, _ = next(iter(self._lineup))
-            self._stall(
-                f"{type(self._scheduler).__name__} starts none of the {self._counts[Status.PENDING]} waiting trials; "
-                f"{self._packer.why_not(resources)}"
-            )
+            is_refused = self._packer.fits_now(resources)
+            why = "its choose() returned None" if is_refused else self._packer.why_not(resources)
+            name = type(self._scheduler).__name__
+            self._stall(f"{name} starts none of the {self._counts[Status.PENDING]} waiting trials; {why}")
         elif (not self._can_ask or self._asking.is_put_off) and self._wake_paused(now):
             self._must_pump = True
         elif self._can_ask and (overdue_s := self._asking.overdue_s(now)) is not None:

@@ -91,10 +91,14 @@ class Checkpoint:
         """Copy the files to `path` (None: a new temporary directory, the caller's to delete) and return it.
 
         Raises:
-            CheckpointError: the checkpoint is gone or cannot be copied.
+            CheckpointError: the checkpoint is gone, or cannot be copied, or `path` lies inside of it.
         """
         if self.filesystem is None:
             self._require()
+            if path is not None and Path(path).resolve().is_relative_to(Path(self.path).resolve()):
+                raise CheckpointError(
+                    f"{path} is the checkpoint {self.path} itself or lies in it; expected a directory outside of it."
+                )
         target = os.path.abspath(path) if path is not None else tempfile.mkdtemp(prefix="checkpoint_")
         try:
             if self.filesystem is not None:

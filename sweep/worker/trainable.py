@@ -333,6 +333,15 @@ def prepare(trainable: Any) -> PreparedTrainable:
     )
 
 
+_FORMER_METHODS = {
+    "_setup": "setup",
+    "_save": "save_checkpoint",
+    "_restore": "load_checkpoint",
+    "_stop": "cleanup",
+    "_log_result": "log_result",
+}
+
+
 def _check_class(inner: type) -> None:
     if hasattr(inner, "__sweep_trainable__"):
         raise TrainableError(
@@ -347,6 +356,9 @@ def _check_class(inner: type) -> None:
     if not _overrides(inner, "step"):
         former = "; _train is called step now" if hasattr(inner, "_train") else ""
         raise TrainableError(f"the class {inner.__name__} has no step{former}; define step(self) that returns a dict.")
+    for former, name in _FORMER_METHODS.items():
+        if hasattr(inner, former):
+            raise TrainableError(f"the class {inner.__name__} has {former}, which is called {name} now; rename it.")
 
 
 def former_arguments(inner: Any, objects: Mapping[str, Any]) -> frozenset[str]:
@@ -389,7 +401,7 @@ def _check_callable(inner: Any, objects: Mapping[str, Any]) -> None:
         given = "".join(f", {name}=..." for name in objects)
         lead = "Unknown argument found in the" if str(error).startswith("missing") else "the"
         raise TrainableError(
-            f"{lead} trainable {_name(inner)}{signature}: it cannot be called as {_name(inner)}(config{given}): "
+            f"{lead} trainable {_name(inner)}{signature} cannot be called as {_name(inner)}(config{given}): "
             f"{error}. Expected one argument, the config; bind others with functools.partial or "
             "sweep.with_parameters."
         ) from None

@@ -113,6 +113,7 @@ def test_resources_are_taken_as_they_are():
         ({"memory": "lots"}, "memory='lots'"),
         ({"tape": "two"}, "tape='two'"),
         ({"cpu": 1, "custom_resources": 3}, "custom_resources"),
+        ({"cpu": 1, "extra_cpu": 2}, "extra_cpu was for what a trial launches; give it a bundle of its own"),
         (2, "resources_per_trial is 2"),
         ([1], "resources_per_trial is [1]"),
     ],
@@ -131,6 +132,13 @@ def test_a_resource_error_is_a_value_error_too():
 def test_a_group_of_bundles_with_an_empty_head_takes_nothing_for_the_trial_itself():
     resources = PlacementGroupFactory([{}, {"CPU": 1, "GPU": 1}], strategy="SPREAD")
     assert resources == Resources((Bundle(), Bundle(cpu=1, gpu=1)), "SPREAD")
+    assert (resources.head_cpus, resources.head_bundle_is_empty) == (0, True)
+
+
+def test_a_group_of_bundles_tells_its_sum_under_tunes_names():
+    resources = PlacementGroupFactory([{"CPU": 1}, {"CPU": 2, "GPU": 0.5, "tape": 3}])
+    assert resources.required_resources == {"CPU": 3, "GPU": 0.5, "tape": 3}
+    assert (resources.head_cpus, resources.head_bundle_is_empty) == (1, False)
 
 
 def test_a_group_of_bundles_names_the_type_of_its_devices_in_each():
@@ -633,6 +641,9 @@ def test_detected_chips_come_before_those_on_paper_and_take_a_declared_type(mach
             "env_vars has the name 'A=B'; expected a text without",
         ),
         ({"runtime_env": {"env_vars": {"": "1"}}}, ConfigError, "env_vars has the name ''; expected"),
+        ({"num_cpu": 3}, ConfigError, "sweep.init has no parameter 'num_cpu'. Did you mean 'num_cpus'?"),
+        ({"address": "auto"}, ConfigError, "sweep.init has no address: there is no cluster to connect to"),
+        ({"local_mode": True}, ConfigError, "sweep.init has no local_mode; pass engine='inline' to run."),
         ({"nodes": [Node()], "gpu_ids": ["0"]}, ConfigError, "either nodes= or the amounts of one machine, not both"),
         ({"nodes": [Node()], "tpu_type": "v6e"}, ConfigError, "either nodes= or the amounts of one machine, not both"),
     ],
@@ -658,6 +669,11 @@ def test_names_of_detected_gpus_are_checked_by_the_gpus_they_mean(machine, ids, 
     with pytest.raises(ConfigError) as raised:
         sweep.init(gpu_ids=ids)
     assert words in str(raised.value)
+
+
+def test_what_only_concerns_a_cluster_of_ray_changes_nothing(machine):
+    before = sweep.init(num_cpus=3)
+    assert sweep.init(num_cpus=3, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False) == before
 
 
 def test_environment_variables_alone_leave_the_inventory_as_it_is(machine):

@@ -392,3 +392,13 @@ def test_another_process_knows_the_home_of_a_copy_by_its_uri_only(tmp_path, buck
             Checkpoint(root / "t" / "checkpoint_000001").to_directory()
     assert oct((root / ".sweep-remote.json").stat().st_mode & 0o777) == "0o600"
     assert json.loads((root / ".sweep-remote.json").read_text()) == {"uri": uri, "shown": "memory://b/run"}
+
+
+@pytest.mark.parametrize("target", [".", "inner", "inner/deeper"])
+def test_a_copy_of_a_checkpoint_into_itself_is_refused(tmp_path, target):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "file").write_text("x")
+    with pytest.raises(CheckpointError, match="expected a directory outside of it"):
+        Checkpoint.from_directory(tmp_path).to_directory(tmp_path / target)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "inner"]
+    assert Checkpoint.from_directory(tmp_path / "inner").to_directory(tmp_path / "beside")

@@ -84,6 +84,10 @@ def test_a_class_tells_whether_it_can_save_and_what_it_asks_for():
         (lambda a, b: 1, "missing a required argument: 'b'"),
         (dict, "the class dict is no trainable"),
         (type("Empty", (Trainable,), {}), "has no step; define"),
+        (
+            type("Half", (Trainable,), {"step": lambda self: {}, "_save": lambda self, path: None}),
+            "has _save, which is called save_checkpoint now; rename it",
+        ),
         (type("Former", (Trainable,), {"_train": lambda self: {}}), "has no step; _train is called step now; define"),
     ],
 )
