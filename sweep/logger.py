@@ -4,4 +4,12 @@ from __future__ import annotations
 
 from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
 
-__all__ = ["CSVLoggerCallback", "JsonLoggerCallback", "LoggerCallback", "TBXLoggerCallback"]
+__all__ = [
+    "CSVLoggerCallback",
+    "JsonLoggerCallback",
+    "LoggerCallback",
+    "TBXLoggerCallback",
+    "TensorBoardLoggerCallback",
+]
+
+TensorBoardLoggerCallback = TBXLoggerCallback

@@ -360,6 +360,7 @@ def _trial_table(reader: ExperimentReader) -> Table:
             "number": "trial",
             "status": "state",
             "training_iteration": "step",
+            "iter": "step",
             "time_total_s": "time_s",
             "trial_name": "name",
             "path": "logdir",

@@ -696,8 +696,12 @@ class Sweep:
             return
         self._is_open = True
         self._asking.open({trial.number for trial in self._trials.values()})
+        waiting = [(trial.id, trial.resources) for trial in self._trials.values() if trial.status is Status.PENDING]
         for trial in [t for t in self._trials.values() if t.is_held or t.placement is not None]:
             self._recover(trial, now)
+        for trial_id, resources in waiting:  # what had begun comes before what had not
+            self._lineup.remove(trial_id, resources)
+            self._lineup.add(trial_id, resources)
         # only now, when nobody is taken for running any more, may the scheduler answer to what has ended
         for trial_id in list(self._trials):
             trial = self._trials[trial_id]

@@ -453,6 +453,17 @@ def test_rule_6_held_trials_wait_again_with_one_more_loss(status):
     assert (world[0].count, world[0].judged_to) == (3, 5)
 
 
+def test_rule_6_after_a_restart_what_had_begun_comes_before_what_had_not():
+    new = [Trial(tid(number), {"x": number}, cpus(1)) for number in (0, 2)]
+    world = World(trials=[new[0], loaded(1), new[1], loaded(3)], num_cpus=1, num_trials=4)
+    world.tell(PlanChanged(world.plan))
+    assert world.tell(NodesChanged(world.nodes)) == ["start 1.2"]
+    world.exited(1, ExitKind.FINISHED)
+    assert world.released(1)[0] == "start 3.2"
+    world.exited(3, ExitKind.FINISHED)
+    assert world.released(3)[0] == "start 0.1"
+
+
 def test_rule_6_restarts_of_the_driver_are_losses_without_limit():
     world = World(trials=[loaded(losses=30)])
     world.tell(PlanChanged(world.plan))
