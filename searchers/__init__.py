@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     SEARCHERS: Mapping[str, Callable[..., Searcher]]
 
     from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal, derived_seed, keyed_rng
+    from searchers.bayesopt_search import BayesOptSearch
     from searchers.grid import BasicVariantGenerator, GridSearch
+    from searchers.hyperopt_search import HyperOptSearch
     from searchers.limiter import ConcurrencyLimiter
     from searchers.optuna_search import OptunaSearch
     from searchers.random_search import RandomSearch
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
 # Names are loaded when they are first used: every process of a trial imports this package, and few need numpy for it.
 _HOMES = {
     "searchers.base": ("EXHAUSTED", "NOT_NOW", "Config", "Searcher", "Signal", "derived_seed", "keyed_rng"),
+    "searchers.bayesopt_search": ("BayesOptSearch",),
     "searchers.grid": ("BasicVariantGenerator", "GridSearch"),
+    "searchers.hyperopt_search": ("HyperOptSearch",),
     "searchers.limiter": ("ConcurrencyLimiter",),
     "searchers.optuna_search": ("OptunaSearch",),
     "searchers.random_search": ("RandomSearch",),
@@ -77,6 +81,7 @@ __all__ = [
     "NOT_NOW",
     "SEARCHERS",
     "BasicVariantGenerator",
+    "BayesOptSearch",
     "Categorical",
     "ConcurrencyLimiter",
     "Config",
@@ -84,6 +89,7 @@ __all__ = [
     "Float",
     "Function",
     "GridSearch",
+    "HyperOptSearch",
     "Integer",
     "OptunaSearch",
     "RandomSearch",
@@ -121,6 +127,8 @@ _CLASSES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "gp": ("OptunaSearch", {"sampler": "gp"}),
     "qmc": ("OptunaSearch", {"sampler": "qmc"}),
     "nsgaii": ("OptunaSearch", {"sampler": "nsgaii"}),
+    "hyperopt": ("HyperOptSearch", {}),
+    "bayesopt": ("BayesOptSearch", {}),
 }
 
 

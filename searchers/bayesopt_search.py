@@ -1,0 +1,262 @@
+"""Search with a Gaussian process, by the package bayesian-optimization."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from searchers.base import EXHAUSTED, NOT_NOW, Config, Signal, derived_seed
+from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
+from searchers.history import DomainSpace, HistorySearch, NamedSpace, Tried, Values, base_and_q, load, quietly
+from searchers.space import Categorical, Domain, Float, Integer, LogUniform, Normal, uniform
+from searchers.variants import check_space, has_domains, unflatten
+
+__all__ = ["BayesOptSearch"]
+
+UTILITY: Mapping[str, Any] = {"kind": "ucb", "kappa": 2.576, "xi": 0.0, "kappa_decay": 1.0, "kappa_decay_delay": 0}
+"""What `utility_kwargs` may set, and what holds without."""
+
+KINDS = {"ucb": "UpperConfidenceBound", "ei": "ExpectedImprovement", "poi": "ProbabilityOfImprovement"}
+
+DIGITS = 5
+"""Two points are the same if they agree to so many decimals, in parts of the range of each parameter."""
+
+
+class BayesOptSearch(HistorySearch):
+    """Suggest configs where a Gaussian process expects or allows the most. Needs the package bayesian-optimization.
+
+    Every range is searched in parts from 0 to 1, a log range in its logarithm, so that parameters of all magnitudes
+    count alike. Suggestion n depends on the space, the seed, n and what was told. To keep parallel trials apart, the
+    model takes for the result of one that goes on, or failed, what it expects there; one that ended with NaN or
+    without the metric is taken as the worst.
+
+    Args:
+        space: nested dict of `uniform` and `loguniform` domains and constants; or bounds by name, `{"x": (0, 20)}`.
+            None: that of the run.
+        metric, mode: what is optimised, "min" or "max".
+        points_to_evaluate: (partial) configs to suggest first, nested or with names such as `model/lr`.
+        utility_kwargs: what is maximised in choosing a point: `kind` "ucb" (mean plus `kappa` standard deviations;
+            `kappa` is multiplied by `kappa_decay` with each suggestion of the model after the first
+            `kappa_decay_delay`), "ei" or "poi" (improvement by more than `xi`: expected, or its probability).
+        random_state: seed, int of at least 0; None: the seed of the run.
+        random_search_steps: how many suggestions are drawn at random before the model begins; int of at least 0.
+        verbose: plays no part; progress is the run's business.
+        patience: how often a point may be suggested that was suggested before; then the search ends, as it has
+            converged. With `skip_duplicate`: how often another is looked for. None: it never ends.
+        skip_duplicate: suggest no point twice.
+        analysis: of an earlier run; its trials are learned from before the first suggestion.
+
+    Raises:
+        SpaceError: a parameter is no plain range of floats, or a point does not fit the space.
+        SearchError: another argument is wrong; when the space is known: bayesian-optimization is missing.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Any] | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
+        utility_kwargs: Mapping[str, Any] | None = None,
+        random_state: int | None = None,
+        random_search_steps: int = 10,
+        verbose: int = 0,
+        patience: int | None = 5,
+        skip_duplicate: bool = True,
+        analysis: Any = None,
+    ) -> None:
+        super().__init__(space, metric, mode, points_to_evaluate, random_state, "random_state")
+        self._utility = _checked_utility(utility_kwargs)
+        self._random_search_steps = _whole("random_search_steps", random_search_steps, 0)
+        self._patience = None if patience is None else _whole("patience", patience, 1)
+        self._skips_duplicates = bool(skip_duplicate)
+        self._analysis = analysis
+        self._has_ended = False
+        self._waited_with: int | None = None  # how many trials had ended when it last had nothing new to suggest
+
+    def suggest(self, trial_id: str) -> Config | Signal:
+        """Return a config; `EXHAUSTED` once the search has converged, `NOT_NOW` while it may have."""
+        if self._analysis is not None:
+            self._learn(self._analysis)
+        return super().suggest(trial_id)
+
+    def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
+        if self._analysis is not None:
+            self._learn(self._analysis)
+        super().retell(trial_id, config, state)
+
+    def _learn(self, analysis: Any) -> None:
+        self._check_goal()
+        self._analysis = None
+        self.add_evaluated_trials(analysis)
+
+    def _read(self, space: Any) -> NamedSpace:
+        load("bayes_opt", "bayesian-optimization", "BayesOptSearch")
+        taken = DomainSpace(_with_domains(check_space(space)), "BayesOptSearch")
+        for name, domain in taken.parameters.items():
+            _check_domain(name, domain)
+        return taken
+
+    def _propose(self, number: int) -> Values | Signal:
+        domains = self._domains()
+        history = self._history()
+        if self._has_ended:
+            return EXHAUSTED
+        if self._open and self._waited_with == len(self._past):
+            return NOT_NOW  # nothing was heard since the last time: the model is the same, and costs time
+        is_known = any(tried.end in ("ok", "bad") for tried in history)
+        if not domains or number < self._random_search_steps or not is_known:
+            return {}
+        times = Counter(self._rounded(tried.values) for tried in history)
+        for attempt in range(5 if self._patience is None else self._patience):
+            values = self._best(number, attempt, history)
+            count = times[self._rounded(values)]
+            is_allowed = self._patience is None or count < self._patience
+            if count == 0 or (not self._skips_duplicates and is_allowed):
+                return values
+        if self._patience is None:
+            return {}  # anything else is better than the same again
+        if self._open:
+            self._waited_with = len(self._past)
+            return NOT_NOW  # their results may move the model
+        self._has_ended = True
+        return EXHAUSTED
+
+    def _best(self, number: int, attempt: int, history: Sequence[Tried]) -> Values:
+        """Return the point that the model likes best."""
+        bayes_opt = load("bayes_opt", "bayesian-optimization", "BayesOptSearch")
+        domains = self._domains()
+        with quietly():
+            optimizer = bayes_opt.BayesianOptimization(
+                f=None,
+                pbounds=dict.fromkeys(domains, (0.0, 1.0)),
+                acquisition_function=self._acquisition(bayes_opt, number),
+                random_state=derived_seed(derived_seed(self._used_seed, number), attempt),
+                verbose=0,
+            )
+            known = self._targets(history)
+            for part, target in known.items():
+                optimizer.register(params=dict(zip(domains, part, strict=True)), target=target)
+            unknown = [dict(zip(domains, part, strict=True)) for part in self._unknown(history) if part not in known]
+            expected = [float(one) for one in optimizer.predict(unknown)] if unknown else []
+            for point, target in zip(unknown, expected, strict=True):
+                optimizer.register(params=point, target=target)
+            best = optimizer.suggest()
+        return {name: _value_at(domain, float(best[name])) for name, domain in domains.items()}
+
+    def _acquisition(self, bayes_opt: Any, number: int) -> Any:
+        kind = self._utility["kind"]
+        make = getattr(bayes_opt.acquisition, KINDS[kind])
+        if kind != "ucb":
+            return make(xi=self._utility["xi"])
+        num_decays = max(0, number - self._random_search_steps - self._utility["kappa_decay_delay"])
+        return make(kappa=self._utility["kappa"] * self._utility["kappa_decay"] ** num_decays)
+
+    def _targets(self, history: Sequence[Tried]) -> dict[tuple[float, ...], float]:
+        """Return what is maximised at each point whose trial ended; equal ones are one, as the library wants."""
+        known = [-tried.loss for tried in history if tried.loss is not None]
+        worst = min(known, default=0.0)
+        found: dict[tuple[float, ...], list[float]] = {}
+        for tried in history:
+            if tried.end in ("ok", "bad"):
+                found.setdefault(self._parts(tried.values), []).append(worst if tried.loss is None else -tried.loss)
+        return {part: math.fsum(targets) / len(targets) for part, targets in found.items()}
+
+    def _unknown(self, history: Sequence[Tried]) -> list[tuple[float, ...]]:
+        """Return the points whose trials go on or failed, once each."""
+        return list(dict.fromkeys(self._parts(tried.values) for tried in history if tried.end in ("open", "error")))
+
+    def _parts(self, values: Values) -> tuple[float, ...]:
+        return tuple(_part_of(domain, values[name]) for name, domain in self._domains().items())
+
+    def _rounded(self, values: Values) -> tuple[float, ...]:
+        return tuple(round(part, DIGITS) for part in self._parts(values))
+
+    def _domains(self) -> dict[str, Float]:
+        space = self._known_space()
+        assert isinstance(space, DomainSpace)
+        return {name: domain for name, domain in space.parameters.items() if isinstance(domain, Float)}
+
+
+def _with_domains(space: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return bounds by name as a nested dict of domains; any other space as it is."""
+    is_bounds = bool(space) and all(
+        isinstance(bounds, (tuple, list))
+        and len(bounds) == 2
+        and all(isinstance(bound, (int, float)) and not isinstance(bound, bool) for bound in bounds)
+        for bounds in space.values()
+    )
+    if is_bounds and not has_domains(space):
+        return unflatten({name: uniform(*bounds) for name, bounds in space.items()})
+    return space
+
+
+def _check_domain(name: str, domain: Domain) -> None:
+    instead = "The searchers 'hyperopt' and 'optuna' have all kinds of parameters."
+    if isinstance(domain, Categorical):
+        raise SpaceError(f"{name} is a choice; BayesOptSearch has ranges of floats only. {instead}")
+    if isinstance(domain, Integer):
+        raise SpaceError(
+            f"{name} is {domain!r}, integers; BayesOptSearch has ranges of floats only. Use uniform and round in the "
+            f"trial. {instead}"
+        )
+    if not isinstance(domain, Float):
+        raise SpaceError(f"{name} is {domain!r}; BayesOptSearch has ranges of floats only. {instead}")
+    base, q = base_and_q(domain)
+    if q is not None:
+        raise SpaceError(
+            f"{name} is {domain!r}, quantized; BayesOptSearch has continuous ranges only. Use uniform or loguniform "
+            f"and round in the trial. {instead}"
+        )
+    if isinstance(base, Normal):
+        raise SpaceError(
+            f"{name} is {domain!r}; BayesOptSearch has ranges with two bounds only. Use uniform(mean - 2 * sd, "
+            f"mean + 2 * sd). {instead}"
+        )
+
+
+def _part_of(domain: Float, value: float) -> float:
+    """Return where in its range a value lies, from 0 to 1."""
+    low, high = _ends(domain)
+    point = math.log(value) if isinstance(domain.get_sampler(), LogUniform) else value
+    return min(max((point - low) / (high - low), 0.0), 1.0) if high > low else 0.0
+
+
+def _value_at(domain: Float, part: float) -> float:
+    """Undo `_part_of`."""
+    low, high = _ends(domain)
+    point = low + part * (high - low)
+    value = math.exp(point) if isinstance(domain.get_sampler(), LogUniform) else point
+    return float(min(max(value, domain.lower), domain.upper))
+
+
+def _ends(domain: Float) -> tuple[float, float]:
+    if isinstance(domain.get_sampler(), LogUniform):
+        return math.log(domain.lower), math.log(domain.upper)
+    return float(domain.lower), float(domain.upper)
+
+
+def _checked_utility(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    utility = {**UTILITY, **(given or {})}
+    for name in utility:
+        if name not in UTILITY:
+            raise UnknownNameError(f"utility_kwargs names {name!r}, which is unknown. {nearest(str(name), UTILITY)}")
+    if utility["kind"] not in KINDS:
+        known = nearest(str(utility["kind"]), KINDS)
+        raise UnknownNameError(f"the kind of utility_kwargs is {utility['kind']!r}, which is unknown. {known}")
+    for name in ("kappa", "xi", "kappa_decay"):
+        value = utility[name]
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or value < 0 or (name == "kappa_decay" and not 0 < value <= 1):
+            expected = "above 0 and at most 1" if name == "kappa_decay" else "of at least 0"
+            raise SearchError(f"{name} of utility_kwargs is {value!r}; expected a number {expected}.")
+    _whole("kappa_decay_delay", utility["kappa_decay_delay"], 0)
+    return utility
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SearchError(f"{name} is {value!r}; expected an int of at least {least}.")
+    return value

@@ -1,0 +1,239 @@
+"""Search with Hyperopt's tree of Parzen estimators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from searchers.base import Config, Signal, derived_seed
+from searchers.errors import SearchError, SpaceError, nearest
+from searchers.history import (
+    DomainSpace,
+    HistorySearch,
+    NamedSpace,
+    Tried,
+    Values,
+    base_and_q,
+    load,
+    quietly,
+)
+from searchers.space import Categorical, Domain, Float, Function, Integer, LogUniform, Normal
+from searchers.variants import (
+    Path,
+    check_space,
+    flatten,
+    has_domains,
+    path_name,
+    walk,
+)
+
+__all__ = ["HyperOptSearch"]
+
+
+class HyperOptSearch(HistorySearch):
+    """Suggest configs with Hyperopt's tree of Parzen estimators (TPE). Needs the package hyperopt.
+
+    Suggestion n depends on the space, the seed, n and what was told. Trials that go on count as bad points, so that
+    parallel ones keep apart; so do those that ended with NaN or without the metric. A failed trial teaches nothing.
+
+    Args:
+        space: nested dict of domains, in which a choice among dicts is a conditional space; or nested dict of `hp`
+            expressions of Hyperopt. None: that of the run.
+        metric, mode: what is optimised, "min" or "max".
+        points_to_evaluate: (partial) configs to suggest first, nested or with names such as `model/lr`. With `hp`
+            expressions: dicts of labels, for `hp.choice` the index of the option.
+        n_initial_points: how many points are drawn at random before the model begins; int of at least 0.
+        random_state_seed: int of at least 0; None: the seed of the run.
+        gamma: share of the points that the model takes as good ones, above 0 and below 1.
+
+    Raises:
+        SpaceError: the space holds a grid or an infinite range, or a point does not fit it.
+        SearchError: another argument is wrong; when the space is known: hyperopt is missing.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Any] | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
+        n_initial_points: int = 20,
+        random_state_seed: int | None = None,
+        gamma: float = 0.25,
+    ) -> None:
+        super().__init__(space, metric, mode, points_to_evaluate, random_state_seed, "random_state_seed")
+        is_whole = isinstance(n_initial_points, int) and not isinstance(n_initial_points, bool)
+        if not is_whole or n_initial_points < 0:
+            raise SearchError(f"n_initial_points is {n_initial_points!r}; expected an int of at least 0.")
+        if not isinstance(gamma, (int, float)) or not 0 < gamma < 1:
+            raise SearchError(f"gamma is {gamma!r}; expected a number above 0 and below 1.")
+        self._n_initial_points = n_initial_points
+        self._gamma = gamma
+        self._domain: Any = None
+
+    def _read(self, space: Any) -> NamedSpace:
+        hyperopt = load("hyperopt", "hyperopt", "HyperOptSearch")
+        if _is_expression(space):
+            raise SpaceError(
+                "the space is one hp expression; expected a dict of them, such as {'lr': hp.uniform('lr', 0, 1)}."
+            )
+        expressions = [leaf for _, leaf in walk(check_space(space)) if _is_expression(leaf)]
+        if expressions and has_domains(space):
+            raise SpaceError(
+                "the space holds hp expressions of Hyperopt and domains such as uniform; write all in one way."
+            )
+        if expressions:
+            self._domain = hyperopt.Domain(_nothing, dict(space))
+            return _ExpressionSpace(space, self._domain, hyperopt)
+        taken = DomainSpace(space, "HyperOptSearch")
+        self._domain = hyperopt.Domain(_nothing, _expression(hyperopt, space, ()))
+        return taken
+
+    def _propose(self, number: int) -> Values | Signal:
+        space = self._known_space()
+        if not self._domain.params:
+            return {}
+        hyperopt = load("hyperopt", "hyperopt", "HyperOptSearch")
+        history = [tried for tried in self._history() if tried.end != "error"]
+        with quietly():
+            suggested = hyperopt.tpe.suggest(
+                [len(history)],
+                self._domain,
+                self._trials(hyperopt, history),
+                derived_seed(self._used_seed, number),
+                n_startup_jobs=max(1, self._n_initial_points),  # the model cannot begin with nothing
+                gamma=self._gamma,
+                verbose=False,
+            )
+        values = {name: drawn[0] for name, drawn in suggested[0]["misc"]["vals"].items() if len(drawn)}
+        domains = space.parameters if isinstance(space, DomainSpace) else {}
+        return {name: _brought_in(domains.get(name), value) for name, value in values.items()}
+
+    def _trials(self, hyperopt: Any, history: Sequence[Tried]) -> Any:
+        """Return the history as Hyperopt keeps it; it takes a trial without a loss as the worst."""
+        ids = list(range(len(history)))
+        trials = hyperopt.Trials()
+        results, miscs = [], []
+        for tid, tried in enumerate(history):
+            results.append({"status": "fail"} if tried.loss is None else {"status": "ok", "loss": tried.loss})
+            vals = {name: [tried.values[name]] if name in tried.values else [] for name in self._domain.params}
+            idxs = {name: [tid] * len(one) for name, one in vals.items()}
+            miscs.append({"tid": tid, "cmd": self._domain.cmd, "workdir": None, "idxs": idxs, "vals": vals})
+        documents = trials.new_trial_docs(ids, [None] * len(ids), results, miscs)
+        for document in documents:
+            document["state"] = hyperopt.JOB_STATE_DONE
+        return hyperopt.trials_from_docs(documents)
+
+
+class _ExpressionSpace:
+    """A nested dict of `hp` expressions; the parameters are their labels."""
+
+    def __init__(self, space: Mapping[str, Any], domain: Any, hyperopt: Any) -> None:
+        self._space = dict(space)
+        self._domain = domain
+        self._hyperopt = hyperopt
+
+    def config(self, values: Values, fixed: Any, rng: np.random.Generator) -> tuple[Config, Values]:
+        if fixed is not None:
+            values = self._completed(values, rng)
+        with quietly():
+            config = self._hyperopt.space_eval(self._space, values)
+        return _plain(config), values
+
+    def fix(self, point: Mapping[str, Any]) -> tuple[Values, Any]:
+        values = point if point.keys() <= self._domain.params.keys() else flatten(point)
+        for name, value in values.items():
+            if name not in self._domain.params:
+                raise SpaceError(
+                    f"the point names {name!r}, which is no label of the space. {nearest(name, self._domain.params)}"
+                )
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise SpaceError(
+                    f"the point sets {name} to {value!r}; expected a number, for hp.choice the index of the option."
+                )
+        return dict(values), point
+
+    def _completed(self, values: Values, rng: np.random.Generator) -> Values:
+        """Return `values` with a random one for each label that is missing, whether the config needs it or not."""
+        missing = self._domain.params.keys() - values.keys()
+        drawn: Values = {}
+        for _ in range(200):  # a draw shows the labels of the options it takes
+            if not missing - drawn.keys():
+                break
+            seed = int(rng.integers(2**31))
+            suggested = self._hyperopt.rand.suggest([0], self._domain, self._hyperopt.Trials(), seed)
+            found = suggested[0]["misc"]["vals"].items()
+            drawn.update({name: _plain(vals[0]) for name, vals in found if len(vals) and name in missing})
+        return {**drawn, **values}
+
+
+def _nothing(config: Any) -> float:
+    """Stand for the objective, which Hyperopt never calls here."""
+    return 0.0
+
+
+def _is_expression(value: Any) -> bool:
+    return type(value).__module__.split(".")[:2] == ["hyperopt", "pyll"]
+
+
+def _expression(hyperopt: Any, node: Any, path: Path) -> Any:
+    """Return the domains of a space as nested `hp` expressions; constants and functions are left out."""
+    if isinstance(node, Categorical):
+        options = [_expression(hyperopt, option, (*path, i)) for i, option in enumerate(node.categories)]
+        return hyperopt.hp.choice(path_name(path), options)
+    if isinstance(node, (Float, Integer)):
+        return _number(hyperopt.hp, path_name(path), node)
+    if isinstance(node, Mapping):
+        return [_expression(hyperopt, one, (*path, key)) for key, one in node.items() if _has_parameters(one)]
+    if isinstance(node, (list, tuple)):
+        return [_expression(hyperopt, one, (*path, i)) for i, one in enumerate(node) if _has_parameters(one)]
+    return []
+
+
+def _has_parameters(node: Any) -> bool:
+    return any(isinstance(leaf, Domain) and not isinstance(leaf, Function) for _, leaf in walk(node))
+
+
+def _number(hp: Any, name: str, domain: Float | Integer) -> Any:
+    """Return a range as an `hp` expression.
+
+    Integers are rounded numbers, not categories, so that the model knows that 3 lies between 2 and 4; the range
+    reaches half a step beyond both ends, so that they are as likely as the others.
+    """
+    base, q = base_and_q(domain)
+    if isinstance(base, Normal):
+        return hp.normal(name, base.mean, base.sd) if q is None else hp.qnormal(name, base.mean, base.sd, q)
+    is_log = isinstance(base, LogUniform)
+    low, high = float(domain.lower), float(domain.upper)
+    if isinstance(domain, Integer):
+        q = 1 if q is None else int(q)
+        low, high = domain.first - q / 2, domain.last + q / 2
+    if is_log:
+        low, high = math.log(low), math.log(high)
+        return hp.loguniform(name, low, high) if q is None else hp.qloguniform(name, low, high, q)
+    return hp.uniform(name, low, high) if q is None else hp.quniform(name, low, high, q)
+
+
+def _brought_in(domain: Domain | None, value: Any) -> Any:
+    """Return a value that Hyperopt suggested, as one of its domain."""
+    value = _plain(value)
+    if isinstance(domain, Float):
+        return float(min(max(domain.quantize(value), domain.lower), domain.upper))
+    if isinstance(domain, Integer):
+        return domain.quantize(value)
+    return value if domain is None else int(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with numpy's numbers as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_plain(one) for one in value]
+        return items if isinstance(value, list) else tuple(items)
+    return value

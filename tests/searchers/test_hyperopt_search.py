@@ -1,0 +1,446 @@
+"""Tests of the searcher that asks Hyperopt: with a stand-in for the library, and (slow) with the library itself."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conformance.searchers import SPACE, SearcherContract, Session, loss_of
+
+from searchers import (
+    ConcurrencyLimiter,
+    HyperOptSearch,
+    SearchError,
+    SpaceError,
+    choice,
+    create_searcher,
+    grid_search,
+    lograndint,
+    loguniform,
+    qlograndint,
+    qloguniform,
+    qrandint,
+    qrandn,
+    quniform,
+    randint,
+    randn,
+    sample_from,
+    uniform,
+)
+from searchers.space import Float
+
+# --- a stand-in for the library: the same calls, random answers, and a memory of what it was asked ---
+
+
+class Node:
+    """What `hp.uniform("x", 0, 1)` makes."""
+
+    def __init__(self, kind, label, *arguments):
+        self.kind, self.label, self.arguments = kind, label, arguments
+
+    @property
+    def said(self):
+        return (self.kind, *self.arguments)
+
+
+def nodes_of(expression, active=None, rng=None):
+    """Yield the nodes with a value; all of them without a generator."""
+    if isinstance(expression, Node):
+        is_choice = expression.kind == "choice"
+        if is_choice:
+            value = int(rng.integers(len(expression.arguments[0]))) if rng else None
+        else:
+            value = float(rng.normal()) if rng else None
+        yield expression, value
+        if is_choice:
+            yield from nodes_of(expression.arguments[0] if value is None else expression.arguments[0][value], rng=rng)
+    elif isinstance(expression, (list, dict)):
+        for one in expression.values() if isinstance(expression, dict) else expression:
+            yield from nodes_of(one, rng=rng)
+
+
+class FakeDomain:
+    cmd = ("domain_attachment", "FMinIter_Domain")
+
+    def __init__(self, function, expression):
+        self.expression = expression
+        self.params = {node.label: node for node, _ in nodes_of(expression)}
+
+
+class FakeTrials:
+    documents = ()
+
+    def new_trial_docs(self, tids, specs, results, miscs):
+        return [
+            {"tid": tid, "result": result, "misc": misc, "state": 0}
+            for tid, _, result, misc in zip(tids, specs, results, miscs, strict=True)
+        ]
+
+
+class FakeHyperopt:
+    """The module: `asked` holds the arguments of every call of `tpe.suggest`."""
+
+    JOB_STATE_DONE = 2
+    Domain = FakeDomain
+    Trials = FakeTrials
+
+    def __init__(self):
+        self.asked = []
+        kinds = ["uniform", "loguniform", "quniform", "qloguniform", "normal", "qnormal", "choice"]
+        self.hp = SimpleNamespace(**{kind: lambda *a, kind=kind: Node(kind, *a) for kind in kinds})
+        self.tpe = SimpleNamespace(suggest=self._suggest)
+
+    def trials_from_docs(self, documents):
+        trials = FakeTrials()
+        trials.documents = documents
+        return trials
+
+    def _suggest(self, new_ids, domain, trials, seed, **options):
+        self.asked.append({"ids": new_ids, "documents": trials.documents, "seed": seed, **options})
+        rng = np.random.default_rng([seed, *json.dumps(trials.documents).encode()])
+        vals = {label: [] for label in domain.params}
+        vals.update({node.label: [np.float64(value)] for node, value in nodes_of(domain.expression, rng=rng)})
+        return [{"misc": {"vals": vals}}]
+
+
+@pytest.fixture
+def library(monkeypatch):
+    fake = FakeHyperopt()
+    monkeypatch.setitem(sys.modules, "hyperopt", fake)
+    return fake
+
+
+def ready(space, **arguments):
+    search = HyperOptSearch(**arguments)
+    assert search.set_search_properties("loss", "min", space, seed=7)
+    return search
+
+
+# --- the space -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("domain", "said"),
+    [
+        (uniform(0, 2), ("uniform", 0, 2)),
+        (quniform(0, 1, 0.25), ("quniform", 0, 1, 0.25)),
+        (loguniform(1e-3, 1), ("loguniform", math.log(1e-3), 0)),
+        (qloguniform(0.5, 8, 0.5), ("qloguniform", math.log(0.5), math.log(8), 0.5)),
+        (randn(1, 2), ("normal", 1, 2)),
+        (qrandn(1, 2, 0.5), ("qnormal", 1, 2, 0.5)),
+        (randint(1, 5), ("quniform", 0.5, 4.5, 1)),
+        (qrandint(1, 10, 3), ("quniform", 1.5, 10.5, 3)),
+        (lograndint(1, 5), ("qloguniform", math.log(0.5), math.log(4.5), 1)),
+        (qlograndint(2, 10, 2), ("qloguniform", 0, math.log(11), 2)),
+        (choice(["a", None, 3]), ("choice", [[], [], []])),
+    ],
+)
+def test_domains_become_expressions(library, domain, said):
+    search = ready({"x": domain})
+    assert search._domain.params["x"].said == said
+    assert domain.is_valid(search.suggest("t")["x"])
+
+
+def test_a_choice_among_dicts_is_a_conditional_space(library):
+    model = choice([{"lr": uniform(0, 1)}, {"lr": uniform(0, 9), "deep": [choice([1, 2])]}, "none"])
+    search = ready({"model": model, "seed": 3, "twice": sample_from(lambda config: config["seed"] * 2)})
+    assert list(search._domain.params) == ["model", "model/0/lr", "model/1/lr", "model/1/deep/0"]
+    configs = [search.suggest(f"t{n}") for n in range(30)]
+    assert {str(config["model"])[:6] for config in configs} == {"{'lr':", "none"}
+    assert all(config["seed"] == 3 and config["twice"] == 6 for config in configs)
+    for number, config in enumerate(configs):
+        index = 2 if config["model"] == "none" else len(config["model"]) - 1
+        names = [["model/0/lr"], ["model/1/lr", "model/1/deep/0"], []][index]
+        assert search.suggestion_state(f"t{number}")["values"].keys() == {"model", *names}
+
+
+def test_options_come_back_as_they_are(library):
+    marker = object()
+    search = ready({"o": choice([marker, [64, 64], (1, 2), True, 1])})
+    values = [search.suggest(f"t{n}")["o"] for n in range(40)]
+    assert any(value is marker for value in values)
+    assert {type(value) for value in values} == {object, list, tuple, bool, int}
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"x": grid_search([1, 2])}, "x is a grid_search over 2 values; HyperOptSearch draws values one at a time"),
+        ({"x": choice([grid_search([1, 2])])}, "grid_search inside a choice"),
+        ({"x": Float(0, None)}, "expected a range with two finite bounds"),
+        ({"a/b": uniform(0, 1)}, "holds a '/'"),
+        ([1], "expected a dict of names and domains"),
+    ],
+)
+def test_what_hyperopt_cannot_search_is_refused_before_anything_starts(library, space, message):
+    with pytest.raises(SpaceError, match=message):
+        HyperOptSearch(space).set_search_properties("loss", "min", {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_initial_points": -1}, "n_initial_points is -1; expected an int of at least 0"),
+        ({"n_initial_points": True}, "n_initial_points is True"),
+        ({"gamma": 1}, "gamma is 1; expected a number above 0 and below 1"),
+        ({"random_state_seed": -3}, "random_state_seed is -3"),
+        ({"metric": ["a", "b"], "mode": ["min", "max"]}, "has one objective. Use OptunaSearch"),
+        ({"mode": "least"}, "mode is 'least'"),
+        ({"points_to_evaluate": {"x": 1}}, "expected a list of configs"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, message):
+    with pytest.raises(SearchError, match=message):
+        HyperOptSearch(**arguments)
+
+
+def test_a_missing_library_is_named_before_anything_starts(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hyperopt", None)
+    search = create_searcher("hyperopt")
+    with pytest.raises(SearchError, match="HyperOptSearch needs the package hyperopt: pip install hyperopt"):
+        search.set_search_properties("loss", "min", {"x": uniform(0, 1)})
+
+
+def test_a_space_of_its_own_takes_constants_of_the_run_and_no_second_space(library):
+    search = HyperOptSearch({"x": uniform(0, 1)}, "loss", "min")
+    assert not search.set_search_properties(None, None, {"y": uniform(0, 1)})
+    assert search.set_search_properties(None, None, {"epochs": 3})
+    assert search.suggest("t").keys() == {"x", "epochs"}
+
+
+def test_metric_and_space_must_be_known(library):
+    with pytest.raises(SearchError, match="needs both, for instance metric='loss'"):
+        HyperOptSearch({"x": uniform(0, 1)}).suggest("t")
+    with pytest.raises(SearchError, match="has no space to search"):
+        HyperOptSearch(metric="loss", mode="min").suggest("t")
+
+
+# --- points ----------------------------------------------------------------------------------------------------------
+
+
+def test_points_come_first_and_what_they_leave_open_is_drawn(library):
+    space = {
+        "net": {"width": randint(1, 9), "act": choice(["relu", {"slope": uniform(0, 1), "kind": "leaky"}])},
+        "n": 1,
+    }
+    points = [{"net/width": 8, "n": 5}, {"net": {"width": 2, "act": {"slope": 0.5}}}, {"net/act": "relu"}]
+    search = ready(space, points_to_evaluate=points)
+    first, second, third = (search.suggest(trial) for trial in "abc")
+    assert (first["net"]["width"], first["n"]) == (8, 5)
+    assert second == {"net": {"width": 2, "act": {"slope": 0.5, "kind": "leaky"}}, "n": 1}
+    assert search.suggestion_state("b") == {"values": {"net/width": 2, "net/act": 1, "net/act/1/slope": 0.5}}
+    assert third["net"]["act"] == "relu"
+    assert 1 <= third["net"]["width"] < 9
+    assert library.asked == []
+    search.suggest("d")
+    assert len(library.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        ({"lrr": 1}, "names 'lrr', which the space does not have. Did you mean 'lr'"),
+        ({"lr": 2}, "sets lr to 2; expected a value of"),
+        ({"lr": math.nan}, "sets lr to nan"),
+        ({"kind": "c"}, "sets kind to 'c', which is not among"),
+        ({"pair": [1]}, "sets pair to \\[1\\]; expected 2 values"),
+        ({"in": 3}, "sets in to 3; expected a dict"),
+    ],
+)
+def test_points_that_do_not_fit_are_refused_before_anything_starts(library, point, message):
+    space = {
+        "lr": uniform(0, 1),
+        "kind": choice(["a", "b"]),
+        "pair": [uniform(0, 1), 2],
+        "in": {"x": randn()},
+    }
+    with pytest.raises(SpaceError, match=message):
+        ready(space, points_to_evaluate=[point])
+
+
+def test_a_point_keeps_its_value_where_draws_are_rounded(library):
+    assert ready({"x": quniform(0, 1, 0.25)}, points_to_evaluate=[{"x": 0.3}]).suggest("t") == {"x": 0.3}
+
+
+# --- what the library is told ----------------------------------------------------------------------------------------
+
+
+def test_the_library_hears_every_point_in_the_order_of_its_number(library):
+    search = HyperOptSearch({"x": uniform(0, 1)}, "score", "max", gamma=0.5, n_initial_points=2)
+    search.set_search_properties(None, None, {}, seed=1)
+    configs = [search.suggest(trial) for trial in "abcde"]
+    search.on_trial_complete("d", {"score": 4.0})
+    search.on_trial_complete("b", {"score": math.nan})
+    search.on_trial_complete("a", {"score": 1.0})
+    search.on_trial_complete("c", error=True)
+    search.on_trial_complete("a", {"score": 9.0})  # heard before
+    search.suggest("f")
+    asked = library.asked[-1]
+    assert (asked["gamma"], asked["n_startup_jobs"], asked["verbose"], asked["ids"]) == (0.5, 2, False, [4])
+    fail = {"status": "fail"}
+    losses = [{"status": "ok", "loss": -1.0}, fail, {"status": "ok", "loss": -4.0}, fail]
+    assert [document["result"] for document in asked["documents"]] == losses
+    values = [document["misc"]["vals"]["x"] for document in asked["documents"]]
+    assert values == [[configs[n]["x"]] for n in (0, 1, 3, 4)]
+    assert [document["misc"]["idxs"]["x"] for document in asked["documents"]] == [[0], [1], [2], [3]]
+    assert {document["state"] for document in asked["documents"]} == {2}
+
+
+def test_the_model_does_not_begin_with_nothing(library):
+    ready({"x": uniform(0, 1)}, n_initial_points=0).suggest("t")
+    assert library.asked[0]["n_startup_jobs"] == 1
+
+
+def test_each_suggestion_has_a_seed_of_its_own(library):
+    search, other = ready({"x": uniform(0, 1)}), ready({"x": uniform(0, 1)}, random_state_seed=8)
+    for trial in "abc":
+        search.suggest(trial)
+        other.suggest(trial)
+    assert len({asked["seed"] for asked in library.asked}) == 6
+
+
+def test_points_from_elsewhere_are_learned_from(library):
+    search = ready({"x": uniform(0, 1), "k": choice(["a", "b"]), "c": 3})
+    search.add_evaluated_point({"x": 0.5, "k": "b", "c": 3}, 0.25)
+    search.suggest("t")
+    (document,) = library.asked[0]["documents"]
+    assert document["result"] == {"status": "ok", "loss": 0.25}
+    assert document["misc"]["vals"] == {"k": [1], "x": [0.5]}
+    with pytest.raises(SpaceError, match="leaves out 'k'"):
+        search.observe({"x": 0.5}, {"loss": 1.0})
+
+
+def test_a_search_without_parameters_suggests_its_constants(library):
+    assert ready({"epochs": 3}).suggest("t") == {"epochs": 3}
+    assert library.asked == []
+
+
+def test_a_saved_search_goes_on(library, tmp_path):
+    search = ready(dict(SPACE))
+    Session(search).run(8)
+    for trial in [f"t_{n:05d}" for n in range(8)]:
+        search.on_trial_complete(trial, {"loss": 1.0})
+    search.save(tmp_path / "state.json")
+    again = HyperOptSearch(SPACE)
+    again.restore(tmp_path / "state.json")
+    assert again.set_search_properties("loss", "min", {}, seed=99)
+    assert again.suggest("next") == search.suggest("next")
+    with pytest.raises(SearchError, match="this search has begun"):
+        again.restore(tmp_path / "state.json")
+    with pytest.raises(SearchError, match="they must be the same"):
+        HyperOptSearch(metric="loss", mode="max").restore(tmp_path / "state.json")
+
+
+def test_a_record_without_states_is_read_from_its_configs(library):
+    space = {"x": uniform(0, 1), "k": choice(["a", {"y": randint(0, 4)}])}
+    search, again = ready(space), ready(space)
+    for n in range(6):
+        config = search.suggest(f"t{n}")
+        again.retell(f"t{n}", config, None)
+    assert [again.suggestion_state(f"t{n}") for n in range(6)] == [search.suggestion_state(f"t{n}") for n in range(6)]
+    assert again.suggest("next") == search.suggest("next")
+
+
+class TestTheContractWithTheStandIn(SearcherContract):
+    @pytest.fixture(autouse=True)
+    def _library(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "hyperopt", FakeHyperopt())
+
+    def make(self):
+        return HyperOptSearch()
+
+
+# --- the library itself ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+class TestTheContractWithHyperopt(SearcherContract):
+    @pytest.fixture(autouse=True)
+    def _library(self):
+        pytest.importorskip("hyperopt")
+
+    def make(self):
+        return ConcurrencyLimiter(HyperOptSearch(n_initial_points=5), max_concurrent=3)
+
+
+@pytest.mark.slow
+def test_hyperopt_learns():
+    pytest.importorskip("hyperopt")
+    session = Session(ready(dict(SPACE), n_initial_points=10))
+    session.run(60)
+    losses = [loss_of(config) for config in session.configs]
+    assert sorted(losses[30:])[15] < sorted(losses[:10])[5]
+
+
+@pytest.mark.slow
+def test_every_domain_gives_values_of_its_own():
+    pytest.importorskip("hyperopt")
+    space = {
+        "a": quniform(0, 1, 0.25),
+        "b": qloguniform(0.5, 8, 0.5),
+        "c": qrandint(1, 10, 3),
+        "d": lograndint(1, 5),
+        "e": qlograndint(2, 10, 2),
+        "f": randint(0, 3),
+        "g": qrandn(0, 1, 0.5),
+    }
+    search, seen = ready(space, n_initial_points=10), {key: set() for key in space}
+    for n in range(40):
+        config = search.suggest(f"t{n}")
+        search.on_trial_complete(f"t{n}", {"loss": float(config["d"])})
+        for key, value in config.items():
+            seen[key].add(value)
+    assert seen["a"] <= {0, 0.25, 0.5, 0.75, 1}
+    assert all(value % 0.5 == 0 and 0.5 <= value <= 8 for value in seen["b"])
+    assert (seen["c"], seen["d"], seen["e"]) == ({3, 6, 9}, {1, 2, 3, 4}, {2, 4, 6, 8, 10})
+    assert seen["f"] == {0, 1, 2}
+    assert all(value % 0.5 == 0 for value in seen["g"])
+
+
+@pytest.mark.slow
+def test_a_space_in_expressions_of_hyperopt():
+    hp = pytest.importorskip("hyperopt").hp
+    marker = {"plain": [1, 2]}
+    model = hp.choice("model", [{"kind": "linear"}, {"kind": "mlp", "layers": hp.randint("layers", 1, 5)}])
+    space = {"lr": hp.loguniform("lr", -5, 0), "net": {"model": model}, "keep": marker}
+    points = [{"lr": 0.5, "model": 1, "layers": 3}, {"model": 0}]
+    search = HyperOptSearch(space, "loss", "min", points, n_initial_points=5)
+    assert search.set_search_properties(None, None, {"epochs": 2}, seed=3)
+    first = search.suggest("t0")
+    assert (first["lr"], first["net"], first["epochs"]) == (0.5, {"model": {"kind": "mlp", "layers": 3}}, 2)
+    assert search.suggest("t1")["net"] == {"model": {"kind": "linear"}}
+    again = HyperOptSearch(space, "loss", "min", points, n_initial_points=5)
+    assert again.set_search_properties(None, None, {"epochs": 2}, seed=3)
+    for n in range(12):
+        config = search.suggest(f"t{n}")
+        again.retell(f"t{n}", config, json.loads(json.dumps(search.suggestion_state(f"t{n}"))))
+        if n >= 2:
+            for one in (search, again):
+                one.on_trial_complete(f"t{n}", {"loss": config["lr"]})
+    assert again.suggest("next") == search.suggest("next")
+    assert type(config["lr"]) is float
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [({"lrr": 1.0}, "no label of the space. Did you mean 'lr'"), ({"lr": "a"}, "sets lr to 'a'; expected a number")],
+)
+def test_points_of_expressions_are_checked(point, message):
+    hp = pytest.importorskip("hyperopt").hp
+    search = HyperOptSearch({"lr": hp.uniform("lr", 0, 1)}, points_to_evaluate=[point])
+    with pytest.raises(SpaceError, match=message):
+        search.set_search_properties("loss", "min", {})
+
+
+@pytest.mark.slow
+def test_expressions_and_domains_do_not_mix():
+    hp = pytest.importorskip("hyperopt").hp
+    with pytest.raises(SpaceError, match="write all in one way"):
+        ready({"a": hp.uniform("a", 0, 1), "b": uniform(0, 1)})
+    with pytest.raises(SpaceError, match="is one hp expression"):
+        HyperOptSearch(hp.uniform("a", 0, 1)).set_search_properties("loss", "min", {})
