@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     import searchers as search
     from searchers import (
         BasicVariantGenerator,
+        BayesOptSearch,
         ConcurrencyLimiter,
         GridSearch,
+        HyperOptSearch,
         OptunaSearch,
         RandomSearch,
         Repeater,
@@ -95,8 +97,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "searchers": (
         "BasicVariantGenerator",
+        "BayesOptSearch",
         "ConcurrencyLimiter",
         "GridSearch",
+        "HyperOptSearch",
         "OptunaSearch",
         "RandomSearch",
         "Repeater",
@@ -184,6 +188,7 @@ __all__ = [
     "ASHAScheduler",
     "AsyncHyperBandScheduler",
     "BasicVariantGenerator",
+    "BayesOptSearch",
     "CLIReporter",
     "Callback",
     "Checkpoint",
@@ -199,6 +204,7 @@ __all__ = [
     "FunctionStopper",
     "GridSearch",
     "HyperBandScheduler",
+    "HyperOptSearch",
     "JupyterNotebookReporter",
     "MaximumIterationStopper",
     "MedianStoppingRule",

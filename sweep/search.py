@@ -11,6 +11,17 @@ from typing import Any
 
 import searchers
 
+# Modules that have other names there.
+_THERE = {
+    "basic_variant": "grid",
+    "bayesopt": "bayesopt_search",
+    "concurrency_limiter": "limiter",
+    "hyperopt": "hyperopt_search",
+    "optuna": "optuna_search",
+    "searcher": "base",
+    "variant_generator": "variants",
+}
+
 
 class _SameModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Answers `import sweep.search.space` with the module `searchers.space` itself, never with a second copy."""
@@ -19,7 +30,8 @@ class _SameModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self) if name.startswith(f"{__name__}.") else None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(f"searchers{spec.name.removeprefix(__name__)}")
+        name = spec.name.removeprefix(f"{__name__}.")
+        module = importlib.import_module(f"searchers.{_THERE.get(name, name)}")
         self._own = (module.__spec__, module.__loader__)
         return module
 

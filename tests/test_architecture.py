@@ -136,8 +136,10 @@ SEEDED = {"SeedSequence", "default_rng", "Generator", "PCG64", "RandomState"}
 # Imported inside functions, so that `import sweep` stays fast or works without them.
 LAZY = {
     "IPython",
+    "bayes_opt",
     "cloudpickle",
     "fsspec",
+    "hyperopt",
     "jax",
     "multiprocess",
     "numpy",

@@ -299,12 +299,13 @@ def _pickled(error: BaseException) -> bytes:
 
 def redirect_output(out: str, err: str, title: str) -> None:
     """Send standard output and error of this process, at the level of descriptors, to the ends of two files, which may
-    be one."""
+    be one. A header tells attempts apart; a file of one stream alone has none before the first."""
     _flush()
     head = f"--- {title}, {time.strftime('%Y-%m-%d %H:%M:%S')}, pid {os.getpid()}\n".encode()
     for path, numbers in [(out, (1, 2))] if out == err else [(out, (1,)), (err, (2,))]:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        os.write(descriptor, head)
+        if out == err or os.fstat(descriptor).st_size:
+            os.write(descriptor, head)
         for number in numbers:
             os.dup2(descriptor, number)
         os.close(descriptor)

@@ -344,7 +344,7 @@ def current() -> Session | None:
     return _session
 
 
-def report(metrics: Mapping[str, Any] | None = None, /, *, checkpoint: Checkpoint | None = None, **kw: Any) -> None:
+def report(metrics: Mapping[str, Any] | None = None, *, checkpoint: Checkpoint | None = None, **kw: Any) -> None:
     """Report metrics, and perhaps a checkpoint, and wait until the sweep has judged them.
 
     Returns when the trial may go on. When it may not, this call does not return: it unwinds the function, so that
@@ -355,7 +355,7 @@ def report(metrics: Mapping[str, Any] | None = None, /, *, checkpoint: Checkpoin
         metrics: numbers, texts, bools, None, and lists and dicts of those, by name; scalars of numpy, torch, jax too.
             `timestamp` (epoch seconds), `time_this_iter_s`, `pid` and `hostname` are added unless given.
         checkpoint: a directory, copied before this call returns.
-        kw: more metrics: `report(loss=0.1)` is `report({"loss": 0.1})`.
+        kw: more metrics: `report(loss=0.1)` is `report({"loss": 0.1})`, except for one called `metrics`.
 
     Raises:
         UserCodeError: a value that cannot be stored (its key is named), or more than 1,000 keys or 1 MiB.
