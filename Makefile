@@ -9,7 +9,7 @@ run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
 
 test: $(VENV)/.ok
-	$(PY) -m pytest -m "not slow and not chaos and not gpu and not ray" -n 2 --dist loadfile
+	$(PY) -m pytest -m "not slow and not chaos and not gpu and not ray" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/.ok
 	$(PY) -m pip install -q -c constraints.txt -e '.[test,integrations]'

@@ -384,6 +384,7 @@ def test_the_sklearn_example_runs_with_fewer_samples(tmp_path):
     assert float(line.split()[3]) > 0.94
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["torch_ddp_digits", "jax_group_digits"])
 def test_an_example_of_a_training_group_runs_to_its_end(name, tmp_path):
     ended = run_python([str(ROOT / "examples" / f"{name}.py")], tmp_path)

@@ -1,0 +1,22 @@
+"""The longest files begin first: files are given to the processes one by one, and the last should be a short one."""
+
+from __future__ import annotations
+
+import pytest
+
+LONGEST = (
+    "test_docs.py",
+    "test_scripts.py",
+    "test_api.py",
+    "test_group_runs.py",
+    "test_local.py",
+    "test_rank_environment.py",
+    "test_group.py",
+    "test_resume.py",
+    "test_kill.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
