@@ -121,7 +121,7 @@ def test_what_cannot_be_copied_is_said_and_the_results_are_here(
     from fsspec.implementations.memory import MemoryFileSystem
 
     class Breaks(sweep.Callback):
-        def on_trial_start(self, trial: Any) -> None:
+        def setup(self, **info: Any) -> None:
             def fails(*given: Any, **more: Any) -> None:
                 raise OSError("no network")
 

@@ -206,7 +206,7 @@ class MirrorCallback(Callback):
         uploader = self._uploader
         if uploader.problems and not self._num_failures and self._done.is_set():
             return  # each was named already
-        counts = [(uploader.num_checkpoints, "checkpoint"), (uploader.num_files, "file")]
+        counts = [(uploader.num_unsent_checkpoints(), "checkpoint"), (uploader.num_files, "file")]
         parts = [f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts if count]
         why = f" (last error: {self._last_error})" if self._num_failures else ""
         self._notice(

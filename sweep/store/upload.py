@@ -60,7 +60,7 @@ class Uploader:
 
     Attributes:
         record_s: seconds that the last copying and sending of the record took.
-        num_files, num_checkpoints: still to be sent in this pass.
+        num_files: still to be sent in this pass.
         problems: checkpoints that cannot be sent, with the reasons.
     """
 
@@ -75,7 +75,7 @@ class Uploader:
         self.remote = remote
         self.layout = ExperimentLayout(root)
         self.record_s = 0.0
-        self.num_files = self.num_checkpoints = 0
+        self.num_files = 0
         self.problems: dict[str, str] = {}
         self._log_files = frozenset(log_files)
         self._is_over = is_over
@@ -117,6 +117,12 @@ class Uploader:
                 self.remote.remove_tree(path)
                 del state.checkpoints[path]
         state.save(root)
+
+    def num_unsent_checkpoints(self) -> int:
+        """Return how many checkpoints lie here that were not sent, as far as the passes so far know."""
+        sent = self._state.checkpoints
+        found = (path for directory in self._directories() for path in self._checkpoints_in(directory))
+        return sum(path not in sent for path in found)
 
     def _begin(self) -> None:
         """Learn what is there already."""
@@ -204,14 +210,12 @@ class Uploader:
                 self.problems.pop(path, None)
             except CheckpointError as error:
                 self.problems[path] = str(error)
-        self.num_checkpoints = len(pinned)
         missing = found - pinned.keys()
         for path, source in pinned.items():
             self._check_time()
             if source is None or not self._send_checkpoint(path, source):
                 missing.add(path)
             shutil.rmtree(root / OUTGOING / path, ignore_errors=True)
-            self.num_checkpoints -= 1
         return {_trial_of(path) for path in missing & self._wanted}
 
     def _checkpoints_in(self, directory: str) -> list[str]:

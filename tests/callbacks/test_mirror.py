@@ -33,7 +33,8 @@ class Uploads:
         self.is_over = is_over
         self.passes: queue.Queue[tuple[list[str] | None, bool]] = queue.Queue()
         self.outcomes: queue.Queue[Exception | None] = queue.Queue()
-        self.num_files = self.num_checkpoints = 0
+        self.num_files = 0
+        self.unsent = 0
         self.record_s = 0.0
         self.problems: dict[str, str] = {}
 
@@ -42,6 +43,9 @@ class Uploads:
         outcome = self.outcomes.get(timeout=LIMIT_S)
         if outcome is not None:
             raise outcome
+
+    def num_unsent_checkpoints(self):
+        return self.unsent
 
     def next_pass(self, outcome=None):
         """Let the pass that is under way, or the next, end like this; returns what it was asked for."""
@@ -187,7 +191,7 @@ def test_the_end_tries_at_once_whatever_it_was_waiting_for(begin, monkeypatch):
 def test_the_end_says_what_could_not_be_copied_and_where_it_is(begin, monkeypatch):
     callback, uploads, notices = begin(sync_timeout_s=30)
     uploads.next_pass()
-    uploads.num_checkpoints, uploads.num_files = 2, 1
+    uploads.unsent, uploads.num_files = 2, 1
     monkeypatch.setattr(mirror, "_FIRST_BACKOFF_S", 31.0)  # the next try would come too late, so none is waited for
     assert not end_of(callback, uploads, PermissionError("denied"))
     assert notices[1:] == [

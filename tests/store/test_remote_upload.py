@@ -96,6 +96,16 @@ def uploader_of(storage, experiment, **how):
     return Uploader(storage.experiment("made"), experiment.root, **how)
 
 
+def test_checkpoints_that_no_pass_has_sent_are_counted(storage, experiment):
+    save(experiment, 1)
+    uploader = uploader_of(storage, experiment)
+    assert uploader.num_unsent_checkpoints() == 1
+    uploader.sync()
+    assert uploader.num_unsent_checkpoints() == 0
+    save(experiment, 2)
+    assert uploader.num_unsent_checkpoints() == 1
+
+
 def test_everything_is_there_after_a_pass_and_the_next_sends_only_what_has_changed(storage, experiment, changes):
     (experiment.root / "tuner.pkl").write_bytes(b"recipe")
     (experiment.root / "code").mkdir()
@@ -366,7 +376,7 @@ def test_a_pass_ends_between_two_files_when_there_is_no_time_left(storage, exper
     with pytest.raises(UploadStopped):
         uploader.sync()
     assert len(changes.take()) == 1
-    assert (uploader.num_checkpoints, uploader.num_files) == (1, 0)
+    assert (uploader.num_unsent_checkpoints(), uploader.num_files) == (1, 0)
 
 
 def test_the_copy_of_a_record_in_use_is_consistent_and_one_file(tmp_path, experiment):
