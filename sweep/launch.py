@@ -7,14 +7,13 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from copy import deepcopy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from searchers import BasicVariantGenerator, ConcurrencyLimiter, Searcher, create_searcher
+from searchers import ConcurrencyLimiter
 from searchers.space import Domain
 from searchers.variants import grid_values, has_domains, path_name, walk
 from sweep import __version__, inventory
@@ -36,8 +35,9 @@ from sweep.engines.base import Engine
 from sweep.errors import ConfigError, ExperimentError, ResourceError, nearest
 from sweep.interrupt import interruptible
 from sweep.names import Namer
+from sweep.policies import build_policies, describe
 from sweep.recipe import space_keys, write_recipe
-from sweep.schedulers import FIFOScheduler, PopulationBasedTraining, Scheduler, create_scheduler
+from sweep.schedulers import PopulationBasedTraining
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.store.journal import Journal
 from sweep.store.layout import ExperimentLayout, tidy_name
@@ -75,8 +75,7 @@ class Launch:
         request = self.request
         _refuse_nested()
         self._check_numbers()
-        self.metric, self.mode = metric_and_mode(request.metric, request.mode)
-        self.metrics, self.modes = request.metric, request.mode
+        metric_and_mode(request.metric, request.mode)  # a wrong one is said before anything else is looked at
         self.trainable: PreparedTrainable = prepare(request.trainable)
         if request.trainable_name:
             self.trainable = replace(self.trainable, name=request.trainable_name)
@@ -92,10 +91,18 @@ class Launch:
         self.loaded: Loaded = load(self.layout.database) if self.exists else Loaded()
         self.old_meta: dict[str, Any] = _meta_of(self.layout.database) if self.exists else {}
         self.seed = self._seed()
-        self.searcher = self._searcher()
-        self._adopt_metric(self.searcher)
-        self.scheduler = self._scheduler()
-        self._adopt_metric(self.scheduler)
+        policies = self.policies = build_policies(
+            request.search_alg,
+            request.scheduler,
+            config=request.config,
+            metric=request.metric,
+            mode=request.mode,
+            num_samples=None if request.num_samples == -1 else request.num_samples,
+            max_concurrent=request.max_concurrent,
+            seed=self.seed,
+        )
+        self.searcher, self.scheduler = policies.searcher, policies.scheduler
+        self.metric, self.mode = policies.metric, policies.mode
         self.stopper, self.stop_at, budget = stop_rules(request.stop)
         self.plan = self._plan(budget)
         self.outputs = parse_log_to_file(request.log_to_file)
@@ -178,70 +185,6 @@ class Launch:
             return seed
         recorded = self.old_meta.get("seed")
         return int(recorded) if recorded is not None else _fresh_seed()
-
-    def _searcher(self) -> Searcher:
-        given = self.request.search_alg
-        searcher: Searcher
-        if given is None:
-            searcher = BasicVariantGenerator()
-        elif isinstance(given, str):
-            searcher = create_searcher(given)
-        elif isinstance(given, Searcher):
-            searcher = given
-        else:
-            raise ConfigError(
-                f"search_alg is {given!r:.100}; expected a searcher, or a name such as 'tpe' or 'random'."
-            )
-        space = deepcopy(dict(self.request.config or {}))
-        samples = None if self.request.num_samples == -1 else self.request.num_samples
-        taken = searcher.set_search_properties(
-            self.request.metric, self.request.mode, space, num_samples=samples, seed=self.seed
-        )
-        if not taken:
-            raise ConfigError(
-                f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives "
-                f"another. "
-                "Give each in one place."
-            )
-        most = self.request.max_concurrent
-        if not most:
-            return searcher
-        if isinstance(searcher, ConcurrencyLimiter):
-            if searcher.max_concurrent != most:
-                raise ConfigError(
-                    f"max_concurrent_trials={most}, but the searcher is already limited to {searcher.max_concurrent}."
-                )
-            return searcher
-        return ConcurrencyLimiter(searcher, most)
-
-    def _adopt_metric(self, policy: Searcher | Scheduler) -> None:
-        """Know what is optimised also when only the searcher or the scheduler was told."""
-        if not self.metric and policy.metric and policy.mode:
-            self.metrics, self.modes = policy.metric, policy.mode
-            self.metric, self.mode = metric_and_mode(self.metrics, self.modes)
-
-    def _scheduler(self) -> Scheduler:
-        given = self.request.scheduler
-        scheduler: Scheduler
-        if given is None:
-            scheduler = FIFOScheduler()
-        elif isinstance(given, str):
-            scheduler = create_scheduler(given)
-        elif isinstance(given, Scheduler):
-            scheduler = given
-        else:
-            raise ConfigError(f"scheduler is {given!r:.100}; expected a scheduler, or a name such as 'asha'.")
-        if not scheduler.is_stateless:
-            metric, mode = (self.metric or None), (self.mode if self.modes is not None else None)
-            if self.request.metric is None and scheduler.metric is not None:
-                metric = mode = None  # what the searcher was told is not meant for a scheduler that was told itself
-            scheduler.set_search_properties(metric, mode, seed=self.seed)
-        if scheduler.is_searching and self.searcher.is_adaptive:
-            raise ConfigError(
-                f"{type(scheduler).__name__} changes configs itself, which would mislead {_describe(self.searcher)}. "
-                "Leave search_alg out: the first configs are then drawn from config."
-            )
-        return scheduler
 
     def _plan(self, budget: float | None) -> Plan:
         request, keep = self.request, self.request.checkpoints
@@ -516,8 +459,8 @@ class Launch:
             "plan": self.plan,
             "num_trials": self.plan.num_trials,
             "name": self.layout.root.name,
-            "searcher": _describe(inner) + limit,
-            "scheduler": _describe(self.scheduler),
+            "searcher": describe(inner) + limit,
+            "scheduler": describe(self.scheduler),
             "seed": self.seed,
             "verbose": self.request.verbose,
             "nodes": self.nodes,
@@ -550,14 +493,14 @@ class Launch:
             "import_path": self._import_path(),
             "metric": self.metric,
             "mode": self.mode if self.metric else None,
-            "metrics": list(self.metrics) if self.metrics and not isinstance(self.metrics, str) else None,
-            "modes": list(self.modes) if self.modes and not isinstance(self.modes, str) else None,
+            "metrics": _list_of(self.policies.metrics),
+            "modes": _list_of(self.policies.modes),
             "space": {key: repr(value) for key, value in (request.config or {}).items()},
             "space_keys": space_keys(request.config or {}),
             "variables": self.variables,
             "log_to_file": list(self.outputs) if self.outputs else None,
-            "searcher": _describe(self.searcher),
-            "scheduler": _describe(self.scheduler),
+            "searcher": describe(self.searcher),
+            "scheduler": describe(self.scheduler),
             "num_samples": request.num_samples,
             "num_trials": self.plan.num_trials,
             "resources_per_trial": (
@@ -680,8 +623,6 @@ def _meta_of(database: Path) -> dict[str, Any]:
         db.close()
 
 
-def _describe(thing: object) -> str:
-    """Return what a searcher or scheduler is, in one word or two, for displays and the record."""
-    if isinstance(thing, ConcurrencyLimiter):
-        return f"{_describe(thing.searcher)} (limit {thing.max_concurrent})"
-    return type(thing).__name__
+def _list_of(names: str | Sequence[str] | None) -> list[str] | None:
+    """Return the names of several objectives; None when there is one, or none."""
+    return list(names) if names and not isinstance(names, str) else None

@@ -87,6 +87,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.api": OWN,
     "sweep.tuner": OWN,
     "sweep.launch": OWN,
+    "sweep.simulate": (
+        "sweep.arguments",
+        "sweep.core",
+        "sweep.drive",
+        "sweep.engines.simulator",
+        "sweep.errors",
+        "sweep.policies",
+    ),
+    "sweep.policies": ("searchers", "sweep.arguments", "sweep.errors", "sweep.schedulers"),
     "sweep.arguments": (
         "searchers.base",
         "sweep.callbacks.base",
@@ -364,7 +373,7 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
     [
         ("optuna", ("searchers.optuna_search", "searchers.optuna_space", "sweep.callbacks")),
         ("ray", ("sweep.engines.ray",)),
-        ("pandas", ("sweep.store",)),
+        ("pandas", ("sweep.store", "sweep.simulate")),
         ("pynvml", ("sweep.accelerators.gpu",)),
         ("sqlite3", ("sweep.store",)),
         ("rich", ("sweep.callbacks", "sweep.cli")),

@@ -39,16 +39,19 @@ class Point:
         seconds: virtual time that passes before it.
         metrics: what is reported.
         has_checkpoint: whether a checkpoint comes with it.
+        state: what that checkpoint holds, for a curve that is given it when it continues from there.
     """
 
     seconds: float
     metrics: Mapping[str, Any]
     has_checkpoint: bool = False
+    state: Any = None
 
 
-# A curve is called with the config and the number of reports contained in the checkpoint to continue from (0: none);
-# the points it yields are the reports; returning ends the trial, raising fails it.
-Curve = Callable[[Mapping[str, Any], int], Iterator[Point]]
+# A curve is called with the config and the number of reports contained in the checkpoint to continue from (0: none),
+# and, if it has a state, with what that checkpoint holds (None: there is none). The points it yields are the reports;
+# returning ends the trial, raising fails it.
+Curve = Callable[..., Iterator[Point]]
 
 
 @dataclass(slots=True)
@@ -56,6 +59,7 @@ class _Attempt:
     trial: Trial
     points: Iterator[Point]
     seq: int = 0
+    state: Any = None
 
 
 class Simulator(Engine):
@@ -64,6 +68,7 @@ class Simulator(Engine):
     Args:
         curve: what every trial does.
         nodes: the declared inventory.
+        has_state: whether the curve is also called with the state of the checkpoint that a trial continues from.
         start_s, stop_s: virtual seconds from `Start` to `Started`, and from the end to `Exited` and `Released`.
         start_at: seconds that earlier runs of the driver spent.
     """
@@ -73,12 +78,15 @@ class Simulator(Engine):
         curve: Curve,
         nodes: Sequence[Node],
         *,
+        has_state: bool = False,
         start_s: float = 0.0,
         stop_s: float = 0.0,
         start_at: float = 0.0,
     ) -> None:
         self._curve = curve
         self._nodes = tuple(nodes)
+        self._has_state = has_state
+        self._states: dict[str, Any] = {}  # by checkpoint
         self._start_s, self._stop_s = start_s, stop_s
         self._now = start_at
         self._queue: list[tuple[float, int, Event]] = []  # by virtual time, then by order of creation
@@ -148,9 +156,17 @@ class Simulator(Engine):
         self._running.clear()
         self._queue.clear()
 
+    def forget(self, path: str) -> None:
+        """Let go of what a deleted checkpoint held."""
+        self._states.pop(path, None)
+
     def _points(self, trial: Trial, done: int) -> Iterator[Point]:
         """Call the curve only when the trial has started: it may raise at once."""
-        yield from self._curve(trial.config, done)
+        if self._has_state:
+            held = self._states.get(trial.checkpoint.path) if trial.checkpoint is not None else None
+            yield from self._curve(trial.config, done, held)
+        else:
+            yield from self._curve(trial.config, done)
 
     def _is_current(self, event: Event) -> bool:
         """Let an event pass unless its attempt ended before it came due; `Started` lets the curve begin."""
@@ -175,6 +191,7 @@ class Simulator(Engine):
             self._end(attempt, Exit(ExitKind.FINISHED))
             return
         attempt.seq += 1
+        attempt.state = point.state
         metrics = {"time_this_iter_s": point.seconds, "timestamp": int(self._now + point.seconds), **point.metrics}
         checkpoint = self._path(attempt) if point.has_checkpoint else None
         self._at(point.seconds, Reported(trial.id, trial.attempt, attempt.seq, metrics, checkpoint))
@@ -184,7 +201,10 @@ class Simulator(Engine):
 
     def _path(self, attempt: _Attempt) -> str:
         base = attempt.trial.checkpoint or CheckpointRef("")
-        return f"{attempt.trial.id}/checkpoint_{base.count + attempt.seq:06d}.{attempt.trial.attempt}"
+        path = f"{attempt.trial.id}/checkpoint_{base.count + attempt.seq:06d}.{attempt.trial.attempt}"
+        if self._has_state:
+            self._states[path] = attempt.state
+        return path
 
     def _end(self, attempt: _Attempt, exit: Exit) -> None:
         trial = attempt.trial

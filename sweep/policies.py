@@ -1,0 +1,124 @@
+"""Searcher and scheduler of a sweep: built from what was given, told what is optimised, checked against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from searchers import BasicVariantGenerator, ConcurrencyLimiter, Searcher, create_searcher
+from sweep.arguments import metric_and_mode
+from sweep.errors import ConfigError
+from sweep.schedulers import FIFOScheduler, Scheduler, create_scheduler
+
+__all__ = ["Policies", "build_policies", "describe"]
+
+Names = str | Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """A searcher and a scheduler, ready to be asked.
+
+    Attributes:
+        metrics, modes: as given to the run, or as one of the two was told by itself; lists for several objectives.
+        metric, mode: the first of them; "" and "max" if there are none.
+    """
+
+    searcher: Searcher
+    scheduler: Scheduler
+    metrics: Names
+    modes: Names
+    metric: str
+    mode: str
+
+
+def build_policies(
+    search_alg: Any = None,
+    scheduler: Any = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    metric: Names = None,
+    mode: Names = None,
+    num_samples: int | None = 1,
+    max_concurrent: int | None = None,
+    seed: int = 0,
+) -> Policies:
+    """Return the searcher and the scheduler of a sweep; None and names stand for what they do in `sweep.run`.
+
+    Args:
+        num_samples: None for no limit.
+        max_concurrent: trials at a time; None or 0 for no limit.
+
+    Raises:
+        ConfigError: one of them is none, or they contradict each other or the run.
+        SpaceError: the searcher refuses the space.
+    """
+    metrics, modes = metric, mode
+    first, first_mode = metric_and_mode(metric, mode)
+    searcher = _searcher(search_alg)
+    space = deepcopy(dict(config or {}))
+    if not searcher.set_search_properties(metric, mode, space, num_samples=num_samples, seed=seed):
+        raise ConfigError(
+            f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives another. "
+            "Give each in one place."
+        )
+    searcher = _limited(searcher, max_concurrent)
+    if not first and searcher.metric and searcher.mode:
+        metrics, modes = searcher.metric, searcher.mode
+        first, first_mode = metric_and_mode(metrics, modes)
+    policy = _scheduler(scheduler)
+    if not policy.is_stateless:
+        given, given_mode = (first or None), (first_mode if modes is not None else None)
+        if metric is None and policy.metric is not None:
+            given = given_mode = None  # what the searcher was told is not meant for a scheduler that was told itself
+        policy.set_search_properties(given, given_mode, seed=seed)
+    if policy.is_searching and searcher.is_adaptive:
+        raise ConfigError(
+            f"{type(policy).__name__} changes configs itself, which would mislead {describe(searcher)}. "
+            "Leave search_alg out: the first configs are then drawn from config."
+        )
+    if not first and policy.metric and policy.mode:
+        metrics, modes = policy.metric, policy.mode
+        first, first_mode = metric_and_mode(metrics, modes)
+    return Policies(searcher, policy, metrics, modes, first, first_mode)
+
+
+def describe(thing: object) -> str:
+    """Return what a searcher or scheduler is, in one word or two, for displays and the record."""
+    if isinstance(thing, ConcurrencyLimiter):
+        return f"{describe(thing.searcher)} (limit {thing.max_concurrent})"
+    return type(thing).__name__
+
+
+def _searcher(given: Any) -> Searcher:
+    if given is None:
+        return BasicVariantGenerator()
+    if isinstance(given, str):
+        return create_searcher(given)
+    if isinstance(given, Searcher):
+        return given
+    raise ConfigError(f"search_alg is {given!r:.100}; expected a searcher, or a name such as 'tpe' or 'random'.")
+
+
+def _limited(searcher: Searcher, most: int | None) -> Searcher:
+    if not most:
+        return searcher
+    if not isinstance(searcher, ConcurrencyLimiter):
+        return ConcurrencyLimiter(searcher, most)
+    if searcher.max_concurrent != most:
+        raise ConfigError(
+            f"max_concurrent_trials={most}, but the searcher is already limited to {searcher.max_concurrent}."
+        )
+    return searcher
+
+
+def _scheduler(given: Any) -> Scheduler:
+    if given is None:
+        return FIFOScheduler()
+    if isinstance(given, str):
+        return create_scheduler(given)
+    if isinstance(given, Scheduler):
+        return given
+    raise ConfigError(f"scheduler is {given!r:.100}; expected a scheduler, or a name such as 'asha'.")
