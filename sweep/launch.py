@@ -37,7 +37,7 @@ from sweep.interrupt import interruptible
 from sweep.names import Namer
 from sweep.policies import build_policies, describe
 from sweep.recipe import space_keys, write_recipe
-from sweep.schedulers import PopulationBasedTraining
+from sweep.schedulers.population import PopulationScheduler
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.store.journal import Journal
 from sweep.store.layout import ExperimentLayout, tidy_name
@@ -431,7 +431,7 @@ class Launch:
         if self.plan.stop:
             found.append(StopKeys(self.plan.stop, self._notice))
         found.append(ErrorFileCallback())
-        if isinstance(self.scheduler, PopulationBasedTraining) and self.scheduler.log_config:
+        if isinstance(self.scheduler, PopulationScheduler) and self.scheduler.log_config:
             from sweep.callbacks.policy import PolicyFiles
 
             found.append(PolicyFiles(self.scheduler.mutated_paths))

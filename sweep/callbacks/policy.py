@@ -14,7 +14,9 @@ __all__ = ["PolicyFiles"]
 
 
 class PolicyFiles(Callback):
-    """Append a line to `pbt_global.txt` and to the trial's `pbt_policy_<id>.txt` whenever a trial is cloned.
+    """Write a line to `pbt_global.txt` and to the trial's `pbt_policy_<id>.txt` whenever a trial is cloned.
+
+    The trial's file becomes a copy of the other one's, which says how that came to be what it is, and the line.
 
     Args:
         changed: flattened config paths that may be changed; they name the trial afterwards.
@@ -39,8 +41,9 @@ class PolicyFiles(Callback):
                 with open(path, encoding="utf-8") as file:
                     lines = read_policy(file.read())
                 if lines:
-                    self._tags[trial_id], known[trial_id] = lines[0][0], lines[-1][-1]
-                    self._shown[trial_id] = perturbed_tag(lines[0][0], lines[-1][-1], self._changed)
+                    tag = lines[-1][0].partition("@perturbed[")[0]  # only the last line is the trial's own
+                    self._tags[trial_id], known[trial_id] = tag, lines[-1][-1]
+                    self._shown[trial_id] = perturbed_tag(tag, lines[-1][-1], self._changed)
         self._log = PolicyLog(known)
 
     def on_trial_start(self, trial: Trial) -> None:
@@ -56,6 +59,14 @@ class PolicyFiles(Callback):
             return
         line = exploit.line(self._shown.get(trial.id, trial.id), self._shown.get(exploit.source_id, exploit.source_id))
         self._shown[trial.id] = perturbed_tag(self._tags.get(trial.id, trial.id), exploit.new_config, self._changed)
-        for name in (policy_file(trial.id), GLOBAL_FILE):
-            with open(os.path.join(self._root, name), "a", encoding="utf-8") as file:
-                file.write(line + "\n")
+        own, theirs = (os.path.join(self._root, policy_file(name)) for name in (trial.id, exploit.source_id))
+        base = theirs if os.path.exists(theirs) else own
+        text = ""
+        if os.path.exists(base):
+            with open(base, encoding="utf-8") as file:
+                text = file.read()
+        with open(own + ".partial", "w", encoding="utf-8") as file:
+            file.write(text + line + "\n")
+        os.replace(own + ".partial", own)
+        with open(os.path.join(self._root, GLOBAL_FILE), "a", encoding="utf-8") as file:
+            file.write(line + "\n")

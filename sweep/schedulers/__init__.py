@@ -9,18 +9,24 @@ from sweep.errors import ConfigError, UnknownNameError, nearest
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.fifo import FIFOScheduler
+from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler
 from sweep.schedulers.median import MedianStoppingRule
+from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
+from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
 
 __all__ = [
+    "PB2",
     "SCHEDULERS",
     "ASHAScheduler",
     "AsyncHyperBandScheduler",
     "FIFOScheduler",
+    "HyperBandForBOHB",
     "HyperBandScheduler",
     "MedianStoppingRule",
     "PopulationBasedTraining",
+    "PopulationBasedTrainingReplay",
     "Scheduler",
     "create_scheduler",
 ]
@@ -31,9 +37,13 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "async_hyperband": AsyncHyperBandScheduler,
     "asynchyperband": AsyncHyperBandScheduler,
     "hyperband": HyperBandScheduler,
+    "hb_bohb": HyperBandForBOHB,
+    "bohb": HyperBandForBOHB,
     "median_stopping_rule": MedianStoppingRule,
     "medianstopping": MedianStoppingRule,
     "pbt": PopulationBasedTraining,
+    "pbt_replay": PopulationBasedTrainingReplay,
+    "pb2": PB2,
 }
 
 

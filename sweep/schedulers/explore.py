@@ -12,7 +12,7 @@ import numpy as np
 from searchers.space import Categorical, Domain, Float, Integer, is_same
 from sweep.errors import ConfigError
 
-__all__ = ["checked_mutations", "complete_config", "explore", "quantile_size"]
+__all__ = ["checked_mutations", "complete_config", "copied", "customised", "explore", "quantile_size"]
 
 Mutations = Mapping[str, Any]
 
@@ -83,11 +83,22 @@ def explore(
     Raises:
         ConfigError: `custom_explore_fn` returned no dict.
     """
-    new: dict[str, Any] = _copied(config)
+    new: dict[str, Any] = copied(config)
     _change(new, mutations, rng, resample_probability, perturbation_factors)
+    return customised(new, custom_explore_fn)
+
+
+def customised(
+    config: dict[str, Any], custom_explore_fn: Callable[[dict[str, Any]], Mapping[str, Any]] | None
+) -> dict[str, Any]:
+    """Return what a function of the user makes of a changed config; without one, the config itself.
+
+    Raises:
+        ConfigError: it returned no dict.
+    """
     if custom_explore_fn is None:
-        return new
-    answer = custom_explore_fn(new)
+        return config
+    answer = custom_explore_fn(config)
     if not isinstance(answer, Mapping):
         raise ConfigError(f"custom_explore_fn returned {answer!r:.100}; expected the config to use, a dict.")
     return dict(answer)
@@ -95,7 +106,7 @@ def explore(
 
 def complete_config(config: Mapping[str, Any], mutations: Mutations, rng: np.random.Generator) -> dict[str, Any]:
     """Return a copy of a config in which every key of `mutations` that it lacks has a value, drawn from there."""
-    new: dict[str, Any] = _copied(config)
+    new: dict[str, Any] = copied(config)
     _complete(new, mutations, rng)
     return new
 
@@ -158,8 +169,8 @@ def _scaled(value: Any, spec: Any, rng: np.random.Generator, factors: Sequence[f
     return int(new) if is_whole else float(new)
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
     """Return a copy of nested dicts and lists whose leaves are the same objects: some cannot be copied."""
     if isinstance(value, Mapping):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if type(value) is list else value
+        return {key: copied(inner) for key, inner in value.items()}
+    return [copied(inner) for inner in value] if type(value) is list else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import cycle
@@ -13,11 +14,14 @@ from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
 from sweep.schedulers.judging import MetricScheduler, check_number
 
-__all__ = ["HyperBandScheduler", "bracket_milestones"]
+__all__ = ["BracketScheduler", "HyperBandScheduler", "bracket_milestones"]
+
+Levels = list[tuple[int, int]]
+"""Of one bracket: how many trials run to which milestone."""
 
 
-def bracket_milestones(max_t: float, reduction_factor: float) -> list[list[tuple[int, int]]]:
-    """Return per bracket, in the order in which they are filled, the successive (trials, milestone).
+def bracket_milestones(max_t: float, reduction_factor: float) -> list[Levels]:
+    """Return per bracket, from the one of the fewest trials to that of the most, the successive (trials, milestone).
 
     `bracket_milestones(9, 3)` is `[[(3, 9)], [(5, 3), (2, 9)], [(9, 1), (3, 3), (1, 9)]]`: of nine trials the best
     three go on from 1, and the best one from 3. Milestones are whole numbers, so the last one may lie below `max_t`.
@@ -65,16 +69,19 @@ class _Bracket:
 
     Attributes:
         level: index of the milestone that they run towards, or wait at.
+        is_halved: it moved to another level, and those who need not wait any more are not resumed yet.
         num_taken: places that are taken; failures before the first milestone give theirs back.
         is_closed: no more trials come in: it is full, or there will be no more.
     """
 
-    def __init__(self, levels: list[tuple[int, int]]) -> None:
+    def __init__(self, levels: Levels) -> None:
         self.levels = levels
         self.level = 0
+        self.is_halved = False
         self.num_taken = 0
         self.is_closed = False
         self.members: dict[str, _Member] = {}
+        self._num_there = 0  # members that reached the milestone
 
     @property
     def milestone(self) -> int:
@@ -93,15 +100,26 @@ class _Bracket:
 
     @property
     def is_everybody_waiting(self) -> bool:
-        if self.is_at_last_level or not self.members:
-            return False
-        return all(len(member.scores) > self.level for member in self.members.values())
+        return not self.is_at_last_level and 0 < len(self.members) == self._num_there
 
     def join(self, trial_id: str) -> None:
         """Give a trial a place."""
         self.members[trial_id] = _Member()
         self.num_taken += 1
         self.is_closed = self.is_closed or self.num_taken >= self.levels[0][0]
+
+    def record(self, member: _Member, time: float, score: float) -> None:
+        """Keep a score for each milestone that a member reaches with it."""
+        before = len(member.scores)
+        for _, milestone in self.levels[before:]:
+            if time < milestone:
+                break
+            member.scores.append(score)
+        self._num_there += before <= self.level < len(member.scores)
+
+    def leave(self, trial_id: str) -> None:
+        """Drop a trial."""
+        self._num_there -= len(self.members.pop(trial_id).scores) > self.level
 
     def halve(self) -> list[tuple[str, float]]:
         """Move to the next level; returns who is not among the best of those who wait, with the score that was too low.
@@ -114,35 +132,13 @@ class _Bracket:
         best = {trial_id: self.members.pop(trial_id) for trial_id in ranking[:keep]}
         self.members = {**best, **self.members}  # the best are resumed first
         self.level += 1
+        self.is_halved = True
+        self._num_there = sum(len(member.scores) > self.level for member in self.members.values())
         return out
 
 
-@final
-class HyperBandScheduler(MetricScheduler):
-    """Let the trials of a bracket run to a milestone, wait for each other there, and let the best 1/eta go on.
-
-    Brackets hold few trials that run long, or many that are cut down early; a new trial fills the current bracket, then
-    the next. `bracket_milestones` lists them. A trial that waits is paused: it is saved and holds no resources. So
-    trials should save checkpoints; one that never saved cannot be paused, runs on while its bracket waits, and is
-    judged by what it had reported at the milestone.
-
-    Args:
-        time_attr: result key that counts progress, in the unit of `max_t`.
-        metric, mode: what is judged; from the run unless given here.
-        max_t: the longest that a trial may run, at least 1.
-        reduction_factor: eta, above 1; of a bracket about one in eta goes on from each milestone.
-        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it then runs to its own
-            end.
-
-    Raises:
-        ConfigError: an argument is no such number.
-
-    Source: Li et al. 2018, arXiv:1603.06560, algorithm 1. Departures: brackets are filled small to large, as in Tune;
-    where Tune halves as soon as all trials that happen to have begun are at the milestone, a bracket waits until it is
-    full, or until nothing else is left to run (it is then halved as it is). A trial ends at its last milestone at once,
-    not when the slowest of its bracket gets there. NaN is the worst score. A trial that fails before its first
-    milestone gives its place to another.
-    """
+class BracketScheduler(MetricScheduler):
+    """Run trials in brackets, whose trials wait for each other; a subclass says in which order brackets are filled."""
 
     def __init__(
         self,
@@ -159,12 +155,16 @@ class HyperBandScheduler(MetricScheduler):
         self.max_t, self.reduction_factor = max_t, reduction_factor
         self.num_stopped = 0
         self._stop_last = stop_last_trials
-        self._plans: Iterator[list[tuple[int, int]]] = cycle(bracket_milestones(max_t, reduction_factor))
+        self._plans: Iterator[Levels] = cycle(self._in_order(bracket_milestones(max_t, reduction_factor)))
         self._num_brackets = 1
         self._filling = _Bracket(next(self._plans))
         self._brackets = [self._filling]  # those that are being filled or still have trials
         self._of: dict[str, _Bracket] = {}
         self._known: set[str] = set()
+
+    @abstractmethod
+    def _in_order(self, brackets: list[Levels]) -> list[Levels]:
+        """Return the brackets, given with the fewest trials first, in the order in which new trials fill them."""
 
     def on_trial_add(self, trial: Trial) -> None:
         """Give a new trial its place; one that a person lets run again gets a new one when it reports."""
@@ -181,10 +181,7 @@ class HyperBandScheduler(MetricScheduler):
         decisions = self._catch_up(trial, bracket)
         if trial.id not in bracket.members:
             return decisions
-        for _, milestone in bracket.levels[len(member.scores) :]:
-            if time < milestone:
-                break
-            member.scores.append(score)
+        bracket.record(member, time, score)
         if self._stop_last and len(member.scores) == len(bracket.levels):
             stop = StopTrial(trial.id, f"reached the last milestone of its bracket: {self.time_attr}={time:g}")
             return [*decisions, stop, *self._leave(trial.id, bracket)]
@@ -240,7 +237,8 @@ class HyperBandScheduler(MetricScheduler):
 
     def _leave(self, trial_id: str, bracket: _Bracket) -> list[Decision]:
         """Drop a trial that ended; the others may have waited for it alone."""
-        del self._of[trial_id], bracket.members[trial_id]
+        del self._of[trial_id]
+        bracket.leave(trial_id)
         return self._advance(bracket)
 
     def _catch_up(self, trial: Trial, bracket: _Bracket) -> list[Decision]:
@@ -260,10 +258,12 @@ class HyperBandScheduler(MetricScheduler):
         decisions: list[Decision] = []
         while bracket.is_closed and bracket.is_everybody_waiting:
             decisions += self._halve(bracket)
-        for trial_id, member in bracket.members.items():
-            if member.told_in and (bracket.is_at_last_level or len(member.scores) <= bracket.level):
-                member.told_in = 0
-                decisions.append(ResumeTrial(trial_id))
+        if bracket.is_halved:
+            bracket.is_halved = False
+            for trial_id, member in bracket.members.items():
+                if member.told_in and (bracket.is_at_last_level or len(member.scores) <= bracket.level):
+                    member.told_in = 0
+                    decisions.append(ResumeTrial(trial_id))
         if bracket.is_closed and not bracket.members and bracket in self._brackets:
             self._brackets.remove(bracket)
         return decisions
@@ -296,3 +296,34 @@ class HyperBandScheduler(MetricScheduler):
                 f"{len(b.members) - waiting} on their way, {waiting} waiting"
             )
         return "\n".join(lines)
+
+
+@final
+class HyperBandScheduler(BracketScheduler):
+    """Let the trials of a bracket run to a milestone, wait for each other there, and let the best 1/eta go on.
+
+    Brackets hold few trials that run long, or many that are cut down early; a new trial fills the current bracket, then
+    the next. `bracket_milestones` lists them. A trial that waits is paused: it is saved and holds no resources. So
+    trials should save checkpoints; one that never saved cannot be paused, runs on while its bracket waits, and is
+    judged by what it had reported at the milestone.
+
+    Args:
+        time_attr: result key that counts progress, in the unit of `max_t`.
+        metric, mode: what is judged; from the run unless given here.
+        max_t: the longest that a trial may run, at least 1.
+        reduction_factor: eta, above 1; of a bracket about one in eta goes on from each milestone.
+        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it then runs to its own
+            end.
+
+    Raises:
+        ConfigError: an argument is no such number.
+
+    Source: Li et al. 2018, arXiv:1603.06560, algorithm 1. Departures: brackets are filled small to large, as in Tune;
+    where Tune halves as soon as all trials that happen to have begun are at the milestone, a bracket waits until it is
+    full, or until nothing else is left to run (it is then halved as it is). A trial ends at its last milestone at once,
+    not when the slowest of its bracket gets there. NaN is the worst score. A trial that fails before its first
+    milestone gives its place to another.
+    """
+
+    def _in_order(self, brackets: list[Levels]) -> list[Levels]:
+        return brackets

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.naming import evaluated_params, format_vars
 from sweep.core.trial import Trial
 
-__all__ = ["Exploit", "PolicyLog", "perturbed_tag", "policy_file", "read_policy"]
+__all__ = [
+    "Exploit",
+    "PolicyLine",
+    "PolicyLog",
+    "change_points",
+    "perturbed_tag",
+    "plain",
+    "policy_file",
+    "read_policy",
+]
 
 GLOBAL_FILE = "pbt_global.txt"
+
+# target tag, source tag, target iteration, source iteration, source config, new config
+PolicyLine = tuple[str, str, int, int, dict[str, Any], dict[str, Any]]
+_PERTURBED = "@perturbed["
 
 
 def policy_file(trial_id: str) -> str:
@@ -27,7 +40,7 @@ def perturbed_tag(tag: str, config: Mapping[str, Any], changed: Iterable[str]) -
         tag: the trial's experiment tag when it was new.
         changed: flattened config paths that may be changed.
     """
-    return f"{tag}@perturbed[{format_vars(evaluated_params(config, tuple(changed)))}]"
+    return f"{tag}{_PERTURBED}{format_vars(evaluated_params(config, tuple(changed)))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,7 @@ class Exploit:
     def line(self, target_tag: str, source_tag: str) -> str:
         """Return the line of the policy files: a JSON list of six, without the line's end."""
         values = [target_tag, source_tag, self.target_iteration, self.source_iteration]
-        return json.dumps([*values, dict(self.source_config), dict(self.new_config)], default=_plain)
+        return json.dumps([*values, dict(self.source_config), dict(self.new_config)], default=plain)
 
 
 class PolicyLog:
@@ -81,7 +94,7 @@ class PolicyLog:
         return Exploit(trial.id, source_id, last, ref.training_iteration, source.config, trial.config)
 
 
-def read_policy(text: str) -> list[tuple[str, str, int, int, dict[str, Any], dict[str, Any]]]:
+def read_policy(text: str) -> list[PolicyLine]:
     """Return the lines of a policy file, oldest first; a last line that was cut off is left out.
 
     Raises:
@@ -104,11 +117,36 @@ def read_policy(text: str) -> list[tuple[str, str, int, int, dict[str, Any], dic
     return found
 
 
+def change_points(lines: Sequence[PolicyLine]) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]:
+    """Return the config that the way to the last line began with, and what it became at which training iteration.
+
+    A line says that a trial gave itself up for another. What the trial did before does not count then; what the other
+    one did does, and the file holds that in the lines before: its own are replaced by the other's at each exploit.
+
+    Args:
+        lines: as `read_policy` returns them, at least one.
+    """
+    first: dict[str, Any] = {}
+    changes: list[tuple[int, dict[str, Any]]] = []
+    wanted = ""
+    for target, source, _, iteration, old_config, new_config in reversed(lines):
+        if changes and _original_tag(target) != wanted:
+            break  # a trial without a file was the source; here are lines of what was given up
+        wanted, first = _original_tag(source), old_config
+        changes.append((iteration, new_config))
+    return first, changes[::-1]
+
+
+def _original_tag(tag: str) -> str:
+    """Return the tag that a trial had when it was new."""
+    return tag.partition(_PERTURBED)[0]
+
+
 def _comparable(config: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(dict(config), default=_plain, sort_keys=True))
+    return json.loads(json.dumps(dict(config), default=plain, sort_keys=True))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a JSON value for what JSON does not know: numbers of numpy as numbers, the rest as it prints."""
     if isinstance(value, Mapping):
         return dict(value)

@@ -214,6 +214,39 @@ def test_it_goes_on_if(why):
     assert two_steps(told, 0, 1.0) == ()
 
 
+def test_in_a_large_population_whoever_waits_is_noticed_after_a_few_points():
+    told = population(200, quantile_fraction=0)
+    put(told, 150, status=Status.PENDING)
+    answers = [two_steps(told, number, 1.0) for number in range(4)]
+    assert sum(answer != () for answer in answers) == 1
+    assert sum(two_steps(told, number, 1.0) != () for number in range(4, 104)) in (31, 32, 33)  # each is asked in turn
+
+
+def test_whoever_waits_is_noticed_also_when_others_have_ended():
+    told = population(70, quantile_fraction=0)
+    told.end(0)
+    told.end(68)
+    put(told, 69, status=Status.PENDING)
+    assert [two_steps(told, number, 1.0) != () for number in (1, 2)] in ([True, False], [False, True], [True, True])
+    told.end(69)
+    assert [two_steps(told, number, 1.0) for number in (1, 2)] == [(), ()]
+
+
+def test_a_trial_that_ended_and_came_back_has_its_score_and_is_the_youngest():
+    told = population(4)
+    for number, m in enumerate([5.0, 3.0, 5.0, 4.0]):
+        two_steps(told, number, m)
+    told.end(0)
+    told.end(1)
+    put(told, 0, status=Status.RUNNING, attempt=2)
+    told.scheduler.on_trial_add(told.trials[tid(0)])
+    (clone,) = two_steps(told, 3, 4.0)
+    assert clone == CloneTrial(tid(3), tid(0), {"x": 0.0})
+    assert two_steps(told, 2, 5.0) == ()
+    told.end(0)
+    assert two_steps(told, 2, 5.0) == [SaveTrial(tid(2))]
+
+
 # --- all in step -----------------------------------------------------------------------------------------------------
 
 
@@ -316,27 +349,13 @@ def test_a_config_is_completed_by_seed_and_number():
 # --- sweeps in virtual time ------------------------------------------------------------------------------------------
 
 
-class Walk(Simulator):
-    """Trials whose state is a sum of gains, part of every checkpoint; the learning rate that gains most falls."""
-
-    def __init__(self, nodes, length=48):
-        super().__init__(lambda config, done: iter(()), nodes)
-        self.length = length
-        self.saved: dict[str, float] = {}
-        self.now_at: dict[tuple[str, int], float] = {}
-
-    def _points(self, trial, done):
-        total = self.saved[trial.checkpoint.path] if trial.checkpoint is not None else 0.0
-        for step in range(done + 1, self.length + 1):
-            best = 10 ** (-3 * step / self.length)
-            total += math.exp(-((math.log10(trial.config["lr"] / best)) ** 2) * 4)
-            self.now_at[trial.id, trial.attempt] = total
-            yield Point(1.0, {"m": total}, has_checkpoint=True)
-
-    def _path(self, attempt):
-        path = super()._path(attempt)
-        self.saved[path] = self.now_at[attempt.trial.id, attempt.trial.attempt]
-        return path
+def gains(config, done, state):
+    """Yield a growing sum, which is part of every checkpoint; the learning rate that gains most falls."""
+    total = state or 0.0
+    for step in range(done + 1, 49):
+        best = 10 ** (-3 * step / 48)
+        total += math.exp(-((math.log10(config["lr"] / best)) ** 2) * 4)
+        yield Point(1.0, {"m": total}, has_checkpoint=True, state=total)
 
 
 def walk(scheduler, seed, *, cpus=8, num_trials=8, **plan):
@@ -347,7 +366,7 @@ def walk(scheduler, seed, *, cpus=8, num_trials=8, **plan):
     configs = [{"lr": 10 ** float(rng.uniform(-3, 0))} for _ in range(num_trials)]
     sweep = new_sweep(scheduler, num_trials=num_trials, ask_ahead=64, **plan)
     observer = Nobody()
-    engine = Walk((Node("n", cpus),))
+    engine = Simulator(gains, (Node("n", cpus),), has_state=True)
     drive(sweep, engine, given_configs(configs), observer, Nobody(), request_of=lambda _: Resources((Bundle(cpu=1),)))
     assert sweep.done
     assert all(trial.status is Status.TERMINATED for trial in sweep.trials.values())

@@ -1,0 +1,347 @@
+"""What population methods share: who is best and worst, who continues from whom, taking turns, and barriers."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, SaveTrial
+from sweep.core.results import Result
+from sweep.core.trial import Status, Trial
+from sweep.errors import ConfigError, MetricError
+from sweep.schedulers.explore import customised, quantile_size
+from sweep.schedulers.judging import MetricScheduler, check_number
+
+__all__ = ["Explore", "PopulationScheduler"]
+
+Explore = Callable[[dict[str, Any]], Mapping[str, Any]]
+FIRST, LATER = 0, 1  # what a random number is for: a config's missing values, or an exploit
+
+# How many trials are asked at a perturbation point whether they wait for resources, so that a point costs the same in
+# a population of any size; in a larger one it is the next so many each time.
+_MOST_ASKED = 64
+
+
+class _Member:
+    """What is known of one trial of the population.
+
+    Attributes:
+        score: at its last perturbation point; None: it has not come to one.
+        last_point: the progress at which its current interval began.
+        num_points: how many it came to; numbers its random draws.
+        arrived_in: the attempt in which it reached the barrier (synchronous); 0: it has not. arrived_at: its progress.
+        is_clone: it continues from another's checkpoint, so it has one.
+        joined: counts the trials that joined; of equal scores the younger is the better.
+        place: where it stands in the list of those that live.
+    """
+
+    __slots__ = ("arrived_at", "arrived_in", "is_clone", "joined", "last_point", "num_points", "place", "score")
+
+    def __init__(self) -> None:
+        self.score: float | None = None
+        self.last_point = self.arrived_at = 0.0
+        self.num_points = self.arrived_in = self.joined = self.place = 0
+        self.is_clone = False
+
+
+class PopulationScheduler(MetricScheduler):
+    """Let the worst of a population continue from the best; subclasses say how a config is changed.
+
+    Args:
+        time_attr, metric, mode: progress and score.
+        perturbation_interval: progress between two perturbation points, above 0.
+        burn_in_period: progress before a trial is judged for the first time.
+        quantile_fraction: the share of the best, and of the worst; 0 to 0.5.
+        custom_explore_fn: called last with a changed config; returns the one to use.
+        log_config: whether the run writes policy files. require_attrs: whether a result without `time_attr` or
+            `metric` is an error. synch: whether all wait for each other at each perturbation point.
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+
+    is_searching = True
+
+    def __init__(
+        self,
+        time_attr: str,
+        metric: str | None,
+        mode: str | None,
+        *,
+        perturbation_interval: float,
+        burn_in_period: float,
+        quantile_fraction: float,
+        custom_explore_fn: Explore | None,
+        log_config: bool,
+        require_attrs: bool,
+        synch: bool,
+    ) -> None:
+        super().__init__(time_attr, metric, mode)
+        check_number("perturbation_interval", perturbation_interval, least=0, is_least_allowed=False)
+        check_number("burn_in_period", burn_in_period, least=0)
+        check_number("quantile_fraction", quantile_fraction, least=0)
+        if quantile_fraction > 0.5:
+            raise ConfigError(f"quantile_fraction is {quantile_fraction!r}; expected a number from 0 to 0.5.")
+        if custom_explore_fn is not None and not callable(custom_explore_fn):
+            raise ConfigError(f"custom_explore_fn is {custom_explore_fn!r:.100}; expected a function of a config.")
+        self.perturbation_interval, self.burn_in_period = perturbation_interval, burn_in_period
+        self.quantile_fraction = quantile_fraction
+        self.log_config, self.require_attrs, self.synch = log_config, require_attrs, synch
+        self.num_checkpoints = self.num_perturbations = 0
+        self._custom_explore = custom_explore_fn
+        self._members: dict[str, _Member] = {}
+        self._alive: dict[str, _Member] = {}  # those that have not ended
+        self._places: list[str] = []  # the same in no order
+        self._ranking: list[tuple[float, int, str]] = []  # score, joined, id of those that live, the worst first
+        self._num_joined = self._num_points = 0
+        self._barrier = float(max(perturbation_interval, burn_in_period))
+        self._num_barriers = 0
+        self._unpausable: set[str] = set()
+
+    # --- for subclasses ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _explored(self, target_id: str, source: Trial, rng: np.random.Generator) -> dict[str, Any]:
+        """Return a changed copy of the source's config for the target, before `custom_explore_fn` sees it."""
+
+    def _heard(self, trial: Trial, time: float, score: float) -> None:
+        """Hear of every result that says something."""
+
+    def _came_to_point(self, trial: Trial, time: float, score: float) -> None:
+        """Hear that a trial's interval is over."""
+
+    def _became_clone(self, target_id: str, source_id: str, config: Mapping[str, Any]) -> None:
+        """Hear that the target will continue from the source with that config."""
+
+    def _recall_clone(self, target_id: str, source_id: str, rng: np.random.Generator) -> None:
+        """Hear that, at a barrier which is not told again after a restart, the target became the source's clone."""
+
+    # --- what it is told ---------------------------------------------------------------------------------------------
+
+    def on_trial_add(self, trial: Trial) -> None:
+        self._member(trial.id)
+
+    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        read = self._read(result)
+        if read is None:
+            self._missing(result)
+            return ()
+        time, score = read
+        member = self._member(trial.id)
+        if self.synch:
+            return self._at_barrier(trial, member, time, score)
+        self._heard(trial, time, score)
+        if time < self.burn_in_period or time - member.last_point < self.perturbation_interval:
+            return ()
+        self._came_to_point(trial, time, score)
+        self._rank(trial.id, member, score)
+        member.last_point = time
+        member.num_points += 1
+        self._num_points += 1
+        size = quantile_size(len(self._ranking), self.quantile_fraction)
+        rank = bisect_left(self._ranking, (score, member.joined, trial.id))
+        if rank < size:
+            clone = self._exploit(trial, trials, member.num_points)
+            if clone is not None:
+                return [clone]
+        is_best = rank >= len(self._ranking) - size
+        self.num_checkpoints += is_best
+        is_free = trial.pending is None or isinstance(trial.pending, SaveTrial)  # a person's pause comes first
+        if is_free and trial.id not in self._unpausable and self._is_anybody_waiting(trials):
+            return [ResizeTrial(trial.id, trial.resources)]  # saved, then PENDING behind those that wait
+        return [SaveTrial(trial.id)] if is_best else ()
+
+    def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
+        if (member := self._alive.get(trial.id)) is not None:
+            self._catch_up(trial, member)
+            self._unrank(trial.id, member)
+            del self._alive[trial.id]
+            last = self._places.pop()
+            if last != trial.id:
+                self._places[member.place] = last
+                self._members[last].place = member.place
+        return ()
+
+    def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
+        if isinstance(decision, (PauseTrial, ResizeTrial)) and trial.checkpoint is None:
+            self._unpausable.add(trial.id)
+            self._tell_once(
+                f"{type(self).__name__} cannot pause a trial that never saved a checkpoint; it runs on without taking "
+                "turns. Report a checkpoint at least once in every perturbation_interval."
+            )
+        return ()
+
+    def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        """At the barrier of a synchronous population, when all are saved: clone the worst and resume the others."""
+        resumes = super().on_idle(trials)
+        if not any(member.arrived_in for member in self._alive.values()):
+            return resumes
+        worst, best = self._quantiles()
+        number = self._num_barriers + 1
+        idle = {decision.trial_id for decision in resumes}
+        clones: list[Decision] = []
+        for trial_id in worst:
+            if trial_id in idle and (clone := self._exploit(trials[trial_id], trials, number)) is not None:
+                clones.append(clone)
+        self.num_checkpoints += sum(trial_id in idle for trial_id in best)
+        self._pass_barrier()
+        cloned = {decision.trial_id for decision in clones}
+        favoured = set(best)
+        order = sorted((d for d in resumes if d.trial_id not in cloned), key=lambda d: d.trial_id not in favoured)
+        return [*order, *clones]
+
+    # --- in step -----------------------------------------------------------------------------------------------------
+
+    def _at_barrier(self, trial: Trial, member: _Member, time: float, score: float) -> Sequence[Decision]:
+        """Pause a trial at the barrier; what happens there is decided when nothing runs any more and all are saved."""
+        self._catch_up(trial, member)
+        self._heard(trial, time, score)
+        if time < self._barrier:
+            return ()
+        if not member.arrived_in:
+            self._came_to_point(trial, time, score)
+        self._rank(trial.id, member, score)
+        member.arrived_at = time
+        member.arrived_in = trial.attempt or 1
+        if trial.id in self._unpausable and trial.checkpoint is None:
+            return ()
+        return [PauseTrial(trial.id, f"waits for the population at {self.time_attr}={self._barrier:g}")]
+
+    def _catch_up(self, trial: Trial, member: _Member) -> None:
+        """Pass the barrier if `on_idle` resumed a trial there: that is no part of the record that is told again."""
+        is_resumed = 0 < member.arrived_in < trial.attempt
+        if not is_resumed or not all(other.arrived_in for other in self._alive.values()):
+            return
+        number = self._num_barriers + 1
+        for target_id in self._quantiles()[0]:
+            rng = self._rng(LATER, _number(target_id), number)
+            source_id = self._drawn_source(rng, None)
+            if source_id is not None:
+                self._bind(target_id, source_id)
+                self._recall_clone(target_id, source_id, rng)
+        self._pass_barrier()
+
+    def _pass_barrier(self) -> None:
+        last = max((member.arrived_at for member in self._alive.values() if member.arrived_in), default=0.0)
+        self._barrier = max(self._barrier + self.perturbation_interval, last)
+        self._num_barriers += 1
+        for member in self._alive.values():
+            member.arrived_in = 0
+
+    # --- who is good, and who follows whom ---------------------------------------------------------------------------
+
+    def _rank(self, trial_id: str, member: _Member, score: float) -> None:
+        """Give a trial that lives its score, in time that hardly grows with the population."""
+        self._unrank(trial_id, member)
+        member.score = score
+        insort(self._ranking, (score, member.joined, trial_id))
+
+    def _unrank(self, trial_id: str, member: _Member) -> None:
+        if member.score is None:
+            return
+        key = (member.score, member.joined, trial_id)
+        place = bisect_left(self._ranking, key)
+        if place < len(self._ranking) and self._ranking[place] == key:
+            del self._ranking[place]
+
+    def _quantiles(self) -> tuple[list[str], list[str]]:
+        """Return the worst and the best of the trials that live and came to a perturbation point."""
+        size = quantile_size(len(self._ranking), self.quantile_fraction)
+        if size == 0:
+            return [], []
+        return [row[2] for row in self._ranking[:size]], [row[2] for row in self._ranking[-size:]]
+
+    def _exploit(self, target: Trial, trials: Mapping[str, Trial], number: int) -> CloneTrial | None:
+        """Return the decision that lets a trial continue from a random one of the best; None if none has saved."""
+        rng = self._rng(LATER, target.number, number)
+        source_id = self._drawn_source(rng, trials)
+        if source_id is None:
+            self._tell_once(
+                f"{type(self).__name__} skips an exploit: none of the best trials has saved a checkpoint. Report a "
+                "checkpoint at least once in every perturbation_interval."
+            )
+            return None
+        explored = self._explored(target.id, trials[source_id], rng)
+        config = customised(explored, self._custom_explore)
+        self._bind(target.id, source_id)
+        self._became_clone(target.id, source_id, config)
+        self.num_perturbations += 1
+        return CloneTrial(target.id, source_id, config)
+
+    def _drawn_source(self, rng: np.random.Generator, trials: Mapping[str, Trial] | None) -> str | None:
+        """Return a random one of the best that can be a source; `trials` None: all of them were saved."""
+        size = quantile_size(len(self._ranking), self.quantile_fraction)
+        if size == 0:
+            return None
+        first = len(self._ranking) - size
+        score, _, trial_id = self._ranking[first + int(rng.integers(size))]
+        if self._is_source(trial_id, score, trials):
+            return trial_id
+        sources = [one for score, _, one in self._ranking[first:] if self._is_source(one, score, trials)]
+        return sources[int(rng.integers(len(sources)))] if sources else None
+
+    def _is_source(self, trial_id: str, score: float, trials: Mapping[str, Trial] | None) -> bool:
+        if score == -math.inf:
+            return False
+        if trials is None:
+            return True
+        trial = trials.get(trial_id)
+        return trial is not None and (trial.checkpoint is not None or self._members[trial_id].is_clone)
+
+    def _bind(self, target_id: str, source_id: str) -> None:
+        member = self._members[target_id]
+        member.is_clone = True
+        member.last_point = self._members[source_id].last_point
+
+    def _is_anybody_waiting(self, trials: Mapping[str, Trial]) -> bool:
+        """Whether a trial waits for resources; one that still holds its own is about to start again."""
+        places = self._places
+        number = len(places)
+        first = self._num_points * _MOST_ASKED
+        for i in range(first, first + min(number, _MOST_ASKED)):
+            trial = trials.get(places[i % number])
+            if trial is not None and trial.status is Status.PENDING and trial.placement is None:
+                return True
+        return False
+
+    def _member(self, trial_id: str) -> _Member:
+        member = self._alive.get(trial_id)
+        if member is None:
+            member = self._members.setdefault(trial_id, _Member())
+            self._alive[trial_id] = member
+            member.joined, member.place = self._num_joined, len(self._places)
+            self._num_joined += 1
+            self._places.append(trial_id)
+            if member.score is not None:  # it ended and came back
+                self._rank(trial_id, member, member.score)
+        return member
+
+    def _missing(self, result: Result) -> None:
+        missing = [name for name in (self.time_attr, self.metric or "") if result.get(name) is None]
+        what = " and ".join(repr(name) for name in missing) or f"a number as {self.time_attr!r}"
+        told = f"a result lacks {what}, which {type(self).__name__} judges by. Report it with every result"
+        if self.require_attrs:
+            raise MetricError(f"{told}, or pass require_attrs=False to let such results pass.")
+        self._tell_once(f"{told}; such results decide nothing.")
+
+    def _rng(self, purpose: int, number: int, count: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence([self._seed, purpose, number, count]))
+
+    def state(self) -> Any:
+        """Return every trial's score at its last perturbation point and where its interval began; for replay checks."""
+        members = {i: (m.score, m.last_point, m.num_points) for i, m in self._members.items()}
+        return members, sorted(self._alive), self._barrier, self._num_barriers
+
+    def debug_string(self) -> str:
+        """Return how many checkpoints and perturbations there were, for logs."""
+        return f"{type(self).__name__}: {self.num_checkpoints} checkpoints, {self.num_perturbations} perturbs"
+
+
+def _number(trial_id: str) -> int:
+    """Return a trial's number in its sweep, as `Trial.number` reads it."""
+    return int(trial_id.rpartition("_")[2])

@@ -1,0 +1,217 @@
+"""HyperBandForBOHB: brackets from large to small, decisions compared as a whole, sweeps with BOHB in virtual time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from conformance.schedulers import Told
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sweep_run import Nobody, given_configs, new_sweep
+
+from searchers.bohb_search import BOHBSearch
+from searchers.space import uniform
+from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
+from sweep.core.resources import Bundle, Node, Resources
+from sweep.core.trial import Status, evolve
+from sweep.drive import drive
+from sweep.engines.simulator import Point, Simulator
+from sweep.errors import ConfigError
+from sweep.schedulers.hb_bohb import HyperBandForBOHB
+from sweep.schedulers.hyperband import HyperBandScheduler, bracket_milestones
+
+
+def tid(number):
+    return f"abcde_{number:05d}"
+
+
+def told_of(num_trials, **arguments):
+    scheduler = HyperBandForBOHB(**{"max_t": 9, **arguments})
+    scheduler.set_search_properties("m", "max")
+    told = Told(scheduler)
+    for number in range(num_trials):
+        told.add(number)
+    return told
+
+
+def reach(told, number, time, m):
+    """Report one result at `time`; statuses follow the answer."""
+    decisions = told.report(number, training_iteration=time, m=m)
+    for decision in decisions:
+        status = {PauseTrial: Status.PAUSED, ResumeTrial: Status.PENDING, StopTrial: Status.TERMINATED}[type(decision)]
+        told.trials[decision.trial_id] = evolve(told.trials[decision.trial_id], status=status)
+    return decisions
+
+
+def test_the_largest_bracket_is_filled_first():
+    told = told_of(9 + 5 + 3 + 1)
+    assert [num_taken for _, _, num_taken, _ in told.scheduler.state()] == [9, 5, 3, 1]
+    small_first = HyperBandScheduler(max_t=9)
+    for trial in told.trials.values():
+        small_first.on_trial_add(trial)
+    assert [num_taken for _, _, num_taken, _ in small_first.state()] == [3, 5, 9, 1]
+
+
+def test_a_trial_is_paused_though_its_bracket_is_not_full():
+    told = told_of(2)
+    why = "waits for its bracket at training_iteration=1"
+    assert [reach(told, number, 1, number) for number in range(2)] == [[PauseTrial(tid(n), why)] for n in range(2)]
+
+
+def test_the_first_bracket_is_halved_when_the_last_of_it_is_there():
+    told = told_of(9)
+    for number in range(8):
+        assert [type(d) for d in reach(told, number, 1, number)] == [PauseTrial]
+    short = "is not among the best 3"
+    assert reach(told, 8, 1, 4.5) == [
+        *[StopTrial(tid(n), f"stopped early: m={m} at 1 {short}") for n, m in [(8, 4.5), (4, 4)]],
+        *[StopTrial(tid(n), f"stopped early: m={n} at 1 {short}") for n in (3, 2, 1, 0)],
+        *[ResumeTrial(tid(n)) for n in (7, 6, 5)],
+    ]
+    assert [type(d) for d in reach(told, 5, 3, 1.0)] == [PauseTrial]
+
+
+def test_when_nothing_runs_the_brackets_that_wait_are_halved_as_they_are():
+    told = told_of(5)
+    for number in range(5):
+        reach(told, number, 1, number)
+    assert told.scheduler.on_idle(told.trials) == [
+        StopTrial(tid(1), "stopped early: m=1 at 1 is not among the best 3"),
+        StopTrial(tid(0), "stopped early: m=0 at 1 is not among the best 3"),
+        *[ResumeTrial(tid(n)) for n in (4, 3, 2)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("max_t", "factor", "expected"),
+    [
+        (81, 3, (1, 3, 9, 27, 81)),
+        (100, 3, (1, 3, 9, 27, 81)),  # the other brackets have 11, 33 and 99 or 100: later, and of the same budget
+        (100, 4, (1, 4, 16, 64)),
+        (16, 2, (1, 2, 4, 8, 16)),
+        (6, 3, (2, 6)),
+        (1, 3, (1,)),
+    ],
+)
+def test_the_milestones_are_those_of_the_largest_bracket(max_t, factor, expected):
+    assert HyperBandForBOHB(max_t=max_t, reduction_factor=factor).milestones == expected
+
+
+@given(st.floats(1, 3000), st.floats(1.2, 10))
+@settings(max_examples=60, deadline=None)
+def test_a_searcher_with_the_same_numbers_has_the_same_budgets(max_t, factor):
+    scheduler = HyperBandForBOHB(max_t=max_t, reduction_factor=factor)
+    assert BOHBSearch(max_t=max_t, reduction_factor=factor).budgets == scheduler.milestones
+    search = BOHBSearch()
+    search.set_budgets(scheduler.milestones)
+    assert search.budgets == scheduler.milestones
+
+
+@given(st.integers(1, 3000), st.integers(2, 10))
+@settings(max_examples=60, deadline=None)
+def test_of_every_bracket_no_two_milestones_fall_into_one_budget(max_t, factor):
+    budgets = HyperBandForBOHB(max_t=max_t, reduction_factor=factor).milestones
+    for levels in bracket_milestones(max_t, factor):
+        classes = [max(budget for budget in budgets if budget <= milestone) for _, milestone in levels]
+        assert classes == list(budgets[-len(levels) :])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"max_t": 0}, "max_t is 0"),
+        ({"reduction_factor": 1}, "reduction_factor is 1; expected a finite number above 1"),
+        ({"mode": "best"}, "mode is 'best'"),
+        ({"metric": ["a"]}, "HyperBandForBOHB judges by one metric"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        HyperBandForBOHB(**arguments)
+
+
+# --- sweeps in virtual time ------------------------------------------------------------------------------------------
+
+
+def run(scheduler, searcher, num_trials, *, cpus=1, saves=True, length=9, fails=()):
+    """Run a sweep whose trials report their x at every step; returns it and the order of (trial, step)."""
+
+    def curve(config, done):
+        for step in range(done + 1, length + 1):
+            if config["x"] in fails:
+                raise ValueError("a bad day")
+            yield Point(1.0, {"m": config["x"], "step": step}, has_checkpoint=saves)
+
+    scheduler.set_search_properties("m", "max")
+    ahead = 1 if searcher.is_adaptive else 4
+    sweep = new_sweep(scheduler, num_trials=num_trials, ask_ahead=ahead, mode="max")
+    engine, kept = Simulator(curve, (Node("n", cpus),)), Nobody()
+    drive(sweep, engine, searcher, kept, kept, request_of=lambda config: Resources((Bundle(cpu=1),)))
+    assert sweep.done
+    assert all(trial.is_ended for trial in sweep.trials.values())
+    order = [
+        (told.trial.number, told.result["training_iteration"])
+        for told in kept.told
+        if told.hook == "trial_result" and told.result is not None
+    ]
+    return sweep, order
+
+
+def steps_of(sweep):
+    return [0 if t.last_result is None else t.last_result["training_iteration"] for t in sweep.trials.values()]
+
+
+@pytest.mark.parametrize("cpus", [1, 4])
+def test_a_band_spends_what_the_table_says_largest_bracket_first(cpus):
+    configs = given_configs([{"x": (7 * i) % 17} for i in range(17)])
+    sweep, _ = run(HyperBandForBOHB(max_t=9), configs, 17, cpus=cpus)
+    steps = steps_of(sweep)
+    assert Counter(steps[:9]) == {1: 6, 3: 2, 9: 1}
+    assert Counter(steps[9:14]) == {3: 3, 9: 2}
+    assert steps[14:] == [9, 9, 9]
+    best = max(range(9), key=lambda i: (7 * i) % 17)
+    assert steps[best] == 9
+
+
+def test_with_one_slot_all_results_of_a_budget_come_before_the_next_budget():
+    search = BOHBSearch({"x": uniform(0, 1)}, metric="m", mode="max", seed=1, max_t=9)
+    _, order = run(HyperBandForBOHB(max_t=9), search, 17)
+    assert [step for _, step in order[:9]] == [1] * 9
+    assert [step for number, step in order if number < 9] == [1] * 9 + [2, 3] * 3 + [4, 5, 6, 7, 8, 9]
+    assert max(i for i, (number, _) in enumerate(order) if number < 9) == 20  # only then the second bracket begins
+
+
+def test_bohb_learns_from_the_short_trials_before_it_suggests_more():
+    search = BOHBSearch({"x": uniform(0, 1)}, metric="m", mode="max", seed=1, max_t=9)
+    sweep, _ = run(HyperBandForBOHB(max_t=9), search, 68)
+    xs = [trial.config["x"] for trial in sweep.trials.values()]
+    assert sum(xs[:4]) / 4 < 0.7
+    assert sum(xs[34:]) / 34 > 0.75  # a third of them is random
+
+
+def test_a_limit_below_the_bracket_does_not_stall_the_sweep():
+    """Nobody says here which trials are paused, so they count: the brackets are closed with what they have."""
+    search = BOHBSearch({"x": uniform(0, 1)}, metric="m", mode="max", seed=1, max_t=9, max_concurrent=4)
+    sweep, _ = run(HyperBandForBOHB(max_t=9), search, 12, cpus=8)
+    assert len(sweep.trials) == 12
+    assert max(steps_of(sweep)) == 9
+
+
+def test_trials_that_never_save_fail_or_end_early_hold_up_nobody():
+    configs = [{"x": (7 * i) % 17} for i in range(17)]
+    sweep, _ = run(HyperBandForBOHB(max_t=9), given_configs(configs), 17, cpus=3, saves=False)
+    assert max(steps_of(sweep)) == 9
+    sweep, _ = run(HyperBandForBOHB(max_t=9), given_configs(configs), 17, cpus=3, length=2)
+    assert max(steps_of(sweep)) == 2
+    sweep, _ = run(HyperBandForBOHB(max_t=9), given_configs(configs), 17, cpus=3, fails={0, 7, 14})
+    assert [i for i, step in enumerate(steps_of(sweep)) if step == 0] == [0, 1, 2]
+
+
+def test_nan_goes_out_first():
+    told = told_of(9)
+    for number in range(8):
+        reach(told, number, 1, math.nan if number % 2 else float(number))
+    stopped = [d.trial_id for d in reach(told, 8, 1, 8.0) if isinstance(d, StopTrial)]
+    assert sorted(stopped) == [tid(n) for n in (0, 1, 2, 3, 5, 7)]

@@ -1,0 +1,691 @@
+"""BOHBSearch: its densities by another route, what it learns from which budget, conditional spaces, restarts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import statistics
+
+import numpy as np
+import pytest
+from conformance.searchers import SPACE, Session, is_inside
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchers import (
+    NOT_NOW,
+    BOHBSearch,
+    ConcurrencyLimiter,
+    Repeater,
+    SearchError,
+    SpaceError,
+    TuneBOHB,
+    UnknownNameError,
+    choice,
+    create_searcher,
+    grid_search,
+    lograndint,
+    loguniform,
+    qlograndint,
+    qloguniform,
+    qrandint,
+    qrandn,
+    quniform,
+    randint,
+    randn,
+    uniform,
+)
+from searchers.base import derived_seed, keyed_rng
+from searchers.bohb_search import _Axis, _bandwidths, _cut_normal, _Density, _without_gaps
+from searchers.space import Categorical, Domain, Float
+
+LINE = {"x": uniform(0, 1)}
+
+
+def search_of(space=None, *, mode="min", seed=7, budgets=(1, 3, 9), **arguments):
+    given = {"metric": "m", "mode": mode, "seed": seed, "budgets": budgets, **arguments}
+    return BOHBSearch(LINE if space is None else space, **given)
+
+
+def bohb(space=None, config=None, **arguments):
+    return search_of(space, bohb_config={"random_fraction": 0, **(config or {})}, **arguments)
+
+
+def told(search, losses, time=1, *, ends=True):
+    """Let trials report their losses; returns the configs that were suggested."""
+    first = search._count
+    configs = []
+    for number, loss in enumerate(losses, first):
+        configs.append(search.suggest(f"t{number}"))
+        search.on_trial_result(f"t{number}", {"m": loss, "training_iteration": time})
+        if ends:
+            search.on_trial_complete(f"t{number}")
+    return configs
+
+
+def points_at(search, budget):
+    """Return (number, loss) of what is known at a budget."""
+    level = search._levels.get(budget)
+    return [] if level is None else [(number, loss) for number, loss, _ in level.points]
+
+
+# --- densities -------------------------------------------------------------------------------------------------------
+
+
+def reference_density(points, num_options, widths, place):
+    """Return the density at one place by a sum over products, written down kernel by kernel."""
+    total = 0.0
+    for point in points:
+        product = 1.0
+        for at, mean, width, options in zip(place, point, widths, num_options, strict=True):
+            if options:
+                product *= 1 - width if at == mean else width / (options - 1)
+            else:
+                normal = statistics.NormalDist(mean, width)
+                product *= normal.pdf(at) / (normal.cdf(1) - normal.cdf(0))
+        total += product
+    return total / len(points)
+
+
+def test_the_bandwidths_are_those_of_the_normal_reference_rule():
+    points = np.array([[0.1, 0.0, 0.5], [0.4, 1.0, 0.5], [0.7, 1.0, 0.5], [0.8, 1.0, 0.5]])
+    found = _bandwidths(points, [0, 2, 0], 1e-3)
+    spread = statistics.pstdev([0.1, 0.4, 0.7, 0.8])
+    shrink = 1.06 * 4 ** (-1 / 7)
+    # a choice of two options is spread like the codes 0 and 1; a column without spread gets the smallest bandwidth
+    assert found == pytest.approx([shrink * spread, shrink * math.sqrt(3 / 16), 1e-3])
+
+
+def test_the_order_of_options_changes_no_bandwidth_and_none_is_above_that_of_a_uniform_draw():
+    codes = np.array([0, 0, 1, 2, 2, 2], dtype=float)
+    bandwidths = {
+        round(float(_bandwidths(np.array(order)[codes.astype(int)][:, None], [3], 1e-3)[0]), 12)
+        for order in itertools.permutations([0.0, 1.0, 2.0])
+    }
+    assert bandwidths == {round(1.06 * 6 ** (-1 / 5) * math.sqrt((1 - (4 + 1 + 9) / 36) / 2), 12)}
+    many = np.repeat([[0.0], [1.0]], 200, axis=1)
+    assert _bandwidths(many, [2] * 200, 1e-3) == pytest.approx([0.5] * 200)
+    assert 1.06 * 2 ** (-1 / 204) * 0.5 > 0.5
+    assert _bandwidths(np.zeros((3, 1)), [1], 1e-3) == pytest.approx([0])
+
+
+def test_a_density_by_hand():
+    """One point at 0, bandwidth 0.001: half of its kernel lies outside, so it is twice as high."""
+    density = _Density(np.array([[0.0]]), [0], 1e-3)
+    assert math.exp(density.log_at(np.array([[0.0]]))[0]) == pytest.approx(2 * 1000 / math.sqrt(2 * math.pi))
+    pair = _Density(np.array([[0.0], [1.0]]), [2], 1e-3)  # bandwidth 0.5: uniform
+    assert np.exp(pair.log_at(np.array([[0.0], [1.0]]))) == pytest.approx([0.5, 0.5])
+    lone = _Density(np.array([[0.0], [0.0]]), [1], 1e-3)
+    assert lone.log_at(np.array([[0.0]])) == pytest.approx([0.0])
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_a_density_is_the_mean_of_products_of_kernels(seed):
+    rng = np.random.default_rng(seed)
+    num_options = [int(k) for k in rng.choice([0, 0, 2, 3, 5], size=rng.integers(1, 5))]
+    columns = [rng.integers(k, size=9) if k else rng.random(9) for k in num_options]
+    points = np.array(columns, dtype=float).T
+    density = _Density(points[:5], num_options, 1e-3)
+    for place in points:
+        expected = reference_density(points[:5], num_options, density.bandwidths, place)
+        assert density.log_at(place[None])[0] == pytest.approx(math.log(expected))
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.03, 0.5, 1.0])
+def test_the_density_of_a_range_has_the_mass_one_within_it(mean):
+    density = _Density(np.array([[mean], [0.4]]), [0], 1e-3)
+    places = (np.arange(20_000) + 0.5) / 20_000
+    assert np.exp(density.log_at(places[:, None])).mean() == pytest.approx(1, abs=1e-6)
+
+
+def test_a_cut_normal_stays_within_and_has_its_quantiles():
+    for mean, scale in itertools.product([0.0, 1e-9, 0.4, 1.0], [1e-4, 0.3, 50.0]):
+        drawn = [_cut_normal(mean, scale, part) for part in (0.0, 1e-9, 0.25, 0.5, 1 - 1e-9, 1.0)]
+        assert drawn == sorted(drawn)
+        assert all(0 <= one <= 1 for one in drawn)
+    assert _cut_normal(0.5, 0.2, 0.5) == pytest.approx(0.5)
+    inner = statistics.NormalDist(0, 0.2)
+    assert inner.cdf(_cut_normal(0.0, 0.2, 0.3)) == pytest.approx(0.5 + 0.3 * (inner.cdf(1) - 0.5))
+
+
+def test_candidates_are_drawn_wider_than_the_density_by_the_factor():
+    density = _Density(np.full((50, 1), 0.5), [0], 0.01)
+    places = density.draw(4000, 3.0, np.random.default_rng(1))[:, 0]
+    assert places.std() == pytest.approx(0.03, rel=0.05)
+    options = _Density(np.repeat([[0.0], [1.0]], [9, 1], axis=0), [4], 1e-3)
+    (width,) = options.bandwidths
+    drawn = options.draw(20_000, 3.0, np.random.default_rng(1))[:, 0]
+    assert (drawn == 3).mean() == pytest.approx(width / 4, rel=0.1)
+    assert (drawn == 0).mean() == pytest.approx(0.9 * (1 - width) + width / 4, rel=0.02)
+
+
+def test_a_gap_gets_the_value_of_another_point_and_the_rest_of_its_row_from_the_same_one():
+    gap = math.nan
+    points = np.array([[0.1, 1.0, 0.2], [gap, gap, 0.9], [0.3, 0.0, gap], [0.5, 2.0, gap]])
+    pairs = {(0.1, 1.0), (0.3, 0.0), (0.5, 2.0)}
+    seen = set()
+    for seed in range(30):
+        filled = _without_gaps(points, [0, 3, 0], np.random.default_rng(seed))
+        assert filled[0].tolist() == [0.1, 1.0, 0.2]
+        assert filled[1, 2] == 0.9
+        assert set(filled[2:, 2]) <= {0.2, 0.9}
+        seen.add(tuple(filled[1, :2].tolist()))
+    assert seen == pairs
+    assert np.isnan(points[1, 0])
+
+
+def test_what_no_point_has_is_drawn_from_its_range():
+    filled = _without_gaps(np.full((200, 2), math.nan), [0, 3], np.random.default_rng(2))
+    assert set(filled[:, 1]) == {0.0, 1.0, 2.0}
+    assert 0 <= filled[:, 0].min() < 0.1 < 0.9 < filled[:, 0].max() <= 1
+
+
+# --- parameters as numbers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("domain", "pairs"),
+    [
+        (uniform(-1, 3), [(-1.0, 0.0), (0.0, 0.25), (2.0, 0.75)]),
+        (loguniform(1e-4, 1), [(1e-4, 0.0), (1e-2, 0.5), (1e-1, 0.75)]),
+        (quniform(0, 1, 0.25), [(0.0, 0.0), (0.25, 0.25), (1.0, 1.0)]),
+        (randint(0, 4), [(0, 0.125), (1, 0.375), (3, 0.875)]),
+        (qrandint(10, 30, 10), [(10, 1 / 6), (20, 0.5), (30, 5 / 6)]),
+        (lograndint(1, 5), [(1, math.log(2) / math.log(9)), (4, math.log(8) / math.log(9))]),
+        (randn(2, 3), [(2.0, 0.5), (5.0, statistics.NormalDist().cdf(1))]),
+        (choice(["a", "b", "c"]), [(0, 0.0), (2, 2.0)]),
+        (uniform(2, 2), [(2.0, 0.5)]),
+    ],
+)
+def test_values_have_places_and_places_values(domain, pairs):
+    axis = _Axis("x", domain)
+    for value, position in pairs:
+        assert axis.position(value) == pytest.approx(position)
+        assert axis.value(position) == pytest.approx(value)
+        assert type(axis.value(position)) is type(value)
+
+
+DOMAINS = [
+    uniform(-1, 3),
+    loguniform(1e-4, 1),
+    quniform(-1, 1, 0.25),
+    qloguniform(0.5, 8, 0.5),
+    randint(-3, 4),
+    randint(5, 6),
+    qrandint(8, 64, 8),
+    lograndint(1, 300),
+    qlograndint(2, 100, 7),
+    randn(2, 3),
+    qrandn(0, 2, 0.5),
+    Float(-1, 1).normal(0, 5),
+    randint(0, 2**62),
+    choice([1, "a", None]),
+]
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=repr)
+@pytest.mark.parametrize("position", [0.0, 1e-17, 0.3, 0.999999, 1.0])
+def test_every_place_is_a_value_that_could_be_drawn(domain, position):
+    axis = _Axis("x", domain)
+    if isinstance(domain, Categorical):
+        assert axis.value(position) in range(len(domain))
+        return
+    value = axis.value(position)
+    assert domain.is_valid(value)
+    assert type(value) is type(domain.draw(np.random.default_rng(1)))
+    assert math.isfinite(value)
+    if domain.is_valid(value) and isinstance(value, float) and domain.get_sampler() == uniform(0, 1).sampler:
+        assert value < domain.upper
+
+
+@pytest.mark.parametrize("domain", [domain for domain in DOMAINS if not isinstance(domain, Categorical)], ids=repr)
+def test_a_drawn_value_comes_back_from_its_place(domain):
+    axis = _Axis("x", domain)
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        value = domain.draw(rng)
+        assert axis.value(axis.position(value)) == pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+class Words(Domain):
+    domain_str = "words"
+
+    def draw(self, rng):
+        return "word"
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        ({"x": grid_search([1, 2])}, "x is a grid_search over 2 values; BOHBSearch draws"),
+        ({"x": Float(0, None)}, "expected a range with two finite bounds"),
+        ({"x": Words()}, "BOHBSearch has ranges of numbers and choices only"),
+        ([1], "the search space is a list"),
+    ],
+)
+def test_a_space_that_cannot_be_searched_is_refused(space, words):
+    with pytest.raises(SpaceError, match=words):
+        BOHBSearch().set_search_properties("m", "min", space)
+
+
+leaves = st.sampled_from(DOMAINS)
+spaces = st.dictionaries(
+    st.sampled_from(list("abcdef")),
+    st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.dictionaries(st.sampled_from(list("uvw")), inner, min_size=1, max_size=3),
+            st.lists(inner, min_size=1, max_size=3).map(choice),
+        ),
+        max_leaves=5,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def is_of(space, config):
+    if isinstance(space, Categorical):
+        return any(is_of(option, config) for option in space.categories)
+    if isinstance(space, Domain):
+        return space.is_valid(config)
+    if isinstance(space, dict):
+        is_dict = isinstance(config, dict) and space.keys() == config.keys()
+        return is_dict and all(is_of(space[key], config[key]) for key in space)
+    return space == config
+
+
+@given(spaces, st.integers(0, 1000))
+@settings(max_examples=25, deadline=None)
+def test_every_proposal_lies_in_the_space(space, seed):
+    search = bohb(space, {"num_samples": 8, "random_fraction": 0.2}, seed=seed, budgets=[1])
+    rng = np.random.default_rng(seed)
+    configs = told(search, [math.nan if one < 0.1 else one for one in rng.random(25)])
+    assert all(is_of(space, config) for config in configs)
+
+
+# --- which results count ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "counted"),
+    [
+        ([1], {1: 1}),
+        ([0.5], {}),
+        ([1, 2], {1: 1}),
+        ([1, 2, 3, 4, 9, 100], {1: 1, 3: 3, 9: 9}),
+        ([4], {3: 4}),  # what lies between counts for the highest budget that it reached, and only for that
+        ([4, 5], {3: 4}),
+        ([1, 100], {1: 1, 9: 100}),
+        ([9, 1, 3], {9: 9}),  # after a restart from an old checkpoint
+        ([math.nan], {}),
+        ([math.inf], {9: math.inf}),
+        ([None, "3", True, 3], {3: 3}),
+    ],
+)
+def test_the_first_result_at_a_budget_counts(times, counted):
+    search = search_of()
+    search.suggest("a")
+    for time in times:
+        value = time if isinstance(time, (int, float)) else 0
+        result = {"m": value, "training_iteration": time}
+        search.on_trial_result("a", {"m": value} if time is None else result)
+    search.on_trial_complete("a", {"m": 77.0, "training_iteration": 50})
+    assert {budget: points_at(search, budget) for budget in search._levels} == {
+        budget: [(0, float(value))] for budget, value in counted.items()
+    }
+    assert (search._open, search._reached, search._past) == ({}, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "loss"),
+    [(0.5, 0.5), (math.nan, math.inf), (math.inf, math.inf), (-math.inf, math.inf), ("text", math.inf), (True, 1.0)],
+)
+def test_what_is_no_finite_number_is_the_worst(value, loss):
+    search = search_of()
+    told(search, [value])
+    assert points_at(search, 1) == [(0, loss)]
+
+
+def test_a_result_without_the_metric_says_nothing_and_takes_no_budget():
+    search = search_of()
+    search.suggest("a")
+    search.on_trial_result("a", {"training_iteration": 1})
+    search.on_trial_result("a", {"training_iteration": 2, "m": 5.0})
+    assert points_at(search, 1) == [(0, 5.0)]
+
+
+def test_another_time_may_count():
+    search = search_of(time_attr="tokens", budgets=[100, 1000])
+    search.suggest("a")
+    search.on_trial_result("a", {"m": 1.0, "training_iteration": 500, "tokens": 120})
+    assert points_at(search, 100) == [(0, 1.0)]
+
+
+@pytest.mark.parametrize(("reached", "counts_at"), [([], 1), ([1], 3), ([1, 3], 9), ([4], 9), ([1, 3, 9], None)])
+def test_a_failure_is_the_worst_at_the_smallest_budget_that_was_not_reached(reached, counts_at):
+    search = search_of()
+    search.suggest("a")
+    for time in reached:
+        search.on_trial_result("a", {"m": 0.0, "training_iteration": time})
+    search.on_trial_complete("a", None, error=True)
+    search.on_trial_complete("a", None, error=True)
+    worst = [(budget, one) for budget in search._levels for one in points_at(search, budget) if one[1] == math.inf]
+    assert worst == ([] if counts_at is None else [(counts_at, (0, math.inf))])
+
+
+def test_means_of_repeats_count_for_the_largest_budget():
+    search = search_of()
+    repeated = Repeater(search, repeat=2)
+    for trial_id in ("a", "b"):
+        repeated.suggest(trial_id)
+        repeated.on_trial_result(trial_id, {"m": 3.0, "training_iteration": 1})
+    repeated.on_trial_complete("a", {"m": 1.0})
+    repeated.on_trial_complete("b", {"m": 2.0})
+    assert {budget: points_at(search, budget) for budget in search._levels} == {9.0: [(0, 1.5)]}
+
+
+def test_points_from_elsewhere_count_for_their_budget_or_the_largest():
+    search = search_of()
+    search.observe({"x": 0.5}, {"m": 1.0})
+    search.observe({"x": 0.5}, {"m": 2.0, "training_iteration": 5})
+    search.observe({"x": 0.5}, {"m": 3.0, "training_iteration": 0})
+    search.observe({"x": 0.5}, {"training_iteration": 1})
+    search.add_evaluated_point({"x": 0.25}, 4.0)
+    assert {budget: points_at(search, budget) for budget in search._levels} == {
+        9.0: [(-1, 1.0), (-1, 4.0)],
+        3.0: [(-1, 2.0)],
+        1.0: [(-1, math.inf)],
+    }
+    with pytest.raises(SpaceError):
+        search.observe({"x": 7}, {"m": 1.0})
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+def model_points(search):
+    model = search._model()
+    return None if model is None else (model.good.points[:, 0].tolist(), model.bad.points[:, 0].tolist())
+
+
+def fed(losses_of, budgets=(1, 3, 9), **config):
+    """Return a search that was told points by observe: {budget: [(x, loss)]}."""
+    search = bohb(config=config, budgets=budgets)
+    for budget, points in losses_of.items():
+        for x, loss in points:
+            search.observe({"x": x}, {"m": loss, "training_iteration": budget})
+    return search
+
+
+def test_the_largest_budget_with_enough_points_has_the_model():
+    few = [(0.1, 1.0), (0.2, 2.0), (0.3, 3.0)]
+    enough = [*few, (0.4, 0.5)]
+    low = [(one + 0.5, loss) for one, loss in enough]
+    assert model_points(fed({1: few})) is None
+    assert model_points(fed({1: enough})) == ([0.4, 0.1], [0.2, 0.3])
+    assert model_points(fed({1: low, 3: enough, 9: few})) == ([0.4, 0.1], [0.2, 0.3])
+    assert model_points(fed({1: low, 3: few, 9: few})) == ([0.9, 0.6], [0.7, 0.8])
+    assert model_points(fed({1: low, 9: enough})) == ([0.4, 0.1], [0.2, 0.3])
+
+
+def test_the_good_are_the_best_fifteen_percent_but_enough_of_them():
+    ranked = [(i / 100, float(i)) for i in range(40)]
+    good, bad = model_points(fed({1: ranked[::-1]}))
+    assert good == [x for x, _ in ranked[:6]]
+    assert sorted(bad) == [x for x, _ in ranked[6:]]
+    assert len(model_points(fed({1: ranked}, top_n_percent=50))[0]) == 20
+    assert len(model_points(fed({1: ranked}, min_points_in_model=13))[0]) == 13
+    assert model_points(fed({1: ranked}, min_points_in_model=21)) is None
+    assert len(model_points(fed({1: ranked}, min_points_in_model=1, top_n_percent=1))[0]) == 2  # one more than x
+
+
+def test_only_finite_results_are_good():
+    nan = math.nan
+    assert model_points(fed({1: [(0.1, nan), (0.2, nan), (0.3, nan), (0.4, nan)]})) is None
+    assert model_points(fed({1: [(0.1, 1.0), (0.2, nan), (0.3, nan), (0.4, nan)]})) is None
+    points = [(0.1, nan), (0.2, 1.0), (0.3, 2.0), (0.4, nan), (0.5, nan)]
+    assert model_points(fed({1: points}, top_n_percent=60)) == ([0.2, 0.3], [0.1, 0.4, 0.5])
+
+
+def test_of_very_many_points_the_newest_of_the_bad_are_taken():
+    search = bohb(budgets=[1])
+    level = search._at(1.0)
+    search._known_space()
+    for number in range(2500):
+        level.add(number, float(number % 1250), [number / 2500])
+    good, bad = model_points(search)
+    assert len(good) == 375
+    assert good[:2] == [0.0, 0.5]
+    assert bad == [n / 2500 for n in range(2500) if n % 1250 >= 188 or n == 1250 + 187][-1000:]
+
+
+def test_the_candidate_with_the_largest_ratio_is_proposed():
+    points = [(0.2, 0.0), (0.25, 0.1), (0.3, 0.2), (0.6, 1.0), (0.7, 2.0), (0.8, 3.0), (0.9, 4.0)]
+    search = fed({1: points}, num_samples=16, top_n_percent=43)
+    model = search._model()
+    search.suggest("a")
+    rng = keyed_rng(derived_seed(7, 1), 0)
+    rng.random()  # what is compared with random_fraction
+    candidates = model.good.draw(16, 3.0, rng)
+    good = [[x] for x, _ in points[:3]]
+    bad = [[x] for x, _ in points[3:]]
+    widths = [1.06 * statistics.pstdev([x for (x,) in some]) * len(some) ** -0.2 for some in (good, bad)]
+    assert widths == pytest.approx([model.good.bandwidths[0], model.bad.bandwidths[0]])
+    ratios = [
+        reference_density(good, [0], widths[:1], place) / reference_density(bad, [0], widths[1:], place)
+        for place in candidates
+    ]
+    assert search.suggest("b")["x"] == pytest.approx(candidates[int(np.argmax(ratios)), 0])
+
+
+def test_beyond_all_bad_points_the_density_of_the_good_decides():
+    """Both ratios would be without bound; only the floor of the densities keeps the nearer one ahead."""
+    near, far = np.array([[0.05]]), np.array([[0.0]])
+    search = fed({1: [(0.05, 0.0), (0.0501, 0.1), (0.9, 1.0), (0.9001, 2.0)]})
+    model = search._model()
+    assert float(model.bad.log_at(far)[0]) < float(model.bad.log_at(near)[0]) < math.log(1e-32)
+    assert search.suggest("a")["x"] == pytest.approx(0.05, abs=0.002)
+
+
+def test_without_a_model_and_for_the_random_part_configs_are_those_of_a_plain_draw():
+    drawn = told(search_of(bohb_config={"random_fraction": 1}), range(30))
+    fresh = [search_of().suggest("a")]
+    assert drawn[:1] == fresh
+    mixed = told(search_of(), range(30))
+    assert mixed[:4] == drawn[:4]
+    same = [a == b for a, b in zip(mixed, drawn, strict=True)]
+    assert 5 < sum(same) < 20  # a third
+    assert sum(a == b for a, b in zip(told(bohb(), range(30)), drawn, strict=True)) == 4
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_the_search_finds_where_the_best_results_are(mode):
+    space = {"x": uniform(0, 1), "rate": loguniform(1e-4, 1), "kind": choice(["a", "b", "c"]), "n": randint(0, 20)}
+    search = search_of(space, mode=mode, budgets=[1])
+    sign = 1 if mode == "min" else -1
+    near = 0.0
+    for number in range(120):
+        config = search.suggest(str(number))
+        miss = abs(config["x"] - 0.7) + abs(math.log10(config["rate"]) + 2) + (config["kind"] != "b")
+        miss += abs(config["n"] - 5) / 10
+        search.on_trial_result(str(number), {"m": sign * miss, "training_iteration": 1})
+        near += number >= 60 and miss < 1.0
+    assert near > 20  # of 60, a third of them random; drawn at random it would be about 4
+
+
+def test_a_mirrored_metric_gives_the_same_search():
+    losses = [math.sin(7 * i) for i in range(40)]
+    assert told(search_of(mode="min"), losses) == told(search_of(mode="max"), [-one for one in losses])
+
+
+def test_the_order_in_which_results_arrive_plays_no_part():
+    def run(order):
+        search = search_of(SPACE_OF_MODELS, budgets=[1])
+        for number in range(30):
+            search.suggest(f"t{number}")
+        for number in order:
+            search.on_trial_result(f"t{number}", {"m": float(number * 7 % 5), "training_iteration": 1})
+            search.on_trial_complete(f"t{number}")
+        return [search.suggest(f"new{number}") for number in range(10)]
+
+    assert run(range(30)) == run([*range(29, -1, -1)])
+
+
+# --- conditional spaces ----------------------------------------------------------------------------------------------
+
+SPACE_OF_MODELS = {
+    "model": choice([{"kind": "tree", "depth": randint(1, 9)}, {"kind": "net", "rate": loguniform(1e-4, 1)}, "none"]),
+    "seed": 3,
+}
+
+
+def test_a_parameter_exists_only_where_its_option_is_chosen():
+    search = bohb(SPACE_OF_MODELS, budgets=[1])
+    assert list(search._axes) == []  # known with the space
+    configs = []
+    for number in range(60):
+        config = search.suggest(str(number))
+        configs.append(config["model"])
+        value = 1.0
+        if config["model"] != "none" and config["model"]["kind"] == "net":
+            value = abs(math.log10(config["model"]["rate"]) + 2) / 4
+        search.on_trial_result(str(number), {"m": value, "training_iteration": 1})
+    assert list(search._axes) == ["model", "model/0/depth", "model/1/rate"]
+    gaps = {(*map(math.isnan, position),) for _, _, position in search._levels[1.0].points}
+    assert gaps == {(False, True, True), (False, False, True), (False, True, False)}
+    kinds = ["none" if one == "none" else one["kind"] for one in configs[30:]]
+    assert kinds.count("net") > 20
+    assert {tuple(one) for one in configs if one != "none"} == {("kind", "depth"), ("kind", "rate")}
+
+
+def test_given_points_come_first_and_teach():
+    points = [{"model": {"kind": "net", "rate": 0.01}}, {"model/kind": "tree"}, {}]
+    search = BOHBSearch(SPACE_OF_MODELS, None, "m", "min", points[:1], 7, budgets=[1])
+    assert search.suggest("a") == {"model": {"kind": "net", "rate": 0.01}, "seed": 3}
+    search.on_trial_result("a", {"m": 1.0, "training_iteration": 1})
+    ((_, _, position),) = search._levels[1.0].points
+    assert position == pytest.approx([1.0, math.nan, 0.5], nan_ok=True)
+    with pytest.raises(SpaceError):
+        BOHBSearch(SPACE_OF_MODELS, None, "m", "min", [{"model": "forest"}], 7).suggest("a")
+
+
+def test_a_space_without_parameters_and_a_choice_of_one_option_are_searched_too():
+    assert told(bohb({"a": 1, "b": "c"}), [1.0] * 8) == [{"a": 1, "b": "c"}] * 8
+    assert told(bohb({"a": choice([5])}), [1.0] * 8) == [{"a": 5}] * 8
+
+
+# --- restarts, states, limits ----------------------------------------------------------------------------------------
+
+
+def test_told_again_it_suggests_the_same():
+    session = Session(BOHBSearch(SPACE, None, "loss", "min", None, 3, budgets=[1]))
+    session.run(60)
+    for num_entries in range(0, len(session.record), 17):
+        again = session.tell_again(BOHBSearch(SPACE, None, "loss", "min", None, 3, budgets=[1]), num_entries)
+        again.run(60)
+        assert again.configs == session.configs
+    assert all(map(is_inside, session.configs))
+
+
+def test_a_saved_search_goes_on_in_another(tmp_path):
+    def search():
+        return BOHBSearch(SPACE_OF_MODELS, None, "m", "min", budgets=[1, 3])
+
+    first, second = search(), search()
+    first.set_search_properties("m", "min", {}, seed=5)
+    told(first, [math.nan if i % 5 == 0 else float(i * 7 % 11) for i in range(30)], time=3)
+    first.save(tmp_path / "state")
+    second.restore(tmp_path / "state")
+    assert [second.suggest(str(i)) for i in range(9)] == [first.suggest(str(i)) for i in range(9)]
+    assert json.loads(json.dumps(first.get_state())) == first.get_state()
+    with pytest.raises(SearchError, match="this search has begun"):
+        first.restore(tmp_path / "state")
+    other = search_of()
+    other.restore(tmp_path / "state")
+    with pytest.raises(SearchError, match="the restored points have 3 parameters, the space has 1"):
+        other.suggest("a")
+
+
+def test_as_many_trials_are_alive_as_are_allowed():
+    search = search_of(max_concurrent=2)
+    first = search.suggest("a")
+    search.suggest("b")
+    assert search.suggest("c") is NOT_NOW
+    assert search.suggest("a") == first
+    search.on_pause("a")
+    search.on_pause("nobody")
+    assert search.suggest("c") is not NOT_NOW
+    assert search.suggest("d") is NOT_NOW
+    search.on_trial_result("a", {"m": 1.0, "training_iteration": 1})  # so it goes on
+    search.on_trial_complete("b")
+    assert search.suggest("d") is NOT_NOW
+    search.on_pause("a")
+    search.on_unpause("a")
+    assert search.suggest("d") is NOT_NOW
+    search.on_trial_complete("c", None, error=True)
+    assert search.suggest("d") is not NOT_NOW
+
+
+def test_a_limiter_leaves_the_counting_to_it():
+    search = search_of()
+    limited = ConcurrencyLimiter(search, max_concurrent=1)
+    limited.suggest("a")
+    assert limited.suggest("b") is NOT_NOW
+    search.on_pause("a")
+    assert limited.suggest("b") is not NOT_NOW
+    assert limited.hears_results
+
+
+def test_the_budgets_are_given_or_the_schedulers_or_powers():
+    assert BOHBSearch().budgets == (1, 3, 9, 27, 81)
+    assert BOHBSearch(max_t=16, reduction_factor=4).budgets == (1, 4, 16)
+    given = BOHBSearch(budgets=[9, 1, 3, 3])
+    told_so = BOHBSearch(max_t=16)
+    for search in (given, told_so):
+        search.set_budgets([2, 6])
+    assert (given.budgets, told_so.budgets) == ((1, 3, 9), (2, 6))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"seed": -1}, "seed is -1"),
+        ({"max_concurrent": -1}, "max_concurrent is -1; expected an int of at least 0, 0 for no limit"),
+        ({"max_concurrent": True}, "max_concurrent is True"),
+        ({"budgets": []}, r"budgets is \[\]; expected a list of finite numbers above 0"),
+        ({"budgets": [1, math.nan]}, "budgets is"),
+        ({"budgets": "139"}, "budgets is '139'"),
+        ({"budgets": 5}, "budgets is 5"),
+        ({"max_t": 0.5}, "max_t is 0.5; expected a finite number of at least 1"),
+        ({"reduction_factor": 1}, "reduction_factor is 1; expected a finite number above 1"),
+        ({"time_attr": ""}, "time_attr is ''"),
+        ({"metric": ["a", "b"]}, "BOHBSearch has one objective"),
+        ({"bohb_config": [1]}, "bohb_config is .*expected a dict with some of min_points_in_model, top_n_percent"),
+        ({"bohb_config": {"min_points_in_model": 0}}, "min_points_in_model of bohb_config is 0"),
+        ({"bohb_config": {"num_samples": None}}, "num_samples of bohb_config is None; expected an int of at least 1"),
+        ({"bohb_config": {"top_n_percent": 100}}, "top_n_percent of bohb_config is 100; .* above 0 and below 100"),
+        ({"bohb_config": {"random_fraction": 1.1}}, "random_fraction of bohb_config is 1.1; .* from 0 to 1"),
+        ({"bohb_config": {"bandwidth_factor": "3"}}, "bandwidth_factor of bohb_config is '3'"),
+        ({"bohb_config": {"min_bandwidth": 0}}, "min_bandwidth of bohb_config is 0"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments, words):
+    with pytest.raises(SearchError, match=words):
+        BOHBSearch(**arguments)
+
+
+def test_an_unknown_constant_is_refused_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"bohb_config names 'num_sample', which is unknown.*num_samples"):
+        BOHBSearch(bohb_config={"num_sample": 3})
+
+
+def test_it_has_the_names_that_users_type():
+    assert TuneBOHB is BOHBSearch
+    assert isinstance(create_searcher("bohb", seed=3), BOHBSearch)
+    search = TuneBOHB(LINE, {"num_samples": 8}, "loss", "max", None, 3, 4)
+    assert (search.metric, search.mode, search._max_concurrent) == ("loss", "max", 4)
+    assert search.hears_results
+    assert search.is_adaptive
