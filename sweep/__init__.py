@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from sweep.experiment import Experiment
     from sweep.inventory import cluster_resources, init, is_initialized, shutdown
     from sweep.registry import register_trainable
+    from sweep.replaying import replay
     from sweep.schedulers import (
         ASHAScheduler,
         AsyncHyperBandScheduler,
@@ -131,6 +132,7 @@ _HOMES = {
         "SyncConfig",
         "TuneConfig",
     ),
+    "sweep.replaying": ("replay",),
     "sweep.core.resources": ("Device", "Node", "PlacementGroupFactory", "Resources"),
     "sweep.core.stoppers": (
         "CombinedStopper",
@@ -260,6 +262,7 @@ __all__ = [
     "randint",
     "randn",
     "register_trainable",
+    "replay",
     "report",
     "run",
     "run_experiments",

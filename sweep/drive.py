@@ -135,6 +135,10 @@ def tell(searcher: Searcher, command: Notify) -> None:
                 searcher.on_trial_complete(command.trial.id, command.result)
             case Hook.ERROR:
                 searcher.on_trial_complete(command.trial.id, None, error=True)
+            case Hook.PAUSE:
+                searcher.on_pause(command.trial.id)
+            case Hook.START:
+                searcher.on_unpause(command.trial.id)
     except Exception as error:  # a searcher may be the user's own
         raise SearchError(
             f"{type(searcher).__name__} failed when it was told of trial {command.trial.id}: "

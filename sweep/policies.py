@@ -79,6 +79,8 @@ def build_policies(
             f"{type(policy).__name__} changes configs itself, which would mislead {describe(searcher)}. "
             "Leave search_alg out: the first configs are then drawn from config."
         )
+    if policy.milestones:
+        searcher.set_budgets(policy.milestones)
     if not first and policy.metric and policy.mode:
         metrics, modes = policy.metric, policy.mode
         first, first_mode = metric_and_mode(metrics, modes)

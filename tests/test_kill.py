@@ -129,6 +129,8 @@ def test_a_driver_killed_at_twenty_moments_loses_nothing(tmp_path):
     told = list(record(experiment / "sweep.db"))
     check_no_trial_runs_after_its_end(told)
     check_every_moment_left_its_trace(told)
+    again = sweep.replay(experiment)
+    assert (again.num_runs, again.differences) == (len(MOMENTS) + 1, [])
     values = [row.metrics["loss"] for row in ExperimentReader(experiment).results()]
     best = analysis.get_best_trial("loss", "min", scope="all")
     assert min(values) == best.metric_analysis["loss"]["min"]

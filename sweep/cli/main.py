@@ -23,6 +23,8 @@ COMMANDS: Mapping[str, str] = {
     "why": "sweep.cli.inspect:why",
     "note": "sweep.cli.notes:note",
     "resume": "sweep.cli.control:resume",
+    "replay": "sweep.cli.replay:replay",
+    "simulate": "sweep.cli.simulate:simulate",
 }
 """Name of a command -> where it is."""
 

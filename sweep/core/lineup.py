@@ -31,10 +31,11 @@ class Lineup:
             for trial_id in group:
                 yield resources, trial_id
 
-    def add(self, trial_id: str, resources: Resources) -> None:
-        """Let a trial wait, behind all others."""
+    def add(self, trial_id: str, resources: Resources) -> int:
+        """Let a trial wait, behind all others; returns its ticket, which is larger than all before."""
         self._tickets += 1
         self._groups.setdefault(resources, {})[trial_id] = self._tickets
+        return self._tickets
 
     def remove(self, trial_id: str, resources: Resources) -> None:
         """Take a trial out; `resources` as it was added with."""

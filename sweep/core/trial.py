@@ -86,6 +86,7 @@ class Trial(NamedTuple):
         is_saved: while STOPPING towards PAUSED: the save that the pause needs is committed.
         is_by_person: a person paused it; only a person resumes it.
         reason: why it waits, or why it ended; shown to the user.
+        ticket: its place among those that wait, or its last one: smaller is earlier.
     """
 
     id: str
@@ -107,6 +108,7 @@ class Trial(NamedTuple):
     is_saved: bool = False
     is_by_person: bool = False
     reason: str = ""
+    ticket: int = 0
 
     @property
     def number(self) -> int:

@@ -14,7 +14,7 @@ from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import ExperimentError
 from sweep.store.encoding import decode, encode
 from sweep.store.records import command_texts, encode_event, encode_pending
-from sweep.store.schema import APPLICATION_ID, LABELS, SCHEMA, VERSION, check_version
+from sweep.store.schema import APPLICATION_ID, LABELS, SCHEMA, UPGRADES, VERSION, check_version
 
 __all__ = ["Journal"]
 
@@ -27,14 +27,14 @@ _INSERT_RESULT = "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_TRIAL = (
     "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement, "
     "checkpoint,"
-    " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, config, resources, number, "
-    "trial_id)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket, config, "
+    "resources, number, trial_id)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _UPDATE_STATE = (
     "UPDATE trial SET status=?, reason=?, attempt=?, failures=?, losses=?, next_status=?, pending=?, placement=?,"
-    " checkpoint=?, started_from=?, count=?, judged_to=?, is_saved=?, is_by_person=?, last_result=?, best_result=?"
-    " WHERE trial_id=?"
+    " checkpoint=?, started_from=?, count=?, judged_to=?, is_saved=?, is_by_person=?, last_result=?, best_result=?,"
+    " ticket=? WHERE trial_id=?"
 )
 _INSERT_LABEL = "INSERT OR REPLACE INTO label VALUES (?, ?)"
 _UPDATE_PROGRESS = "UPDATE trial SET count=?, judged_to=?, losses=?, last_result=?, best_result=? WHERE trial_id=?"
@@ -76,7 +76,7 @@ class Journal:
             self._db.execute("PRAGMA busy_timeout=5000")
             if is_new:
                 self._create()
-            check_version(self._db, database)
+            self._upgrade(check_version(self._db, database))
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
             self._db.execute("PRAGMA wal_autocheckpoint=1000")
@@ -95,6 +95,13 @@ class Journal:
     def _create(self) -> None:
         self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
         self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
+
+    def _upgrade(self, version: int) -> None:
+        """Bring a file of an older version up to this one, in one transaction."""
+        if version == VERSION:
+            return
+        steps = " ".join(UPGRADES[n] for n in range(version, VERSION))
+        self._db.executescript(f"BEGIN; {steps} PRAGMA user_version={VERSION}; COMMIT;")
 
     def meta(self) -> dict[str, Any]:
         """Return everything that is recorded about the experiment as such."""
@@ -209,6 +216,7 @@ class Journal:
                 trial.is_by_person,
                 last,
                 best,
+                trial.ticket,
             )
             is_same = old is not None and old.config is trial.config and old.resources is trial.resources
             if is_same or (old is None and trial.id in self._known and trial.is_ended):
@@ -248,4 +256,5 @@ def _differs_in_progress_only(old: Trial, new: Trial) -> bool:
         and old.failures == new.failures
         and old.is_saved == new.is_saved
         and old.is_by_person == new.is_by_person
+        and old.ticket == new.ticket
     )

@@ -10,7 +10,8 @@ seconds of driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.
             are_log_files_complete, log_to_file, space_keys, variables (flattened config paths that vary; null: unknown)
     event   kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Reported ...); `data` its
             other fields; the metrics of a Reported are only in `result` (same seq)
-    trial   one row per trial, its latest state; last_result and best_result are `result.seq`
+    trial   one row per trial, its latest state; last_result and best_result are `result.seq`; ticket: who waits comes in
+            this order (since version 2)
     result  one row per report, `metrics` as filled in (training_iteration, time_total_s, timestamp ...), without config
     label   only with trial_name_creator: the names it gave
 """
@@ -23,10 +24,10 @@ from urllib.parse import quote
 
 from sweep.errors import ExperimentError
 
-__all__ = ["APPLICATION_ID", "LABELS", "SCHEMA", "VERSION", "open_for_reading"]
+__all__ = ["APPLICATION_ID", "LABELS", "SCHEMA", "UPGRADES", "VERSION", "check_version", "open_for_reading"]
 
 APPLICATION_ID = 0x53575031  # "SWP1"
-VERSION = 1
+VERSION = 2
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -60,7 +61,8 @@ CREATE TABLE trial (
     is_saved INTEGER NOT NULL DEFAULT 0,
     is_by_person INTEGER NOT NULL DEFAULT 0,
     last_result INTEGER,
-    best_result INTEGER
+    best_result INTEGER,
+    ticket INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE result (
     seq INTEGER PRIMARY KEY,
@@ -72,6 +74,9 @@ CREATE TABLE result (
     metrics TEXT NOT NULL
 );
 """
+
+# What brings a file of version n to version n + 1; the first run that continues such an experiment does it.
+UPGRADES = {1: "ALTER TABLE trial ADD COLUMN ticket INTEGER NOT NULL DEFAULT 0;"}
 
 LABELS = "CREATE TABLE IF NOT EXISTS label (trial_id TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID"
 
@@ -90,8 +95,8 @@ def open_for_reading(database: Path) -> sqlite3.Connection:
     return connection
 
 
-def check_version(connection: sqlite3.Connection, database: Path) -> None:
-    """Refuse a file that is no `sweep.db`, is damaged, or was written by a newer version."""
+def check_version(connection: sqlite3.Connection, database: Path) -> int:
+    """Return the version of a file; refuse one that is no `sweep.db`, is damaged, or is of a newer version."""
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -105,3 +110,4 @@ def check_version(connection: sqlite3.Connection, database: Path) -> None:
         raise ExperimentError(
             f"{database} has format {version}; this version of sweep knows {VERSION}. Install a newer sweep-engine."
         )
+    return int(version)

@@ -1,0 +1,121 @@
+"""`sweep replay`: what happened and what followed from it, fact by fact; or decide it again and compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from searchers.base import Signal
+from sweep.callbacks.formats import pairs
+from sweep.cli.inspect import storage_option
+from sweep.cli.order import import_trainable
+from sweep.core.messages import Exited, Failed, Reported, Suggested
+from sweep.core.results import AUTO_FILLED, flatten
+from sweep.replaying import Replay
+from sweep.replaying import replay as decide_again
+from sweep.store.layout import ExperimentLayout
+from sweep.store.reader import ExperimentReader, find_experiment
+from sweep.store.resume import Told, record
+
+__all__ = ["replay"]
+
+
+@click.command(short_help="Show every fact and what followed, or decide it all again.")
+@click.argument("name")
+@click.option("--trial", metavar="N", help="Only what concerns one trial.")
+@click.option("--verify", is_flag=True, help="Decide everything again from the facts, and compare.")
+@storage_option
+def replay(name: str, trial: str | None, verify: bool, storage: str | None) -> int:
+    """Show what happened in a sweep, fact by fact, with the commands that followed from each.
+
+    With --verify the facts alone (reports, exits, the machine, the time) are handled again by new objects: packing,
+    scheduler and searcher must decide what they decided then. That proves that a resume continues what a killed sweep
+    would have done. It loads searcher and scheduler from the sweep's directory, which runs code from there. The exit
+    code is 1 when something comes out differently.
+
+    \b
+    Examples:
+      sweep replay digits
+      sweep replay digits --trial 7
+      sweep replay digits --verify
+    """
+    reader = find_experiment(name, storage)
+    if verify:
+        return _verify(reader)
+    wanted = reader.trial(trial).trial_id if trial is not None else None
+    for told in record(ExperimentLayout(reader.root).database, trust=False):
+        if wanted is None or wanted in (getattr(told.event, "trial_id", None), *_named(told)):
+            click.echo(_line(told))
+    return 0
+
+
+def _verify(reader: ExperimentReader) -> int:
+    place = str(reader.meta.get("import_path") or "")
+    try:
+        found = decide_again(reader.root)
+    except Exception:
+        if not place:
+            raise
+        found = decide_again(reader.root, trainable=import_trainable(place))  # a trainer has a config of its own
+    for text in found.notices:
+        click.echo(f"note: {text}", err=True)
+    click.echo(_summary(reader.name, found))
+    for difference in found.differences:
+        click.echo(f"  {difference}")
+    more = found.num_differences - len(found.differences)
+    if more:
+        click.echo(f"  ... and {more} more, most of which follow from the first")
+    return 0 if found.is_same else 1
+
+
+def _summary(name: str, found: Replay) -> str:
+    runs = f" in {found.num_runs} runs" if found.num_runs > 1 else ""
+    result = "all as recorded" if found.is_same else f"{found.num_differences} came out differently"
+    return (
+        f"{name}: {found.num_events} facts{runs}, {found.num_commands} commands and {found.num_suggestions} "
+        f"suggestions that followed: {result}"
+    )
+
+
+def _line(told: Told) -> str:
+    event = told.event
+    trial_id = getattr(event, "trial_id", None)
+    name = str(trial_id).rpartition("_")[2] if trial_id else ""
+    what = f"{told.at:10.3f} s  {type(event).__name__:<12} {name:<6} {_about(told)}".rstrip()
+    followed = ", ".join(_commands(told))
+    return f"{what}  -> {followed}" if followed else what
+
+
+def _about(told: Told) -> str:
+    match told.event:
+        case Suggested(_, config) if isinstance(config, Signal):
+            return config.value
+        case Suggested(_, Failed(error)):
+            return error
+        case Suggested(_, config):
+            return pairs(flatten(dict(config)))  # type: ignore[arg-type]
+        case Reported(_, _, seq, _, checkpoint):
+            metrics = {k: v for k, v in (told.metrics or {}).items() if k not in AUTO_FILLED}
+            saved = ", with a checkpoint" if checkpoint else ""
+            return f"#{seq} {pairs(metrics)}{saved}"
+        case Exited(_, _, exit_):
+            return f"{exit_.kind.value} {exit_.error}".strip()
+    return ""
+
+
+def _commands(told: Told) -> Iterator[str]:
+    for row in told.caused or ():
+        match row:
+            case ["Notify", *_] | ["Continue", *_]:
+                continue
+            case ["Fail" | "Discard" as kind, what, *_]:
+                yield f"{kind} {what}"
+            case [kind, trial_id, *_]:
+                yield f"{kind} {str(trial_id).rpartition('_')[2]}"
+
+
+def _named(told: Told) -> list[Any]:
+    """Return the trials that commands name."""
+    return [row[1] for row in told.caused or () if len(row) > 1]

@@ -1,0 +1,202 @@
+"""`sweep simulate`: what another scheduler, machine or limit would have made of a recorded sweep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from sweep.callbacks.formats import duration, text
+from sweep.cli.inspect import storage_option
+from sweep.cli.order import import_trainable
+from sweep.cli.ranges import parse_literal
+from sweep.core.resources import Device, Node
+from sweep.curves import Curves
+from sweep.errors import ConfigError, ExperimentError
+from sweep.rerun import Rerun, rerun
+from sweep.schedulers import create_scheduler
+from sweep.simulation import Simulation
+from sweep.simulation import simulate as run_simulation
+from sweep.store.reader import ExperimentReader, find_experiment
+
+__all__ = ["simulate"]
+
+_ALIASES = {"eta": "reduction_factor", "grace": "grace_period"}
+
+
+@click.command(short_help="Try another scheduler or machine on a recorded sweep.")
+@click.argument("name")
+@click.option("--scheduler", metavar="NAME", help="Another scheduler, such as asha, hyperband, median_stopping_rule.")
+@click.option("--eta", type=float, help="Its reduction factor.")
+@click.option("--max-t", type=float, help="Reports after which it ends a trial.")
+@click.option("--grace", type=float, help="Reports before it may stop a trial.")
+@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="Any other argument of it.")
+@click.option("--cpus", type=float, help="CPUs of the machine.  [default: as recorded]")
+@click.option("--gpus", type=click.IntRange(min=0), help="GPUs of the machine.  [default: as recorded]")
+@click.option("--concurrency", type=click.IntRange(min=1), help="How many trials may run at a time.")
+@click.option("--trials", type=click.IntRange(min=1), help="Only the first so many trials.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@storage_option
+def simulate(name: str, storage: str | None, as_json: bool, **options: Any) -> int:
+    """Run a recorded sweep again in virtual time, under other rules, and compare: what would have been saved, and would
+    the winner have been kept?
+
+    The trials report what they reported, in the time that it took them; the sweep's own code decides. What a trial
+    that was stopped would have reported afterwards is not known: record one without a scheduler for a full answer.
+    Without options the sweep is run again as it was, and every decision is compared with the recorded one; the exit
+    code is 1 when one came out differently.
+
+    \b
+    Examples:
+      sweep simulate digits --scheduler asha --eta 4 --cpus 8
+      sweep simulate digits --concurrency 2
+      sweep simulate digits
+    """
+    reader = find_experiment(name, storage)
+    if not any(value not in (None, ()) for value in options.values()):
+        return _again(reader, as_json)
+    curves = Curves.from_experiment(reader.root)
+    found = run_simulation(
+        curves,
+        scheduler=_scheduler(options),
+        nodes=_machine(curves, options["cpus"], options["gpus"]),
+        max_concurrent_trials=options["concurrency"],
+        num_samples=options["trials"],
+    )
+    summary = _summary(reader, curves, found)
+    click.echo(json.dumps(summary) if as_json else _table(reader.name, curves, found, summary))
+    return 0
+
+
+def _again(reader: ExperimentReader, as_json: bool) -> int:
+    place = str(reader.meta.get("import_path") or "")
+    try:
+        found = rerun(reader.root)
+    except ExperimentError:
+        if not place:
+            raise
+        found = rerun(reader.root, trainable=import_trainable(place))
+    click.echo(json.dumps(_again_json(found)) if as_json else _again_text(reader.name, found))
+    return 0 if found.difference is None else 1
+
+
+def _again_json(found: Rerun) -> dict[str, Any]:
+    difference = None if found.difference is None else str(found.difference)
+    return {"events": found.num_events, "seconds": found.seconds, "difference": difference}
+
+
+def _again_text(name: str, found: Rerun) -> str:
+    what = f"{name}: {duration(found.seconds)} run again in virtual time, {found.num_events} facts"
+    if found.difference is None:
+        return f"{what}: every decision as recorded"
+    return f"{what}: the first difference is at {found.difference}"
+
+
+def _scheduler(options: dict[str, Any]) -> Any:
+    given = {"reduction_factor": options["eta"], "max_t": options["max_t"], "grace_period": options["grace"]}
+    arguments = {key: value for key, value in given.items() if value is not None}
+    for setting in options["settings"]:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting}: expected NAME=VALUE, such as --set brackets=2.")
+        arguments[_ALIASES.get(key, key)] = parse_literal(value)
+    if options["scheduler"] is not None:
+        return create_scheduler(options["scheduler"], **arguments)
+    if arguments:
+        raise ConfigError(f"{', '.join(arguments)}: say of which scheduler, for instance --scheduler asha.")
+    return None
+
+
+def _machine(curves: Curves, cpus: float | None, gpus: int | None) -> Sequence[Node] | None:
+    if cpus is None and gpus is None:
+        return None
+    known = curves.nodes[0] if curves.nodes else Node("local", 1.0)
+    node = replace(known, cpus=known.cpus if cpus is None else cpus)
+    if gpus is None:
+        return [node]
+    others = tuple(device for device in node.devices if device.kind != "gpu")
+    return [replace(node, devices=(*others, *(Device(f"gpu-{i}", "gpu") for i in range(gpus))))]
+
+
+def _summary(reader: ExperimentReader, curves: Curves, found: Simulation) -> dict[str, Any]:
+    """Return what was, what would have been, and what became of the winner."""
+    snapshot = reader.snapshot()
+    before = {
+        "trials": len(curves.curves),
+        "reports": sum(len(curve.points) for curve in curves.curves),
+        "trial_seconds": curves.seconds,
+        "seconds": _driven(reader),
+    }
+    now = {
+        "trials": len(found.trials),
+        "reports": len(found.arrivals),
+        "trial_seconds": found.trial_seconds,
+        "seconds": found.seconds,
+    }
+    summary: dict[str, Any] = {"recorded": before, "simulated": now, "cut": curves.num_cut}
+    metric, mode = found.metric, found.mode
+    if metric:
+        best = max if mode == "max" else min
+        values = [
+            (point.metrics[metric], -i)
+            for i, curve in enumerate(curves.curves)
+            for point in curve.points
+            if isinstance(point.metrics.get(metric), (int, float))
+        ]
+        if values:
+            before["best"], winner = (
+                best(values)[0],
+                -max(values, key=lambda v: (v[0] if mode == "max" else -v[0], v[1]))[1],
+            )
+            trial = found.trials[winner] if winner < len(found.trials) else None
+            kept = trial is not None and trial.best_result is not None and trial.best_result[metric] == before["best"]
+            summary["winner"] = {"trial": snapshot.trials[winner].trial_id, "is_kept": kept}
+            if trial is not None and not kept:
+                summary["winner"]["reason"] = trial.reason
+        if found.best_result is not None:
+            now["best"] = found.best_result[metric]
+    return summary
+
+
+def _driven(reader: ExperimentReader) -> float:
+    with reader.connect() as connection:
+        first, last = connection.execute("SELECT min(at), max(at) FROM event").fetchone()
+    return float((last or 0.0) - (first or 0.0))
+
+
+def _table(name: str, curves: Curves, found: Simulation, summary: dict[str, Any]) -> str:
+    before, now = summary["recorded"], summary["simulated"]
+    rows = [("", "recorded", "simulated", "")]
+    for key, label, show in (
+        ("trials", "trials", str),
+        ("reports", "reports", str),
+        ("trial_seconds", "time of trials", duration),
+        ("seconds", "time in all", duration),
+    ):
+        share = f"{100 * now[key] / before[key]:.0f}%" if before[key] else ""
+        rows.append((label, show(before[key]), show(now[key]), share))
+    if "best" in before:
+        rows.append((f"best {found.metric}", text(before["best"]), text(now.get("best", "-")), ""))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    winner = summary.get("winner")
+    if winner is not None:
+        number = winner["trial"].rpartition("_")[2]
+        why = f": {winner['reason']}" if winner.get("reason") else ""
+        lines.append(f"the winner {number} would have been {'kept' if winner['is_kept'] else 'lost' + why}")
+    if curves.num_cut:
+        lines.append(
+            f"note: {curves.num_cut} of {len(curves.curves)} recorded trials had been stopped; what they would have "
+            "reported afterwards is not known, so they end there"
+        )
+    lines += [f"note: {notice}" for notice in found.notices]
+    return "\n".join([f"{name}:", *lines])

@@ -1,0 +1,311 @@
+"""Recorded learning curves: what the trials of an experiment or a table reported, to be simulated under other rules."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from searchers.base import EXHAUSTED, Config, Searcher, Signal
+from sweep.core.messages import Exited, ExitKind, NodesChanged, PlanChanged, Reported, Saved, Suggested
+from sweep.core.resources import Node, Resources
+from sweep.core.results import flatten, unflatten
+from sweep.engines.simulator import Point
+from sweep.errors import ConfigError, ExperimentError
+from sweep.store.layout import ExperimentLayout
+from sweep.store.reader import ExperimentReader
+from sweep.store.resume import Told, record
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Curves", "RecordedCurve", "RecordedFailure"]
+
+# What the sweep fills in by itself, anew in every simulation.
+_REFILLED = ("time_total_s", "time_since_restore", "iterations_since_restore", "timestamp")
+
+
+class RecordedFailure(Exception):
+    """What a simulated trial fails with where the recorded one failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCurve:
+    """What one trial reported.
+
+    Attributes:
+        points: in order, without gaps.
+        is_cut: it was stopped, so what it would have reported afterwards is unknown; in a simulation it ends there.
+        error: what it failed with after its last point; empty: it did not fail.
+        resources: what it asked for; None: not known.
+    """
+
+    trial_id: str
+    config: Mapping[str, Any]
+    points: tuple[Point, ...]
+    is_cut: bool = False
+    error: str = ""
+    resources: Resources | None = None
+
+
+@dataclass
+class _Draft:
+    config: Mapping[str, Any]
+    resources: Resources | None
+    points: dict[int, Point] = field(default_factory=dict)  # by the number of the report
+    count: int = 0
+    saved: int = 0
+    end: Exited | None = None
+
+
+class Curves:
+    """Recorded curves as what simulated trials do: a curve for `simulate`, and the configs that go with it.
+
+    A config that was not recorded, which a searcher may propose, gets the curve of the nearest one that was: numbers
+    are compared on their recorded range (its logarithm where it spans more than two decades), other values are the
+    same or not. `num_nearest` counts those.
+
+    Args:
+        curves: at least one.
+        metric, mode: what was optimised; None: not known.
+        can_save_on_demand: the trials can be saved whenever a scheduler wants, as class trainables can.
+        nodes: the machines that they ran on; None: not known.
+    """
+
+    def __init__(
+        self,
+        curves: Sequence[RecordedCurve],
+        *,
+        metric: str | None = None,
+        mode: str | None = None,
+        can_save_on_demand: bool = False,
+        nodes: Sequence[Node] | None = None,
+    ) -> None:
+        self.curves = tuple(curves)
+        self.metric, self.mode = metric, mode
+        self.can_save_on_demand = can_save_on_demand
+        self.nodes = nodes
+        self.num_nearest = 0
+        if not any(curve.points for curve in self.curves):
+            raise ExperimentError("there is no recorded curve: no trial has reported anything.")
+        self._by_config = {_key(curve.config): curve for curve in reversed(self.curves)}
+        self._scale: _Scale | None = None
+
+    @classmethod
+    def from_experiment(cls, path: str | os.PathLike[str]) -> Curves:
+        """Return the curves of an experiment, running or ended.
+
+        A trial that was started again continues from its checkpoint; what was repeated counts once.
+
+        Raises:
+            ExperimentError: there is no such experiment, nothing was reported, or a scheduler changed configs on the
+                way, so that curves do not belong to one config.
+        """
+        layout = ExperimentLayout(Path(path))
+        drafts: dict[str, _Draft] = {}
+        can_save, nodes = False, None
+        for told in record(layout.database):
+            _take(told, drafts, layout.root)
+            if isinstance(told.event, PlanChanged):
+                can_save = told.event.plan.can_save_on_demand
+            elif isinstance(told.event, NodesChanged):
+                nodes = told.event.nodes
+        meta = ExperimentReader(layout.root).meta
+        curves = [_finished(trial_id, draft) for trial_id, draft in drafts.items()]
+        metric, mode = meta.get("metric") or None, meta.get("mode") or None
+        return cls(curves, metric=metric, mode=mode, can_save_on_demand=can_save, nodes=nodes)
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        trial_id: str = "trial_id",
+        seconds: str = "time_this_iter_s",
+        metric: str | None = None,
+        mode: str | None = None,
+    ) -> Curves:
+        """Return the curves of a table with one row per report, in the order in which each trial made them.
+
+        Args:
+            frame: columns `config/x` hold the config, `trial_id` tells the trials apart, all others are reported.
+            seconds: column with the seconds that each report took; 1 second each where there is none.
+
+        Raises:
+            ConfigError: a column is missing.
+        """
+        names = [str(name) for name in frame.columns]
+        configs = [name for name in names if name.startswith("config/")]
+        for name, what in ((trial_id, trial_id in names), ("config/...", configs)):
+            if not what:
+                raise ConfigError(f"the table has no column {name}; it has {', '.join(names)}.")
+        drafts: dict[str, _Draft] = {}
+        for row in frame.to_dict("records"):
+            metrics = {str(key): value for key, value in row.items() if key not in (trial_id, *configs)}
+            metrics = {key: value for key, value in metrics.items() if key == metric or not _is_missing(value)}
+            draft = drafts.get(str(row[trial_id]))
+            if draft is None:
+                config = unflatten({name[7:]: row[name] for name in configs if not _is_missing(row[name])})
+                draft = drafts[str(row[trial_id])] = _Draft(config, None)
+            draft.count += 1
+            draft.points[draft.count] = _point(float(metrics.pop(seconds, 1.0)), metrics)
+        curves = [RecordedCurve(name, d.config, tuple(d.points.values())) for name, d in drafts.items()]
+        return cls(curves, metric=metric, mode=mode, can_save_on_demand=True)
+
+    @property
+    def seconds(self) -> float:
+        """What all recorded trials spent up to their reports, summed."""
+        return sum(point.seconds for curve in self.curves for point in curve.points)
+
+    @property
+    def num_cut(self) -> int:
+        """How many curves end because their trial was stopped: what follows in them is unknown."""
+        return sum(curve.is_cut for curve in self.curves)
+
+    def find(self, config: Mapping[str, Any]) -> RecordedCurve:
+        """Return the curve of a config, or of the nearest that was recorded."""
+        found = self._by_config.get(_key(config))
+        if found is not None:
+            return found
+        self.num_nearest += 1
+        if self._scale is None:
+            self._scale = _Scale([curve.config for curve in self.curves])
+        return self.curves[self._scale.nearest(config)]
+
+    def __call__(self, config: Mapping[str, Any], count: int) -> Iterator[Point]:
+        """Yield what a trial with that config reports after its first `count` reports."""
+        curve = self.find(config)
+        yield from curve.points[count:]
+        if curve.error:
+            raise RecordedFailure(curve.error)
+
+    def request_of(self, config: Mapping[str, Any]) -> Resources:
+        """Return what the trial with that config asked for; 1 CPU where that is not known."""
+        found = self._by_config.get(_key(config))
+        return found.resources if found is not None and found.resources is not None else Resources()
+
+    def searcher(self) -> Searcher:
+        """Return a searcher that proposes the recorded configs, in their order."""
+        return _InOrder([curve.config for curve in self.curves])
+
+
+class _InOrder(Searcher):
+    """Propose given configs, then nothing more."""
+
+    is_adaptive = False
+
+    def __init__(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__()
+        self._configs = list(configs)
+        self._next = 0
+
+    def num_trials(self, num_samples: int | None) -> int | None:
+        number = len(self._configs)
+        return number if num_samples is None else min(number, num_samples)
+
+    def suggest(self, trial_id: str) -> Config | Signal:
+        if self._next >= len(self._configs):
+            return EXHAUSTED
+        self._next += 1
+        return dict(self._configs[self._next - 1])
+
+
+class _Scale:
+    """Distances between configs."""
+
+    def __init__(self, configs: Sequence[Mapping[str, Any]]) -> None:
+        flat = [flatten(config) for config in configs]
+        self._ranges: dict[str, tuple[float, float, bool]] = {}  # of numeric paths: low, high, is_log
+        for path in sorted({path for one in flat for path in one}):
+            values = [one[path] for one in flat if path in one]
+            if all(_is_number(value) for value in values):
+                low, high = min(values), max(values)
+                is_log = low > 0 and high / low > 100
+                self._ranges[path] = (math.log(low), math.log(high), True) if is_log else (low, high, False)
+        self._flat = [self._scaled(one) for one in flat]
+
+    def nearest(self, config: Mapping[str, Any]) -> int:
+        """Return the index of the nearest config; the first of those equally near."""
+        wanted = self._scaled(flatten(config))
+        return min(range(len(self._flat)), key=lambda i: _distance(wanted, self._flat[i]))
+
+    def _scaled(self, flat: Mapping[str, Any]) -> dict[str, Any]:
+        return {path: self._unit(path, value) for path, value in flat.items()}
+
+    def _unit(self, path: str, value: Any) -> Any:
+        if path not in self._ranges or not _is_number(value):
+            return value
+        low, high, is_log = self._ranges[path]
+        place = math.log(max(value, 1e-300)) if is_log else value
+        return float((place - low) / (high - low) if high > low else place - low)
+
+
+def _distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    total = 0.0
+    for path in {*one, *other}:
+        a, b = one.get(path), other.get(path)
+        both = isinstance(a, float) and isinstance(b, float)
+        total += (a - b) ** 2 if both else float(a != b)  # type: ignore[operator]
+    return total
+
+
+def _take(told: Told, drafts: dict[str, _Draft], root: Path) -> None:
+    """Follow one fact of the record and what it caused."""
+    match told.event:
+        case Suggested(trial_id, config, resources) if isinstance(config, Mapping):
+            drafts[trial_id] = _Draft(config, resources)
+        case Reported(trial_id, _, _, metrics, checkpoint) if told.metrics is not None:
+            draft = drafts[trial_id]
+            draft.count += 1
+            draft.points[draft.count] = _point(
+                float(metrics.get("time_this_iter_s", 0.0)), dict(told.metrics), has_checkpoint=checkpoint is not None
+            )
+            draft.saved = draft.count if checkpoint is not None else draft.saved
+        case Saved(trial_id):
+            drafts[trial_id].saved = drafts[trial_id].count
+        case Exited(trial_id) as event:
+            drafts[trial_id].end = event
+    for row in told.caused or ():
+        if row[0] != "Start" or row[2] == 1:
+            continue
+        draft = drafts[row[1]]
+        draft.count = draft.saved
+        if len(row) > 4 and dict(row[4]) != dict(draft.config):
+            raise ExperimentError(
+                f"{root}: the scheduler changed the config of {row[1]} on its way, so its curve belongs to no one "
+                "config and cannot be simulated under other rules. `sweep replay --verify` decides it again as it was."
+            )
+
+
+def _finished(trial_id: str, draft: _Draft) -> RecordedCurve:
+    points = tuple(draft.points[count] for count in sorted(draft.points))
+    kind = draft.end.exit.kind if draft.end is not None else None
+    error = draft.end.exit.error or kind.value if draft.end is not None and kind is not None else ""
+    is_failed = kind not in (None, ExitKind.FINISHED, ExitKind.STOPPED, ExitKind.LOST)
+    is_done = bool(points) and points[-1].metrics.get("done") is True
+    is_cut = not is_failed and kind is not ExitKind.FINISHED and not is_done
+    return RecordedCurve(trial_id, draft.config, points, is_cut, error if is_failed else "", draft.resources)
+
+
+def _point(seconds: float, metrics: dict[str, Any], *, has_checkpoint: bool = True) -> Point:
+    for name in _REFILLED:
+        metrics.pop(name, None)
+    if metrics.get("done") is False:
+        del metrics["done"]
+    return Point(seconds, metrics, has_checkpoint)
+
+
+def _key(config: Mapping[str, Any]) -> Any:
+    return tuple(sorted((path, repr(value)) for path, value in flatten(config).items()))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))

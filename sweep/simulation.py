@@ -1,0 +1,252 @@
+"""Try schedulers, searchers and machines in virtual time: the sweep's own decisions, on curves and not processes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from sweep.arguments import seconds_of, stop_rules
+from sweep.core.messages import Command, Event, Notify, Verdict
+from sweep.core.packing import Packer
+from sweep.core.plan import Plan
+from sweep.core.resources import Node, Resources, parse_resources
+from sweep.core.results import Result, flatten
+from sweep.core.sweep import Changes, Sweep
+from sweep.core.trial import CheckpointRef, Trial
+from sweep.curves import Curves
+from sweep.drive import drive
+from sweep.engines.simulator import Curve, Point, Simulator
+from sweep.errors import ConfigError, ResourceError
+from sweep.policies import build_policies
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Arrival", "Curves", "Point", "Simulation", "simulate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One report as the sweep got it.
+
+    Attributes:
+        at: virtual seconds since the beginning.
+        metrics: with what is filled in (`training_iteration`, `time_total_s` ...).
+    """
+
+    at: float
+    trial_id: str
+    metrics: Mapping[str, Any]
+
+
+@dataclass
+class Simulation:
+    """What happened in virtual time.
+
+    Attributes:
+        trials: as they ended, in the order they were made.
+        arrivals: all reports, in the order of arrival.
+        seconds: virtual time from the first start to the last end.
+        notices: what the scheduler would have told the user.
+    """
+
+    metric: str
+    mode: str
+    trials: list[Trial] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
+    seconds: float = 0.0
+    notices: list[str] = field(default_factory=list)
+
+    @property
+    def best_trial(self) -> Trial | None:
+        """The trial with the best report of all; None if none reported the metric."""
+        found = [(trial.best_result[self.metric], trial) for trial in self.trials if trial.best_result is not None]
+        if not found:
+            return None
+        choose = max if self.mode == "max" else min
+        return choose(found, key=lambda pair: pair[0])[1]
+
+    @property
+    def best_result(self) -> Result | None:
+        """The best report of all."""
+        trial = self.best_trial
+        return trial.best_result if trial is not None else None
+
+    @property
+    def trial_seconds(self) -> float:
+        """Seconds that trials spent up to their reports, summed: what the trials cost."""
+        return sum(float(arrival.metrics["time_this_iter_s"]) for arrival in self.arrivals)
+
+    def get_dataframe(self) -> pd.DataFrame:
+        """Return one row per report: `at`, `trial_id`, the metrics, and the config as `config/x`."""
+        import pandas as pd
+
+        configs = {
+            trial.id: {f"config/{key}": value for key, value in flatten(trial.config).items()} for trial in self.trials
+        }
+        rows = [{"at": a.at, "trial_id": a.trial_id, **a.metrics, **configs[a.trial_id]} for a in self.arrivals]
+        return pd.DataFrame(rows)
+
+
+class _Record:
+    """The record of a simulation: what is asked for afterwards, in memory."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self.arrivals: list[Arrival] = []
+        self._simulator = simulator
+
+    def commit(
+        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
+    ) -> None:
+        self.arrivals += [Arrival(now, trial_id, metrics) for _, trial_id, _, _, metrics in changes.results]
+
+    def discard(self, checkpoint: CheckpointRef) -> None:
+        self._simulator.forget(checkpoint.path)
+
+    def notify(self, told: Sequence[Notify]) -> None:
+        pass  # nobody listens
+
+    def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        pass
+
+
+def simulate(
+    curve: Curve,
+    *,
+    config: Mapping[str, Any] | None = None,
+    metric: str | Sequence[str] | None = None,
+    mode: str | Sequence[str] | None = None,
+    num_samples: int | None = None,
+    search_alg: Any = None,
+    scheduler: Any = None,
+    cpus: float | None = None,
+    nodes: Sequence[Node] | None = None,
+    resources_per_trial: Any = None,
+    max_concurrent_trials: int | None = None,
+    stop: Any = None,
+    time_budget_s: float | timedelta | None = None,
+    seed: int = 0,
+    start_s: float = 0.0,
+    stop_s: float = 0.0,
+    can_save_on_demand: bool | None = None,
+) -> Simulation:
+    """Run a sweep in virtual time: the same core, packing, searcher and scheduler as `sweep.run`, and no processes.
+
+    Args:
+        curve: what a trial does: called with its config and the number of reports that the checkpoint it continues
+            from contains (0: from the start), it yields `Point(seconds, metrics, has_checkpoint)`. A curve with a
+            third parameter is also given the `state` of that checkpoint's point (None: none). Returning ends the
+            trial, raising fails it. Or recorded `Curves`: then their configs are tried in their order unless `config`
+            or `search_alg` is given, and what else is left out is as it was recorded.
+        num_samples: 1, or all recorded configs, if it is left out; -1 for no limit.
+        config, metric, mode, search_alg, scheduler, stop, time_budget_s, max_concurrent_trials: as in
+            `sweep.run`.
+        cpus: of the one machine, 1 if left out; every trial takes one unless `resources_per_trial` says otherwise.
+        nodes: the machines, instead of `cpus`.
+        seed: of searcher and scheduler; the same seed gives the same simulation.
+        start_s, stop_s: virtual seconds that a start takes, and an end.
+        can_save_on_demand: trials save whenever they are asked to, as class trainables do; left out: they do not.
+
+    Raises:
+        ConfigError, SpaceError, ResourceError: as `sweep.run` does for the same arguments.
+        SweepError: what the sweep ended with.
+    """
+    recorded = curve if isinstance(curve, Curves) else None
+    if recorded is not None:
+        metric, mode = (recorded.metric, recorded.mode) if metric is None and mode is None else (metric, mode)
+        if config is None and search_alg is None:
+            search_alg = recorded.searcher()
+            num_samples = -1 if num_samples is None else num_samples
+        if resources_per_trial is None:
+            resources_per_trial = recorded.request_of
+        can_save_on_demand = recorded.can_save_on_demand if can_save_on_demand is None else can_save_on_demand
+    samples = _samples(num_samples)
+    policies = build_policies(
+        search_alg,
+        scheduler,
+        config=config,
+        metric=metric,
+        mode=mode,
+        num_samples=samples,
+        max_concurrent=max_concurrent_trials,
+        seed=seed,
+    )
+    if recorded is not None and policies.scheduler.is_searching:
+        raise ConfigError(
+            f"{type(policies.scheduler).__name__} changes configs while trials run, and recorded curves hold "
+            "only those that were run from beginning to end. Give a function that computes curves instead."
+        )
+    stopper, stop_at, budget = stop_rules(stop)
+    budgets = [b for b in (seconds_of(time_budget_s), budget) if b is not None]
+    if nodes is None and cpus is None and recorded is not None:
+        nodes = recorded.nodes
+    machine = tuple(nodes) if nodes is not None else (Node("local", 1.0 if cpus is None else float(cpus)),)
+    request_of = _request_function(resources_per_trial, machine)
+    searcher, policy = policies.searcher, policies.scheduler
+    plan = Plan(
+        num_trials=searcher.num_trials(samples),
+        ask_ahead=1 if searcher.is_adaptive else 64,
+        metric=policies.metric,
+        mode=policies.mode,
+        stop=stop_at,
+        time_budget_s=min(budgets) if budgets else None,
+        can_save_on_demand=bool(can_save_on_demand),
+    )
+    simulator = Simulator(curve, machine, has_state=_has_state(curve), start_s=start_s, stop_s=stop_s)
+    record = _Record(simulator)
+    sweep = Sweep(plan, policy, Packer(machine))
+
+    def judge(trial_id: str, result: Result) -> Verdict:
+        assert stopper is not None
+        is_over = stopper(trial_id, result)
+        return Verdict.STOP_ALL if stopper.stop_all() else Verdict.STOP if is_over else Verdict.NONE
+
+    drive(
+        sweep,
+        simulator,
+        searcher,
+        record,
+        record,
+        request_of=request_of,
+        judge=judge if stopper is not None else None,
+        complete=lambda made, trial_id: policy.complete_config(made, int(trial_id.rpartition("_")[2])),
+    )
+    return Simulation(
+        policies.metric,
+        policies.mode,
+        list(sweep.trials.values()),
+        record.arrivals,
+        simulator.now(),
+        list(policy.notices),
+    )
+
+
+def _samples(number: int | None) -> int | None:
+    if number is None:
+        return 1
+    if isinstance(number, bool) or not isinstance(number, int) or (number < 1 and number != -1):
+        raise ConfigError(f"num_samples is {number!r}; expected a whole number of at least 1, or -1 for no limit.")
+    return None if number == -1 else number
+
+
+def _request_function(given: Any, nodes: Sequence[Node]) -> Callable[[Mapping[str, Any]], Resources]:
+    if callable(given):
+        return lambda config: parse_resources(given(config))
+    fixed = parse_resources(given)
+    packer = Packer(nodes)
+    if not packer.could_ever_fit(fixed):
+        raise ResourceError(packer.why_never(fixed))
+    return lambda config: fixed
+
+
+def _has_state(curve: Curve) -> bool:
+    """Whether a curve takes a third argument: the state that it continues from."""
+    try:
+        parameters = list(inspect.signature(curve).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(parameter.kind in kinds for parameter in parameters) >= 3
