@@ -8,17 +8,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
+from searchers.errors import SearchError, SearchExhausted, SearchWaits, SpaceError, UnknownNameError, nearest
 
 if TYPE_CHECKING:
     SEARCHERS: Mapping[str, Callable[..., Searcher]]
 
+    from searchers.adapter import ForeignSearcher, as_searcher
     from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal, derived_seed, keyed_rng
     from searchers.bayesopt_search import BayesOptSearch
+    from searchers.bohb_search import BOHBSearch, TuneBOHB
     from searchers.grid import BasicVariantGenerator, GridSearch
     from searchers.hyperopt_search import HyperOptSearch
     from searchers.limiter import ConcurrencyLimiter
     from searchers.optuna_search import OptunaSearch
+    from searchers.pareto import pareto_front
     from searchers.random_search import RandomSearch
     from searchers.repeater import Repeater
     from searchers.space import (
@@ -44,12 +47,15 @@ if TYPE_CHECKING:
 
 # Names are loaded when they are first used: every process of a trial imports this package, and few need numpy for it.
 _HOMES = {
+    "searchers.adapter": ("ForeignSearcher", "as_searcher"),
     "searchers.base": ("EXHAUSTED", "NOT_NOW", "Config", "Searcher", "Signal", "derived_seed", "keyed_rng"),
     "searchers.bayesopt_search": ("BayesOptSearch",),
+    "searchers.bohb_search": ("BOHBSearch", "TuneBOHB"),
     "searchers.grid": ("BasicVariantGenerator", "GridSearch"),
     "searchers.hyperopt_search": ("HyperOptSearch",),
     "searchers.limiter": ("ConcurrencyLimiter",),
     "searchers.optuna_search": ("OptunaSearch",),
+    "searchers.pareto": ("pareto_front",),
     "searchers.random_search": ("RandomSearch",),
     "searchers.repeater": ("Repeater",),
     "searchers.space": (
@@ -80,6 +86,7 @@ __all__ = [
     "EXHAUSTED",
     "NOT_NOW",
     "SEARCHERS",
+    "BOHBSearch",
     "BasicVariantGenerator",
     "BayesOptSearch",
     "Categorical",
@@ -87,6 +94,7 @@ __all__ = [
     "Config",
     "Domain",
     "Float",
+    "ForeignSearcher",
     "Function",
     "GridSearch",
     "HyperOptSearch",
@@ -95,10 +103,14 @@ __all__ = [
     "RandomSearch",
     "Repeater",
     "SearchError",
+    "SearchExhausted",
+    "SearchWaits",
     "Searcher",
     "Signal",
     "SpaceError",
+    "TuneBOHB",
     "UnknownNameError",
+    "as_searcher",
     "choice",
     "create_searcher",
     "derived_seed",
@@ -106,6 +118,7 @@ __all__ = [
     "keyed_rng",
     "lograndint",
     "loguniform",
+    "pareto_front",
     "qlograndint",
     "qloguniform",
     "qrandint",
@@ -129,6 +142,7 @@ _CLASSES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "nsgaii": ("OptunaSearch", {"sampler": "nsgaii"}),
     "hyperopt": ("HyperOptSearch", {}),
     "bayesopt": ("BayesOptSearch", {}),
+    "bohb": ("BOHBSearch", {}),
 }
 
 

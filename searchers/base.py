@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final
 
-from searchers.errors import SearchError, UnknownNameError
+from searchers.alone import OpenTrials
+from searchers.errors import SearchError, SearchExhausted, SearchWaits, UnknownNameError
 from searchers.state_file import newest_state, read_state, state_path, write_state
+from searchers.warm_start import Learned, learn, points_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,6 +83,7 @@ class Searcher(ABC):
     FINISHED: ClassVar[Signal] = Signal.EXHAUSTED
 
     is_adaptive: bool = True
+    _alone: OpenTrials | None = None
     _metric: str | Sequence[str] | None = None  # in the class too, for a subclass that calls no `__init__` of ours
     _mode: str | Sequence[str] | None = None
 
@@ -160,6 +163,14 @@ class Searcher(ABC):
         """
         return False
 
+    @property
+    def best_concurrency(self) -> int | None:
+        """How many trials at a time this search uses well; None: as many as there are.
+
+        With more, suggestions are made from fewer results than the method expects. Nothing is limited by it.
+        """
+        return None
+
     def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
         """Return what `retell` needs beyond the config to restore this suggestion (JSON values only), or None."""
         return None
@@ -182,6 +193,15 @@ class Searcher(ABC):
         Once per trial, and once more for each time that a person has an ended trial started again.
         """
 
+    def on_pause(self, trial_id: str) -> None:  # noqa: B027 - optional hook
+        """Hear that a trial is paused: it was saved and holds nothing, and may go on later."""
+
+    def on_unpause(self, trial_id: str) -> None:  # noqa: B027 - optional hook
+        """Hear that a trial runs, for the first time or again."""
+
+    def set_budgets(self, milestones: Sequence[float]) -> None:  # noqa: B027 - optional hook
+        """Take the progress at which the scheduler compares trials; told before the first suggestion."""
+
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         """Learn from a point that this searcher did not propose (warm start).
 
@@ -189,6 +209,63 @@ class Searcher(ABC):
             SearchError: this searcher cannot learn from such points.
         """
         raise SearchError(f"{type(self).__name__} cannot learn from points it did not propose.")
+
+    # --- without a sweep ---
+
+    @final
+    def ask(self) -> tuple[str, Config]:
+        """Return a new trial's id and its config; for a loop of your own, without a sweep.
+
+        Asked and told one by one, a searcher suggests what it does in a sweep with the same seed that runs one trial
+        at a time. Any number of trials may be open. What a sweep would tell of itself is given to the constructor, or
+        to `set_search_properties`. Ids are counted: "00000", "00001" ...
+
+        Raises:
+            SearchExhausted: nothing more will be suggested.
+            SearchWaits: nothing is suggested before an open trial ends.
+            SearchError: space, metric or mode are not known.
+
+        Example:
+            >>> from searchers import OptunaSearch, uniform
+            >>> search = OptunaSearch({"x": uniform(-10, 10)}, metric="loss", mode="min", seed=0)
+            >>> for _ in range(30):
+            ...     trial_id, config = search.ask()
+            ...     search.tell(trial_id, {"loss": (config["x"] - 3) ** 2})
+            >>> search.study.best_value < 0.5
+            True
+        """
+        if self._alone is None:
+            self._alone = OpenTrials()
+        alone, who = self._alone, type(self).__name__
+        answer = answer_of(self.suggest(alone.next_id))
+        if answer is EXHAUSTED:
+            raise SearchExhausted(f"{who} has nothing more to suggest after {alone.num_asked} trials.")
+        if answer is NOT_NOW:
+            raise SearchWaits(f"{who} suggests nothing more while {alone.num_open} trials are open; tell it of one.")
+        if not isinstance(answer, dict):
+            raise SearchError(f"{who}.suggest({alone.next_id!r}) returned {answer!r:.100}; expected a dict.")
+        trial_id = alone.next_id
+        alone.begin()
+        return trial_id, answer
+
+    @final
+    def tell(
+        self, trial_id: str, result: Mapping[str, Any] | None = None, *, is_done: bool = True, error: bool = False
+    ) -> None:
+        """Say what came of a trial that `ask` returned.
+
+        Args:
+            result: metrics, which may be nested. `training_iteration` is counted unless it is given. None with
+                `is_done`: the trial ends with the last result that was told, if any.
+            is_done: False for an intermediate result: the trial goes on.
+            error: the trial failed; its results count no more.
+
+        Raises:
+            SearchError: no such trial is open.
+        """
+        if self._alone is None:
+            self._alone = OpenTrials()
+        self._alone.tell(self, trial_id, result, is_done, error)
 
     # --- warm start: what was learned elsewhere, and what is to be learned from again ---
 
@@ -222,7 +299,10 @@ class Searcher(ABC):
         self.observe(parameters, dict(zip(metrics, values, strict=True)))
 
     def add_evaluated_trials(self, trials: Any, metric: str | None = None) -> int:
-        """Learn from the trials of another sweep; returns how many had something to teach.
+        """Learn from the trials of another sweep; returns from how many.
+
+        Failed trials and those without the metric teach nothing. Those outside the space are left out with a warning
+        that counts them. A trial that was stopped early counts with its last value, as it does within a sweep.
 
         Args:
             trials: an analysis or a grid of results (anything with `trials`, or that can be iterated), or one trial.
@@ -230,22 +310,31 @@ class Searcher(ABC):
             metric: the result key that holds the value there; None: this searcher's own metric.
 
         Raises:
-            SearchError: as `add_evaluated_point`, or something without a config is among them.
+            SpaceError: none of them lies in the space.
+            SearchError: as `observe_all`, or something without a config is among them.
         """
-        found = getattr(trials, "trials", trials)
-        many: Iterable[Any] = found if isinstance(found, Iterable) and not hasattr(found, "config") else [found]
-        wanted = [metric] if metric is not None else _listed(self.metric)
-        num_taught = 0
-        for trial in many:
-            config = getattr(trial, "config", None)
-            if not isinstance(config, Mapping):
-                raise SearchError(f"{trial!r:.100} has no config to learn from; expected results or an analysis.")
-            result = getattr(trial, "last_result", None) or getattr(trial, "metrics", None) or {}
-            values = [result.get(name) for name in wanted]
-            if wanted and all(value is not None for value in values):
-                self.add_evaluated_point(dict(config), values)
-                num_taught += 1
-        return num_taught
+        metrics = _listed(self.metric)
+        if metric is not None and len(metrics) > 1:
+            raise SearchError(f"metric is {metric!r}, but this search has several: {metrics}; leave it out.")
+        renamed = {metrics[0]: metric} if metric is not None and metrics else None
+        return self.observe_all(points_of(trials, renamed)).num_learned
+
+    def observe_all(self, points: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> Learned:
+        """Learn from pairs of a config and its result, in their order; `observe` for many, some of which do not fit.
+
+        Returns:
+            How many taught something, lay outside the space (said in a warning, with the first reason), or had no
+            number for the metric.
+
+        Raises:
+            SpaceError: there are points with the metric, and none lies in the space.
+            SearchError: this searcher cannot learn from such points, or its metric or space is not known yet.
+        """
+        metrics, modes = _listed(self.metric), _listed(self.mode)
+        if not metrics:
+            raise SearchError(f"{type(self).__name__} does not know its metric yet; pass metric= and mode= to it.")
+        watched = {name for name, mode in zip(metrics, modes, strict=False) if mode == "obs"}
+        return learn(self, points, [name for name in metrics if name not in watched])
 
     def get_state(self) -> Mapping[str, Any]:
         """Return as JSON values what this searcher has learned, for `set_state` of a new one; open trials are left out.

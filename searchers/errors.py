@@ -3,6 +3,8 @@
 Exception
 └── SearchError            a searcher was built or used wrongly
     ├── SpaceError         a search space makes no sense (also a ValueError)
+    ├── SearchExhausted    `ask`: nothing more will be suggested
+    ├── SearchWaits        `ask`: nothing is suggested before a trial ends
     └── UnknownNameError   a name that no searcher has (also a ValueError)
 """
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["SearchError", "SpaceError", "UnknownNameError", "nearest"]
+__all__ = ["SearchError", "SearchExhausted", "SearchWaits", "SpaceError", "UnknownNameError", "nearest"]
 
 
 class SearchError(Exception):
@@ -20,6 +22,14 @@ class SearchError(Exception):
 
 class SpaceError(SearchError, ValueError):
     """A search space makes no sense: inverted bounds, a log range that touches zero, a grid nobody can cross."""
+
+
+class SearchExhausted(SearchError):
+    """A searcher was asked and has nothing more to suggest: the grid is done, or `num_samples` were drawn."""
+
+
+class SearchWaits(SearchError):
+    """A searcher was asked and suggests nothing before one of its open trials ends."""
 
 
 class UnknownNameError(SearchError, ValueError):

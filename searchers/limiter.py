@@ -56,6 +56,10 @@ class ConcurrencyLimiter(Searcher):
     def hears_results(self) -> bool:
         return self.searcher.hears_results
 
+    @property
+    def best_concurrency(self) -> int | None:
+        return self.searcher.best_concurrency
+
     def num_trials(self, num_samples: int | None) -> int | None:
         return self.searcher.num_trials(num_samples)
 
@@ -94,6 +98,15 @@ class ConcurrencyLimiter(Searcher):
         self._live.difference_update(completed)
         for held_id, (held_result, held_error) in completed.items():
             self.searcher.on_trial_complete(held_id, held_result, held_error)
+
+    def on_pause(self, trial_id: str) -> None:
+        self.searcher.on_pause(trial_id)
+
+    def on_unpause(self, trial_id: str) -> None:
+        self.searcher.on_unpause(trial_id)
+
+    def set_budgets(self, milestones: Sequence[float]) -> None:
+        self.searcher.set_budgets(milestones)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         self.searcher.observe(config, result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,11 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from searchers.base import Config, Searcher, Signal, derived_seed
-from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
-from searchers.optuna_space import FunctionSpace, Space, space_of
+from searchers.base import NOT_NOW, Config, Searcher, Signal, derived_seed
+from searchers.constraints import Constraints, Limits
+from searchers.errors import SearchError, UnknownNameError, nearest
+from searchers.optuna_generation import is_generation_full, with_open_trials
+from searchers.optuna_space import FunctionSpace, Space, check_used, encoded, space_of, study_trial
+from searchers.optuna_window import CONSTRAINTS, TrialWindow, windowed
 from searchers.random_search import check_seed
-from searchers.space import is_same
 from searchers.variants import (
     check_points,
     fresh,
@@ -65,9 +68,6 @@ def _quiet() -> Iterator[None]:
             optuna.logging.set_verbosity(level)
 
 
-# --- the three forms of a space --------------------------------------------------------------------------------------
-
-
 @dataclass
 class _Open:
     """A suggestion whose trial has not completed."""
@@ -83,7 +83,13 @@ class OptunaSearch(Searcher):
 
     Sampler number n is built anew with a seed derived from (seed, n), and a suggestion's state records what the
     sampler wrote into the study; so a search that is told its record again goes on exactly as if it had never
-    stopped. That holds for samplers chosen by name; an object of your own is used as it is.
+    stopped. That holds for samplers chosen by name, class or function; an object of your own is used as it is.
+
+    One trial at a time, the suggestions are bit for bit those of a plain Optuna study whose sampler is seeded anew
+    before each ask. "cmaes" makes the same ones however many trials run at a time: it waits for the rest of a
+    generation (4 + 3 ln d points for d numbers) and for the first result, where Optuna would throw points away.
+    Departures: the Parzen estimator sees at most `window` ended trials, and is told of groups of
+    parameters (`group=True`) where the space is conditional; the Gaussian process is fitted from scratch each time.
 
     A trial that completes with its metric is COMPLETE in the study; with NaN or without the metric it is PRUNED, which
     the sampler "tpe" takes as worse than every number; after an error it is FAIL, which teaches nothing. Stopping
@@ -95,11 +101,19 @@ class OptunaSearch(Searcher):
         metric, mode: what is optimised; two lists of equal length for several objectives (not with "cmaes"). Metrics
             whose mode is "obs" are left out.
         points_to_evaluate: (partial) configs to suggest first, nested or with names such as `model/lr`.
-        sampler: "tpe", "cmaes", "gp", "qmc", "nsgaii", "nsgaiii", "random", or a sampler object of Optuna.
+        sampler: "tpe", "cmaes", "gp", "qmc", "nsgaii", "nsgaiii", "random"; a sampler class of Optuna, or a function
+            of a seed that returns a sampler, called for each suggestion; or a sampler object.
         seed: int of at least 0; None: the seed of the run. Refused with a sampler object, which has its own.
         evaluated_rewards: the metric of each of `points_to_evaluate` (one list each for several objectives): they are
             then learned from and not run.
         study_name, storage: as in `optuna.create_study`; an existing study is continued.
+        constraints: what a good config must keep, read off the last result: names of metrics that must be at most 0, a
+            dict of metrics and the most that each may be, or a function of the result that returns one number or
+            several, at most 0 where it is kept. "tpe", "gp", "nsgaii" and "nsgaiii" learn from them. A trial that
+            violates one is never the best of the study; one whose constraints cannot be told is PRUNED.
+        window: int of at least 50, or None for no bound: how many of the ended trials "tpe" sees at most. Beyond it
+            these are the best half and the newest half, so the good trials that it models are the same, and a
+            suggestion costs no more. Plays no part with other samplers.
 
     Attributes:
         study: the Optuna study, for its plots and importances. Add nothing to it while the run goes on.
@@ -116,12 +130,14 @@ class OptunaSearch(Searcher):
         metric: str | Sequence[str] | None = None,
         mode: str | Sequence[str] | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
-        sampler: str | BaseSampler | None = "tpe",
+        sampler: str | BaseSampler | Callable[[int], BaseSampler] | None = "tpe",
         *,
         seed: int | None = None,
         evaluated_rewards: Sequence[Any] | None = None,
         study_name: str | None = None,
         storage: str | BaseStorage | None = None,
+        constraints: Limits | None = None,
+        window: int | None = 5000,
     ) -> None:
         super().__init__(metric, mode)
         self._sampler = _checked_sampler(sampler, seed)
@@ -138,8 +154,17 @@ class OptunaSearch(Searcher):
         self._study_attrs: dict[str, Any] = {}
         self._recorded: dict[str, Any] = {}  # trials that a lasting storage had from before, by our id
         self._count = 0
+        self._last_sampler: BaseSampler | None = None
         self._open: dict[str, _Open] = {}
         self._restored: Mapping[str, Any] | None = None
+        self._constraints = None if constraints is None else Constraints(constraints)
+        if self._constraints is not None and (self._sampler == "cmaes" or self._rewards is not None):
+            other = "the sampler 'cmaes', which knows none; use 'tpe', 'gp' or 'nsgaii'"
+            rewards = "evaluated_rewards, which do not tell them; use search.observe(config, result)"
+            raise SearchError(f"constraints cannot go with {rewards if self._rewards is not None else other}.")
+        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 50):
+            raise SearchError(f"window is {window!r}; expected an int of at least 50, or None for no bound.")
+        self._window = TrialWindow(window) if window is not None and self._sampler == "tpe" else None
         self.is_adaptive = self._sampler != "random"
         if space is not None:
             self._set_space(space)
@@ -184,6 +209,15 @@ class OptunaSearch(Searcher):
                 self._study = self._new_study()
         return self._study
 
+    @property
+    def best_concurrency(self) -> int | None:
+        """4 for "gp", the most that was measured; for "nsgaii" and "nsgaiii" the size of a generation; None for the
+        others ("cmaes" waits by itself for those of a generation).
+
+        Source: benchmarks/quality/searching.py measures one and four trials at a time.
+        """
+        return {"gp": 4, "nsgaii": 50, "nsgaiii": 50}.get(self._sampler if self._is_named else "")
+
     def suggest(self, trial_id: str) -> Config | Signal:
         if trial_id in self._open:
             return self._copy(trial_id)
@@ -194,7 +228,9 @@ class OptunaSearch(Searcher):
             stale = self._recorded.pop(trial_id, None)
             if stale is not None and not stale.state.is_finished():  # asked, but never answered, before a crash
                 study.tell(stale.number, state=TrialState.FAIL)
-            self._reseed(study, self._count)
+            study.sampler = self._next_sampler(study)
+            if self._sampler == "cmaes" and is_generation_full(study, {one.number for one in self._open.values()}):
+                return NOT_NOW
             if self._rewards is None and self._count < len(self._points):
                 point, space = space.fix(self._points[self._count])
                 study.enqueue_trial(point)
@@ -202,7 +238,7 @@ class OptunaSearch(Searcher):
             trial.set_user_attr(TRIAL_ID, trial_id)
             try:
                 config = space.suggest(trial)
-                _check_used(point, trial.params)
+                check_used(point, trial.params)
             except Exception as error:  # the user's function may raise anything
                 study.tell(trial, state=TrialState.FAIL)
                 if isinstance(error, SearchError):
@@ -234,7 +270,7 @@ class OptunaSearch(Searcher):
                     state = {}
                 else:
                     params = self._decoded(state["params"], state.get("distributions", {}))
-                template = _trial(
+                template = study_trial(
                     space,
                     params,
                     f"the recorded trial {trial_id}",
@@ -268,9 +304,13 @@ class OptunaSearch(Searcher):
         suggestion = self._open.pop(trial_id, None)
         if suggestion is None:
             return
-        state, values = self._outcome(result, error)
+        state, values, attrs = self._outcome(result, error)
+        study = self.study
         with _quiet():
-            self.study.tell(suggestion.number, values, state, skip_if_finished=True)
+            if attrs and not study._storage.get_trial(suggestion.optuna_id).state.is_finished():
+                for key, value in attrs.items():
+                    study._storage.set_trial_system_attr(suggestion.optuna_id, key, value)
+            study.tell(suggestion.number, values, state, skip_if_finished=True)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         """Add a point that was evaluated elsewhere; without its metric, or with NaN, it is added as pruned.
@@ -278,9 +318,9 @@ class OptunaSearch(Searcher):
         Raises:
             SpaceError: `config` is no point of the space.
         """
-        _, values = self._outcome(result, error=False)
+        _, values, attrs = self._outcome(result, error=False)
         with _quiet():
-            self._add(self.study, _without(config, self._fixed), values, {})
+            self._add(self.study, _without(config, self._fixed), values, system_attrs=attrs)
 
     def get_state(self) -> Mapping[str, Any]:
         """Return the trials of the study that ended with something to learn, and what the sampler wrote into it."""
@@ -316,7 +356,7 @@ class OptunaSearch(Searcher):
             )
         self.metric, self.mode = self.metric or state["metric"], self.mode or state["mode"]
         self._count = int(state["count"])
-        if isinstance(self._sampler, str):
+        if self._is_keyed:
             self._seed = int(state["seed"])
         self._restored = state
 
@@ -360,45 +400,76 @@ class OptunaSearch(Searcher):
         for index, reward in enumerate(self._rewards or ()):
             name = f"evaluated_{index}"
             if self._recorded.pop(name, None) is None and not self._was_restored(name):
-                _, values = self._outcome(dict(zip(metrics, _listed(reward), strict=True)), error=False)
-                self._add(study, self._points[index], values, {TRIAL_ID: name})
+                _, values, _ = self._outcome(dict(zip(metrics, _listed(reward), strict=True)), error=False)
+                self._add(study, self._points[index], values, user_attrs={TRIAL_ID: name})
         return study
+
+    @property
+    def _is_named(self) -> bool:
+        return isinstance(self._sampler, str)
+
+    @property
+    def _is_keyed(self) -> bool:
+        """Whether samplers are built here, each from its own seed."""
+        return self._is_named or callable(self._sampler)
 
     def _new_sampler(self, draw: int, space: Space) -> BaseSampler:
         """Return the sampler of ask number `draw`."""
-        if not isinstance(self._sampler, str):
+        if not self._is_keyed:
             own_sampler: BaseSampler = self._sampler
             return own_sampler
+        own = self._run_seed if self._seed is None else self._seed
+        if not self._is_named:
+            return _built(self._sampler, own, draw)
         from optuna import samplers
 
-        own = self._run_seed if self._seed is None else self._seed
         seed = derived_seed(own, draw)
         other = samplers.RandomSampler(seed=seed)  # for what a sampler cannot handle itself
+        # Optuna 4 looks at a trial's constraints only if there is a function; this one returns what is there already.
+        limited: dict[str, Any] = {} if self._constraints is None else {"constraints_func": _violations_of}
         match self._sampler:
             case "tpe":
-                return samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True, group=space.is_conditional)
+                return samplers.TPESampler(
+                    seed=seed, multivariate=True, constant_liar=True, group=space.is_conditional, **limited
+                )
             case "cmaes":
                 return samplers.CmaEsSampler(seed=seed, independent_sampler=other, warn_independent_sampling=False)
             case "gp":
-                return samplers.GPSampler(seed=seed, independent_sampler=other, warn_independent_sampling=False)
+                return samplers.GPSampler(
+                    seed=seed, independent_sampler=other, warn_independent_sampling=False, **limited
+                )
             case "qmc":  # one scrambled sequence for all draws: its seed must not change, the study counts the draws
                 return samplers.QMCSampler(
                     scramble=True, seed=derived_seed(own, 0), independent_sampler=other, warn_independent_sampling=False
                 )
             case "nsgaii":
-                return samplers.NSGAIISampler(seed=seed)
+                return samplers.NSGAIISampler(seed=seed, **limited)
             case "nsgaiii":
-                return samplers.NSGAIIISampler(seed=seed)
+                return samplers.NSGAIIISampler(seed=seed, **limited)
         return other
 
-    def _reseed(self, study: Study, draw: int) -> None:
-        if isinstance(self._sampler, str):
-            study.sampler = self._new_sampler(draw, self._known_space())
+    def _next_sampler(self, study: Study) -> BaseSampler:
+        """Return the sampler of the next ask, as the study is to have it."""
+        sampler = self._new_sampler(self._count, self._known_space())
+        if not self._is_keyed:
+            return sampler
+        for name in ("_search_space", "_intersection_search_space"):
+            # What the parameters of all trials have in common: found anew it costs as much as the rest of an ask. It
+            # follows from the trials alone, so that a sampler may take it from the one before.
+            known = getattr(self._last_sampler, name, None)
+            if known is not None and type(known) is type(getattr(sampler, name, None)):
+                setattr(sampler, name, known)
+        self._last_sampler = sampler
+        if self._sampler == "cmaes":
+            return with_open_trials(sampler, study)
+        if self._window is not None and self._window.is_exceeded(study):
+            return windowed(sampler, self._window)
+        return sampler
 
     def _record(self, study: Study, optuna_id: int) -> dict[str, Any]:
         """Return as JSON values what `retell` needs of the suggestion that was just made."""
         trial = study._storage.get_trial(optuna_id)
-        state: dict[str, Any] = {"params": {name: _encoded(trial, name) for name in trial.params}}
+        state: dict[str, Any] = {"params": {name: encoded(trial, name) for name in trial.params}}
         if isinstance(self._space, FunctionSpace):
             from optuna.distributions import distribution_to_json
 
@@ -414,7 +485,7 @@ class OptunaSearch(Searcher):
         return state
 
     def _decoded(self, params: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-        """Undo `_encoded`."""
+        """Undo `encoded`."""
         from optuna.distributions import json_to_distribution
 
         decoded = {}
@@ -427,15 +498,21 @@ class OptunaSearch(Searcher):
                 decoded[name] = value
         return decoded
 
-    def _outcome(self, result: Mapping[str, Any] | None, error: bool) -> tuple[Any, list[float] | None]:
-        """Return the state in which a trial ends and its values, None unless COMPLETE."""
+    def _outcome(self, result: Mapping[str, Any] | None, error: bool) -> tuple[Any, list[float] | None, dict[str, Any]]:
+        """Return the state in which a trial ends, its values (None unless COMPLETE), and what else is to be kept."""
         from optuna.trial import TrialState
 
         if error:
-            return TrialState.FAIL, None
+            return TrialState.FAIL, None, {}
         values = [_number((result or {}).get(metric)) for metric, _ in self._objectives()]
         numbers = [value for value in values if value is not None and not math.isnan(value)]
-        return (TrialState.COMPLETE, numbers) if len(numbers) == len(values) else (TrialState.PRUNED, None)
+        is_whole = len(numbers) == len(values)
+        attrs: dict[str, Any] = {}
+        if self._constraints is not None:
+            violations = self._constraints.violations(result or {})
+            is_whole = is_whole and violations is not None
+            attrs[CONSTRAINTS] = [math.inf] if violations is None else violations
+        return (TrialState.COMPLETE, numbers, attrs) if is_whole else (TrialState.PRUNED, None, attrs)
 
     def _objectives(self) -> list[tuple[str, str]]:
         """Return metric and mode of what is optimised; nothing while one of the two is not known."""
@@ -454,7 +531,7 @@ class OptunaSearch(Searcher):
             "trial_id": trial.user_attrs.get(TRIAL_ID),
             "state": trial.state.name,
             "values": trial.values,
-            "params": {name: _encoded(trial, name) for name in trial.params},
+            "params": {name: encoded(trial, name) for name in trial.params},
             "trial_attrs": dict(trial.system_attrs),
             "reports": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
         }
@@ -470,7 +547,7 @@ class OptunaSearch(Searcher):
             trial_id, texts = old["trial_id"], old.get("distributions")
             if trial_id is not None and trial_id in self._recorded:
                 continue
-            trial = _trial(
+            trial = study_trial(
                 self._known_space(),
                 self._decoded(old["params"], texts or {}),
                 "a trial of the saved search",
@@ -488,16 +565,14 @@ class OptunaSearch(Searcher):
     def _was_restored(self, trial_id: str) -> bool:
         return self._restored is not None and any(old["trial_id"] == trial_id for old in self._restored["trials"])
 
-    def _add(
-        self, study: Study, config: Mapping[str, Any], values: list[float] | None, user_attrs: dict[str, Any]
-    ) -> None:
+    def _add(self, study: Study, config: Mapping[str, Any], values: list[float] | None, **attrs: Any) -> None:
         """Add a point that was evaluated elsewhere."""
         from optuna.trial import TrialState
 
         params, space = self._known_space().fix(config)
         state = TrialState.PRUNED if values is None else TrialState.COMPLETE
         what = "a point that was evaluated elsewhere"
-        study.add_trial(_trial(space, params, what, state=state, values=values, user_attrs=user_attrs))
+        study.add_trial(study_trial(space, params, what, state=state, values=values, **attrs))
 
     def _copy(self, trial_id: str) -> Config:
         return merge(self._fixed, self._open[trial_id].config)
@@ -510,8 +585,17 @@ def _checked_sampler(sampler: Any, seed: Any) -> Any:
     if not isinstance(sampler, str):
         from optuna.samplers import BaseSampler
 
+        if isinstance(sampler, type) and issubclass(sampler, BaseSampler):
+            if "seed" in inspect.signature(sampler).parameters:
+                return sampler
+            sampler = _made(sampler)
+        if callable(sampler) and not isinstance(sampler, (type, BaseSampler)):
+            return sampler
         if not isinstance(sampler, BaseSampler):
-            raise SearchError(f"sampler is {sampler!r}; expected a name ({', '.join(SAMPLERS)}) or an Optuna sampler.")
+            raise SearchError(
+                f"sampler is {sampler!r}; expected a name ({', '.join(SAMPLERS)}), an Optuna sampler, or a function of "
+                "a seed that returns one."
+            )
         if seed is not None:
             raise SearchError("seed is for samplers chosen by name; give your sampler object its own seed.")
         return sampler
@@ -524,6 +608,38 @@ def _checked_sampler(sampler: Any, seed: Any) -> Any:
     return name
 
 
+def _built(make: Callable[..., Any], seed: int, draw: int) -> BaseSampler:
+    """Return the sampler that a class or a function of the user makes for ask number `draw`."""
+    if isinstance(make, type):
+        is_sequence = make.__name__ == "QMCSampler"  # its seed must not change
+        return _made(make, seed=derived_seed(seed, 0 if is_sequence else draw))
+    return _made(make, derived_seed(seed, draw))
+
+
+def _made(make: Callable[..., Any], *arguments: int, **seed: int) -> BaseSampler:
+    """Return what the user's class or function returns.
+
+    Raises:
+        SearchError: it cannot be called like this, or it is no sampler.
+    """
+    from optuna.samplers import BaseSampler
+
+    try:
+        sampler = make(*arguments, **seed)
+    except TypeError as error:
+        raise SearchError(
+            f"sampler is {make!r}, which could not be called: {error}. Pass a sampler object, or a function such as "
+            "lambda seed: TPESampler(seed=seed)."
+        ) from error
+    if not isinstance(sampler, BaseSampler):
+        raise SearchError(f"sampler is {make!r}, which returned {sampler!r:.100}; expected a sampler of Optuna.")
+    return sampler
+
+
+def _violations_of(trial: FrozenTrial) -> Sequence[float]:
+    return tuple(trial.system_attrs[CONSTRAINTS])
+
+
 def _checked_rewards(rewards: Any, points: Sequence[Any]) -> list[Any] | None:
     if rewards is None:
         return None
@@ -532,54 +648,6 @@ def _checked_rewards(rewards: Any, points: Sequence[Any]) -> list[Any] | None:
     if len(rewards) != len(points):
         raise SearchError(f"{len(points)} points_to_evaluate but {len(rewards)} evaluated_rewards; give one for each.")
     return list(rewards)
-
-
-def _check_used(point: Mapping[str, Any] | None, params: Mapping[str, Any]) -> None:
-    for name, value in (point or {}).items():
-        if name not in params:
-            raise SpaceError(
-                f"points_to_evaluate names {name!r}, which the space did not ask for. {nearest(name, params)}"
-            )
-        if not is_same(params[name], value):
-            raise SpaceError(f"points_to_evaluate sets {name} to {value!r}, but the space made it {params[name]!r}.")
-
-
-def _trial(
-    space: Space, params: Mapping[str, Any], what: str, texts: Mapping[str, str] | None = None, **fields: Any
-) -> FrozenTrial:
-    """Return a trial of the study with these parameters; their distributions are those recorded in `texts`, else those
-    that the space asks for when it is given the values.
-
-    Raises:
-        SpaceError: the parameters are not the space's; `what` says whose they are.
-    """
-    from optuna.distributions import json_to_distribution
-    from optuna.trial import FixedTrial, create_trial
-
-    asked = FixedTrial(dict(params))
-    try:
-        if texts:
-            distributions = {name: json_to_distribution(text) for name, text in texts.items()}
-        else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # a value out of range: create_trial raises
-                space.suggest(asked)
-            distributions = dict(asked.distributions)
-        if unknown := params.keys() - distributions.keys():
-            raise SpaceError(f"{what} names {min(unknown)!r}, which the space does not have.")
-        return create_trial(params=dict(params), distributions=distributions, **fields)
-    except SpaceError:
-        raise
-    except ValueError as error:  # of FixedTrial: a parameter is missing; of create_trial: out of range
-        raise SpaceError(f"{what} does not fit the space: {error} Every parameter must be named.") from error
-
-
-def _encoded(trial: Any, name: str) -> Any:
-    """Return a parameter as a JSON value; an option that is none as its number."""
-    value = trial.params[name]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return {"choice": trial.distributions[name].to_internal_repr(value)}
 
 
 def _without(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> Config:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,11 +29,11 @@ from searchers.variants import (
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.trial import BaseTrial
+    from optuna.trial import BaseTrial, FrozenTrial
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
-__all__ = ["FunctionSpace", "Space", "space_of"]
+__all__ = ["FunctionSpace", "Space", "check_used", "encoded", "space_of", "study_trial"]
 
 
 class Space(Protocol):
@@ -287,4 +288,52 @@ def _nested(point: Mapping[str, Any], space: Mapping[str, Any]) -> Config:
     return nested
 
 
-# --- the searcher ----------------------------------------------------------------------------------------------------
+# --- trials of the study ----------------------------------------------------------------------------------------------
+
+
+def check_used(point: Mapping[str, Any] | None, params: Mapping[str, Any]) -> None:
+    for name, value in (point or {}).items():
+        if name not in params:
+            raise SpaceError(
+                f"points_to_evaluate names {name!r}, which the space did not ask for. {nearest(name, params)}"
+            )
+        if not is_same(params[name], value):
+            raise SpaceError(f"points_to_evaluate sets {name} to {value!r}, but the space made it {params[name]!r}.")
+
+
+def study_trial(
+    space: Space, params: Mapping[str, Any], what: str, texts: Mapping[str, str] | None = None, **fields: Any
+) -> FrozenTrial:
+    """Return a trial of the study with these parameters; their distributions are those recorded in `texts`, else those
+    that the space asks for when it is given the values.
+
+    Raises:
+        SpaceError: the parameters are not the space's; `what` says whose they are.
+    """
+    from optuna.distributions import json_to_distribution
+    from optuna.trial import FixedTrial, create_trial
+
+    asked = FixedTrial(dict(params))
+    try:
+        if texts:
+            distributions = {name: json_to_distribution(text) for name, text in texts.items()}
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # a value out of range: create_trial raises
+                space.suggest(asked)
+            distributions = dict(asked.distributions)
+        if unknown := params.keys() - distributions.keys():
+            raise SpaceError(f"{what} names {min(unknown)!r}, which the space does not have.")
+        return create_trial(params=dict(params), distributions=distributions, **fields)
+    except SpaceError:
+        raise
+    except ValueError as error:  # of FixedTrial: a parameter is missing; of create_trial: out of range
+        raise SpaceError(f"{what} does not fit the space: {error} Every parameter must be named.") from error
+
+
+def encoded(trial: Any, name: str) -> Any:
+    """Return a parameter as a JSON value; an option that is none as its number."""
+    value = trial.params[name]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return {"choice": trial.distributions[name].to_internal_repr(value)}

@@ -79,6 +79,12 @@ class Repeater(Searcher):
     def hears_results(self) -> bool:
         return False
 
+    @property
+    def best_concurrency(self) -> int | None:
+        """Return that of the searcher, times the trials that share a suggestion."""
+        most = self.searcher.best_concurrency
+        return None if most is None else most * self.repeat
+
     def num_trials(self, num_samples: int | None) -> int | None:
         """Return how many trials `num_samples` samples make: those of the searcher, `repeat` times each."""
         if num_samples is None:
@@ -132,6 +138,9 @@ class Repeater(Searcher):
         means = {metric: _mean(metric, [result for result, _ in group.results.values()]) for metric in metrics}
         has_failed = all(failed for _, failed in group.results.values())
         self.searcher.on_trial_complete(group.members[0], None if has_failed else means, has_failed)
+
+    def set_budgets(self, milestones: Sequence[float]) -> None:
+        self.searcher.set_budgets(milestones)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         self.searcher.observe({key: value for key, value in config.items() if key != TRIAL_INDEX}, result)

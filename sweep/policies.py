@@ -7,9 +7,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from searchers import BasicVariantGenerator, ConcurrencyLimiter, Searcher, create_searcher
+from searchers import BasicVariantGenerator, ConcurrencyLimiter, Searcher, as_searcher, create_searcher
 from sweep.arguments import metric_and_mode
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, SearchError
 from sweep.schedulers import FIFOScheduler, Scheduler, create_scheduler
 
 __all__ = ["Policies", "build_policies", "describe"]
@@ -70,7 +70,10 @@ def build_policies(
         first, first_mode = metric_and_mode(metrics, modes)
     policy = _scheduler(scheduler)
     if not policy.is_stateless:
-        given, given_mode = (first or None), (first_mode if modes is not None else None)
+        given: Any = first or None
+        given_mode: Any = first_mode if modes is not None else None
+        if policy.is_multi_objective:
+            given, given_mode = metrics, modes
         if metric is None and policy.metric is not None:
             given = given_mode = None  # what the searcher was told is not meant for a scheduler that was told itself
         policy.set_search_properties(given, given_mode, seed=seed)
@@ -82,7 +85,7 @@ def build_policies(
     if policy.milestones:
         searcher.set_budgets(policy.milestones)
     if not first and policy.metric and policy.mode:
-        metrics, modes = policy.metric, policy.mode
+        metrics, modes = getattr(policy, "metrics", policy.metric), getattr(policy, "modes", policy.mode)
         first, first_mode = metric_and_mode(metrics, modes)
     return Policies(searcher, policy, metrics, modes, first, first_mode)
 
@@ -99,9 +102,10 @@ def _searcher(given: Any) -> Searcher:
         return BasicVariantGenerator()
     if isinstance(given, str):
         return create_searcher(given)
-    if isinstance(given, Searcher):
-        return given
-    raise ConfigError(f"search_alg is {given!r:.100}; expected a searcher, or a name such as 'tpe' or 'random'.")
+    try:
+        return as_searcher(given)
+    except SearchError as error:
+        raise ConfigError(f"search_alg is {given!r:.100}: {error}") from error
 
 
 def _limited(searcher: Searcher, most: int | None) -> Searcher:

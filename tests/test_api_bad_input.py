@@ -158,7 +158,7 @@ def test_a_metric_without_a_mode_is_refused(tmp_path):
 
 def test_metric_and_mode_in_two_places_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="in one place"):
-        run(metric="loss", mode="min", scheduler=sweep.ASHAScheduler(metric="loss", mode="min"))
+        run(metric="loss", mode="min", scheduler=sweep.ASHAScheduler(metric="other", mode="min"))
     with pytest.raises(ConfigError, match="in one place"):
         run(metric="loss", mode="min", search_alg=sweep.RandomSearch(metric="other", mode="min"))
     assert nothing_was_started(tmp_path)

@@ -6,6 +6,7 @@ from conformance.searchers import SearcherContract
 
 from searchers import (
     BasicVariantGenerator,
+    BOHBSearch,
     ConcurrencyLimiter,
     GridSearch,
     OptunaSearch,
@@ -34,6 +35,16 @@ class TestBasicVariantGenerator(SearcherContract):
 
     def make(self) -> Searcher:
         return BasicVariantGenerator(max_concurrent=3)
+
+
+class TestBOHB(SearcherContract):
+    def make(self) -> Searcher:
+        return BOHBSearch(budgets=[1], bohb_config={"random_fraction": 0.2})
+
+
+class TestLimitedBOHB(SearcherContract):
+    def make(self) -> Searcher:
+        return ConcurrencyLimiter(BOHBSearch(), max_concurrent=3)
 
 
 class TestTpe(SearcherContract):

@@ -114,10 +114,10 @@ def test_the_trials_of_another_sweep_are_learned_from():
     ]
     search = Told()
     assert search.add_evaluated_trials(trials) == 2
-    assert search.points == [({"x": 1}, {"loss": 2.0}), ({"x": 3}, {"loss": math.inf})]
+    assert search.points == [({"x": 1}, {"loss": 2.0}), ({"x": 3}, {"loss": math.inf, "score": 5})]
     search = Told()
     assert search.add_evaluated_trials(SimpleNamespace(trials=trials), "score") == 2
-    assert search.points == [({"x": 3}, {"loss": 5}), ({"x": 4}, {"loss": 7})]
+    assert search.points == [({"x": 3}, {"loss": 5, "score": 5}), ({"x": 4}, {"loss": 7, "score": 7})]
     assert search.add_evaluated_trials(trials[0]) == 1
     with pytest.raises(SearchError, match="has no config to learn from"):
         search.add_evaluated_trials([3])

@@ -1,0 +1,208 @@
+"""Searchers of others: a sampler of Optuna, or any object with `suggest` and `on_trial_complete`, as a `Searcher`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal
+from searchers.errors import SearchError
+from searchers.optuna_search import OptunaSearch
+from searchers.space import is_same
+from searchers.variants import fresh, has_domains, merge
+
+__all__ = ["ForeignSearcher", "as_searcher"]
+
+_FINISHED = "FINISHED"
+"""What Tune's searchers return when nothing more will come."""
+
+
+def as_searcher(given: Any) -> Searcher:
+    """Return `given` as a searcher.
+
+    Args:
+        given: a searcher, which is returned itself; a sampler of Optuna, as an object or a class; an object with
+            `suggest(trial_id)` and `on_trial_complete(trial_id, result, error)`, such as one written for Tune; or a
+            class of one of these that needs no arguments.
+
+    Raises:
+        SearchError: it is none of these; the message names what is missing.
+    """
+    if isinstance(given, Searcher):
+        return given
+    if isinstance(given, type):
+        if _is_sampler(given):
+            return OptunaSearch(sampler=given)
+        if not _missing(given):
+            return as_searcher(_built(given))
+    elif _is_sampler(type(given)):
+        return OptunaSearch(sampler=given)
+    elif not _missing(given):
+        return ForeignSearcher(given)
+    has_any = len(_missing(given)) == 1
+    raise SearchError(
+        f"{given!r:.100} is no searcher: it has no method {' and no method '.join(_missing(given))}."
+        + ("" if has_any else " Pass a searcher such as OptunaSearch(), a sampler of Optuna, or a name such as 'tpe'.")
+    )
+
+
+class ForeignSearcher(Searcher):
+    """Ask and tell a searcher that knows nothing of this package.
+
+    Of the object `suggest` and `on_trial_complete` are called, and where it has them `set_search_properties`,
+    `on_trial_result`, `set_max_concurrency`, `add_evaluated_point`, `save` and `restore`, each as Tune calls it. Its
+    answer None means `NOT_NOW`; "FINISHED", or its own attribute FINISHED, means `EXHAUSTED`; constants of the run's
+    space are added to its configs. After a restart a new object is asked for the recorded suggestions again: if
+    it answers otherwise, a warning says so once, and it learns from results of configs it did not suggest.
+
+    Args:
+        searcher: the object; not a `Searcher`.
+
+    Raises:
+        SearchError: it lacks one of the two methods.
+    """
+
+    def __init__(self, searcher: Any) -> None:
+        if missing := _missing(searcher):
+            raise SearchError(f"{searcher!r:.100} has no method {' and no method '.join(missing)}.")
+        super().__init__(getattr(searcher, "metric", None), getattr(searcher, "mode", None))
+        self.searcher = searcher
+        self.is_adaptive = bool(getattr(searcher, "is_adaptive", True))
+        self._who = type(searcher).__name__
+        self._fixed: Mapping[str, Any] = {}
+        self._open: dict[str, Config] = {}
+        self._has_warned = False
+
+    def set_search_properties(
+        self,
+        metric: str | Sequence[str] | None,
+        mode: str | Sequence[str] | None,
+        space: Mapping[str, Any],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+    ) -> bool:
+        """Tell the object what the run knows. It may refuse the space; a run without one needs no answer."""
+        if not super().set_search_properties(metric, mode, space):
+            return False
+        take = getattr(self.searcher, "set_search_properties", None)
+        spec = {} if num_samples is None else {"num_samples": num_samples}
+        has_taken = bool(take(metric, mode, dict(space), **spec)) if callable(take) else False
+        if has_taken:
+            return True
+        if has_domains(space):
+            return False
+        self._fixed = fresh(space)
+        return True
+
+    @property
+    def hears_results(self) -> bool:
+        return callable(getattr(self.searcher, "on_trial_result", None))
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        take = getattr(self.searcher, "set_max_concurrency", None)
+        return bool(take(max_concurrent)) if callable(take) else False
+
+    def suggest(self, trial_id: str) -> Config | Signal:
+        """Return what the object suggests.
+
+        Raises:
+            SearchError: it answered something that is no config and no signal.
+        """
+        if trial_id not in self._open:
+            answer = self._answer(trial_id)
+            if isinstance(answer, Signal):
+                return answer
+            self._open[trial_id] = merge(self._fixed, fresh(answer))
+        config: Config = fresh(self._open[trial_id])
+        return config
+
+    def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
+        answer = self._answer(trial_id)
+        expected = answer if isinstance(answer, Signal) else merge(self._fixed, answer)
+        if not is_same(expected, config) and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"after the restart {self._who} suggested {expected!r:.100} for trial {trial_id}, which has "
+                f"{config!r:.100}. It goes on from results of configs that it did not suggest; give it a seed.",
+                stacklevel=2,
+            )
+        self._open[trial_id] = fresh(config)
+
+    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
+        if self.hears_results and trial_id in self._open:
+            self.searcher.on_trial_result(trial_id, dict(result))
+
+    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
+        if self._open.pop(trial_id, None) is not None:
+            self.searcher.on_trial_complete(trial_id, None if result is None else dict(result), error)
+
+    def observe(self, config: Config, result: Mapping[str, Any]) -> None:
+        """Have the object learn from a point, by its `add_evaluated_point`.
+
+        Raises:
+            SearchError: it has none, or the metric is not known or not in the result.
+        """
+        add = getattr(self.searcher, "add_evaluated_point", None)
+        if not callable(add):
+            raise SearchError(f"{self._who} cannot learn from points it did not propose: no add_evaluated_point.")
+        if not isinstance(self.metric, str) or self.metric not in result:
+            raise SearchError(f"{self._who} learns of one metric, {self.metric!r}, which the result does not have.")
+        add({key: value for key, value in config.items() if key not in self._fixed}, result[self.metric])
+
+    def save(self, checkpoint_path: Any) -> None:
+        """Have the object write its state.
+
+        Raises:
+            SearchError: it has no `save`.
+        """
+        self._method("save")(checkpoint_path)
+
+    def restore(self, checkpoint_path: Any) -> None:
+        """Have the object read its state.
+
+        Raises:
+            SearchError: it has no `restore`.
+        """
+        self._method("restore")(checkpoint_path)
+
+    def _method(self, name: str) -> Any:
+        method = getattr(self.searcher, name, None)
+        if not callable(method):
+            raise SearchError(
+                f"{self._who} has no method {name}. A run that is continued with resume=True needs none, it tells the "
+                "searcher everything again."
+            )
+        return method
+
+    def _answer(self, trial_id: str) -> Mapping[str, Any] | Signal:
+        answer = self.searcher.suggest(trial_id)
+        if answer is None:
+            return NOT_NOW
+        if isinstance(answer, (Signal, Mapping)):
+            return answer
+        finished = getattr(self.searcher, "FINISHED", _FINISHED)
+        if (isinstance(answer, str) and answer in (_FINISHED, finished)) or answer is finished:
+            return EXHAUSTED
+        raise SearchError(
+            f"{self._who}.suggest({trial_id!r}) returned {answer!r:.100}; expected a dict, None (not now) or "
+            f"{_FINISHED!r} (nothing more)."
+        )
+
+
+def _missing(given: Any) -> list[str]:
+    needed = ("suggest(trial_id)", "on_trial_complete(trial_id, result, error)")
+    return [name for name in needed if not callable(getattr(given, name.partition("(")[0], None))]
+
+
+def _is_sampler(kind: type) -> bool:
+    """Whether a class is a sampler of Optuna's; Optuna is not imported to find that it is not."""
+    return any(one.__name__ == "BaseSampler" and one.__module__.partition(".")[0] == "optuna" for one in kind.__mro__)
+
+
+def _built(kind: type) -> Any:
+    try:
+        return kind()
+    except TypeError as error:
+        raise SearchError(f"{kind.__name__} is a class and could not be called: {error}. Pass an object.") from error

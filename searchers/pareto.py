@@ -1,0 +1,94 @@
+"""Which points no other beats in every objective: the Pareto front."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from searchers.errors import SearchError, UnknownNameError
+
+__all__ = ["is_dominated", "pareto_front"]
+
+Losses = tuple[float, ...]
+
+
+def pareto_front(points: Sequence[Sequence[Any]], modes: Sequence[str]) -> list[int]:
+    """Return the numbers, ascending, of the points that no other dominates.
+
+    A point dominates another if it is at least as good in every objective and better in one; so equal points are in
+    the front together or not at all. Infinities are numbers as others. A point with NaN, None or text in an objective
+    is never in the front and dominates nothing.
+
+    The cost is O(n log n) for one and two objectives, O(n * size of the front) for more.
+
+    Args:
+        points: one sequence of values for each trial, one value for each mode.
+        modes: "min" or "max" for each objective; "obs" leaves one out.
+
+    Raises:
+        UnknownNameError: a mode is something else.
+        SearchError: no objective is left, or a point has more or fewer values than there are modes.
+    """
+    for mode in modes:
+        if mode not in ("min", "max", "obs"):
+            raise UnknownNameError(f"a mode is {mode!r}; expected 'min' or 'max' for each objective, or 'obs'.")
+    if all(mode == "obs" for mode in modes):
+        raise SearchError(f"modes is {list(modes)!r}; expected at least one objective that is optimised.")
+    numbers_of: dict[Losses, list[int]] = {}  # equal points share their fate
+    for number, point in enumerate(points):
+        if len(point) != len(modes):
+            raise SearchError(f"point {number} has {len(point)} values; expected {len(modes)}, one for each mode.")
+        losses = _losses(point, modes)
+        if losses is not None:
+            numbers_of.setdefault(losses, []).append(number)
+    ordered = sorted(numbers_of)  # whatever dominates a point comes before it
+    front = _front_of_many(ordered) if len(modes) - list(modes).count("obs") > 2 else _front_of_two(ordered)
+    return sorted(number for losses in front for number in numbers_of[losses])
+
+
+def is_dominated(losses: Losses, others: Sequence[Losses]) -> bool:
+    """Whether one of `others` is at most as large everywhere and smaller somewhere; all are to be minimised."""
+    return any(other != losses and all(map(float.__le__, other, losses)) for other in others)
+
+
+def _losses(point: Sequence[Any], modes: Sequence[str]) -> Losses | None:
+    """Return what is minimised; None if a value is no number."""
+    losses = []
+    for value, mode in zip(point, modes, strict=True):
+        if mode == "obs":
+            continue
+        if value is None or isinstance(value, (str, bytes)):
+            return None
+        try:
+            number = float(value)
+        except (TypeError, ValueError):  # arrays, objects
+            return None
+        if math.isnan(number):
+            return None
+        losses.append(-number if mode == "max" else number)
+    return tuple(losses)
+
+
+def _front_of_two(ordered: Sequence[Losses]) -> list[Losses]:
+    """Return the front of one or two objectives: each must be lower in the last than all before it."""
+    front: list[Losses] = []
+    for losses in ordered:
+        if not front or losses[-1] < front[-1][-1]:
+            front.append(losses)
+    return front
+
+
+def _front_of_many(ordered: Sequence[Losses]) -> list[Losses]:
+    if not ordered:
+        return []
+    all_losses = np.asarray(ordered, dtype=np.float64)
+    found = np.empty_like(all_losses)
+    kept: list[int] = []
+    for number, losses in enumerate(all_losses):
+        if not bool(np.any(np.all(found[: len(kept)] <= losses, axis=1))):
+            found[len(kept)] = losses
+            kept.append(number)
+    return [ordered[number] for number in kept]

@@ -1,0 +1,244 @@
+"""One trial at a time, OptunaSearch is Optuna: the same numbers, bit for bit, as a plain study asked and told."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import optuna
+import pytest
+from optuna.samplers import (
+    CmaEsSampler,
+    GPSampler,
+    NSGAIIISampler,
+    NSGAIISampler,
+    QMCSampler,
+    RandomSampler,
+    TPESampler,
+)
+
+from searchers import (
+    OptunaSearch,
+    choice,
+    lograndint,
+    loguniform,
+    qloguniform,
+    qrandint,
+    quniform,
+    randint,
+    uniform,
+)
+
+MIXED = {
+    "batch": qrandint(16, 128, 16),
+    "drop": quniform(0.0, 0.5, 0.125),
+    "kind": choice(["relu", "tanh", "gelu"]),
+    "lr": loguniform(1e-5, 1e-1),
+    "net": {"depth": randint(1, 8), "width": lograndint(8, 512)},
+    "rate": qloguniform(0.5, 8.0, 0.5),
+    "x": uniform(-3.0, 5.0),
+}
+
+
+def plain_mixed(trial):
+    """Ask for the parameters of `MIXED` as a user of Optuna does."""
+    return {
+        "batch": trial.suggest_int("batch", 16, 128, step=16),
+        "drop": trial.suggest_float("drop", 0.0, 0.5, step=0.125),
+        "kind": trial.suggest_categorical("kind", ["relu", "tanh", "gelu"]),
+        "lr": trial.suggest_float("lr", 1e-5, 1e-1, log=True),
+        "net": {
+            "depth": trial.suggest_int("net/depth", 1, 7),
+            "width": trial.suggest_int("net/width", 8, 511, log=True),
+        },
+        "rate": round(trial.suggest_float("rate", 0.5, 8.0, log=True) / 0.5) * 0.5,
+        "x": trial.suggest_float("x", -3.0, 5.0),
+    }
+
+
+def conditional(trial):
+    """Define by run: which parameters there are depends on others."""
+    kind = trial.suggest_categorical("kind", ["linear", "net"])
+    config = {"kind": kind, "lr": trial.suggest_float("lr", 1e-4, 1.0, log=True)}
+    if kind == "net":
+        config["layers"] = trial.suggest_int("layers", 1, 3)
+        for layer in range(config["layers"]):
+            config[f"width {layer}"] = trial.suggest_int(f"width {layer}", 8, 64, step=8)
+    else:
+        config["penalty"] = trial.suggest_float("penalty", 0.0, 1.0, step=0.25)
+    return config
+
+
+def mixed_loss(config):
+    bad = {"relu": 0.0, "tanh": 0.5, "gelu": 0.25}[config["kind"]]
+    return (math.log10(config["lr"]) + 3) ** 2 + config["x"] ** 2 + bad + config["drop"] + config["net"]["width"] / 512
+
+
+def conditional_loss(config):
+    return (math.log10(config["lr"]) + 2) ** 2 + (config.get("layers", 4) - 2) ** 2 + config.get("penalty", 0)
+
+
+def seed_of(seed, draw):
+    return int(np.random.SeedSequence([seed, draw]).generate_state(1)[0])
+
+
+SAMPLERS = {
+    "tpe": lambda seed, first, cond: TPESampler(seed=seed, multivariate=True, constant_liar=True, group=cond),
+    "cmaes": lambda seed, first, cond: CmaEsSampler(
+        seed=seed, independent_sampler=RandomSampler(seed=seed), warn_independent_sampling=False
+    ),
+    "gp": lambda seed, first, cond: GPSampler(
+        seed=seed, independent_sampler=RandomSampler(seed=seed), warn_independent_sampling=False
+    ),
+    "qmc": lambda seed, first, cond: QMCSampler(
+        scramble=True, seed=first, independent_sampler=RandomSampler(seed=seed), warn_independent_sampling=False
+    ),
+    "nsgaii": lambda seed, first, cond: NSGAIISampler(seed=seed),
+    "nsgaiii": lambda seed, first, cond: NSGAIIISampler(seed=seed),
+    "random": lambda seed, first, cond: RandomSampler(seed=seed),
+}
+
+
+def plain(sampler_of, space, loss, num_trials, directions=("minimize",)):
+    """Return the configs of a plain study whose sampler has a new seed before each ask."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        study = optuna.create_study(directions=list(directions))
+        configs = []
+        for draw in range(num_trials):
+            study.sampler = sampler_of(draw)
+            trial = study.ask()
+            configs.append(space(trial))
+            study.tell(trial, loss(configs[-1]))
+    return configs, [trial.params for trial in study.trials]
+
+
+def ours(search, loss, num_trials, metrics=("loss",)):
+    configs = []
+    for number in range(num_trials):
+        config = search.suggest(f"t{number}")
+        value = loss(config)
+        values = value if isinstance(value, tuple) else (value,)
+        result = dict(zip(metrics, values, strict=True)) | {"training_iteration": 1}
+        search.on_trial_result(f"t{number}", result)
+        search.on_trial_complete(f"t{number}", result)
+        configs.append(config)
+    return configs, [trial.params for trial in search.study.trials]
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(level)
+
+
+@pytest.mark.parametrize(
+    ("name", "num_trials"),
+    [("tpe", 30), ("cmaes", 30), ("qmc", 30), ("nsgaii", 60), ("nsgaiii", 60), ("random", 30)],
+)
+def test_a_mixed_space_gives_the_numbers_of_a_plain_study(name, num_trials):
+    make = SAMPLERS[name]
+    expected = plain(lambda draw: make(seed_of(7, draw), seed_of(7, 0), False), plain_mixed, mixed_loss, num_trials)
+    search = OptunaSearch(MIXED, "loss", "min", sampler=name, seed=7)
+    assert ours(search, mixed_loss, num_trials) == expected
+    assert len({str(params) for params in expected[1]}) > num_trials * 0.9
+
+
+SMALL = {"kind": choice(["a", "b"]), "lr": loguniform(1e-4, 1.0), "q": quniform(0.0, 1.0, 0.25)}
+
+
+def plain_small(trial):
+    return {
+        "kind": trial.suggest_categorical("kind", ["a", "b"]),
+        "lr": trial.suggest_float("lr", 1e-4, 1.0, log=True),
+        "q": trial.suggest_float("q", 0.0, 1.0, step=0.25),
+    }
+
+
+def small_loss(config):
+    return (math.log10(config["lr"]) + 2) ** 2 + config["q"] + (config["kind"] == "a")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_gaussian_process_gives_the_numbers_of_a_plain_study():
+    make = SAMPLERS["gp"]
+    expected = plain(lambda draw: make(seed_of(0, draw), seed_of(0, 0), False), plain_small, small_loss, 30)
+    search = OptunaSearch(SMALL, "loss", "min", sampler="gp", seed=0)
+    assert ours(search, small_loss, 30) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("space", "loss"), [(plain_mixed, mixed_loss), (conditional, conditional_loss)])
+def test_a_gaussian_process_over_a_large_space_gives_the_numbers_of_a_plain_study(space, loss):
+    make = SAMPLERS["gp"]
+    expected = plain(lambda draw: make(seed_of(0, draw), seed_of(0, 0), False), space, loss, 30)
+    own = MIXED if space is plain_mixed else lambda trial: conditional(trial) and None
+    assert ours(OptunaSearch(own, "loss", "min", sampler="gp", seed=0), loss, 30) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "num_trials"),
+    [("tpe", 30), ("cmaes", 30), ("qmc", 30), ("nsgaii", 60), ("nsgaiii", 60), ("random", 30)],
+)
+def test_a_conditional_space_gives_the_numbers_of_a_plain_study(name, num_trials):
+    make = SAMPLERS[name]
+    expected = plain(
+        lambda draw: make(seed_of(3, draw), seed_of(3, 0), True), conditional, conditional_loss, num_trials
+    )
+
+    def space(trial):
+        conditional(trial)
+
+    search = OptunaSearch(space, "loss", "min", sampler=name, seed=3)
+    assert ours(search, conditional_loss, num_trials) == expected
+    assert {config["kind"] for config in expected[0]} == {"linear", "net"}
+
+
+@pytest.mark.parametrize(("name", "num_trials"), [("tpe", 30), ("nsgaii", 60), ("nsgaiii", 60), ("qmc", 30)])
+def test_several_objectives_give_the_numbers_of_a_plain_study(name, num_trials):
+    def losses(config):
+        return mixed_loss(config), config["net"]["width"] * config["net"]["depth"]
+
+    make = SAMPLERS[name]
+    expected = plain(
+        lambda draw: make(seed_of(5, draw), seed_of(5, 0), False),
+        plain_mixed,
+        losses,
+        num_trials,
+        ("minimize", "maximize"),
+    )
+    search = OptunaSearch(MIXED, ["loss", "size"], ["min", "max"], sampler=name, seed=5)
+    assert ours(search, losses, num_trials, ("loss", "size")) == expected
+
+
+def test_one_sampler_that_is_seeded_anew_gives_the_same_as_a_new_one():
+    """The samplers that are built anew lose nothing: what the old one knew follows from the study."""
+    kept = TPESampler(seed=0, multivariate=True, constant_liar=True)
+
+    def seeded(draw):
+        kept._rng.rng.seed(seed_of(1, draw))
+        kept._random_sampler._rng.rng.seed(seed_of(1, draw))
+        return kept
+
+    expected = plain(seeded, plain_mixed, mixed_loss, 30)
+    assert ours(OptunaSearch(MIXED, "loss", "min", seed=1), mixed_loss, 30) == expected
+
+
+def test_a_class_is_seeded_as_a_name_is():
+    by_class = OptunaSearch(MIXED, "loss", "min", sampler=RandomSampler, seed=4)
+    assert ours(by_class, mixed_loss, 10) == ours(
+        OptunaSearch(MIXED, "loss", "min", sampler="random", seed=4), mixed_loss, 10
+    )
+
+
+def test_a_function_of_a_seed_gives_the_numbers_of_a_plain_study():
+    def make(seed):
+        return TPESampler(seed=seed, n_startup_trials=4, n_ei_candidates=8)
+
+    expected = plain(lambda draw: make(seed_of(2, draw)), plain_mixed, mixed_loss, 20)
+    assert ours(OptunaSearch(MIXED, "loss", "min", sampler=make, seed=2), mixed_loss, 20) == expected

@@ -1,0 +1,152 @@
+"""Tests of the window: the Parzen estimator sees the best and the newest trials, and its good ones stay the same."""
+
+from __future__ import annotations
+
+import random
+
+import optuna
+import pytest
+from optuna.samplers._tpe.sampler import _split_trials, default_gamma
+from optuna.trial import TrialState, create_trial
+
+from searchers import OptunaSearch, SearchError, choice, loguniform, uniform
+from searchers.optuna_window import CONSTRAINTS, TrialWindow
+
+SPACE = {"kind": choice(["a", "b"]), "lr": loguniform(1e-4, 1.0), "x": uniform(0.0, 1.0)}
+
+
+def loss_of(config):
+    return (config["x"] - 0.5) ** 2 + config["lr"] + (config["kind"] == "a") / 4
+
+
+def asked(window, num_trials, told=()):
+    search = OptunaSearch(SPACE, "loss", "min", seed=5, window=window)
+    record = []
+    for number in range(num_trials):
+        if number < len(told):
+            trial_id, config, state = told[number]
+            search.retell(trial_id, config, state)
+        else:
+            trial_id, config = f"t{number}", search.suggest(f"t{number}")
+        record.append((trial_id, config, search.suggestion_state(trial_id)))
+        if number >= 3:  # four trials at a time
+            search.on_trial_complete(f"t{number - 3}", {"loss": loss_of(record[number - 3][1])})
+    return search, record
+
+
+def study_of(outcomes, directions=("minimize",)):
+    """Return a study of trials: a value, ("pruned", step, value), ("infeasible", violation), "open", or "failed"."""
+    study = optuna.create_study(directions=list(directions))
+    for outcome in outcomes:
+        match outcome:
+            case "open":
+                study.add_trial(create_trial(state=TrialState.RUNNING))
+            case "failed":
+                study.add_trial(create_trial(state=TrialState.FAIL))
+            case ("pruned", step, value):
+                reports = {} if step is None else {step: value}
+                study.add_trial(create_trial(state=TrialState.PRUNED, intermediate_values=reports))
+            case ("infeasible", violation):
+                study.add_trial(create_trial(value=0.0, system_attrs={CONSTRAINTS: [violation]}))
+            case (*values,):
+                study.add_trial(create_trial(values=values))
+            case value:
+                study.add_trial(create_trial(value=value))
+    return study
+
+
+def numbers(window, study):
+    return [trial.number for trial in window.choose(study)]
+
+
+def test_below_the_window_nothing_changes():
+    _, whole = asked(None, 60)
+    search, seen = asked(60, 60)
+    assert seen == whole
+    assert type(search.study.sampler).__name__ == "TPESampler"
+
+
+def test_beyond_it_the_estimator_sees_the_best_and_the_newest():
+    search, _ = asked(50, 76)
+    best = sorted(range(48), key=lambda number: search.study.trials[number].value)[:25]
+    assert numbers(search._window, search.study) == sorted(best) + list(range(48, 76))
+    _, whole = asked(None, 76)
+    assert [config for _, config, _ in whole] != [config for _, config, _ in asked(50, 76)[1]]
+
+
+def test_a_restart_beyond_the_window_changes_nothing():
+    _, whole = asked(50, 76)
+    for num_told in (40, 72):
+        assert [config for _, config, _ in asked(50, 76, whole[:num_told])[1]] == [config for _, config, _ in whole]
+
+
+def test_points_of_others_count():
+    search = OptunaSearch(SPACE, "loss", "min", seed=5, window=50)
+    for number in range(60):
+        search.observe({"kind": "a", "lr": 0.01, "x": number / 60}, {"loss": number})
+    search.suggest("t")
+    assert numbers(search._window, search.study) == [*range(25), *range(35, 61)]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "shown"),
+    [
+        ([3, 1, 2, 0, 9, 9, 9], [1, 3, 4, 5, 6]),
+        ([1, 1, 1, 1, 9, 9, 9], [0, 1, 4, 5, 6]),
+        ([3, "failed", "open", 0, 9, 9, 9, "open"], [0, 2, 3, 4, 5, 6, 7]),
+        ([("pruned", 3, 5), ("pruned", 3, 4), ("pruned", 2, 0), ("pruned", None, None), 9, 9, 9], [0, 1, 4, 5, 6]),
+        ([("infeasible", 1), ("infeasible", 0.5), ("pruned", None, None), 8, 9, 9, 9], [2, 3, 4, 5, 6]),
+        ([("infeasible", 1), ("infeasible", 0.5), ("infeasible", -1), 8, 9, 9, 9], [2, 3, 4, 5, 6]),
+        ([("pruned", 1, float("nan")), ("pruned", 1, 5), ("pruned", 0, 0), 9, 9, 9], [0, 1, 3, 4, 5]),
+    ],
+)
+def test_what_the_window_shows(outcomes, shown):
+    assert numbers(TrialWindow(5), study_of(outcomes)) == shown
+
+
+def test_a_maximum_is_the_other_way_round():
+    assert numbers(TrialWindow(5), study_of([3, 1, 2, 0, 9, 9, 9], ["maximize"])) == [0, 2, 4, 5, 6]
+
+
+def test_with_several_objectives_the_front_is_shown():
+    outcomes = [(1, 1), (2, 2), (2, 1), (1, 1), (0, 0), (9, 0), (9, 0), (9, 0)]
+    study = study_of(outcomes, ["minimize", "maximize"])
+    assert numbers(TrialWindow(5), study) == [3, 4, 5, 6, 7]
+    study = study_of([(5, 5), (1, 1), (0, 6), (9, 0), (9, 0), (9, 0)], ["minimize", "maximize"])
+    assert numbers(TrialWindow(5), study) == [2, 3, 4, 5]
+    study = study_of([(0, 0), (1, 1), (2, 2), (3, 3), (9, 0), (9, 0), (9, 0)], ["minimize", "maximize"])
+    assert numbers(TrialWindow(5), study) == [2, 3, 4, 5, 6]
+
+
+def test_the_choice_does_not_depend_on_the_order_of_the_ends():
+    rng = random.Random(0)
+    values = [rng.randrange(20) for _ in range(60)]
+    expected = numbers(TrialWindow(10), study_of(values))
+    for _ in range(5):
+        study, window = optuna.create_study(), TrialWindow(10)
+        trials = [study.ask() for _ in values]
+        for trial in rng.sample(trials, len(trials)):
+            study.tell(trial, values[trial.number])
+            window.choose(study)
+        assert numbers(window, study) == expected
+
+
+def test_the_good_trials_of_the_estimator_are_those_that_it_would_have_without_a_window():
+    rng = random.Random(1)
+    outcomes = [
+        rng.choice([rng.random(), ("pruned", rng.randrange(3), rng.random()), ("infeasible", rng.random()), "failed"])
+        for _ in range(400)
+    ]
+    study = study_of(outcomes)
+    ended = [trial for trial in study.trials if trial.state != TrialState.FAIL]
+    good, _ = _split_trials(study, ended, default_gamma(len(ended)))
+    seen = TrialWindow(60).choose(study)
+    assert len(seen) == 60
+    good_in_window, _ = _split_trials(study, seen, default_gamma(400))
+    assert [trial.number for trial in good_in_window] == [trial.number for trial in good]
+
+
+@pytest.mark.parametrize("window", [49, 0, -1, True, 60.0, "all"])
+def test_a_wrong_window_is_refused(window):
+    with pytest.raises(SearchError, match="expected an int of at least 50, or None for no bound"):
+        OptunaSearch(window=window)

@@ -1,0 +1,88 @@
+"""Tests of the Pareto front: against its definition, on random points with ties, duplicates and missing values."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchers.errors import SearchError, UnknownNameError
+from searchers.pareto import is_dominated, pareto_front
+
+VALUE = st.one_of(
+    st.integers(-3, 3).map(float), st.sampled_from([math.nan, math.inf, -math.inf, -0.0, None, "text"]), st.floats()
+)
+
+
+def by_definition(points, modes):
+    """Compare each point with each other one, objective by objective."""
+
+    def is_number(value):
+        return isinstance(value, float) and not math.isnan(value)
+
+    def dominates(one, two):
+        pairs = [
+            (a, b) if mode == "min" else (b, a) for a, b, mode in zip(one, two, modes, strict=True) if mode != "obs"
+        ]
+        return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
+
+    whole = [
+        number
+        for number, point in enumerate(points)
+        if all(is_number(value) for value, mode in zip(point, modes, strict=True) if mode != "obs")
+    ]
+    return [one for one in whole if not any(dominates(points[two], points[one]) for two in whole)]
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_the_front_is_what_its_definition_says(data):
+    modes = data.draw(st.lists(st.sampled_from(["min", "max", "obs"]), min_size=1, max_size=5))
+    if all(mode == "obs" for mode in modes):
+        modes.append("min")
+    points = data.draw(st.lists(st.tuples(*[VALUE] * len(modes)), max_size=16))
+    assert pareto_front(points, modes) == by_definition(points, modes)
+
+
+@pytest.mark.parametrize(
+    ("points", "modes", "front"),
+    [
+        ([], ["min"], []),
+        ([(3,), (1,), (2,), (1,)], ["min"], [1, 3]),
+        ([(3,), (1,), (2,)], ["max"], [0]),
+        ([(1, 4), (2, 2), (4, 1), (3, 3), (2, 2), (2, 5)], ["min", "min"], [0, 1, 2, 4]),
+        ([(1, 4), (2, 2), (4, 1), (3, 3)], ["max", "max"], [0, 2, 3]),
+        ([(1, math.nan), (2, 2), (math.inf, 1)], ["min", "min"], [1, 2]),
+        ([(math.nan, math.nan), (None, 1)], ["min", "max"], []),
+        ([(-0.0, 1), (0.0, 1)], ["min", "min"], [0, 1]),
+        ([(1, math.nan, 5), (2, 7, 5)], ["min", "obs", "max"], [0]),
+        ([(1, 1, 2), (1, 2, 1), (2, 1, 1), (2, 2, 2), (1, 1, 2)], ["min"] * 3, [0, 1, 2, 4]),
+    ],
+)
+def test_fronts_that_one_sees_by_eye(points, modes, front):
+    assert pareto_front(points, modes) == front
+
+
+@pytest.mark.parametrize(
+    ("points", "modes", "error", "message"),
+    [
+        ([(1,)], ["least"], UnknownNameError, "a mode is 'least'"),
+        ([(1,)], ["obs"], SearchError, "at least one objective"),
+        ([(1,)], [], SearchError, "at least one objective"),
+        ([(1, 2), (1,)], ["min", "min"], SearchError, "point 1 has 1 values; expected 2"),
+    ],
+)
+def test_wrong_modes_and_points_are_refused(points, modes, error, message):
+    with pytest.raises(error, match=message):
+        pareto_front(points, modes)
+
+
+def test_ten_thousand_points_of_two_and_three_objectives_are_sorted_not_compared():
+    around = [(math.cos(n / 7000), math.sin(n / 7000)) for n in range(10_000)]
+    assert len(pareto_front(around, ["max", "max"])) == 10_000
+    dense = [(n % 97 / 97, n % 89 / 89, n % 83 / 83) for n in range(10_000)]
+    front = pareto_front(dense, ["min", "min", "min"])
+    assert 0 in front
+    assert not any(is_dominated(tuple(map(float, dense[one])), [dense[two] for two in front]) for one in front)
