@@ -17,32 +17,34 @@ class Lineup:
     """Know who waits and who may start now.
 
     Trials with equal requests fit or do not fit together, so only the first of each group is ever tried: 10,000 waiting
-    trials of one kind cost as much as one.
+    trials of one kind cost as much as one. Those that have run before are a group of their own, so that a scheduler may
+    let them go on before new ones begin.
     """
 
     def __init__(self) -> None:
-        self._groups: dict[Resources, dict[str, int]] = {}  # request -> trial id -> ticket, oldest first
+        # (request, whether it has run) -> trial id -> ticket, oldest first
+        self._groups: dict[tuple[Resources, bool], dict[str, int]] = {}
         self._tickets = 0
         self._overtaken = ("", 0)  # the oldest waiting trial, and how many younger ones it saw start
 
     def __iter__(self) -> Iterator[tuple[Resources, str]]:
         """Yield (request, trial id) of everybody, group by group."""
-        for resources, group in self._groups.items():
+        for (resources, _), group in self._groups.items():
             for trial_id in group:
                 yield resources, trial_id
 
-    def add(self, trial_id: str, resources: Resources) -> int:
+    def add(self, trial_id: str, resources: Resources, has_run: bool = False) -> int:
         """Let a trial wait, behind all others; returns its ticket, which is larger than all before."""
         self._tickets += 1
-        self._groups.setdefault(resources, {})[trial_id] = self._tickets
+        self._groups.setdefault((resources, has_run), {})[trial_id] = self._tickets
         return self._tickets
 
-    def remove(self, trial_id: str, resources: Resources) -> None:
-        """Take a trial out; `resources` as it was added with."""
-        group = self._groups[resources]
+    def remove(self, trial_id: str, resources: Resources, has_run: bool = False) -> None:
+        """Take a trial out; the arguments as it was added with."""
+        group = self._groups[resources, has_run]
         del group[trial_id]
         if not group:
-            del self._groups[resources]
+            del self._groups[resources, has_run]
 
     def startable(self, packer: Packer) -> tuple[str | None, Sequence[str]]:
         """Return the oldest waiting trial, and the first of each group that fits now, oldest first.
@@ -51,7 +53,8 @@ class Lineup:
         """
         if not self._groups:
             return None, ()
-        heads = sorted(((*next(iter(group.items())), resources) for resources, group in self._groups.items()), key=_age)
+        groups = self._groups.items()
+        heads = sorted(((*next(iter(group.items())), resources) for (resources, _), group in groups), key=_age)
         oldest = heads[0][0]
         fitting = [trial_id for trial_id, _, resources in heads if packer.fits_now(resources)]
         if fitting and fitting[0] != oldest and self._overtaken == (oldest, _MAX_OVERTAKES):

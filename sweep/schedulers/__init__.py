@@ -12,11 +12,14 @@ from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler
 from sweep.schedulers.median import MedianStoppingRule
+from sweep.schedulers.moasha import MOASHAScheduler
+from sweep.schedulers.pasha import PASHAScheduler
 from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
 
 __all__ = [
+    "PASHAScheduler",
     "PB2",
     "SCHEDULERS",
     "ASHAScheduler",
@@ -24,6 +27,7 @@ __all__ = [
     "FIFOScheduler",
     "HyperBandForBOHB",
     "HyperBandScheduler",
+    "MOASHAScheduler",
     "MedianStoppingRule",
     "PopulationBasedTraining",
     "PopulationBasedTrainingReplay",
@@ -36,6 +40,8 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "asha": ASHAScheduler,
     "async_hyperband": AsyncHyperBandScheduler,
     "asynchyperband": AsyncHyperBandScheduler,
+    "pasha": PASHAScheduler,
+    "moasha": MOASHAScheduler,
     "hyperband": HyperBandScheduler,
     "hb_bohb": HyperBandForBOHB,
     "bohb": HyperBandForBOHB,

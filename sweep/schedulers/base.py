@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.core.messages import Decision, ResumeTrial
+from sweep.core.resources import Node
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
 from sweep.errors import ConfigError
@@ -28,12 +29,16 @@ class Scheduler(ABC):
         is_searching: it decides configs itself, so a searcher that learns from results would be misled.
         mutated_paths: flattened config paths that it may change.
         notices: what people should be told, each once, oldest first.
+        is_multi_objective: it judges by several metrics, and takes lists of them from the run.
+        milestones: the progress at which it compares trials, for searchers that learn from each apart; empty: none.
     """
 
     is_stateless: bool = False
     is_searching: bool = False
     mutated_paths: tuple[str, ...] = ()
     notices: Sequence[str] = ()
+    milestones: Sequence[float] = ()
+    is_multi_objective: bool = False
     metric: str | None = None
     mode: str | None = None
 
@@ -75,8 +80,18 @@ class Scheduler(ABC):
         """Hear that a decision could not be carried out, for instance a pause of a trial that never saved."""
         return ()
 
+    def on_nodes_changed(self, nodes: Sequence[Node]) -> Sequence[Decision]:
+        """Hear what machines there are: at the beginning of every run of the driver, and whenever that changes.
+
+        What waits and fits on none of them ends in ERROR afterwards, unless a decision gives it a smaller request.
+        """
+        return ()
+
     def choose(self, startable: Sequence[Trial]) -> Trial | None:
-        """Pick among PENDING trials that fit now, one per distinct request, oldest first; None starts nothing."""
+        """Pick among PENDING trials that fit now, oldest first; None starts nothing.
+
+        Offered are, per distinct request, the oldest that has run before and the oldest that has not.
+        """
         return startable[0]
 
     def on_idle(self, trials: Trials) -> Sequence[Decision]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import pytest
 from conformance.schedulers import Told
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep.core.messages import StopTrial
-from sweep.core.trial import Status
+from searchers.base import EXHAUSTED, Searcher
+from searchers.space import uniform
+from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
+from sweep.core.results import Result
+from sweep.core.trial import CheckpointRef, Status, evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
+from sweep.simulation import Point, simulate
 
 
 def asha(mode: str = "max", *, seed: int = 0, **arguments) -> Told:
@@ -272,3 +277,328 @@ def test_of_a_rung_never_the_best_is_stopped(reports):
                 best[step] = max(value, best.get(step, -math.inf))
         if stopped:
             told.end(number)
+
+
+# --- rungs that are given ---------------------------------------------------------------------------------------------
+
+
+def test_rungs_may_be_given_and_the_last_one_is_the_end():
+    told = asha(rungs=[4, 11, 33, 100], reduction_factor=3, brackets=2, grace_period=50, max_t=7)
+    assert milestones(told) == [[100, 33, 11, 4], [100, 33, 11]]
+    assert (told.scheduler.max_t, told.scheduler.grace_period) == (100, 4)
+    told.add(0)
+    assert told.report(0, training_iteration=100, m=1.0) == [
+        StopTrial("abcde_00000", "reached max_t: training_iteration=100")
+    ]
+
+
+@pytest.mark.parametrize(
+    "rungs", [[], [0, 1], [3, 3], [9, 3], [1, math.inf], [1, math.nan], [True, 2], "13", 3, {1: 2}]
+)
+def test_rungs_that_are_no_increasing_numbers_are_refused(rungs):
+    with pytest.raises(ConfigError, match="rungs is"):
+        ASHAScheduler(rungs=rungs)
+
+
+# --- promotion --------------------------------------------------------------------------------------------------------
+
+
+def tid(number):
+    return f"abcde_{number:05d}"
+
+
+def promoting(mode="max", **arguments):
+    return asha(mode, type="promotion", **{"max_t": 9, "reduction_factor": 3, **arguments})
+
+
+def reach(told, number, time, m):
+    """Report one result at `time`; everything happens that was decided, and who is paused has a checkpoint."""
+    if tid(number) not in told.trials:
+        told.add(number)
+    trial = told.trials[tid(number)]
+    if trial.status is not Status.RUNNING:  # it was promoted and starts again
+        trial = evolve(trial, status=Status.RUNNING, attempt=trial.attempt + 1)
+    told.trials[trial.id] = evolve(trial, checkpoint=CheckpointRef("c", time))
+    decisions = told.report(number, training_iteration=time, m=m)
+    for decision in decisions:
+        status = {PauseTrial: Status.PAUSED, ResumeTrial: Status.PENDING, StopTrial: Status.TERMINATED}[type(decision)]
+        told.trials[decision.trial_id] = evolve(told.trials[decision.trial_id], status=status)
+    return decisions
+
+
+def waits(number, m, time, best, of):
+    return PauseTrial(tid(number), f"waits to be promoted: m={m:g} at {time} is not among the best {best} of {of}")
+
+
+def test_one_in_three_is_promoted_as_soon_as_it_is_among_the_best():
+    told = promoting()
+    assert reach(told, 0, 1, 0.2) == [waits(0, 0.2, 1, 0, 1)]
+    assert reach(told, 1, 1, 0.9) == [waits(1, 0.9, 1, 0, 2)]
+    assert reach(told, 2, 1, 0.5) == [ResumeTrial(tid(1)), waits(2, 0.5, 1, 1, 3)]
+    assert reach(told, 3, 1, 0.7) == [waits(3, 0.7, 1, 1, 4)]
+    assert reach(told, 4, 1, 1.5) == []  # the best of five goes on without a pause
+    assert reach(told, 5, 1, 0.1) == [waits(5, 0.1, 1, 2, 6)]  # the best two went on already
+    assert reach(told, 6, 1, 0.0) == [waits(6, 0.0, 1, 2, 7)]
+    assert reach(told, 7, 1, 0.0) == [waits(7, 0.0, 1, 2, 8)]
+    assert reach(told, 8, 1, 0.0) == [ResumeTrial(tid(3)), waits(8, 0.0, 1, 3, 9)]
+    assert not reach(told, 1, 2, 5.0)  # between two rungs nothing is decided
+    assert reach(told, 1, 3, 0.1) == [waits(1, 0.1, 3, 0, 1)]
+    assert reach(told, 4, 3, 0.2) == [waits(4, 0.2, 3, 0, 2)]
+    assert reach(told, 3, 3, 0.3) == []
+    assert reach(told, 3, 9, 0.3) == [StopTrial(tid(3), "reached max_t: training_iteration=9")]
+
+
+def test_a_newcomer_that_is_better_is_promoted_though_another_was_before_it():
+    """So in all more than floor(n/eta) may be promoted: that is the paper's algorithm, which never waits."""
+    told = promoting(reduction_factor=2)
+    reach(told, 0, 1, 1.0)
+    assert reach(told, 1, 1, 2.0) == []
+    assert reach(told, 2, 1, 3.0) == []
+    assert told.scheduler.state()[0][-1][2] == [tid(1), tid(2)]
+
+
+@pytest.mark.parametrize(("mode", "sign"), [("max", 1), ("min", -1)])
+def test_nan_counts_and_is_never_promoted(mode, sign):
+    told = promoting(mode)
+    for number in range(4):
+        assert [type(d) for d in reach(told, number, 1, math.nan)] == [PauseTrial]
+    assert reach(told, 4, 1, sign * -1e9) == []  # n is 5, and it is the best of them
+    assert [type(d) for d in reach(told, 5, 1, math.nan)] == [PauseTrial]
+    assert told.scheduler.state()[0][-1][2] == [tid(4)]
+
+
+def test_of_equal_scores_the_earlier_one_is_promoted():
+    told = promoting()
+    reach(told, 0, 1, 1.0)
+    reach(told, 1, 1, 1.0)
+    assert [d.trial_id for d in reach(told, 2, 1, 1.0)] == [tid(0), tid(2)]
+
+
+def test_a_trial_that_ended_keeps_its_place_and_is_not_resumed():
+    told = promoting()
+    reach(told, 0, 1, 9.0)
+    told.end(0, Status.ERROR)
+    reach(told, 1, 1, 1.0)
+    assert [type(d) for d in reach(told, 2, 1, 2.0)] == [PauseTrial]
+    for number in range(3, 5):
+        reach(told, number, 1, 0.0)
+    assert reach(told, 5, 1, 0.0)[0] == ResumeTrial(tid(2))
+
+
+def test_the_last_result_of_a_trial_that_ends_may_promote_another():
+    told = promoting(grace_period=2, max_t=18)
+    for number in range(2):
+        reach(told, number, 2, 1.0 + number)
+    told.add(2)
+    told.trials[tid(2)] = evolve(told.trials[tid(2)], last_result=Result({"training_iteration": 5, "m": 0.0}))
+    assert told.end(2) == [ResumeTrial(tid(1))]
+
+
+def test_a_trial_that_ends_as_the_best_is_not_promoted_itself():
+    told = promoting(grace_period=2, max_t=18)
+    for number in range(2):
+        reach(told, number, 2, 1.0 + number)
+    told.add(2)
+    told.trials[tid(2)] = evolve(told.trials[tid(2)], last_result=Result({"training_iteration": 5, "m": 9.0}))
+    assert told.end(2) == []
+    assert told.scheduler.state()[0][-1][2] == []
+
+
+def test_a_trial_that_never_saved_runs_on_and_is_stopped_where_it_is_not_among_the_best():
+    told = promoting()
+    for number in range(3):
+        told.add(number)
+    assert [type(d) for d in told.report(0, training_iteration=1, m=0.5)] == [PauseTrial]
+    assert told.scheduler.on_refused(told.trials[tid(0)], PauseTrial(tid(0))) == ()
+    assert told.scheduler.on_refused(told.trials[tid(0)], PauseTrial(tid(0))) == ()
+    assert len(told.scheduler.notices) == 1
+    assert "never saved" in told.scheduler.notices[0]
+    assert not told.report(0, training_iteration=2, m=9.0)
+    assert told.report(0, training_iteration=3, m=0.5) == [
+        StopTrial(tid(0), "stopped early: m=0.5 at 3 is not among the best 0 of 1")
+    ]
+    told.end(0)
+    told.report(1, training_iteration=1, m=0.4)
+    assert told.report(1, training_iteration=3, m=0.4)[-1].reason.endswith("not among the best 0 of 2")
+    told.end(1)
+    told.report(2, training_iteration=1, m=0.3)
+    assert told.report(2, training_iteration=3, m=0.6) == []  # the best of three goes on
+
+
+def test_a_trial_that_saved_late_is_paused_at_its_next_rung():
+    told = promoting()
+    told.add(0)
+    told.report(0, training_iteration=1, m=0.5)
+    told.trials[tid(0)] = evolve(told.trials[tid(0)], checkpoint=CheckpointRef("c", 2))
+    assert [type(d) for d in told.report(0, training_iteration=3, m=0.5)] == [PauseTrial]
+
+
+def test_a_refusal_for_another_reason_is_no_news():
+    told = promoting()
+    trial = evolve(told.add(0), checkpoint=CheckpointRef("c", 1))
+    told.scheduler.on_refused(trial, PauseTrial(trial.id))
+    assert told.scheduler.notices == []
+
+
+def test_who_was_promoted_runs_before_new_trials_and_the_highest_first():
+    told = promoting(reduction_factor=2)
+    for number, m in [(0, 0.0), (1, 0.1), (2, 0.2), (3, 0.3)]:
+        reach(told, number, 1, m)
+    reach(told, 2, 3, 0.0)
+    new = told.add(7)
+    assert told.scheduler.choose([new, told.trials[tid(0)]]).id == tid(0)
+    assert told.scheduler.choose([new, told.trials[tid(0)], told.trials[tid(2)]]).id == tid(2)
+    assert told.scheduler.choose([new]).id == tid(7)
+    assert asha(max_t=9).scheduler.choose([new, told.trials[tid(0)]]) is new
+
+
+def test_when_nothing_runs_the_worse_half_is_stopped_from_the_lowest_rung_on():
+    told = promoting()
+    for number in range(9):
+        reach(told, number, 1, (8 - number) / 10)
+    for number in range(3):  # those that were promoted
+        reach(told, number, 3, (8 - number) / 10)
+    rounds = []
+    while decisions := told.scheduler.on_idle(told.trials):
+        rounds.append(decisions)
+        for decision in decisions:
+            told.trials[decision.trial_id] = evolve(told.trials[decision.trial_id], status=Status.TERMINATED)
+            told.end(int(decision.trial_id[-5:]))
+    low = "never promoted: place {} of 9 at 1, where the best 3 went on"
+    high = "never promoted: place {} of 3 at 3, where the best 1 went on"
+    assert rounds == [
+        [StopTrial(tid(number), low.format(number + 1)) for number in (8, 7, 6, 5)],
+        [StopTrial(tid(number), low.format(number + 1)) for number in (4, 3)],
+        [StopTrial(tid(2), high.format(3))],
+        [StopTrial(tid(1), high.format(2))],
+    ]
+    assert told.scheduler.num_stopped == 8
+
+
+def test_who_is_paused_for_another_reason_goes_on_and_a_persons_pause_is_left_alone():
+    told = promoting()
+    for number, changes in enumerate([{}, {"is_by_person": True}]):
+        trial = told.add(number)
+        told.trials[trial.id] = evolve(trial, status=Status.PAUSED, **changes)
+    assert told.scheduler.on_idle(told.trials) == [ResumeTrial(tid(0))]
+
+
+def test_every_bracket_promotes_by_itself():
+    told = promoting(brackets=2, max_t=9)
+    for number in range(30):
+        reach(told, number, 1, -number)
+    assert [sorted(rung[0] for rung in bracket) for bracket in told.scheduler.state()] == [[1, 3, 9], [3, 9]]
+    low = told.scheduler.state()[0][-1]
+    assert 0 < len(low[1]) < 30
+    assert {type(d) for answer in told.answers for d in answer} == {PauseTrial, ResumeTrial}
+
+
+def test_seconds_may_be_counted_and_the_highest_rung_reached_is_the_one():
+    told = promoting(time_attr="time_total_s")
+    told.add(0)
+    told.report(0, m=1.0, time_total_s=0.5)
+    told.report(0, m=1.0, time_total_s=3.7)
+    assert {rung[0]: list(rung[1]) for rung in told.scheduler.state()[0]} == {9: [], 3: [tid(0)], 1: []}
+
+
+def test_the_log_line_of_promotion_says_how_many_went_on():
+    told = promoting()
+    for number in range(3):
+        reach(told, number, 1, number)
+    assert told.scheduler.debug_string() == (
+        "Using AsyncHyperBand: num_stopped=0\n"
+        "Bracket: Iter 9.000: 0 of 0 promoted | Iter 3.000: 0 of 0 promoted | Iter 1.000: 1 of 3 promoted"
+    )
+
+
+def test_another_type_is_refused():
+    with pytest.raises(ConfigError, match="type is 'promote'; expected 'stopping' or 'promotion'"):
+        ASHAScheduler(type="promote")
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.one_of(st.integers(0, 5).map(float), st.floats(0, 1), st.just(math.nan)), max_size=60),
+    st.sampled_from([1.5, 2, 3, 4]),
+)
+def test_whatever_the_order_only_the_best_share_is_promoted(values, eta):
+    """Compared with the rule itself: each time all are sorted, and the best floor(n/eta) that wait go on."""
+    told = promoting(reduction_factor=eta)
+    promoted: set[int] = set()
+    for number, value in enumerate(values):
+        decisions = reach(told, number, 1, value)
+        seen = [(n, v) for n, v in enumerate(values[: number + 1]) if v == v]
+        best = sorted(seen, key=lambda pair: (-pair[1], pair[0]))[: int((number + 1) / eta)]
+        expected = {n for n, _ in best} - promoted
+        resumed = {int(d.trial_id[-5:]) for d in decisions if isinstance(d, ResumeTrial)}
+        goes_on = not any(isinstance(d, PauseTrial) for d in decisions)
+        assert resumed | ({number} if goes_on else set()) == expected
+        assert len(expected) <= 1
+        for one in expected:  # nobody who is left behind is better
+            left = [v for n, v in seen if n not in promoted | expected]
+            assert all(v <= values[one] for v in left)
+        promoted |= expected
+    if values == sorted((v for v in values if v == v), reverse=True):
+        assert len(promoted) <= int(len(values) / eta)
+
+
+def test_in_a_sweep_a_third_goes_on_each_time_and_the_best_runs_to_the_end():
+    def curve(config, count):
+        for step in range(count + 1, 28):
+            yield Point(1.0, {"m": config["x"] * step}, has_checkpoint=True)
+
+    numbers = iter(range(81))
+
+    class Drawn(Searcher):
+        def suggest(self, trial_id):
+            number = next(numbers, None)
+            return EXHAUSTED if number is None else {"x": (number * 37 % 81) / 81}
+
+    scheduler = ASHAScheduler(max_t=27, reduction_factor=3, type="promotion")
+    run = simulate(curve, metric="m", mode="max", num_samples=-1, search_alg=Drawn(), scheduler=scheduler, cpus=1)
+    assert all(trial.status is Status.TERMINATED for trial in run.trials)
+    counts = Counter(trial.count for trial in run.trials)
+    assert set(counts) == {1, 3, 9, 27}
+    assert counts[27] >= 3
+    assert run.best_trial.config["x"] == 80 / 81
+    assert run.best_trial.count == 27
+    assert len(run.arrivals) < 81 * 27 / 6
+    steps = [(arrival.trial_id, arrival.metrics["training_iteration"]) for arrival in run.arrivals]
+    assert len(set(steps)) == len(steps)  # nothing was computed twice
+
+
+def test_too_few_trials_for_one_to_get_to_the_end_are_told_of():
+    def curve(config, count):
+        for _ in range(count + 1, 28):
+            yield Point(1.0, {"m": config["x"]}, has_checkpoint=True)
+
+    run = simulate(
+        curve,
+        config={"x": uniform(0, 1)},
+        metric="m",
+        mode="max",
+        num_samples=9,
+        scheduler=ASHAScheduler(max_t=27, reduction_factor=3, type="promotion"),
+        cpus=2,
+    )
+    assert max(trial.count for trial in run.trials) < 27
+    assert [notice for notice in run.notices if "no trial was promoted to max_t=27: about 27 trials" in notice]
+
+
+def test_a_limit_on_trials_alive_at_a_time_does_not_hang_a_sweep():
+    def curve(config, count):
+        for _ in range(count + 1, 10):
+            yield Point(1.0, {"m": config["x"]}, has_checkpoint=True)
+
+    run = simulate(
+        curve,
+        config={"x": uniform(0, 1)},
+        metric="m",
+        mode="max",
+        num_samples=40,
+        scheduler=ASHAScheduler(max_t=9, reduction_factor=3, type="promotion"),
+        cpus=2,
+        max_concurrent_trials=4,
+    )
+    assert len(run.trials) == 40
+    assert all(trial.is_ended for trial in run.trials)

@@ -7,9 +7,14 @@ from conformance.schedulers import SchedulerContract
 from searchers.space import uniform
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.fifo import FIFOScheduler
+from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler
 from sweep.schedulers.median import MedianStoppingRule
+from sweep.schedulers.moasha import MOASHAScheduler
+from sweep.schedulers.pasha import PASHAScheduler
+from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
+from sweep.schedulers.resource_changing import ResourceChangingScheduler
 
 
 class TestFIFO(SchedulerContract):
@@ -27,6 +32,31 @@ class TestASHAWithBrackets(SchedulerContract):
         return ASHAScheduler(max_t=64, grace_period=2, reduction_factor=2, brackets=3, stop_last_trials=False)
 
 
+class TestASHAByPromotion(SchedulerContract):
+    def build(self):
+        return ASHAScheduler(max_t=20, grace_period=1, reduction_factor=3, type="promotion")
+
+
+class TestASHAByPromotionInBrackets(SchedulerContract):
+    def build(self):
+        return ASHAScheduler(reduction_factor=2, brackets=3, stop_last_trials=False, type="promotion", rungs=[2, 5, 9])
+
+
+class TestPASHA(SchedulerContract):
+    def build(self):
+        return PASHAScheduler(max_t=20, grace_period=1, reduction_factor=2)
+
+
+class TestMOASHA(SchedulerContract):
+    def build(self):
+        return MOASHAScheduler(max_t=20, reduction_factor=3, brackets=2)
+
+    def ready(self, mode="max", seed=7):
+        scheduler = self.build()
+        scheduler.set_search_properties(["m", "training_iteration"], [mode, "max"], seed=seed)
+        return scheduler
+
+
 class TestHyperBand(SchedulerContract):
     def build(self):
         return HyperBandScheduler(max_t=9, reduction_factor=3)
@@ -35,6 +65,25 @@ class TestHyperBand(SchedulerContract):
 class TestHyperBandWithoutAnEnd(SchedulerContract):
     def build(self):
         return HyperBandScheduler(max_t=8, reduction_factor=2, stop_last_trials=False)
+
+
+class TestResourceChanging(SchedulerContract):
+    def build(self):
+        return ResourceChangingScheduler()
+
+
+def by_turns(view, trial, result, scheduler):
+    return {"cpu": trial.count % 3 + 1} if "m" in result else None
+
+
+class TestResourceChangingOverHyperBand(SchedulerContract):
+    def build(self):
+        return ResourceChangingScheduler(HyperBandScheduler(max_t=9), by_turns)
+
+
+class TestHyperBandForBOHB(SchedulerContract):
+    def build(self):
+        return HyperBandForBOHB(max_t=9, reduction_factor=3)
 
 
 class TestMedianStopping(SchedulerContract):
@@ -55,6 +104,22 @@ def pbt(**arguments):
         require_attrs=False,
         **arguments,
     )
+
+
+def pb2(**arguments):
+    return PB2(
+        "training_iteration", perturbation_interval=5, hyperparam_bounds={"x": [0, 1]}, require_attrs=False, **arguments
+    )
+
+
+class TestPB2(SchedulerContract):
+    def build(self):
+        return pb2()
+
+
+class TestPB2InStep(SchedulerContract):
+    def build(self):
+        return pb2(synch=True)
 
 
 class TestPopulationBasedTraining(SchedulerContract):

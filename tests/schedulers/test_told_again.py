@@ -12,14 +12,25 @@ from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Status
 from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
+from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
+from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler
 from sweep.schedulers.median import MedianStoppingRule
+from sweep.schedulers.moasha import MOASHAScheduler
+from sweep.schedulers.pasha import PASHAScheduler
+from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
+from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.store.layout import ExperimentLayout
 from sweep.store.resume import retell
 
-RETOLD = {"on_trial_add", "on_result", "on_trial_end"}  # what the record holds; the rest follows from it
+RETOLD = {
+    "on_trial_add",
+    "on_result",
+    "on_trial_end",
+    "on_nodes_changed",
+}  # what the record holds; the rest follows from it
 
 
 class Recorder(Scheduler):
@@ -45,6 +56,9 @@ class Recorder(Scheduler):
     def on_trial_end(self, trial):
         return self._call("on_trial_end", trial)
 
+    def on_nodes_changed(self, nodes):
+        return self._call("on_nodes_changed", nodes)
+
     def on_refused(self, trial, decision):
         return self._call("on_refused", trial, decision)
 
@@ -54,6 +68,22 @@ class Recorder(Scheduler):
 
 def hyperband():
     return HyperBandScheduler(max_t=9)
+
+
+def large_first():
+    return HyperBandForBOHB(max_t=9)
+
+
+def promotion():
+    return ASHAScheduler(max_t=9, reduction_factor=2, type="promotion")
+
+
+def pasha():
+    return PASHAScheduler(max_t=9, reduction_factor=2)
+
+
+def objectives():
+    return MOASHAScheduler(metric=["m", "time_total_s"], mode=["max", "min"], max_t=9, reduction_factor=2)
 
 
 def median():
@@ -70,6 +100,18 @@ def in_step():
     return population(synch=True)
 
 
+def bandit(**arguments):
+    return PB2("training_iteration", perturbation_interval=4, hyperparam_bounds={"x": [0, 1]}, **arguments)
+
+
+def bandit_in_step():
+    return bandit(synch=True)
+
+
+def resource_changing():
+    return ResourceChangingScheduler(hyperband())
+
+
 def ready(build):
     scheduler = build()
     scheduler.set_search_properties("m", "max", seed=3)
@@ -81,7 +123,22 @@ def essential(answer):
     return [decision for decision in answer or () if not isinstance(decision, ResumeTrial)]
 
 
-@pytest.mark.parametrize("build", [hyperband, median, population, in_step])
+@pytest.mark.parametrize(
+    "build",
+    [
+        hyperband,
+        large_first,
+        promotion,
+        pasha,
+        objectives,
+        median,
+        population,
+        in_step,
+        bandit,
+        bandit_in_step,
+        resource_changing,
+    ],
+)
 def test_wherever_a_run_is_cut_the_rest_is_decided_alike(build):
     def curve(config, done):
         for step in range(done + 1, 13):
@@ -160,6 +217,12 @@ def climb(scheduler, again, tmp_path, num_cpus):
         def on_trial_complete(self, *args, **more):
             pass
 
+        def on_unpause(self, *args):
+            pass
+
+        def on_pause(self, *args):
+            pass
+
     retell(ExperimentLayout(tmp_path / "climb").database, again, Deaf())
     assert again.state() == scheduler.state()
     return grid.trials
@@ -203,3 +266,15 @@ def test_a_population_is_cloned_between_processes(tmp_path, synch):
     assert {trial.last_result["training_iteration"] for trial in trials} == {8}
     assert trials[0].config["rate"] > 1.0
     assert trials[0].last_result["m"] > 8.0  # what the checkpoint of another contained, and more
+
+
+@pytest.mark.parametrize("synch", [False, True])
+def test_what_a_bandit_learned_from_processes_comes_back_from_the_record(tmp_path, synch):
+    def build():
+        return PB2("training_iteration", perturbation_interval=2, hyperparam_bounds={"rate": [0, 5]}, synch=synch)
+
+    scheduler = build()
+    trials = climb(scheduler, build(), tmp_path, 2)  # compares the states, in which all gains are
+    assert scheduler.num_perturbations > 0
+    assert trials[0].config["rate"] != 1.0
+    assert {gain.score for gain in scheduler.state()[4]} > {2.0}

@@ -14,13 +14,33 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, HELD
 from sweep.drive import drive
 from sweep.errors import SearchError, SweepError, SweepStalled
+from sweep.schedulers.asha import ASHAScheduler
+from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
+from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler
 from sweep.schedulers.median import MedianStoppingRule
+from sweep.schedulers.pasha import PASHAScheduler
+from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
+from sweep.schedulers.resource_changing import ResourceChangingScheduler
 
 
 def hyperband(rng):
     return HyperBandScheduler(max_t=6, reduction_factor=2, stop_last_trials=rng.random() < 0.7)
+
+
+def large_first(rng):
+    return HyperBandForBOHB(max_t=6, reduction_factor=2, stop_last_trials=rng.random() < 0.7)
+
+
+def promotion(rng):
+    return ASHAScheduler(
+        max_t=6, reduction_factor=2, brackets=rng.choice([1, 2]), stop_last_trials=rng.random() < 0.7, type="promotion"
+    )
+
+
+def pasha(rng):
+    return PASHAScheduler(max_t=6, reduction_factor=rng.choice([1.5, 2]))
 
 
 def median(rng):
@@ -42,6 +62,25 @@ def population(rng):
     )
 
 
+def bandit(rng):
+    return PB2(
+        "training_iteration",
+        perturbation_interval=rng.choice([1, 2]),
+        hyperparam_bounds={"x": [0, 1]},
+        quantile_fraction=0.5,
+        synch=rng.random() < 0.5,
+    )
+
+
+def by_turns(view, trial, result, scheduler):
+    return REQUESTS[(trial.number + trial.count) % len(REQUESTS)]
+
+
+def resource_changing(rng):
+    base = rng.choice([lambda rng: None, hyperband, population, median])(rng)
+    return ResourceChangingScheduler(base, rng.choice([DistributeResources(), DistributeResourcesToTopJob(), by_turns]))
+
+
 def run_one(build, seed):
     rng = random.Random(seed)
     engine = WildEngine(rng, sweep_asks=seed % 3 == 0)
@@ -57,12 +96,13 @@ def run_one(build, seed):
         num_to_keep=rng.choice([None, 1]),
     )
     scheduler = build(rng)
+    requests = REQUESTS[:1] if build is resource_changing else REQUESTS  # it needs trials that begin alike
     scheduler.set_search_properties("m", "min", seed=seed)
     packer = Packer(NODES)
     sweep = Sweep(plan, scheduler, packer)
     checker = Checker(sweep, packer)
     try:
-        drive(sweep, engine, searcher, checker, checker, request_of=lambda config: rng.choice(REQUESTS))
+        drive(sweep, engine, searcher, checker, checker, request_of=lambda config: rng.choice(requests))
     except SweepStalled as stalled:
         raise AssertionError(f"seed {seed}: {stalled}") from stalled
     except SearchError:
@@ -77,7 +117,9 @@ def run_one(build, seed):
     return sweep, True
 
 
-@pytest.mark.parametrize("build", [hyperband, median, population])
+@pytest.mark.parametrize(
+    "build", [hyperband, large_first, promotion, pasha, median, population, bandit, resource_changing]
+)
 def test_a_hundred_and_fifty_wild_sweeps_end_clean(build):
     ended = complete = 0
     for seed in range(150):

@@ -1,0 +1,305 @@
+"""MOASHA: who is stopped by several objectives, and the order of fronts compared with the definition."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from conformance.schedulers import Told
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweep.core.messages import StopTrial
+from sweep.core.results import Result
+from sweep.core.trial import evolve
+from sweep.errors import ConfigError
+from sweep.schedulers.fronts import ParetoOrder, is_early_in_net
+from sweep.schedulers.moasha import MOASHAScheduler
+
+
+def tid(number):
+    return f"abcde_{number:05d}"
+
+
+def moasha(metric=("a", "b"), mode=("max", "max"), *, seed=0, **arguments):
+    scheduler = MOASHAScheduler(**{"max_t": 100, "reduction_factor": 2, **arguments})
+    scheduler.set_search_properties(list(metric), list(mode), seed=seed)
+    return Told(scheduler)
+
+
+def stopped(told, points, **more):
+    """Report one point per new trial at its first rung; returns the numbers of those that are stopped."""
+    found = []
+    first = len(told.trials)
+    for number, (a, b) in enumerate(points, first):
+        told.add(number)
+        if told.report(number, a=a, b=b, **more):
+            found.append(number)
+    return found
+
+
+def test_trials_that_others_dominate_are_stopped():
+    told = moasha()
+    points = [(1, 1), (2, 0), (0, 2), (0.5, 0.5), (3, 3), (0.9, 0.9), (2.5, 2.5)]
+    assert stopped(told, points) == [3, 5]
+    (decision,) = told.answers[3]
+    assert decision == StopTrial(tid(3), "stopped early: a=0.5, b=0.5 at 1 is not among the best 1/2 of 4")
+    assert told.scheduler.num_stopped == 2
+
+
+def test_each_objective_has_its_own_mode():
+    told = moasha(mode=("min", "max"), reduction_factor=4)
+    assert stopped(told, [(1, 1), (2, 0), (0, 2)]) == [1]
+    assert "a=2, b=0 at 1" in told.answers[1][0].reason
+
+
+def test_the_first_to_come_goes_on():
+    told = moasha(rungs=[1, 3])
+    assert stopped(told, [(-5, -5)]) == []
+    assert not told.report(0, a=-9, b=-9, training_iteration=2)
+    assert told.report(0, a=-9, b=-9, training_iteration=3) == [
+        StopTrial(tid(0), "reached max_t: training_iteration=3")
+    ]
+
+
+def test_on_one_front_those_far_from_the_others_go_on():
+    told = moasha(reduction_factor=3)
+    ends = [(0.0, 1.0), (1.0, 0.0)]
+    assert stopped(told, [*ends, (0.5, 0.5)]) == [2]  # one may be before it, and both ends are
+    assert stopped(told, [(0.4, 0.6), (0.6, 0.4)]) == [3, 4]
+    assert stopped(told, [(1.5, -0.5), (-0.5, 1.5)]) == []  # new ends
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_nan_in_any_objective_stops_and_counts(place):
+    told = moasha(reduction_factor=4)
+    point = [0.5, 0.5]
+    point[place] = math.nan
+    assert stopped(told, [point, point, point, (0, 0)]) == [0, 1, 2]
+    assert told.scheduler.state()[0][-1][2] == [[(0.0, 0.0)]]
+    assert stopped(told, [(-1, -1), (-1, -1), (-1, -1)]) == [5, 6]  # one may be before a newcomer of five to seven
+    assert "no number" not in told.answers[0][0].reason
+
+
+def test_what_is_no_number_is_like_nan():
+    told = moasha()
+    told.add(0)
+    (decision,) = told.report(0, a="high", b="low")
+    assert decision.reason == "stopped early: no number at 1 is not among the best 1/2 of 1"
+
+
+def test_a_result_without_one_of_the_objectives_decides_nothing():
+    told = moasha()
+    told.add(0)
+    for values in ({"a": 1}, {"b": 1}, {}, {"a": 1, "b": 2, "training_iteration": math.nan}):
+        assert not told.report(0, **values)
+    assert told.scheduler.state()[0][-1][1] == []
+
+
+def test_a_trial_is_judged_once_per_rung_and_at_the_highest_it_reached():
+    told = moasha(time_attr="epoch", rungs=[1, 4, 16])
+    told.add(0)
+    told.report(0, a=1, b=1, epoch=5)
+    told.report(0, a=1, b=1, epoch=6)
+    assert [(m, seen) for m, seen, _ in told.scheduler.state()[0]] == [(16, []), (4, [tid(0)]), (1, [])]
+
+
+def test_a_last_result_counts_at_the_rung_it_reached():
+    told = moasha(rungs=[2, 4], reduction_factor=4)
+    told.add(0)
+    told.trials[tid(0)] = evolve(told.trials[tid(0)], last_result=Result({"training_iteration": 3, "a": 5, "b": 5}))
+    told.end(0)
+    told.add(1)
+    told.end(1)
+    assert stopped(told, [(1, 1)], training_iteration=2) == [2]
+
+
+def test_without_stop_last_trials_a_trial_may_pass_max_t():
+    told = moasha(max_t=4, stop_last_trials=False)
+    told.add(0)
+    for step in range(1, 9):
+        assert not told.report(0, a=1, b=1, training_iteration=step)
+
+
+def test_brackets_are_drawn_by_seed_and_trial_number():
+    def drawn(seed):
+        told = moasha(brackets=3, max_t=64, reduction_factor=4, seed=seed)
+        stopped(told, [(0, 0)] * 40, training_iteration=16)
+        return [[rung[1] for rung in bracket] for bracket in told.scheduler.state()]
+
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert all(any(rung for rung in bracket) for bracket in drawn(1)[:2])
+
+
+# --- objectives -------------------------------------------------------------------------------------------------------
+
+
+def test_objectives_may_be_given_here_and_repeated_by_the_run():
+    for repeated in ((None, None), (["a", "b"], ["min", "max"]), ("a", "min"), ("a", None)):
+        scheduler = MOASHAScheduler(metric=["a", "b"], mode=["min", "max"])
+        scheduler.set_search_properties(*repeated)
+        assert (scheduler.metrics, scheduler.modes) == (("a", "b"), ("min", "max"))
+        assert (scheduler.metric, scheduler.mode) == ("a", "min")
+
+
+@pytest.mark.parametrize("given_to_run", [(["b", "a"], None), ("c", None), (["a", "b"], "max"), ("a", "max")])
+def test_other_objectives_of_the_run_are_refused(given_to_run):
+    scheduler = MOASHAScheduler(metric=["a", "b"], mode=["min", "max"])
+    with pytest.raises(ConfigError, match="give them in one place"):
+        scheduler.set_search_properties(*given_to_run)
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(None, ("max", "max")), ("min", ("min", "min"))])
+def test_one_mode_may_stand_for_all(mode, expected):
+    scheduler = MOASHAScheduler()
+    scheduler.set_search_properties(["a", "b"], mode)
+    assert scheduler.modes == expected
+
+
+def test_modes_may_be_given_here_and_objectives_to_the_run():
+    scheduler = MOASHAScheduler(mode=["min", "max"])
+    scheduler.set_search_properties(["a", "b"], None)
+    assert scheduler.modes == ("min", "max")
+
+
+@pytest.mark.parametrize("metric", [None, "a", ["a"]])
+def test_fewer_than_two_objectives_are_refused(metric):
+    with pytest.raises(ConfigError, match="two objectives or more"):
+        MOASHAScheduler().set_search_properties(metric, None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"metric": "a"}, "expects a list of names"),
+        ({"metric": ["a"]}, "two different names"),
+        ({"metric": ["a", "a"]}, "two different names"),
+        ({"metric": ["a", 3]}, "expects a list of names"),
+        ({"metric": ["a", "b"], "mode": ["min"]}, "a list of 2"),
+        ({"metric": ["a", "b"], "mode": ["min", "best"]}, "mode is ['min', 'best']"),
+        ({"mode": "best"}, "mode is 'best'"),
+        ({"time_attr": ""}, "time_attr is ''"),
+        ({"brackets": 0}, "brackets is 0"),
+        ({"max_t": 0}, "max_t is 0"),
+        ({"reduction_factor": 1}, "reduction_factor is 1"),
+        ({"rungs": []}, "rungs is []"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments, words):
+    with pytest.raises(ConfigError) as error:
+        MOASHAScheduler(**arguments)
+    assert words in str(error.value)
+
+
+def test_the_log_line_says_how_many_got_to_each_rung():
+    told = moasha(rungs=[1, 4], reduction_factor=4)
+    stopped(told, [(1, 1), (0, 0)])
+    assert told.scheduler.debug_string() == "Using MOASHA: num_stopped=1\nBracket: Iter 4.000: 0 | Iter 1.000: 2"
+
+
+# --- the order of fronts ----------------------------------------------------------------------------------------------
+
+
+def naive_fronts(points):
+    left, fronts = list(points), []
+    while left:
+        front = [p for p in left if not any(all(x >= y for x, y in zip(q, p, strict=True)) and q != p for q in left)]
+        fronts.append(sorted(front))
+        left = [p for p in left if p not in front]
+    return fronts
+
+
+def naive_net(points):
+    """Return the points as an epsilon net takes them; distances of objectives scaled by their range."""
+    array = np.array(points, dtype=float)
+    low, high = array.min(axis=0), array.max(axis=0)
+    array = (array - low) / np.where(high > low, high - low, 1)
+    taken = [int(np.argmax(array[:, 0]))]
+    while len(taken) < len(points):
+        left = [i for i in range(len(points)) if i not in taken]
+        distances = [min(float(((array[i] - array[j]) ** 2).sum()) for j in taken) for i in left]
+        taken.append(left[int(np.argmax(distances))])
+    return taken
+
+
+def naive_is_best(points, newcomer, eta):
+    most = int((len(points) + 1) / eta)
+    before = 0
+    for front in naive_fronts([*points, newcomer]):
+        if newcomer not in front:
+            before += len(front)
+            continue
+        others = list(front)
+        others.remove(newcomer)
+        if before > most or before + len(front) <= most + 1:
+            return before <= most
+        return before + naive_net([*others, newcomer]).index(len(others)) <= most
+    raise AssertionError
+
+
+whole = st.integers(0, 6).map(float)
+fine = st.floats(0, 1, allow_nan=False)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("values", [whole, fine], ids=["with ties", "without"])
+@pytest.mark.parametrize("eta", [2, 4])
+def test_newcomers_are_judged_as_if_all_were_sorted_anew(number, values, eta):
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(st.tuples(*[values] * number), max_size=40))
+    def check(points):
+        order = ParetoOrder(eta)
+        for n, point in enumerate(points):
+            assert order.add(point) is naive_is_best(points[:n], point, eta), (n, point)
+        assert order.fronts() == naive_fronts(points)
+
+    check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_objectives_are_judged_as_by_the_general_way(seed):
+    rng = np.random.default_rng(seed)
+    flat, deep = ParetoOrder(3), ParetoOrder(3)
+    for a, b in rng.random((400, 2)).round(2).tolist():
+        assert flat.add((a, b)) is deep.add((a, b, 0.0))
+    assert flat.fronts() == [[point[:2] for point in front] for front in deep.fronts()]
+
+
+def test_a_point_that_comes_again_is_last_of_its_kind():
+    order = ParetoOrder(4)
+    assert [order.add((1.0, 1.0)) for _ in range(8)] == [True] + [False] * 7
+    assert order.fronts() == [[(1.0, 1.0)] * 8]
+
+
+def test_infinities_are_in_order_too():
+    order = ParetoOrder(2)
+    points = [(math.inf, 0.0), (-math.inf, 1.0), (0.0, math.inf), (-math.inf, -math.inf), (math.inf, math.inf)]
+    assert [order.add(point) for point in points] == [True, True, True, False, True]
+    assert order.fronts()[0] == [(math.inf, math.inf)]
+
+
+def test_a_net_takes_the_ends_of_a_front_before_its_middle():
+    front = [(x / 10, 1 - x / 10) for x in range(11)]
+    others = [point for point in front if point != (0.5, 0.5)]
+    assert [is_early_in_net(others, (0.5, 0.5), most) for most in (0, 1, 2, 3)] == [False, False, False, True]
+    assert is_early_in_net(front[:-1], front[-1], 1)  # the best by the first objective
+    assert not is_early_in_net(front[1:], front[0], 1)
+    assert is_early_in_net(front[1:], front[0], 2)
+
+
+def test_units_do_not_matter_to_a_net():
+    rng = np.random.default_rng(1)
+    front = sorted((float(x), float(1 - x**2)) for x in rng.random(20))
+    scaled = [(x, 1000 * y) for x, y in front]
+    for most in range(1, 20):
+        for place in range(20):
+            others, far = front[:place] + front[place + 1 :], scaled[:place] + scaled[place + 1 :]
+            assert is_early_in_net(others, front[place], most) == is_early_in_net(far, scaled[place], most)
+
+
+def test_of_a_large_front_about_that_share_goes_on():
+    rng = np.random.default_rng(0)
+    order = ParetoOrder(4)
+    went_on = [order.add((float(x), float(-x))) for x in rng.random(1200)]
+    assert 200 < sum(went_on[-1000:]) < 320
