@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from searchers import (
         BasicVariantGenerator,
         BayesOptSearch,
+        BOHBSearch,
         ConcurrencyLimiter,
         GridSearch,
         HyperOptSearch,
@@ -62,21 +63,29 @@ if TYPE_CHECKING:
         TimeoutStopper,
         TrialPlateauStopper,
     )
+    from sweep.curves import Curves
     from sweep.errors import SweepError, TuneError
     from sweep.experiment import Experiment
     from sweep.inventory import cluster_resources, init, is_initialized, shutdown
     from sweep.registry import register_trainable
     from sweep.replaying import replay
+    from sweep.rerunning import rerun
     from sweep.schedulers import (
+        PB2,
         ASHAScheduler,
         AsyncHyperBandScheduler,
         FIFOScheduler,
+        HyperBandForBOHB,
         HyperBandScheduler,
         MedianStoppingRule,
+        MOASHAScheduler,
+        PASHAScheduler,
         PopulationBasedTraining,
+        PopulationBasedTrainingReplay,
         Scheduler,
         create_scheduler,
     )
+    from sweep.simulation import Point, simulate
     from sweep.store.analysis import ExperimentAnalysis, Result, ResultGrid
     from sweep.store.checkpoints import Checkpoint
     from sweep.tuner import Tuner
@@ -97,6 +106,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "searchers": (
+        "BOHBSearch",
         "BasicVariantGenerator",
         "BayesOptSearch",
         "ConcurrencyLimiter",
@@ -132,7 +142,10 @@ _HOMES = {
         "SyncConfig",
         "TuneConfig",
     ),
+    "sweep.curves": ("Curves",),
     "sweep.replaying": ("replay",),
+    "sweep.rerunning": ("rerun",),
+    "sweep.simulation": ("Point", "simulate"),
     "sweep.core.resources": ("Device", "Node", "PlacementGroupFactory", "Resources"),
     "sweep.core.stoppers": (
         "CombinedStopper",
@@ -152,9 +165,14 @@ _HOMES = {
         "ASHAScheduler",
         "AsyncHyperBandScheduler",
         "FIFOScheduler",
+        "HyperBandForBOHB",
         "HyperBandScheduler",
+        "MOASHAScheduler",
         "MedianStoppingRule",
+        "PASHAScheduler",
+        "PB2",
         "PopulationBasedTraining",
+        "PopulationBasedTrainingReplay",
         "Scheduler",
         "create_scheduler",
     ),
@@ -189,6 +207,7 @@ _MODULES = {
 __all__ = [
     "ASHAScheduler",
     "AsyncHyperBandScheduler",
+    "BOHBSearch",
     "BasicVariantGenerator",
     "BayesOptSearch",
     "CLIReporter",
@@ -197,6 +216,7 @@ __all__ = [
     "CheckpointConfig",
     "CombinedStopper",
     "ConcurrencyLimiter",
+    "Curves",
     "Device",
     "Experiment",
     "ExperimentAnalysis",
@@ -205,16 +225,22 @@ __all__ = [
     "FailureConfig",
     "FunctionStopper",
     "GridSearch",
+    "HyperBandForBOHB",
     "HyperBandScheduler",
     "HyperOptSearch",
     "JupyterNotebookReporter",
+    "MOASHAScheduler",
     "MaximumIterationStopper",
     "MedianStoppingRule",
     "Node",
     "NoopStopper",
     "OptunaSearch",
+    "PASHAScheduler",
+    "PB2",
     "PlacementGroupFactory",
+    "Point",
     "PopulationBasedTraining",
+    "PopulationBasedTrainingReplay",
     "ProgressReporter",
     "RandomSearch",
     "Repeater",
@@ -264,12 +290,14 @@ __all__ = [
     "register_trainable",
     "replay",
     "report",
+    "rerun",
     "run",
     "run_experiments",
     "sample_from",
     "schedulers",
     "search",
     "shutdown",
+    "simulate",
     "train",
     "uniform",
     "wait_for_gpu",

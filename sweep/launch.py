@@ -37,7 +37,6 @@ from sweep.interrupt import interruptible
 from sweep.names import Namer
 from sweep.policies import build_policies, describe
 from sweep.recipe import space_keys, write_recipe
-from sweep.schedulers.population import PopulationScheduler
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.store.journal import Journal
 from sweep.store.layout import ExperimentLayout, tidy_name
@@ -431,7 +430,7 @@ class Launch:
         if self.plan.stop:
             found.append(StopKeys(self.plan.stop, self._notice))
         found.append(ErrorFileCallback())
-        if isinstance(self.scheduler, PopulationScheduler) and self.scheduler.log_config:
+        if getattr(self.scheduler, "log_config", False):
             from sweep.callbacks.policy import PolicyFiles
 
             found.append(PolicyFiles(self.scheduler.mutated_paths))
@@ -535,8 +534,14 @@ class Launch:
         self._notice(text + (f"; changed: {', '.join(changes)}" if changes else ""))
 
     def _say_what_surprises(self) -> None:
-        """Say in one line what silently costs people a day: GPUs that trials will not see."""
+        """Say in one line each what silently costs people a day: a search too wide, GPUs that trials will not see."""
         wanted = self.request.resources_per_trial
+        best = self.searcher.best_concurrency
+        if best is not None and self.request.verbose and (width := self._width()) > best:
+            self._notice(
+                f"{width} trials at a time: {describe(self.searcher)} suggests from fewer results than it could have; "
+                f"up to {best} at a time it loses little. max_concurrent_trials={best} waits for them."
+            )
         if not self.request.verbose or self.trainable.resources is not None or callable(wanted):
             return
         gpus = sum(device.kind == "gpu" for node in self.nodes for device in node.devices)
@@ -545,6 +550,22 @@ class Launch:
                 f"{gpus} GPU{'s are' if gpus > 1 else ' is'} here and trials ask for none: they will not see any. "
                 "Pass resources_per_trial={'cpu': 1, 'gpu': 1} to use them."
             )
+
+    def _width(self) -> int:
+        """Return how many trials will run at a time, as far as their CPUs and GPUs say."""
+        wanted = self.request.resources_per_trial
+        limits = [self.plan.num_trials or sys.maxsize, self.request.max_concurrent or sys.maxsize]
+        if not callable(wanted) and self.trainable.resources is None:
+            bundles = parse_resources(wanted).bundles
+            gpus = sum(device.kind == "gpu" for node in self.nodes for device in node.devices)
+            for total, each in ((sum(n.cpus for n in self.nodes), "cpu"), (gpus, "gpu")):
+                share = sum(getattr(bundle, each) for bundle in bundles)
+                limits += [int(total / share)] if share else []
+        else:
+            return 1  # it depends on the config
+        if isinstance(self.searcher, ConcurrencyLimiter):
+            limits.append(self.searcher.max_concurrent)
+        return min(limits)
 
     def _notice(self, text: str) -> None:
         self.notices.append(text)

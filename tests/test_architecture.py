@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.train.fit": OWN,
     # The record holds what searchers answered, signals included.
     "sweep.store": ("sweep.core", "sweep.errors", "searchers.base", "searchers.errors"),
+    "sweep.store.analysis": ("sweep.core", "sweep.errors", "searchers.pareto"),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.store.resume": ("sweep.core", "sweep.errors", "sweep.drive", "searchers.base", "sweep.schedulers.base"),
     "sweep.callbacks": (
@@ -87,13 +88,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.api": OWN,
     "sweep.tuner": OWN,
     "sweep.launch": OWN,
-    "sweep.simulate": (
+    "sweep.simulation": (
         "sweep.arguments",
         "sweep.core",
+        "sweep.curves",
         "sweep.drive",
         "sweep.engines.simulator",
         "sweep.errors",
         "sweep.policies",
+    ),
+    "sweep.replaying": OWN,
+    "sweep.rerunning": OWN,
+    "sweep.curves": (
+        "searchers.base",
+        "sweep.core",
+        "sweep.engines.simulator",
+        "sweep.errors",
+        "sweep.store",
     ),
     "sweep.policies": ("searchers", "sweep.arguments", "sweep.errors", "sweep.schedulers"),
     "sweep.arguments": (
@@ -117,7 +128,8 @@ PURE = (
     "sweep.worker.group_environment",
     "sweep.accelerators.tpu",
 )
-READS_FILES = {"searchers.state_file"}  # of the pure packages: the state that a searcher is asked to save
+# Of the pure packages: the state that a searcher is asked to save, the policy that a scheduler is to repeat.
+READS_FILES = {"searchers.state_file", "sweep.schedulers.pbt_replay"}
 FORBIDDEN_IN_PURE = {
     "asyncio",
     "concurrent",
@@ -373,7 +385,7 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
     [
         ("optuna", ("searchers.optuna_search", "searchers.optuna_space", "sweep.callbacks")),
         ("ray", ("sweep.engines.ray",)),
-        ("pandas", ("sweep.store", "sweep.simulate")),
+        ("pandas", ("sweep.store", "sweep.simulation")),
         ("pynvml", ("sweep.accelerators.gpu",)),
         ("sqlite3", ("sweep.store",)),
         ("rich", ("sweep.callbacks", "sweep.cli")),

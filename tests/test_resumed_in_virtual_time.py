@@ -43,6 +43,11 @@ SCHEDULERS: dict[str, Callable[[], Any]] = {
     "fifo": lambda: None,
     "asha": lambda: sweep.ASHAScheduler(max_t=9, reduction_factor=3),
     "asha, brackets": lambda: sweep.ASHAScheduler(max_t=9, reduction_factor=3, brackets=2),
+    "asha, promotion": lambda: sweep.ASHAScheduler(max_t=9, reduction_factor=3, type="promotion"),
+    "pasha": lambda: sweep.PASHAScheduler(max_t=9, reduction_factor=3),
+    "bohb": lambda: sweep.HyperBandForBOHB(max_t=9, reduction_factor=3),
+    "pb2": lambda: _pb2(),
+    "pb2, synchronous": lambda: _pb2(synch=True),
     "hyperband": lambda: sweep.HyperBandScheduler(max_t=9, reduction_factor=3),
     "median": lambda: sweep.MedianStoppingRule(time_attr="training_iteration", grace_period=2),
     "pbt": lambda: _pbt(),
@@ -54,6 +59,7 @@ SEARCHERS: dict[str, Callable[[], Any]] = {
     "tpe": lambda: "tpe",
     "qmc": lambda: "qmc",
     "nsgaii": lambda: "nsgaii",
+    "bohb": lambda: sweep.BOHBSearch(max_t=9),
     "limited": lambda: sweep.ConcurrencyLimiter(sweep.OptunaSearch(), max_concurrent=2),
     "batches": lambda: sweep.ConcurrencyLimiter(sweep.OptunaSearch(), max_concurrent=3, batch=True),
     "repeated": lambda: sweep.Repeater(sweep.OptunaSearch(), repeat=2),
@@ -65,6 +71,10 @@ def _pbt(**more: Any) -> Any:
     return sweep.PopulationBasedTraining(
         time_attr="training_iteration", perturbation_interval=2, hyperparam_mutations=mutations, **more
     )
+
+
+def _pb2(**more: Any) -> Any:
+    return sweep.PB2(time_attr="training_iteration", perturbation_interval=2, hyperparam_bounds=BOUNDS, **more)
 
 
 class Killed(BaseException):
@@ -197,7 +207,7 @@ def test_the_record_of_a_killed_run_begins_where_it_was_left(tmp_path: Path) -> 
 
 
 COMBINATIONS = [(name, "variants") for name in SCHEDULERS] + [
-    (scheduler, name) for scheduler, name in itertools.product(("asha", "hyperband"), SEARCHERS) if name != "variants"
+    (scheduler, name) for scheduler, name in itertools.product(("asha", "bohb"), SEARCHERS) if name != "variants"
 ]
 
 

@@ -18,7 +18,7 @@ from sweep.cli.main import sweep as command
 from sweep.core.resources import Bundle, Resources
 from sweep.curves import Curves, RecordedCurve
 from sweep.errors import ConfigError, ExperimentError, ResourceError
-from sweep.rerun import rerun
+from sweep.rerunning import rerun
 from sweep.simulation import Point, simulate
 
 SPACE = {"x": sweep.uniform(0, 1)}

@@ -16,7 +16,7 @@ from sweep.cli.ranges import parse_literal
 from sweep.core.resources import Device, Node
 from sweep.curves import Curves
 from sweep.errors import ConfigError, ExperimentError
-from sweep.rerun import Rerun, rerun
+from sweep.rerunning import Rerun, rerun
 from sweep.schedulers import create_scheduler
 from sweep.simulation import Simulation
 from sweep.simulation import simulate as run_simulation

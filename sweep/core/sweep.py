@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
+from sweep.core import consulting
 from sweep.core.asking import Asking
 from sweep.core.lineup import Lineup
 from sweep.core.messages import (
@@ -67,7 +68,6 @@ __all__ = ["Changes", "Sweep"]
 # Facts after which a searcher that said "not now" is asked again.
 _NEWS = (Exited, Released, Asked, NodesChanged, PlanChanged)
 _RANK: dict[type[object], int] = {SaveTrial: 1, PauseTrial: 2, ResizeTrial: 3}
-_DECISIONS = (StopTrial, PauseTrial, ResumeTrial, SaveTrial, CloneTrial, ResizeTrial)
 
 
 @dataclass(slots=True)
@@ -129,9 +129,11 @@ class Sweep:
         self._failed = False
         self._out: list[Command] = []
         self._changes = Changes()
-        for trial in trials:
+        loaded = list(trials)
+        for trial in sorted(loaded, key=lambda trial: trial.ticket):  # who waited longest comes first again
             self._put(trial)
-            self._last_request = trial.resources
+        self._trials = {trial.id: self._trials[trial.id] for trial in loaded}
+        self._last_request = loaded[-1].resources if loaded else self._last_request
         self._changes = Changes()
         self._out = []
 
@@ -444,7 +446,9 @@ class Sweep:
             case CloneTrial(_, _, config, checkpoint):
                 changes |= self._cloned(config, checkpoint)
             case ResizeTrial(_, resources):
-                changes |= {"resources": resources, "pending": None}
+                changes["pending"] = None
+                if self._packer.could_ever_fit(resources) or not self._has_nodes:  # a machine may have gone since
+                    changes["resources"] = resources
         if not isinstance(trial.pending, PauseTrial):
             changes["is_by_person"] = False  # the pause that a person wanted did not come to be
         changes["count"] = (changes.get("checkpoint") or trial.checkpoint or CheckpointRef("")).count
@@ -472,6 +476,7 @@ class Sweep:
             evolve(trial, status=status, next_status=None, pending=None, reason=reason, is_by_person=False)
         )
         self._must_pump = True
+        self._asking.hear_news()  # also when no process ended: the scheduler may have stopped one that was paused
         self._out.append(Notify(Hook.COMPLETE if status is Status.TERMINATED else Hook.ERROR, trial, trial.last_result))
         self._consult("on_trial_end", now, trial)
         if status is Status.ERROR and self.plan.fail_fast and self._ending is None:
@@ -493,25 +498,19 @@ class Sweep:
     def _consult(self, hook: str, now: float, *arguments: Any) -> None:
         """Ask the scheduler and carry out what it answers; its own faults end the sweep with the record intact."""
         try:
-            answer = getattr(self._scheduler, hook)(*arguments)
-            if answer is None or answer == ():
-                return
-            decisions = list(answer)
-        except Exception as error:  # a scheduler may be the user's own
-            self._fail(_blame(self._scheduler, error))
+            decisions = consulting.consult(self._scheduler, hook, *arguments)
+        except SweepError as error:
+            self._fail(error)
             return
-        if not all(isinstance(decision, _DECISIONS) for decision in decisions):
-            name = type(self._scheduler).__name__
-            self._fail(SweepError(f"the scheduler {name} answered {hook} with {answer!r:.100}; expected decisions."))
-            return
-        self._decide(decisions, now)
+        if decisions:
+            self._decide(decisions, now)
 
     def _hear(self, hook: str, *arguments: Any) -> None:
         """Tell the scheduler something that it has no answer to."""
         try:
-            getattr(self._scheduler, hook)(*arguments)
-        except Exception as error:  # as in _consult
-            self._fail(_blame(self._scheduler, error))
+            consulting.tell(self._scheduler, hook, *arguments)
+        except SweepError as error:
+            self._fail(error)
 
     def _decide(self, decisions: Iterable[Decision], now: float) -> None:
         for decision in decisions:
@@ -683,6 +682,7 @@ class Sweep:
         self._packer.set_nodes(event.nodes)
         self._has_nodes = True
         self._must_pump = True
+        self._consult("on_nodes_changed", now, event.nodes)  # first: it may make requests smaller that fit nowhere now
         for trial_id in [t.id for t in self._trials.values() if t.status in (Status.PENDING, Status.PAUSED)]:
             trial = self._trials[trial_id]  # as it is now: the end of another may have ended it
             if not trial.is_ended and not self._packer.could_ever_fit(trial.resources):
@@ -696,12 +696,19 @@ class Sweep:
             return
         self._is_open = True
         self._asking.open({trial.number for trial in self._trials.values()})
-        waiting = [(trial.id, trial.resources) for trial in self._trials.values() if trial.status is Status.PENDING]
-        for trial in [t for t in self._trials.values() if t.is_held or t.placement is not None]:
+        # What had begun comes before what had not; who was making room comes last, as it would have.
+        held = [t for t in self._trials.values() if t.is_held or t.placement is not None]
+        leaving = [t for t in held if t.status is Status.STOPPING and t.next_status is Status.PENDING]
+        waiting = sorted((t for t in self._trials.values() if t.status is Status.PENDING), key=lambda t: t.ticket)
+        for trial in [t for t in held if t not in leaving]:
             self._recover(trial, now)
-        for trial_id, resources in waiting:  # what had begun comes before what had not
-            self._lineup.remove(trial_id, resources)
-            self._lineup.add(trial_id, resources)
+        for trial in [self._trials[trial.id] for trial in waiting]:
+            if trial.status is Status.PENDING:
+                place = trial.id, trial.resources, trial.attempt > 0
+                self._lineup.remove(*place)
+                self._put(evolve(trial, ticket=self._lineup.add(*place)))
+        for trial in leaving:
+            self._recover(self._trials[trial.id], now)
         # only now, when nobody is taken for running any more, may the scheduler answer to what has ended
         for trial_id in list(self._trials):
             trial = self._trials[trial_id]
@@ -806,20 +813,15 @@ class Sweep:
             if not fitting:
                 return False
         try:
-            chosen = self._scheduler.choose([self._trials[trial_id] for trial_id in fitting])
-            chosen_id = None if chosen is None else chosen.id
-        except Exception as error:  # as in _consult
-            self._fail(_blame(self._scheduler, error))
+            chosen = consulting.choose(self._scheduler, [self._trials[trial_id] for trial_id in fitting])
+        except SweepError as error:
+            self._fail(error)
             return False
-        if chosen_id is None:
-            return False
-        if chosen_id not in fitting:
-            name = type(self._scheduler).__name__
-            self._fail(SweepError(f"the scheduler {name} chose {chosen_id}, which was not among those offered."))
+        if chosen is None:
             return False
         if is_blocked:
             self._lineup.overtook(oldest_id)
-        return self._start(self._trials[chosen_id], now)
+        return self._start(chosen, now)
 
     @property
     def _can_ask(self) -> bool:
@@ -857,28 +859,31 @@ class Sweep:
     def _put(self, new: Trial) -> Trial:
         """Replace a trial: the only place where one changes."""
         old = self._trials.get(new.id)
-        self._trials[new.id] = new
-        self._changes.trials[new.id] = new
         if old is None or old.status is not new.status or old.resources is not new.resources:
-            self._recount(old, new)
+            new = self._recount(old, new)
         elif old.checkpoint is new.checkpoint and old.pending is new.pending and old.started_from is new.started_from:
+            self._trials[new.id] = self._changes.trials[new.id] = new
             return new  # the way of every report
+        self._trials[new.id] = self._changes.trials[new.id] = new
         for free in self._ledger.replace(old, new):
             self._out.append(Discard(free))
         return new
 
-    def _recount(self, old: Trial | None, new: Trial) -> None:
+    def _recount(self, old: Trial | None, new: Trial) -> Trial:
+        """Count a trial where it is now; returns it with its place among those that wait."""
         if old is not None:
             if old.status is not new.status and new.status not in LEGAL[old.status]:
                 raise AssertionError(f"{new.id}: {old.status} -> {new.status} is not legal")
             self._counts[old.status] -= 1
             self._num_held -= old.status in HELD
             if old.status is Status.PENDING:
-                self._lineup.remove(old.id, old.resources)
+                self._lineup.remove(old.id, old.resources, old.attempt > 0)
         self._counts[new.status] += 1
         self._num_held += new.status in HELD
-        if new.status is Status.PENDING:
-            self._lineup.add(new.id, new.resources)
+        if new.status is not Status.PENDING:
+            return new
+        ticket = self._lineup.add(new.id, new.resources, new.attempt > 0)
+        return evolve(new, ticket=0 if self._ending is Ask.INTERRUPT else ticket)  # it goes on first when it is resumed
 
     def _set_timer(self, when: float, trial: Trial) -> None:
         self._timer_count += 1
@@ -901,9 +906,3 @@ def _number(trial_id: str) -> int:
 
 def _short(trial_id: str) -> str:
     return trial_id.rpartition("_")[2]
-
-
-def _blame(scheduler: object, error: Exception) -> SweepError:
-    wrapped = SweepError(f"the scheduler {type(scheduler).__name__} failed: {type(error).__name__}: {error}")
-    wrapped.__cause__ = error
-    return wrapped

@@ -6,11 +6,12 @@ import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from searchers.pareto import pareto_front
 from sweep.core.results import Result as Report
 from sweep.core.results import flatten
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest
@@ -233,6 +234,33 @@ class ExperimentAnalysis:
             warnings.warn(self._nothing_found(metric), stacklevel=2)
             return None
         return view_of(self._reader, rows.by_id[best[0]])
+
+    def get_pareto_trials(
+        self, metric: Sequence[str] | None = None, mode: Sequence[str] | None = None
+    ) -> list[TrialView]:
+        """Return the trials that no other beats in every objective, by their last reports, in their order.
+
+        Trials with equal values are in it together; one that lacks an objective, or has NaN there, is not.
+
+        Args:
+            metric, mode: the objectives, as the run had them unless given; "obs" leaves one out.
+
+        Raises:
+            ConfigError: fewer than two objectives are known, or not as many modes as metrics (a ValueError).
+        """
+        metrics = list(metric or self._reader.meta.get("metrics") or ())
+        modes = list(mode or self._reader.meta.get("modes") or ())
+        if len(metrics) < 2 or len(metrics) != len(modes) or isinstance(metric, str):
+            raise ConfigError(
+                f"the objectives are metric={metric or metrics!r}, mode={mode or modes!r}; expected two lists of equal "
+                "length such as metric=['error', 'latency'], mode=['min', 'min'], here or given to the run."
+            )
+        for one in modes:
+            if one != "obs":
+                check_mode(one)
+        rows = [row for row in self._reader.trials() if row.last_seq is not None]
+        points = [[flat.get(name) for name in metrics] for flat in (flatten(full_result(row)) for row in rows)]
+        return [view_of(self._reader, rows[i]) for i in pareto_front(points, modes)]
 
     def ranking(
         self, metric: str | None = None, mode: str | None = None, scope: str = "all"
@@ -496,6 +524,14 @@ class ResultGrid:
         scores = dict(self._analysis._scores(metric, mode, scope, filter_nan_and_inf))
         choice = Choice(metric, mode, scope, scores[best.trial_id], len(rows.trials))
         return result_of(self._reader, rows.by_id[best.trial_id], choice)
+
+    def get_pareto_results(
+        self, metric: Sequence[str] | None = None, mode: Sequence[str] | None = None
+    ) -> list[Result]:
+        """Return the results of `ExperimentAnalysis.get_pareto_trials`."""
+        by_id = self._reader.snapshot().by_id
+        front = self._analysis.get_pareto_trials(metric, mode)
+        return [result_of(self._reader, by_id[trial.trial_id]) for trial in front]
 
     def get_dataframe(
         self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"

@@ -13,7 +13,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
-from sweep.core.messages import Event, Exited, Hook, PlanChanged, Released, Reported, Saved, Started, Suggested, Verdict
+from sweep.core.messages import (
+    Event,
+    Hook,
+    NodesChanged,
+    PlanChanged,
+    Released,
+    Reported,
+    Saved,
+    Started,
+    Suggested,
+    Verdict,
+)
 from sweep.core.plan import Plan
 from sweep.core.resources import Placement, Resources
 from sweep.core.results import Result, score
@@ -28,7 +39,9 @@ from sweep.store.schema import open_for_reading
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["Loaded", "Told", "load", "record", "retell"]
+__all__ = ["Loaded", "Told", "kept_before", "load", "record", "retell"]
+
+_END = 2**63 - 1  # no event has this number
 
 
 @dataclass
@@ -114,17 +127,19 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
         )
     }
     requests: dict[str, Resources] = {}
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    ticket = "ticket" if version > 1 else "0"  # of older records nothing is known but the order of the trials
     query = (
         "SELECT trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, "
         "started_from,"
-        " count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason"
+        f" count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason, {ticket}"
         " FROM trial ORDER BY number"
     )
     for row in db.execute(query):
         trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, started_from = row[
             :10
         ]
-        count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason = row[10:]
+        count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason, ticket = row[10:]
         if resources not in requests:
             requests[resources] = Resources.from_json(json.loads(resources))
         yield Trial(
@@ -147,6 +162,7 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
             bool(is_saved),
             bool(is_by_person),
             reason,
+            ticket,
         )
 
 
@@ -164,18 +180,32 @@ def _existing(root: Path, trial_ids: list[str]) -> set[str]:
     return found
 
 
-def _kept(db: sqlite3.Connection, plan: Plan | None, existing: set[str]) -> dict[str, list[Kept]]:
+def kept_before(database: Path, plan: Plan, existing: set[str], before: int) -> dict[str, list[Kept]]:
+    """Return per trial those of the `existing` checkpoints that were committed before event `before`, oldest first."""
+    db = open_for_reading(database)
+    try:
+        return _kept(db, plan, existing, before)
+    finally:
+        db.close()
+
+
+def _kept(
+    db: sqlite3.Connection, plan: Plan | None, existing: set[str], before: int | None = None
+) -> dict[str, list[Kept]]:
     """Return per trial the committed checkpoints that still exist, with their scores."""
+    limit = _END if before is None else before
     key, mode = (plan.checkpoint_score, plan.checkpoint_mode) if plan is not None else ("", "max")
     rows: list[tuple[int, str, str, str]] = list(
-        db.execute("SELECT seq, trial_id, checkpoint, metrics FROM result WHERE checkpoint IS NOT NULL")
+        db.execute(
+            "SELECT seq, trial_id, checkpoint, metrics FROM result WHERE checkpoint IS NOT NULL AND seq < ?", (limit,)
+        )
     )
-    saved = db.execute("SELECT seq, trial_id, data FROM event WHERE kind = 'Saved'").fetchall()
-    for seq, trial_id, data in saved:
-        before = db.execute(
+    query = "SELECT seq, trial_id, data FROM event WHERE kind = 'Saved' AND seq < ?"
+    for seq, trial_id, data in db.execute(query, (limit,)).fetchall():
+        latest = db.execute(
             "SELECT metrics FROM result WHERE trial_id = ? AND seq < ? ORDER BY seq DESC LIMIT 1", (trial_id, seq)
         ).fetchone()
-        rows.append((seq, trial_id, decode(data)[1], before[0] if before else "{}"))
+        rows.append((seq, trial_id, decode(data)[1], latest[0] if latest else "{}"))
     kept: dict[str, list[Kept]] = {}
     for _, trial_id, path, metrics in sorted(rows):
         if path not in existing:
@@ -194,30 +224,36 @@ def _kept(db: sqlite3.Connection, plan: Plan | None, existing: set[str]) -> dict
     return kept
 
 
-def record(database: Path, *, trust: bool = True, with_results: bool = True) -> Iterator[Told]:
+def record(
+    database: Path, *, trust: bool = True, with_results: bool = True, before: int | None = None
+) -> Iterator[Told]:
     """Yield the whole record in order.
 
     Args:
+        before: number of the first event that is left out.
         trust: load config values that were stored as pickles.
         with_results: everything; otherwise only what a searcher hears that listens to no intermediate results: its
-            suggestions and the ends of trials.
+            suggestions and the ends of trials; and the machines there were.
     """
     db = open_for_reading(database)
     try:
         if with_results:
             query = (
                 "SELECT e.seq, e.at, e.kind, e.trial_id, e.attempt, e.data, e.commands, r.metrics"
-                " FROM event e LEFT JOIN result r ON r.seq = e.seq ORDER BY e.seq"
+                " FROM event e LEFT JOIN result r ON r.seq = e.seq WHERE e.seq < ? ORDER BY e.seq"
             )
         else:
             query = (
-                "SELECT seq, at, kind, trial_id, attempt, CASE kind WHEN 'Suggested' THEN data END, commands, NULL"
-                " FROM event WHERE kind = 'Suggested' OR commands LIKE '%\"trial_complete\"%'"
-                " OR commands LIKE '%\"trial_error\"%' ORDER BY seq"
+                "SELECT seq, at, kind, trial_id, attempt,"
+                " CASE WHEN kind IN ('Suggested', 'NodesChanged') THEN data END, commands, NULL"
+                " FROM event WHERE seq < ? AND (kind IN ('Suggested', 'NodesChanged')"
+                " OR commands LIKE '%\"trial_complete\"%' OR commands LIKE '%\"trial_error\"%') ORDER BY seq"
             )
-        for seq, at, kind, trial_id, attempt, data, commands, metrics in db.execute(query):
+        for seq, at, kind, trial_id, attempt, data, commands, metrics in db.execute(
+            query, (_END if before is None else before,)
+        ):
             values = decode(metrics) if metrics is not None else None
-            if not with_results and kind != "Suggested":
+            if not with_results and kind not in ("Suggested", "NodesChanged"):
                 kind, data = "Tick", None  # only what it caused matters
             event = decode_event(kind, trial_id, attempt, data, values or {}, trust=trust)
             yield Told(seq, at, event, decode(commands) if commands is not None else None, values)
@@ -230,25 +266,35 @@ def retell(
     scheduler: Scheduler,
     searcher: Searcher,
     judge: Callable[[str, Result], Verdict] | None = None,
+    *,
+    before: int | None = None,
 ) -> None:
     """Tell the record again to new objects, in order, with the trials as they were at each event; answers are ignored.
 
     Reports are read only when somebody listens to them, so a plain random search resumes without reading its results.
+
+    Args:
+        before: number of the first event that is not told.
     """
     hears_results = searcher.hears_results
     needs_results = hears_results or judge is not None or not scheduler.is_stateless
     shadow = _Shadow(scheduler, searcher, judge, hears_results)
     if not needs_results:
-        shadow.last = _last_results(database)
-    for told in record(database, with_results=needs_results):
+        shadow.last = _last_results(database, before)
+    for told in record(database, with_results=needs_results, before=before):
         shadow.tell(told)
 
 
-def _last_results(database: Path) -> dict[str, Result]:
+def _last_results(database: Path, before: int | None) -> dict[str, Result]:
     db = open_for_reading(database)
     try:
-        query = "SELECT t.trial_id, r.metrics, r.seq FROM trial t JOIN result r ON r.seq = t.last_result"
-        return {trial_id: Result(decode(metrics), seq) for trial_id, metrics, seq in db.execute(query)}
+        if before is None:
+            query = "SELECT t.trial_id, r.metrics, r.seq FROM trial t JOIN result r ON r.seq = t.last_result"
+            rows = db.execute(query)
+        else:
+            query = "SELECT trial_id, metrics, max(seq) FROM result WHERE seq < ? GROUP BY trial_id"
+            rows = db.execute(query, (before,))
+        return {trial_id: Result(decode(metrics), seq) for trial_id, metrics, seq in rows}
     finally:
         db.close()
 
@@ -283,10 +329,16 @@ class _Shadow:
                 self.stop = plan.stop
             case Started(trial_id):
                 self._change(trial_id, status=Status.RUNNING)
+                self.searcher.on_unpause(trial_id)
             case Saved(trial_id, _, _, path):
                 trial = self.trials[trial_id]
                 self._change(trial_id, checkpoint=CheckpointRef(path, trial.count))
-            case Exited() | Released() | _:
+            case Released(trial_id, attempt):
+                if (released := self.trials.get(trial_id)) is not None and released.attempt == attempt:
+                    self._change(trial_id, placement=None)
+            case NodesChanged(nodes):
+                self.scheduler.on_nodes_changed(nodes)
+            case _:
                 pass
         for row in told.caused or ():
             self._caused(row)
@@ -312,12 +364,15 @@ class _Shadow:
 
     def _caused(self, row: list[Any]) -> None:
         match row:
-            case ["Start", trial_id, attempt, _, *config]:
+            case ["Start", trial_id, attempt, placement, *later]:
                 trial = self.trials[trial_id]
                 count = trial.checkpoint.count if trial.checkpoint is not None else 0
                 changes: dict[str, Any] = {"status": Status.STARTING, "attempt": attempt, "count": count}
-                if config:
-                    changes["config"] = config[0]
+                changes["placement"] = Placement.from_json(placement) if placement else None
+                if later:  # of a first attempt all is known
+                    changes["config"] = later[0]
+                if len(later) > 1:
+                    changes["resources"] = Resources.from_json(later[1])
                 self._change(trial_id, **changes)
             case ["Stop", trial_id, *_]:
                 self._change(trial_id, status=Status.STOPPING)
@@ -335,6 +390,7 @@ class _Shadow:
                 self.scheduler.on_trial_end(trial)
             case Hook.PAUSE:
                 self._change(trial_id, status=Status.PAUSED)
+                self.searcher.on_pause(trial_id)
             case Hook.RETRY:
                 self._change(trial_id, status=Status.PENDING)
 

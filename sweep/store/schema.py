@@ -10,8 +10,8 @@ seconds of driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.
             are_log_files_complete, log_to_file, space_keys, variables (flattened config paths that vary; null: unknown)
     event   kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Reported ...); `data` its
             other fields; the metrics of a Reported are only in `result` (same seq)
-    trial   one row per trial, its latest state; last_result and best_result are `result.seq`; ticket: who waits comes in
-            this order (since version 2)
+    trial   one row per trial, its latest state; last_result and best_result are `result.seq`; those that wait come in
+            the order of their tickets (since version 2)
     result  one row per report, `metrics` as filled in (training_iteration, time_total_s, timestamp ...), without config
     label   only with trial_name_creator: the names it gave
 """

@@ -464,6 +464,44 @@ def test_rule_6_after_a_restart_what_had_begun_comes_before_what_had_not():
     assert world.released(3)[0] == "start 0.1"
 
 
+def test_rule_6_who_waits_comes_in_the_order_in_which_it_began_to_wait():
+    new = [Trial(tid(number), {"x": number}, cpus(1), ticket=ticket) for number, ticket in ((0, 9), (1, 4), (2, 7))]
+    world = World(trials=new, num_cpus=1, num_trials=3)
+    assert list(world.sweep.trials) == [tid(0), tid(1), tid(2)]
+    assert world.open()[0] == "start 1.1"
+    world.exited(1, ExitKind.FINISHED)
+    assert world.released(1)[0] == "start 2.1"
+
+
+def test_rule_6_who_was_making_room_comes_after_those_that_wait():
+    leaving = loaded(0, status=STOPPING, next_status=PENDING, pending=ResizeTrial(tid(0), cpus(1)))
+    new = Trial(tid(1), {"x": 1}, cpus(1))
+    world = World(trials=[leaving, new, loaded(2)], num_cpus=1, num_trials=3)
+    world.tell(PlanChanged(world.plan))
+    assert world.tell(NodesChanged(world.nodes)) == ["start 2.2"]
+    world.exited(2, ExitKind.FINISHED)
+    assert world.released(2)[0] == "start 1.1"
+    world.exited(1, ExitKind.FINISHED)
+    assert world.released(1)[0] == "start 0.2"
+
+
+def test_rule_6_who_was_interrupted_goes_on_before_those_that_waited():
+    world = World(num_cpus=1, num_trials=3, ask_ahead=3)
+    world.open()
+    for number in range(3):
+        world.suggest(number)
+    world.started(0)
+    world.ask(Ask.INTERRUPT)
+    world.report(0)
+    world.exited(0)
+    world.released(0)
+    assert [(trial.status, trial.ticket) for trial in world.sweep.trials.values()] == [
+        (PENDING, 0),
+        (PENDING, 2),
+        (PENDING, 3),
+    ]
+
+
 def test_rule_6_restarts_of_the_driver_are_losses_without_limit():
     world = World(trials=[loaded(losses=30)])
     world.tell(PlanChanged(world.plan))
@@ -1150,6 +1188,16 @@ def test_rule_10_a_searcher_that_says_not_now_is_asked_again_at_the_next_fact():
     assert world.started(0) == ["tell start 0"]
     assert world.report(0) == ["tell result 0", "continue 0.1#1"]  # reports are too many to ask at each
     assert world.exited(0, ExitKind.FINISHED) == ["tell complete 0", "suggest 1"]
+
+
+def test_rule_10_a_searcher_that_says_not_now_is_asked_again_when_a_paused_trial_is_ended():
+    paused = loaded(0, status=PAUSED, placement=None)
+    world = World(trials=[paused], num_trials=3, num_cpus=2)
+    world.open()
+    world.run(1)
+    assert world.answer(2, NOT_NOW) == []
+    world.scheduler.next = [StopTrial(tid(0))]
+    assert world.report(1) == ["tell result 1", "tell complete 0", "continue 1.1#1", "suggest 2"]
 
 
 def test_rule_10_a_searcher_that_says_not_now_is_asked_again_after_a_second_at_the_latest():

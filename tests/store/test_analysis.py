@@ -502,3 +502,22 @@ def test_metric_names_with_quotes_and_slashes_are_read(tmp_path: Path) -> None:
     analysis = ExperimentAnalysis(made.close())
     for metric in ('a"b', "flat/key", "nested/key"):
         assert analysis.get_best_config(metric, "min") == {"v": 1.0}
+
+
+def test_the_pareto_set_holds_whom_no_other_beats_in_every_objective(tmp_path):
+    made = MadeExperiment(tmp_path, metrics=["loss", "size"], modes=["min", "max"])
+    for loss, size in ((1.0, 1.0), (2.0, 3.0), (3.0, 2.0), (0.5, 0.5), (math.nan, 9.0), (2.0, 3.0)):
+        trial_id = made.trial({"x": 1})
+        made.start(trial_id)
+        made.report(trial_id, {"loss": 9.0, "size": 9.0})
+        made.report(trial_id, {"loss": loss, "size": size})
+    made.trial({"x": 1})  # reported nothing
+    analysis = ExperimentAnalysis(made.close())
+    assert [trial.trial_id[-1] for trial in analysis.get_pareto_trials()] == ["0", "1", "3", "5"]
+    assert [result.metrics["loss"] for result in ResultGrid(analysis).get_pareto_results()] == [1.0, 2.0, 0.5, 2.0]
+    assert [t.trial_id[-1] for t in analysis.get_pareto_trials(["loss", "size"], ["max", "obs"])] == ["2"]
+    for metric, mode in ((["loss"], ["min"]), ("loss", "min"), (["loss", "size"], ["min"])):
+        with pytest.raises(ConfigError, match="expected two lists of equal length"):
+            analysis.get_pareto_trials(metric, mode)
+    with pytest.raises(ConfigError, match="mode"):
+        analysis.get_pareto_trials(["loss", "size"], ["min", "least"])

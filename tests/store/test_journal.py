@@ -115,6 +115,23 @@ def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
         Journal(tmp_path / "other.db")
 
 
+def test_a_file_of_the_first_version_is_read_as_it_is_and_upgraded_when_it_is_continued(tmp_path):
+    path = tmp_path / "sweep.db"
+    journal = Journal(path)
+    trial = Trial("00000_00000", {"x": 1}, Resources())
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
+    journal.close()
+    connection = sqlite3.connect(path)
+    connection.executescript("ALTER TABLE trial DROP COLUMN ticket; PRAGMA user_version=1;")
+    connection.close()
+    assert [loaded.ticket for loaded in load(path).trials] == [0]
+    journal = Journal(path)
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: evolve(trial, ticket=7)}), 1.0)
+    journal.close()
+    assert [loaded.ticket for loaded in load(path).trials] == [7]
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (2,)
+
+
 @pytest.mark.parametrize("cut", [0, 50, 600, 5000])
 def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path, cut):
     path = tmp_path / "sweep.db"

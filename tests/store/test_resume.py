@@ -9,7 +9,7 @@ import pytest
 
 from searchers import BasicVariantGenerator, ConcurrencyLimiter, OptunaSearch, uniform
 from searchers.base import Searcher
-from sweep.core.messages import Exit, ExitKind
+from sweep.core.messages import Exit, ExitKind, Released, Reported, StopTrial, Suggested
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, Node, Resources
@@ -17,9 +17,9 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, Status
 from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
-from sweep.schedulers import ASHAScheduler, FIFOScheduler
+from sweep.schedulers import ASHAScheduler, FIFOScheduler, Scheduler
 from sweep.store.journal import Journal
-from sweep.store.resume import load, record, retell
+from sweep.store.resume import Told, _Shadow, load, record, retell
 
 SPACE = {"x": uniform(0, 1)}
 NODES = (Node("local", cpus=3),)
@@ -291,3 +291,78 @@ def tmp_path_of(tmp_path: Path, name: str) -> Path:
     path = tmp_path / name
     path.mkdir()
     return path
+
+
+class Listener(Scheduler):
+    """Remembers what machines it was told of and what it was told between; and the trials at results."""
+
+    def __init__(self):
+        self.heard = []
+
+    def on_nodes_changed(self, nodes):
+        self.heard.append(("nodes", tuple(nodes)))
+        return [StopTrial("abcde_00000")]  # its answers are ignored
+
+    def on_trial_add(self, trial):
+        self.heard.append(("add", trial.id[-5:]))
+
+    def on_result(self, trial, result, trials):
+        place = trial.placement.bundles[0].node if trial.placement is not None else None
+        self.heard.append(("result", trial.id[-5:], trial.resources, place))
+        return ()
+
+    def on_trial_end(self, trial):
+        self.heard.append(("end", trial.id[-5:], trial.placement is not None))
+        return ()
+
+
+@pytest.mark.parametrize("is_stateless", [False, True], ids=["results too", "without results"])
+def test_a_scheduler_is_told_of_the_machines_again_in_their_place(tmp_path, is_stateless):
+    def listener():
+        scheduler = Listener()
+        scheduler.is_stateless = is_stateless
+        return scheduler
+
+    first = listener()
+    first.on_nodes_changed = lambda nodes: first.heard.append(("nodes", tuple(nodes)))  # a live one is obeyed
+    with pytest.raises(PowerCut):
+        go(tmp_path, num=2, scheduler=first, cut=9, is_after=True)
+    heard = [call for call in first.heard if not (is_stateless and call[0] == "result")]
+    assert ("nodes", NODES) in heard
+    again = listener()
+    retell(tmp_path / "sweep.db", again, Searching())
+    assert again.heard == heard
+
+
+class Searching(Searcher):
+    hears_results = False
+
+    def suggest(self, trial_id):
+        return {}
+
+
+def test_a_later_attempt_is_told_again_with_the_request_and_the_place_that_it_had():
+    scheduler = Listener()
+    shadow = _Shadow(scheduler, Searching(), None, False)
+    one, two = (Resources((Bundle(cpu=n),)) for n in (1.0, 2.0))
+    place = [["a", []]]
+    for number, (event, caused, metrics) in enumerate(
+        [
+            (Suggested("abcde_00000", {"x": 1}, one), [["Start", "abcde_00000", 1, place]], None),
+            (Reported("abcde_00000", 1, 1, {}), None, {"m": 1}),
+            (Released("abcde_00000", 1), [["Start", "abcde_00000", 2, [["b", []]], {"x": 1}, two.to_json()]], None),
+            (Reported("abcde_00000", 2, 1, {}), None, {"m": 1}),
+            (Released("abcde_00000", 1), None, None),  # of an older attempt, late
+            (Reported("abcde_00000", 2, 2, {}), None, {"m": 1}),
+            (Released("abcde_00000", 2), [["Start", "abcde_00000", 3, None, {"x": 1}]], None),
+            (Reported("abcde_00000", 3, 1, {}), None, {"m": 1}),
+        ]
+    ):
+        shadow.tell(Told(number, 0.0, event, caused, metrics))
+    assert scheduler.heard == [
+        ("add", "00000"),
+        ("result", "00000", one, "a"),
+        ("result", "00000", two, "b"),
+        ("result", "00000", two, "b"),
+        ("result", "00000", two, None),  # rows from before requests were recorded keep the one before
+    ]

@@ -1,3 +1,0 @@
-"""The old place of `simulation`."""
-
-from sweep.simulation import *
