@@ -22,6 +22,7 @@ from pathlib import Path
 
 import groups
 import parameters
+import schedulers
 
 Row = tuple[str, str, str, str]  # what, measured, promised, beside it
 
@@ -302,6 +303,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "peer": peer,
     "groups": groups.rows,
     "parameters": parameters.rows,
+    "schedulers": schedulers.rows,
 }
 
 

@@ -122,6 +122,8 @@ class OptunaSearch(Searcher):
         SpaceError: the space makes no sense to Optuna (grids, normal distributions), or a point does not fit it.
         SearchError: another argument is wrong, or a package is missing.
         UnknownNameError: no sampler of that name.
+
+    Source: Akiba et al. 2019, arXiv:1907.10902; the package Optuna names those of its samplers. Departures: as above.
     """
 
     def __init__(

@@ -37,6 +37,7 @@ from sweep.interrupt import interruptible
 from sweep.names import Namer
 from sweep.policies import build_policies, describe
 from sweep.recipe import space_keys, write_recipe
+from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.store.journal import Journal
 from sweep.store.layout import ExperimentLayout, tidy_name
@@ -102,6 +103,11 @@ class Launch:
         )
         self.searcher, self.scheduler = policies.searcher, policies.scheduler
         self.metric, self.mode = policies.metric, policies.mode
+        if self.trainable.group is not None and isinstance(self.scheduler, ResourceChangingScheduler):
+            raise ConfigError(
+                "ResourceChangingScheduler changes what a trial asks for, and a training group keeps its size: its "
+                "request comes from its ScalingConfig alone. Use another scheduler, or search over num_workers."
+            )
         self.stopper, self.stop_at, budget = stop_rules(request.stop)
         self.plan = self._plan(budget)
         self.outputs = parse_log_to_file(request.log_to_file)

@@ -10,7 +10,7 @@ from typing import Any
 from searchers import BasicVariantGenerator, ConcurrencyLimiter, Searcher, as_searcher, create_searcher
 from sweep.arguments import metric_and_mode
 from sweep.errors import ConfigError, SearchError
-from sweep.schedulers import FIFOScheduler, Scheduler, create_scheduler
+from sweep.schedulers import FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 
 __all__ = ["Policies", "build_policies", "describe"]
 
@@ -94,6 +94,8 @@ def describe(thing: object) -> str:
     """Return what a searcher or scheduler is, in one word or two, for displays and the record."""
     if isinstance(thing, ConcurrencyLimiter):
         return f"{describe(thing.searcher)} (limit {thing.max_concurrent})"
+    if isinstance(thing, ResourceChangingScheduler):
+        return f"ResourceChangingScheduler({describe(thing.base_scheduler)})"
     return type(thing).__name__
 
 

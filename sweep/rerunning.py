@@ -251,6 +251,8 @@ def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Rerun
         raise _cannot(f"it was driven in {len(plans)} runs, on {len(machines)} inventories")
     policies, arguments = own_policies(layout, {} if trainable is None else {"trainable": trainable})
     timing = _Timing(events)
+    if timing.starts.keys() - timing.exits.keys():
+        raise _cannot("it has not ended, or its driver was killed")
     start_at = round(events[0].at, 9)
     machine = _Machine(timing, machines[0], start_at)
     plan = plans[0].event.plan  # type: ignore[union-attr]

@@ -50,6 +50,7 @@ SCHEDULERS: dict[str, Callable[[], Any]] = {
     "pb2, synchronous": lambda: _pb2(synch=True),
     "hyperband": lambda: sweep.HyperBandScheduler(max_t=9, reduction_factor=3),
     "median": lambda: sweep.MedianStoppingRule(time_attr="training_iteration", grace_period=2),
+    "resources": lambda: sweep.ResourceChangingScheduler(sweep.ASHAScheduler(max_t=9, reduction_factor=3)),
     "pbt": lambda: _pbt(),
     "pbt, synchronous": lambda: _pbt(synch=True),
 }

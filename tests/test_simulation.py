@@ -247,6 +247,16 @@ def test_what_cannot_be_run_again_says_why(tmp_path: Path) -> None:
         rerun(root)
 
 
+def test_what_has_not_ended_is_not_run_again(tmp_path: Path) -> None:
+    root = run(tmp_path, engine="inline", num_samples=1)
+    db = sqlite3.connect(root / "sweep.db")
+    db.execute("DELETE FROM event WHERE kind IN ('Exited', 'Released')")
+    db.commit()
+    db.close()
+    with pytest.raises(ExperimentError, match="it has not ended, or its driver was killed"):
+        rerun(root)
+
+
 def call(root: Path, *arguments: str) -> Any:
     return CliRunner().invoke(command, [*arguments, "--storage", str(root.parent)])
 

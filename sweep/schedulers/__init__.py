@@ -8,6 +8,7 @@ from typing import Any
 from sweep.errors import ConfigError, UnknownNameError, nearest
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
 from sweep.schedulers.base import Scheduler
+from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
 from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler
@@ -17,6 +18,8 @@ from sweep.schedulers.pasha import PASHAScheduler
 from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
+from sweep.schedulers.resource_changing import ResourceChangingScheduler
+from sweep.schedulers.trials_view import TrialsView
 
 __all__ = [
     "PASHAScheduler",
@@ -24,6 +27,8 @@ __all__ = [
     "SCHEDULERS",
     "ASHAScheduler",
     "AsyncHyperBandScheduler",
+    "DistributeResources",
+    "DistributeResourcesToTopJob",
     "FIFOScheduler",
     "HyperBandForBOHB",
     "HyperBandScheduler",
@@ -31,7 +36,9 @@ __all__ = [
     "MedianStoppingRule",
     "PopulationBasedTraining",
     "PopulationBasedTrainingReplay",
+    "ResourceChangingScheduler",
     "Scheduler",
+    "TrialsView",
     "create_scheduler",
 ]
 
@@ -50,6 +57,7 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "pbt": PopulationBasedTraining,
     "pbt_replay": PopulationBasedTrainingReplay,
     "pb2": PB2,
+    "resource_changing": ResourceChangingScheduler,
 }
 
 

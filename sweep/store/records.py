@@ -210,7 +210,7 @@ def _command(command: Command) -> list[Any] | None:
         case Start(trial):
             row: list[Any] = ["Start", trial.id, trial.attempt, trial.placement.to_json() if trial.placement else None]
             if trial.attempt > 1:
-                row.append(dict(trial.config))
+                row += [dict(trial.config), trial.resources.to_json()]
             return row
         case Continue(trial_id, _, seq):
             return ["Continue", trial_id, seq]

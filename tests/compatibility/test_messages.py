@@ -126,7 +126,7 @@ def two_spaces() -> str:
 
 
 def metric_twice() -> str:
-    scheduler = tune.ASHAScheduler(metric="loss", mode="min")
+    scheduler = tune.ASHAScheduler(metric="accuracy", mode="min")
     return refusal(lambda: run(scheduler=scheduler, metric="loss", mode="min"))
 
 
@@ -362,9 +362,14 @@ def test_what_the_guide_says_is_not_there_is_not_there():
 
 
 NEW = {
+    "BOHBSearch",
+    "Curves",
     "Device",
     "GridSearch",
+    "MOASHAScheduler",
     "Node",
+    "PASHAScheduler",
+    "Point",
     "RandomSearch",
     "Resources",
     "Scheduler",
@@ -373,8 +378,11 @@ NEW = {
     "errors",
     "limit_gpu_memory",
     "logger",
+    "replay",
+    "rerun",
     "schedulers",
     "search",
+    "simulate",
     "stopper",
     "train",
 }  # public names that Ray Tune has not, and modules

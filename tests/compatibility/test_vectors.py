@@ -122,7 +122,7 @@ def test_hyperband_has_the_brackets_of_tune(max_t, factor, brackets):
     [(2, (1, 1, 1)), (3, (1, 1, 1)), (4, (1, 2, 1)), (5, (2, 2, 1)), (8, (2, 4, 1)), (10, (3, 5, 1))],
 )
 def test_pbt_has_the_quantiles_of_tune(num_trials, sizes):
-    quantile_size = named("sweep.schedulers.pbt", "quantile_size")
+    quantile_size = named("sweep.schedulers.explore", "quantile_size")
     assert tuple(quantile_size(num_trials, fraction) for fraction in (0.25, 0.5, 0.1)) == sizes
 
 

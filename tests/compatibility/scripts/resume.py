@@ -12,7 +12,7 @@ import sweep as tune
 from sweep import Checkpoint
 
 STORAGE = os.path.abspath("results")
-WAIT, MENDED = os.path.abspath("wait"), os.path.abspath("mended")
+WAIT, WAITING, MENDED = os.path.abspath("wait"), os.path.abspath("waiting"), os.path.abspath("mended")
 
 
 def train_fn(config):
@@ -26,6 +26,7 @@ def train_fn(config):
             json.dump({"step": step}, open(os.path.join(directory, "step.json"), "w"))
             tune.report({"step": step, "started": start}, checkpoint=Checkpoint.from_directory(directory))
         if step == 2 and os.path.exists(WAIT):
+            open(WAITING, "w").close()
             time.sleep(600)
         if config["x"] == 3 and not os.path.exists(MENDED):
             raise RuntimeError("not mended yet")
@@ -47,7 +48,7 @@ if __name__ == "__main__":
     open(WAIT, "w").close()
     path = os.path.join(STORAGE, "killed")
     first = subprocess.Popen([sys.executable, __file__, "first"])
-    while not tune.Tuner.can_restore(path) or sum("checkpoint_000002" in names for _, names, _ in os.walk(path)) < 1:
+    while not tune.Tuner.can_restore(path) or not os.path.exists(WAITING):
         time.sleep(0.05)
     first.send_signal(signal.SIGKILL)
     first.wait()

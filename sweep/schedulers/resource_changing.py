@@ -1,0 +1,284 @@
+"""Resource changing: trials get more of the machine, or less, while they run; another scheduler decides all else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+from sweep.core.messages import Decision, ResizeTrial, SaveTrial
+from sweep.core.packing import Packer
+from sweep.core.resources import Node, Resources, parse_resources
+from sweep.core.results import Result
+from sweep.core.trial import Status, Trial
+from sweep.errors import ConfigError, ResourceError
+from sweep.schedulers.base import Scheduler
+from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
+from sweep.schedulers.fifo import FIFOScheduler
+from sweep.schedulers.trials_view import TrialsView
+
+__all__ = ["AllocationFunction", "ResourceChangingScheduler"]
+
+# Called with a view of the sweep, a trial, its result and the scheduler; returns a request, or None for no change.
+AllocationFunction = Callable[[TrialsView, Trial, Result, "ResourceChangingScheduler"], Any]
+
+
+@final
+class ResourceChangingScheduler(Scheduler):
+    """Let a function decide after every result what the trial asks for from then on.
+
+    Where the answer differs from what the trial has, it is saved, ended and started again from its checkpoint with the
+    new request; it reads that with `get_context().get_trial_resources()`. A trial that never saved a checkpoint cannot
+    be changed: it keeps its request until it has. One that was changed and then finds no room goes back to the request
+    it began with, and is not changed again before another trial has ended.
+
+    Args:
+        base_scheduler: decides everything else; None: FIFO. The function is asked only after results for which it says
+            nothing of the trial.
+        resources_allocation_function: called as `fn(view, trial, result, scheduler)`, `view` being a `TrialsView`;
+            returns a dict, `Resources` or a `PlacementGroupFactory`, or None for no change. None: an equal part for
+            everybody, as `DistributeResources()` gives. It must return the same for the same arguments.
+
+    Attributes:
+        base_trial_resources: the request that all trials begin with; None before the first.
+
+    Raises:
+        ConfigError: `base_scheduler` is no scheduler, or the function is none.
+
+    Source: Ray Tune's scheduler of this name. Departures: trials that begin with different requests are an error of
+    `add` rather than of the first result; the allocation is what the packer can place, node by node; trials may be
+    changed with `reuse_actors=True` too, because a change always ends the attempt.
+    """
+
+    def __init__(
+        self,
+        base_scheduler: Scheduler | None = None,
+        resources_allocation_function: AllocationFunction | None = None,
+    ) -> None:
+        base_scheduler = FIFOScheduler() if base_scheduler is None else base_scheduler
+        if not isinstance(base_scheduler, Scheduler) or isinstance(base_scheduler, ResourceChangingScheduler):
+            raise ConfigError(
+                f"base_scheduler is {base_scheduler!r:.100}; expected a scheduler such as ASHAScheduler(), or None "
+                "for FIFO."
+            )
+        function = DistributeResources() if resources_allocation_function is None else resources_allocation_function
+        if not callable(function) or isinstance(function, type):
+            raise ConfigError(
+                f"resources_allocation_function is {function!r:.100}; expected a function of (view, trial, result, "
+                "scheduler), or an object such as DistributeResources()."
+            )
+        self.base_scheduler = base_scheduler
+        self.resources_allocation_function = function
+        self.metric, self.mode = base_scheduler.metric, base_scheduler.mode
+        self.is_searching = base_scheduler.is_searching
+        self.mutated_paths = base_scheduler.mutated_paths
+        self.is_multi_objective = base_scheduler.is_multi_objective
+        self._notices: list[str] = []
+        self._view = TrialsView()
+        self._packer = Packer()
+        self._known: set[str] = set()
+        self._asked: dict[str, int] = {}  # the attempt in which a change was asked for, while it is not carried out
+        self._changed: dict[str, Resources] = {}  # live trials that are to have another request than the base
+        self._unsavable: set[str] = set()
+        self._num_ended = 0
+        self._barred: dict[str, int] = {}  # trials that found no room, and how many had ended then
+
+    @property
+    def base_trial_resources(self) -> Resources | None:
+        """The request that all trials begin with; None before the first."""
+        return self._view.base_resources
+
+    @property
+    def notices(self) -> Sequence[str]:  # type: ignore[override]  # an attribute of others; nobody sets this one
+        """What people should be told, by the base scheduler and then by this one."""
+        return [*self.base_scheduler.notices, *self._notices]
+
+    @property
+    def milestones(self) -> Sequence[float]:  # type: ignore[override]  # likewise
+        """The progress at which the base scheduler compares trials."""
+        return self.base_scheduler.milestones
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else the base scheduler has, such as `num_stopped` or `log_config`."""
+        if name.startswith("_") or name == "base_scheduler":  # a copy that is being made has nothing yet
+            raise AttributeError(name)
+        return getattr(self.base_scheduler, name)
+
+    def set_search_properties(self, metric: str | None, mode: str | None, *, seed: int = 0) -> None:
+        """Hand metric, mode and seed of the run to the base scheduler.
+
+        Raises:
+            ConfigError: it refuses them, or the best trial is to get everything and there is no metric.
+        """
+        self.base_scheduler.set_search_properties(metric, mode, seed=seed)
+        self.metric, self.mode = self.base_scheduler.metric, self.base_scheduler.mode
+        if isinstance(self.resources_allocation_function, DistributeResourcesToTopJob):
+            self.resources_allocation_function.check_metric(self.metric)
+
+    def complete_config(self, config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+        return self.base_scheduler.complete_config(config, number)
+
+    def on_trial_add(self, trial: Trial) -> None:
+        """Hear of a new trial.
+
+        Raises:
+            ConfigError: it begins with another request than the others, or none that the function could change.
+        """
+        view = self._view
+        if view.base_resources is None:
+            check = getattr(self.resources_allocation_function, "check", None)
+            if check is not None:
+                check(trial.resources)
+            view.base_resources = trial.resources
+        elif trial.id not in self._known and trial.resources != view.base_resources:
+            raise ConfigError(
+                f"trial {trial.number:05d} begins with {trial.resources}, others with {view.base_resources}; "
+                "ResourceChangingScheduler needs trials that all begin alike. Give resources_per_trial as one request "
+                "instead of a function of the config."
+            )
+        self._known.add(trial.id)
+        view.add(trial)
+        self.base_scheduler.on_trial_add(trial)
+
+    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        answer = self.base_scheduler.on_result(trial, result, trials)
+        self._view.see(trials)
+        self._learn(trial)
+        if not answer and not self._changed:  # most results
+            change = self._change(trial, result)
+            return () if change is None else [change]
+        decisions = list(answer or ())
+        named = {decision.trial_id for decision in decisions}
+        if trial.id not in named:
+            change = self._change(trial, result)
+            decisions += [] if change is None else [change]
+            named.add(trial.id)
+        return decisions + self._take_back(trials, named)
+
+    def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
+        self._view.remove(trial)
+        self._num_ended += 1
+        self._unsavable.discard(trial.id)
+        for memory in (self._asked, self._changed, self._barred):
+            memory.pop(trial.id, None)
+        return self.base_scheduler.on_trial_end(trial)
+
+    def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
+        if isinstance(decision, ResizeTrial) and decision.resources == self._changed.get(trial.id):
+            return ()  # this one's own; what follows from it is seen at the next result, also when it is told again
+        return self.base_scheduler.on_refused(trial, decision)
+
+    def on_nodes_changed(self, nodes: Sequence[Node]) -> Sequence[Decision]:
+        """Hear what machines there are; trials whose request fits on none of them go back to what they began with."""
+        decisions = list(self.base_scheduler.on_nodes_changed(nodes))
+        self._view.nodes = tuple(nodes)
+        self._packer.set_nodes(self._view.nodes)
+        self._barred.clear()
+        base = self._view.base_resources
+        for trial_id, request in list(self._changed.items()):
+            if base is not None and not self._packer.could_ever_fit(request):
+                del self._changed[trial_id]
+                decisions.append(ResizeTrial(trial_id, base))
+        return decisions
+
+    def choose(self, startable: Sequence[Trial]) -> Trial | None:
+        return self.base_scheduler.choose(startable)
+
+    def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        return self.base_scheduler.on_idle(trials)
+
+    def _learn(self, trial: Trial) -> None:
+        """See what became of what was asked for: still there in the same attempt without a checkpoint, it was refused.
+
+        That is read from the trial, and not from `on_refused`, because only results are told again after a restart.
+        """
+        self._view.add(trial)
+        if trial.checkpoint is not None:
+            self._unsavable.discard(trial.id)
+        attempt = self._asked.get(trial.id)
+        if attempt is None:
+            return
+        if trial.attempt > attempt:
+            del self._asked[trial.id]
+        elif trial.checkpoint is None:
+            del self._asked[trial.id]
+            self._changed.pop(trial.id, None)
+            self._unsavable.add(trial.id)
+            self._tell_once(
+                "ResourceChangingScheduler cannot change the resources of a trial that never saved a checkpoint; it "
+                "keeps what it has until it has saved one. Report checkpoints."
+            )
+
+    def _change(self, trial: Trial, result: Result) -> ResizeTrial | None:
+        """Return the change that the function wants for a trial now; None: none, or none that is possible."""
+        if trial.id in self._unsavable or self._barred.get(trial.id) == self._num_ended:
+            return None
+        pending = trial.pending
+        is_changing = isinstance(pending, ResizeTrial) and pending.resources != trial.resources
+        if pending is not None and not is_changing and not isinstance(pending, SaveTrial):
+            return None  # a pause, or a turn for others, comes first
+        wanted = self._read(self.resources_allocation_function(self._view, trial, result, self))
+        if wanted is None:
+            return None
+        promised = pending.resources if isinstance(pending, ResizeTrial) else trial.resources
+        if wanted != promised and self._view.nodes and not self._packer.could_ever_fit(wanted):
+            self._tell_once(
+                "the function of ResourceChangingScheduler wanted what no machine has, and nothing was changed: "
+                + self._packer.why_never(wanted)
+            )
+            return None
+        if wanted != self._view.base_resources:
+            self._changed[trial.id] = wanted
+        else:
+            self._changed.pop(trial.id, None)
+        if wanted == promised:
+            return None
+        self._asked[trial.id] = trial.attempt
+        return ResizeTrial(trial.id, wanted)
+
+    def _take_back(self, trials: Mapping[str, Trial], named: set[str]) -> list[Decision]:
+        """Return the decisions that let changed trials start again that wait for room, with what they began with.
+
+        Room was looked for before they were changed, but not device by device, and others may have come first. The
+        loop is over those with a changed request, of which there are no more than the machines can hold.
+        """
+        base = self._view.base_resources
+        waiting = [
+            other
+            for trial_id in self._changed
+            if (other := trials.get(trial_id)) is not None
+            and other.status is Status.PENDING
+            and other.placement is None
+            and other.id not in named
+        ]
+        decisions: list[Decision] = []
+        for other in waiting:
+            del self._changed[other.id]
+            self._barred[other.id] = self._num_ended
+            if base is not None and other.resources != base:
+                decisions.append(ResizeTrial(other.id, base))
+        return decisions
+
+    def _read(self, answer: Any) -> Resources | None:
+        if answer is None or isinstance(answer, Resources):
+            return answer
+        if not isinstance(answer, Mapping) or not answer:
+            raise ResourceError(
+                f"the function of ResourceChangingScheduler returned {answer!r:.100}; expected a dict such as "
+                "{'cpu': 2}, a PlacementGroupFactory, or None for no change."
+            )
+        return parse_resources(answer)
+
+    def _tell_once(self, notice: str) -> None:
+        if notice not in self._notices:
+            self._notices.append(notice)
+
+    def state(self) -> Any:
+        """Return the base scheduler's state, who lives, who cannot be changed, and who has what; for replay checks."""
+        changed = sorted(self._changed.items(), key=lambda item: item[0])
+        return self.base_scheduler.state(), self._view.live_ids, sorted(self._unsavable), changed
+
+    def debug_string(self) -> str:
+        """Return what the base scheduler says of itself, and how many trials have changed requests, for logs."""
+        inner = getattr(self.base_scheduler, "debug_string", None)
+        text = inner() if inner is not None else type(self.base_scheduler).__name__
+        return f"(ResourceChangingScheduler, {len(self._changed)} changed) {text}"

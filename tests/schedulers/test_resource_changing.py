@@ -1,0 +1,650 @@
+"""Resource changing: what is asked for when, what is forwarded, and whole runs in virtual time and with processes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from conformance.schedulers import Told
+from store.test_resume import PowerCut, Searching, go
+from sweep_run import Nobody, given_configs, new_sweep
+
+import sweep
+from searchers.space import uniform
+from sweep.core.messages import (
+    Exit,
+    Exited,
+    ExitKind,
+    NodesChanged,
+    PauseTrial,
+    Released,
+    ResizeTrial,
+    ResumeTrial,
+    SaveTrial,
+    Start,
+    StopTrial,
+)
+from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, PlacementGroupFactory, Resources
+from sweep.core.trial import CheckpointRef, Status, Trial, evolve
+from sweep.drive import drive
+from sweep.engines.simulator import Point, Simulator
+from sweep.errors import ConfigError, ResourceError, SweepError
+from sweep.schedulers.asha import ASHAScheduler
+from sweep.schedulers.base import Scheduler
+from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
+from sweep.schedulers.fifo import FIFOScheduler
+from sweep.schedulers.hyperband import HyperBandScheduler
+from sweep.schedulers.pbt import PopulationBasedTraining
+from sweep.schedulers.resource_changing import ResourceChangingScheduler
+from sweep.store.resume import retell
+
+NODES = (Node("n", 8),)
+
+
+def cpus(amount):
+    return Resources((Bundle(cpu=float(amount)),))
+
+
+def name(number):
+    return f"abcde_{number:05d}"
+
+
+class Answering(Scheduler):
+    """Answers what a test put into `next`; keeps the names of the hooks that were called."""
+
+    def __init__(self):
+        self.next = []
+        self.calls = []
+        self.notices = []
+
+    def _answer(self, hook):
+        self.calls.append(hook)
+        answer, self.next = self.next, []
+        return answer
+
+    def on_trial_add(self, trial):
+        self.calls.append("on_trial_add")
+
+    def on_result(self, trial, result, trials):
+        return self._answer("on_result")
+
+    def on_trial_end(self, trial):
+        return self._answer("on_trial_end")
+
+    def on_refused(self, trial, decision):
+        return self._answer("on_refused")
+
+    def on_nodes_changed(self, nodes):
+        return self._answer("on_nodes_changed")
+
+
+class Site(Told):
+    """Trials on machines, told to one scheduler as the core does."""
+
+    def __init__(self, function=None, number=2, base=None, nodes=NODES):
+        super().__init__(ResourceChangingScheduler(base, function))
+        self.scheduler.set_search_properties("m", "max", seed=0)
+        self.scheduler.on_nodes_changed(nodes)
+        for n in range(number):
+            self.add(n)
+            self.put(n, placement=Placement((BundlePlacement("n"),)), checkpoint=CheckpointRef("c", 1))
+
+    def put(self, number, **changes):
+        self.trials[name(number)] = evolve(self.trials[name(number)], **changes)
+
+
+def always(request):
+    return lambda view, trial, result, scheduler: request
+
+
+# --- what is asked for -----------------------------------------------------------------------------------------------
+
+
+def test_a_trial_asks_for_its_part_and_once_it_has_it_for_nothing():
+    site = Site()
+    assert site.report(0, m=1) == [ResizeTrial(name(0), cpus(4))]
+    site.put(0, attempt=2, resources=cpus(4))
+    assert site.report(0, m=1) == []
+    assert site.report(1, m=1) == [ResizeTrial(name(1), cpus(4))]
+    site.end(0)
+    assert site.report(1, m=1) == [ResizeTrial(name(1), cpus(4))]  # the room of the other is not free yet
+    site.put(0, placement=None)
+    site.put(1, attempt=2, resources=cpus(4))
+    assert site.report(1, m=1) == [ResizeTrial(name(1), cpus(8))]
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        (None, None),
+        (cpus(1), None),  # it has that
+        ({"cpu": 1}, None),
+        ({"cpu": 2}, cpus(2)),
+        ({"CPU": 3, "GPU": 0}, cpus(3)),
+        (cpus(5), cpus(5)),
+        (PlacementGroupFactory([{"CPU": 1}, {"CPU": 2}]), Resources((Bundle(cpu=1), Bundle(cpu=2)))),
+        ({"cpu": 0.5}, cpus(0.5)),  # a function of one's own may go below the base
+        ({"cpu": 9}, None),  # no machine has that
+    ],
+)
+def test_a_function_of_ones_own_answers_with_any_kind_of_request(answer, wanted):
+    site = Site(always(answer))
+    assert list(site.report(0, m=1)) == ([] if wanted is None else [ResizeTrial(name(0), wanted)])
+
+
+@pytest.mark.parametrize("answer", [7, "2 cpus", {}, [{"CPU": 1}], {"cpus": 2}, {"cpu": -1}])
+def test_what_is_no_request_is_an_error_that_says_so(answer):
+    with pytest.raises(ResourceError, match=r"expected a|did you mean"):
+        Site(always(answer)).report(0, m=1)
+
+
+def test_a_function_sees_the_sweep_the_trial_and_its_result():
+    seen = []
+
+    def function(view, trial, result, scheduler):
+        seen.append((view.num_live, view.total_resources, trial.id, result["m"], scheduler.base_trial_resources))
+        return {"cpu": 2} if trial.number == view.get_live_trials()[0].number else None
+
+    site = Site(function)
+    site.report(1, m=0.25)
+    assert seen == [(2, {"CPU": 8}, name(1), 0.25, cpus(1))]
+    assert [list(site.report(n, m=0)) for n in (0, 1)] == [[ResizeTrial(name(0), cpus(2))], []]
+
+
+def test_a_request_that_no_machine_has_is_told_once_with_the_arithmetic():
+    site = Site(always({"cpu": 9}))
+    for _ in range(3):
+        assert not site.report(0, m=1)
+    (notice,) = site.scheduler.notices
+    assert "wanted what no machine has" in notice
+    assert "cpu=9" in notice
+
+
+@pytest.mark.parametrize(
+    ("pending", "is_asked"),
+    [
+        (None, True),
+        (SaveTrial(name(0)), True),  # it is saved for the change anyway
+        (PauseTrial(name(0)), False),  # a person, or the other scheduler, comes first
+        (ResizeTrial(name(0), cpus(1)), False),  # makes room for others, or the sweep is interrupted
+        (ResizeTrial(name(0), cpus(4)), False),  # was asked for, and waits for a checkpoint
+        (ResizeTrial(name(0), cpus(3)), True),  # was asked for, and is not right any more
+    ],
+)
+def test_what_waits_already_is_respected(pending, is_asked):
+    site = Site()
+    site.put(0, pending=pending)
+    assert list(site.report(0, m=1)) == ([ResizeTrial(name(0), cpus(4))] if is_asked else [])
+
+
+def test_after_a_result_for_which_the_base_says_something_of_the_trial_nothing_is_asked():
+    base = Answering()
+    site = Site(base=base)
+    base.next = [StopTrial(name(0))]
+    assert site.report(0, m=1) == [StopTrial(name(0))]
+    base.next = [SaveTrial(name(1))]
+    assert site.report(0, m=1) == [SaveTrial(name(1)), ResizeTrial(name(0), cpus(4))]
+    base.next = None
+    assert site.report(1, m=1) == [ResizeTrial(name(1), cpus(4))]
+
+
+# --- trials that cannot be saved -------------------------------------------------------------------------------------
+
+
+def test_a_trial_that_never_saved_is_asked_once_and_again_when_it_has():
+    site = Site()
+    site.put(0, checkpoint=None)
+    change = ResizeTrial(name(0), cpus(4))
+    assert site.report(0, m=1) == [change]
+    assert site.scheduler.on_refused(site.trials[name(0)], change) == ()
+    assert [list(site.report(0, m=1)) for _ in range(3)] == [[], [], []]
+    assert len(site.scheduler.notices) == 1
+    assert "never saved a checkpoint" in site.scheduler.notices[0]
+    site.put(0, checkpoint=CheckpointRef("c", 4))
+    assert site.report(0, m=1) == [change]
+
+
+def test_a_class_that_saves_when_told_is_changed_without_any_checkpoint_before():
+    site = Site()
+    site.put(0, checkpoint=None)
+    assert site.report(0, m=1)
+    site.put(0, attempt=2, resources=cpus(4))  # it was saved and started again; its save was lost
+    assert not site.report(0, m=1)
+    assert site.scheduler.notices == []
+
+
+def test_a_trial_that_has_ended_and_is_run_again_may_be_asked_again():
+    site = Site()
+    site.put(0, checkpoint=None)
+    site.report(0, m=1)
+    site.report(0, m=1)
+    site.end(0)
+    site.put(0, status=Status.RUNNING, attempt=2)
+    site.scheduler.on_trial_add(evolve(site.trials[name(0)], resources=cpus(3)))  # as a person retries it
+    assert site.report(0, m=1) == [ResizeTrial(name(0), cpus(4))]
+
+
+def test_refusals_of_what_others_wanted_go_to_the_base():
+    base = Answering()
+    site = Site(base=base)
+    site.report(0, m=1)
+    base.calls.clear()
+    trial = site.trials[name(0)]
+    site.scheduler.on_refused(trial, ResizeTrial(trial.id, cpus(4)))
+    assert base.calls == []
+    for decision in (PauseTrial(trial.id), SaveTrial(trial.id), ResizeTrial(trial.id, cpus(1))):
+        site.scheduler.on_refused(trial, decision)
+    assert base.calls == ["on_refused"] * 3
+
+
+# --- room that is not there ------------------------------------------------------------------------------------------
+
+
+def test_a_changed_trial_that_waits_for_room_goes_back_and_stays_until_another_has_ended():
+    site = Site(number=3)
+    assert site.report(0, m=1) == [ResizeTrial(name(0), cpus(3))]
+    site.put(0, status=Status.PENDING, resources=cpus(3))  # its old attempt has not left yet
+    assert list(site.report(1, m=1)) == [ResizeTrial(name(1), cpus(3))]
+    site.put(1, attempt=2, resources=cpus(3))
+    site.put(0, placement=None)
+    assert list(site.report(1, m=1)) == [ResizeTrial(name(0), cpus(1))]
+    site.put(0, status=Status.RUNNING, attempt=2, resources=cpus(1), placement=Placement((BundlePlacement("n"),)))
+    assert list(site.report(0, m=1)) == []
+    site.end(2)
+    site.put(2, placement=None)
+    assert list(site.report(0, m=1)) == [ResizeTrial(name(0), cpus(4))]
+
+
+def test_machines_that_go_take_requests_back_that_fit_on_none():
+    site = Site()
+    site.report(0, m=1)
+    assert site.scheduler.on_nodes_changed((Node("n", 4),)) == []
+    assert site.scheduler.on_nodes_changed((Node("n", 3), Node("o", 3))) == [ResizeTrial(name(0), cpus(1))]
+    assert site.scheduler.on_nodes_changed((Node("n", 2),)) == []  # that was told already
+    site.put(0, attempt=2)
+    assert not site.report(0, m=1)  # one each is all there is
+
+
+def test_machines_that_come_are_shared_out():
+    site = Site(nodes=(Node("n", 2),))
+    assert not site.report(0, m=1)
+    site.scheduler.on_nodes_changed((Node("n", 6),))
+    assert site.report(0, m=1) == [ResizeTrial(name(0), cpus(3))]
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_trials_that_begin_with_different_requests_are_refused_with_both():
+    site = Site()
+    with pytest.raises(ConfigError, match=r"trial 00007 begins with cpu=2, others with cpu=1; .* all begin alike"):
+        site.scheduler.on_trial_add(Trial(name(7), {}, cpus(2)))
+
+
+def test_requests_that_cannot_grow_are_refused_with_the_first_trial():
+    scheduler = ResourceChangingScheduler()
+    with pytest.raises(ConfigError, match="trials ask for 2 bundles"):
+        scheduler.on_trial_add(Trial(name(0), {}, Resources((Bundle(cpu=1), Bundle(cpu=1)))))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"base_scheduler": "asha"}, "base_scheduler is 'asha'; expected a scheduler"),
+        ({"base_scheduler": ResourceChangingScheduler()}, "base_scheduler is .*; expected a scheduler"),
+        ({"base_scheduler": FIFOScheduler}, "base_scheduler is <class"),
+        ({"resources_allocation_function": {"cpu": 2}}, "resources_allocation_function is {'cpu': 2}; expected a func"),
+        ({"resources_allocation_function": DistributeResources}, "expected a function of .* or an object such as"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        ResourceChangingScheduler(**arguments)
+
+
+def test_the_best_trial_cannot_be_told_without_a_metric():
+    scheduler = ResourceChangingScheduler(None, DistributeResourcesToTopJob())
+    with pytest.raises(ConfigError, match="needs a metric"):
+        scheduler.set_search_properties(None, None)
+    scheduler.set_search_properties("m", "max")
+    ResourceChangingScheduler(None, DistributeResourcesToTopJob(metric="m")).set_search_properties(None, None)
+
+
+def test_a_fault_of_it_ends_the_sweep_with_its_name():
+    decided = new_sweep(ResourceChangingScheduler(), num_trials=2)
+    engine = Simulator(lambda config, done: iter(()), NODES)
+    with pytest.raises(
+        SweepError, match=r"ResourceChangingScheduler failed: ConfigError: trial 00001 begins with cpu=2"
+    ):
+        drive(
+            decided, engine, given_configs([{"n": 1}, {"n": 2}]), Nobody(), Nobody(), request_of=lambda c: cpus(c["n"])
+        )
+
+
+# --- a wrapper -------------------------------------------------------------------------------------------------------
+
+
+def test_every_hook_of_a_scheduler_is_forwarded():
+    public = {n for n in vars(Scheduler) if not n.startswith("_")}
+    kept = {"metric", "mode", "is_searching", "is_multi_objective", "mutated_paths"}  # copied
+    own = {"is_stateless", "state"}
+    forwarded = set(vars(ResourceChangingScheduler))
+    assert public - kept - own <= forwarded, "a new hook of Scheduler is not handed on to the base scheduler"
+    for hook in public & forwarded:
+        if inspect.isfunction(vars(Scheduler)[hook]):
+            theirs, ours = (inspect.signature(vars(kind)[hook]) for kind in (Scheduler, ResourceChangingScheduler))
+            assert list(theirs.parameters) == list(ours.parameters), hook
+
+
+def test_the_base_hears_everything():
+    base = Answering()
+    site = Site(base=base, number=1)
+    site.report(0, m=1)
+    site.end(0)
+    assert base.calls == ["on_nodes_changed", "on_trial_add", "on_result", "on_trial_end"]
+    base.next = [StopTrial(name(0))]
+    assert site.scheduler.on_nodes_changed(NODES) == [StopTrial(name(0))]
+    paused = {name(0): evolve(site.trials[name(0)], status=Status.PAUSED)}
+    assert site.scheduler.on_idle(paused) == [ResumeTrial(name(0))]
+    offered = list(paused.values())
+    assert site.scheduler.choose(offered) is offered[0]
+
+
+def test_what_the_base_is_shows_through():
+    population = PopulationBasedTraining(hyperparam_mutations={"x": uniform(0, 1)}, log_config=False)
+    scheduler = ResourceChangingScheduler(population)
+    assert scheduler.is_searching
+    assert scheduler.mutated_paths == ("x",)
+    assert scheduler.log_config is False
+    assert not scheduler.is_stateless
+    assert not scheduler.is_multi_objective
+    scheduler.set_search_properties("m", "min", seed=3)
+    assert (scheduler.metric, scheduler.mode) == (population.metric, population.mode) == ("m", "min")
+    assert scheduler.complete_config({}, 4) == population.complete_config({}, 4)
+    population.milestones = (1, 3)
+    assert scheduler.milestones == (1, 3)
+    assert "PopulationBasedTraining: 0 checkpoints" in scheduler.debug_string()
+    assert "FIFOScheduler" in ResourceChangingScheduler().debug_string()
+    assert ResourceChangingScheduler(ASHAScheduler("training_iteration", "m", "max")).metric == "m"
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        _ = scheduler.no_such_thing
+    with pytest.raises(ConfigError, match="metric was given"):
+        ResourceChangingScheduler(ASHAScheduler(metric="a")).set_search_properties("m", "max")
+
+
+def test_notices_are_those_of_both():
+    base = Answering()
+    site = Site(base=base)
+    base.notices.append("of the base")
+    site.put(0, checkpoint=None)
+    site.report(0, m=1)
+    site.report(0, m=1)
+    assert [notice.split()[0] for notice in site.scheduler.notices] == ["of", "ResourceChangingScheduler"]
+
+
+def test_it_can_be_copied_for_another_experiment():
+    scheduler = ResourceChangingScheduler(ASHAScheduler(), DistributeResources(increase_by_times=2))
+    other = copy.deepcopy(scheduler)
+    other.set_search_properties("m", "max")
+    assert scheduler.metric is None
+    assert other.base_scheduler is not scheduler.base_scheduler
+
+
+# --- whole runs in virtual time --------------------------------------------------------------------------------------
+
+
+def curve(config, done):
+    for _ in range(done, config["n"]):
+        yield Point(1.0, {"m": config["n"]}, has_checkpoint=True)
+
+
+def starts(lengths, scheduler, nodes=NODES, curve=curve, engine=None, **plan):
+    """Run trials of these lengths; returns (virtual time, trial, CPUs) of all starts, and the sweep."""
+    scheduler.set_search_properties("m", "max", seed=0)
+    decided = new_sweep(scheduler, num_trials=len(lengths), ask_ahead=len(lengths), **plan)
+    record = Nobody()
+    engine = engine or Simulator(curve, nodes)
+    searcher = given_configs([{"n": n} for n in lengths])
+    drive(decided, engine, searcher, record, record, request_of=lambda config: cpus(1))
+    found = [
+        (now, command.trial.number, command.trial.resources.total.cpu)
+        for _, commands, _, now in record.commits
+        for some in commands
+        for command in some
+        if isinstance(command, Start)
+    ]
+    assert all(trial.is_ended for trial in decided.trials.values())
+    return found, decided
+
+
+def test_as_trials_end_the_rest_grow_until_the_last_has_the_whole_machine():
+    scheduler = ResourceChangingScheduler()
+    found, decided = starts([3, 6, 9, 12], scheduler)
+    assert found == [
+        *[(0.0, n, 1.0) for n in range(4)],
+        *[(1.0, n, 2.0) for n in range(4)],
+        (4.0, 1, 3.0),
+        (4.0, 2, 3.0),
+        (7.0, 3, 4.0),
+        (7.0, 2, 4.0),
+        (10.0, 3, 8.0),
+    ]
+    assert [trial.count for trial in decided.trials.values()] == [3, 6, 9, 12]
+    assert scheduler.state() == (None, [], [], [])
+
+
+def test_the_best_trial_has_all_that_is_free():
+    found, _ = starts([3, 6, 9, 12], ResourceChangingScheduler(None, DistributeResourcesToTopJob(mode="min")))
+    assert found == [
+        *[(0.0, n, 1.0) for n in range(4)],
+        (1.0, 0, 5.0),
+        (4.0, 1, 6.0),
+        (7.0, 2, 7.0),
+        (10.0, 3, 8.0),
+    ]
+
+
+def test_more_trials_than_fit_get_nothing_more_until_the_last_run():
+    found, _ = starts([2] * 10 + [8, 8], ResourceChangingScheduler(), nodes=(Node("n", 4),))
+    assert {amount for now, _, amount in found if now < 6.0} == {1.0}
+    assert [amount for _, _, amount in found if amount > 1] == [2.0, 2.0]
+
+
+def test_trials_without_checkpoints_run_to_their_end_untouched():
+    def unsaved(config, done):
+        for _ in range(config["n"]):
+            yield Point(1.0, {"m": 1})
+
+    scheduler = ResourceChangingScheduler()
+    found, decided = starts([3, 6], scheduler, curve=unsaved)
+    assert found == [(0.0, 0, 1.0), (0.0, 1, 1.0)]
+    assert [trial.attempt for trial in decided.trials.values()] == [1, 1]
+    assert len(scheduler.notices) == 1
+
+
+def test_rare_checkpoints_are_waited_for():
+    def rarely(config, done):
+        for step in range(done + 1, config["n"] + 1):
+            yield Point(1.0, {"m": 1}, has_checkpoint=step % 4 == 0)
+
+    found, _ = starts([2, 12], ResourceChangingScheduler(), nodes=(Node("n", 4),), curve=rarely)
+    assert found == [(0.0, 0, 1.0), (0.0, 1, 1.0), (4.0, 1, 4.0)]
+
+
+class Shrinking(Simulator):
+    """Loses what runs on `lost` at a time, then that machine."""
+
+    def __init__(self, curve, nodes, at):
+        super().__init__(curve, nodes)
+        self._lose_at, self._is_lost = at, False
+
+    def next_events(self, deadline):
+        events = list(super().next_events(deadline))
+        if self.now() < self._lose_at or self._is_lost:
+            return events
+        self._is_lost = True
+        self._nodes = self._nodes[:1]
+        lost, left = [], []
+        for key, attempt in list(self._running.items()):
+            if attempt.trial.placement.bundles[0].node != self._nodes[0].id:
+                del self._running[key]
+                lost.append(Exited(*key, Exit(ExitKind.LOST)))
+                left.append(Released(*key))
+        lost_ids = {event.trial_id for event in lost}
+        others = [event for event in events if getattr(event, "trial_id", "") not in lost_ids]
+        return [*others, *lost, NodesChanged(self._nodes), *left]
+
+
+def test_a_trial_that_had_grown_survives_the_loss_of_the_machine_that_it_grew_on():
+    engine = Shrinking(curve, (Node("a", 2), Node("b", 6)), at=5.5)
+    found, decided = starts([20], ResourceChangingScheduler(), engine=engine)
+    assert found == [(0.0, 0, 1.0), (1.0, 0, 6.0), (6.0, 0, 1.0), (7.0, 0, 2.0)]
+    (trial,) = decided.trials.values()
+    assert (trial.status, trial.count, trial.losses) == (Status.TERMINATED, 20, 0)  # a report made up for the loss
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: ASHAScheduler(max_t=12, grace_period=2, reduction_factor=2),
+        lambda: HyperBandScheduler(max_t=9),
+        lambda: PopulationBasedTraining(
+            "training_iteration", perturbation_interval=2, hyperparam_mutations={"n": [12, 13]}
+        ),
+    ],
+    ids=["asha", "hyperband", "pbt"],
+)
+@pytest.mark.parametrize("function", [DistributeResources, DistributeResourcesToTopJob])
+def test_other_schedulers_decide_all_else(build, function):
+    scheduler = ResourceChangingScheduler(build(), function())
+    found, decided = starts([6, 7, 8, 9, 10, 11], scheduler)
+    assert any(amount > 1 for *_, amount in found)
+    assert all(trial.status is Status.TERMINATED for trial in decided.trials.values())
+    assert scheduler.state()[1:] == ([], [], [])
+
+
+def test_nobody_is_resized_to_and_fro_while_nothing_changes():
+    for sizes in ([8], [3, 3], [5, 2, 1], [4, 4, 4, 4]):
+        for number in range(1, 9):
+            nodes = tuple(Node(f"n{n}", size) for n, size in enumerate(sizes))
+            found, decided = starts([30] * number, ResourceChangingScheduler(), nodes=nodes)
+            most = max(trial.attempt for trial in decided.trials.values())
+            assert most <= 3, (sizes, number, [f for f in found if f[1] == 0])
+
+
+# --- told again ------------------------------------------------------------------------------------------------------
+
+
+def test_told_again_it_is_in_the_same_state_wherever_the_driver_was_cut(tmp_path):
+    states = []
+    for cut in range(1, 40):
+        root = tmp_path / str(cut)
+        root.mkdir()
+        live = ResourceChangingScheduler()
+        try:
+            go(root, num=2, scheduler=live, cut=cut, is_after=True)
+            break
+        except PowerCut:
+            pass
+        again = ResourceChangingScheduler()
+        again.set_search_properties("loss", "min", seed=7)
+        retell(root / "sweep.db", again, Searching())
+        assert again.state() == live.state(), cut
+        assert again.base_trial_resources == live.base_trial_resources
+        states.append(again.state())
+        if cut % 5 == 0:
+            ended = go(root, num=2, scheduler=ResourceChangingScheduler())
+            assert [trial.count for trial in ended.trials.values()] == [4, 4]
+    changed = [[request.total.cpu for _, request in state[-1]] for state in states]
+    assert [amounts for n, amounts in enumerate(changed) if changed[n - 1 : n] != [amounts]] == [[], [2], [], [3], []]
+
+
+def test_after_a_restart_on_a_smaller_machine_grown_trials_go_on(tmp_path):
+    root = tmp_path
+    with pytest.raises(PowerCut):
+        go(root, num=1, scheduler=ResourceChangingScheduler(), cut=9, is_after=True)
+    again = ResourceChangingScheduler()
+    retell(root / "sweep.db", again, Searching())
+    assert again.state()[3] == [("abcde_00000", cpus(3))]
+    assert again.on_nodes_changed((Node("local", 2),)) == [ResizeTrial("abcde_00000", cpus(1))]
+
+
+# --- with processes --------------------------------------------------------------------------------------------------
+
+LONG = 2000
+
+
+class Watcher(sweep.Trainable):
+    """Keeps what it may use at every step; the second trial ends when that is the whole machine."""
+
+    def setup(self, config):
+        self.seen = []
+
+    def step(self):
+        cpu = self.trial_resources.required_resources["CPU"]
+        self.seen.append(cpu)
+        is_over = len(self.seen) == 2 if self.config["number"] == 0 else cpu == 4 or len(self.seen) == LONG
+        return {"m": 1.0, "seen": json.dumps(self.seen), "threads": os.environ["OMP_NUM_THREADS"], "done": is_over}
+
+    def reset_config(self, new_config):
+        self.seen = []
+        return True
+
+    def save_checkpoint(self, checkpoint_dir):
+        return {"seen": self.seen}
+
+    def load_checkpoint(self, checkpoint):
+        self.seen = checkpoint["seen"]
+
+
+def watch(config):
+    checkpoint, seen = sweep.get_checkpoint(), []
+    if checkpoint is not None:
+        with checkpoint.as_directory() as directory:
+            seen = json.loads(Path(directory, "seen.json").read_text())
+    while not (len(seen) == 2 if config["number"] == 0 else seen[-1:] == [4] or len(seen) == LONG):
+        seen.append(sweep.get_context().get_trial_resources().required_resources["CPU"])
+        values = {"m": 1.0, "seen": json.dumps(seen), "threads": os.environ["OMP_NUM_THREADS"]}
+        with tempfile.TemporaryDirectory() as directory:
+            Path(directory, "seen.json").write_text(values["seen"])
+            sweep.report(values, checkpoint=sweep.Checkpoint.from_directory(directory))
+
+
+@pytest.fixture
+def _four_cpus():
+    sweep.init(num_cpus=4, num_gpus=0)
+    yield
+    sweep.shutdown()
+
+
+@pytest.mark.usefixtures("_four_cpus")
+@pytest.mark.parametrize(("trainable", "reuse_actors"), [(Watcher, False), (Watcher, True), (watch, False)])
+def test_a_process_sees_what_it_was_given_and_goes_on_where_it_was(tmp_path, trainable, reuse_actors):
+    scheduler = ResourceChangingScheduler()
+    analysis = sweep.run(
+        trainable,
+        config={"number": sweep.grid_search([0, 1])},
+        metric="m",
+        mode="max",
+        scheduler=scheduler,
+        resources_per_trial={"cpu": 1},
+        reuse_actors=reuse_actors,
+        storage_path=str(tmp_path),
+        name="grow",
+        seed=1,
+        verbose=0,
+    )
+    first, second = (json.loads(trial.last_result["seen"]) for trial in analysis.trials)
+    assert first == [1, 2]
+    assert sorted(set(second)) in ([1, 2, 4], [1, 4])
+    assert second == sorted(second)
+    assert [trial.last_result["threads"] for trial in analysis.trials] == ["2", "4"]
+    again = ResourceChangingScheduler()
+    again.set_search_properties("m", "max", seed=1)
+    retell(tmp_path / "grow" / "sweep.db", again, Searching())
+    assert again.state() == scheduler.state() == (None, [], [], [])
