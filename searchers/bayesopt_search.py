@@ -52,8 +52,9 @@ class BayesOptSearch(HistorySearch):
         SpaceError: a parameter is no plain range of floats, or a point does not fit the space.
         SearchError: another argument is wrong; when the space is known: bayesian-optimization is missing.
 
-    Source: Snoek et al. 2012, arXiv:1206.2944, through the package bayesian-optimization. Departures: the package is told
-    the whole history anew for each suggestion, with random numbers of its own for each, so that a restart changes nothing.
+    Source: Snoek et al. 2012, arXiv:1206.2944, through the package bayesian-optimization. Departures: the package is
+    told the whole history anew for each suggestion, with random numbers of its own for each, so that a restart changes
+    nothing.
     """
 
     def __init__(

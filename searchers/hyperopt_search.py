@@ -53,8 +53,8 @@ class HyperOptSearch(HistorySearch):
         SpaceError: the space holds a grid or an infinite range, or a point does not fit it.
         SearchError: another argument is wrong; when the space is known: hyperopt is missing.
 
-    Source: Bergstra et al. 2011, NeurIPS, through the package hyperopt. Departures: the package is told the whole history
-    anew for each suggestion, with random numbers of its own for each, so that a restart changes nothing.
+    Source: Bergstra et al. 2011, NeurIPS, through the package hyperopt. Departures: the package is told the whole
+    history anew for each suggestion, with random numbers of its own for each, so that a restart changes nothing.
     """
 
     def __init__(
