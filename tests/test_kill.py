@@ -1,4 +1,4 @@
-"""The driver is killed with SIGKILL at twenty chosen moments of one sweep of 200 trials, and resumed each time."""
+"""The driver is killed with SIGKILL at chosen moments of one sweep, and resumed each time: at seven, or at twenty."""
 
 from __future__ import annotations
 
@@ -44,12 +44,22 @@ MOMENTS = [
     ("after", "Reported", 60),
 ]
 
+SOME = [
+    ("after", "Suggest", 1),
+    ("after", "Start", 1),
+    ("before", "Reported", 7),
+    ("after", "checkpoint", 2),
+    ("saving", "", 4),
+    ("after", "Stop", 2),
+    ("before", "Released", 3),
+]
+
 SCRIPT = """
 import os, signal, subprocess, sys, tempfile
 import sweep
 from sweep.store.journal import Journal
 
-root, when, what, number = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+root, num_trials, when, what, number = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])
 seen = 0
 commit = Journal.commit
 
@@ -95,54 +105,61 @@ def train(config):
             sweep.report(loss=loss, step=step, checkpoint=sweep.Checkpoint.from_directory(directory))
 
 sweep.run(
-    train, name="killed", storage_path=root, config={"x": sweep.uniform(0, 1)}, num_samples=200, metric="loss",
+    train, name="killed", storage_path=root, config={"x": sweep.uniform(0, 1)}, num_samples=num_trials, metric="loss",
     mode="min", stop={"step": 4}, resources_per_trial={"cpu": 0.5}, nodes=[sweep.Node(cpus=2)], seed=3, verbose=0,
     resume=True, checkpoint_config=sweep.CheckpointConfig(num_to_keep=1), durability="fast",
 )
 """
 
 
-def drive(root: Path, script: Path, moment, mark: str) -> int:
+def drive(root: Path, script: Path, num_trials: int, moment, mark: str) -> int:
     environment = {**os.environ, MARK: mark}
-    arguments = [sys.executable, str(script), str(root), *map(str, moment)]
+    arguments = [sys.executable, str(script), str(root), str(num_trials), *map(str, moment)]
     ended = subprocess.run(arguments, env=environment, capture_output=True, timeout=100, text=True)
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
     return ended.returncode
 
 
 @pytest.mark.timeout(240)
-def test_a_driver_killed_at_twenty_moments_loses_nothing(tmp_path):
+@pytest.mark.parametrize(
+    ("moments", "num_trials"),
+    [
+        pytest.param(SOME, 60, id="seven"),
+        pytest.param(MOMENTS, 200, marks=pytest.mark.chaos, id="twenty"),
+    ],
+)
+def test_a_driver_killed_at_many_moments_loses_nothing(tmp_path, moments, num_trials):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    for moment in MOMENTS:
+    for moment in moments:
         mark = uuid.uuid4().hex
-        assert drive(tmp_path, script, moment, mark) == -signal.SIGKILL, f"{moment} never came"
+        assert drive(tmp_path, script, num_trials, moment, mark) == -signal.SIGKILL, f"{moment} never came"
         assert not wait_until_gone(mark), f"processes are left after {moment}"
     mark = uuid.uuid4().hex
-    assert drive(tmp_path, script, ("never", "", 0), mark) == 0
+    assert drive(tmp_path, script, num_trials, ("never", "", 0), mark) == 0
     assert not wait_until_gone(mark)
 
     experiment = tmp_path / "killed"
     analysis = sweep.ExperimentAnalysis(experiment)
-    assert len(analysis.trials) == 200
+    assert len(analysis.trials) == num_trials
     assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
     told = list(record(experiment / "sweep.db"))
-    check_no_trial_runs_after_its_end(told)
-    check_every_moment_left_its_trace(told)
+    check_no_trial_runs_after_its_end(told, num_trials)
+    check_every_moment_left_its_trace(told, len(moments) + 1)
     again = sweep.replay(experiment)
-    assert (again.num_runs, again.differences) == (len(MOMENTS) + 1, [])
+    assert (again.num_runs, again.differences) == (len(moments) + 1, [])
     values = [row.metrics["loss"] for row in ExperimentReader(experiment).results()]
     best = analysis.get_best_trial("loss", "min", scope="all")
     assert min(values) == best.metric_analysis["loss"]["min"]
     xs = [trial.config["x"] for trial in analysis.trials]
-    assert len(set(xs)) == 200, "a suggestion was lost or given twice"
+    assert len(set(xs)) == num_trials, "a suggestion was lost or given twice"
     for trial in analysis.trials:
         assert trial.last_result["step"] == 4
         assert trial.checkpoint is not None
         sweep.Checkpoint(trial.checkpoint.path).to_directory(tmp_path / "copy" / trial.trial_id)
 
 
-def check_no_trial_runs_after_its_end(told) -> None:
+def check_no_trial_runs_after_its_end(told, num_trials: int) -> None:
     ended: set[str] = set()
     ends: Counter[str] = Counter()
     for row in told:
@@ -152,18 +169,18 @@ def check_no_trial_runs_after_its_end(told) -> None:
             if command[0] == "Notify" and command[1] in ("trial_complete", "trial_error"):
                 ended.add(command[2])
                 ends[command[2]] += 1
-    assert len(ended) == 200
+    assert len(ended) == num_trials
     assert set(ends.values()) == {1}
 
 
-def check_every_moment_left_its_trace(told) -> None:
+def check_every_moment_left_its_trace(told, num_runs: int) -> None:
     """At least one kill hit a trial in each of the states that the moments aim at."""
     runs: list[list] = []
     for row in told:
         if type(row.event).__name__ == "PlanChanged":
             runs.append([])
         runs[-1].append(row)
-    assert len(runs) == len(MOMENTS) + 1
+    assert len(runs) == num_runs
     # what the last commit of each run holds: its events share the time
     last = [[row for row in run if row.at == run[-1].at] for run in runs[:-1]]
     last_commands = [[command[0] for row in rows for command in row.caused or ()] for rows in last]

@@ -212,9 +212,16 @@ COMBINATIONS = [(name, "variants") for name in SCHEDULERS] + [
 ]
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param((0.35, 0.7), id="twice"),
+        pytest.param(tuple(i / 40 for i in range(1, 40)), marks=pytest.mark.slow, id="everywhere"),
+    ],
+)
 @pytest.mark.parametrize(("scheduler", "searcher"), COMBINATIONS)
 def test_killed_at_any_commit_and_resumed_it_ends_like_the_one_that_was_not(
-    tmp_path: Path, scheduler: str, searcher: str
+    tmp_path: Path, scheduler: str, searcher: str, parts: tuple[float, ...]
 ) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
@@ -222,7 +229,7 @@ def test_killed_at_any_commit_and_resumed_it_ends_like_the_one_that_was_not(
     expected = story(whole)
     num_commits = len({told.at for told in record(whole / "sweep.db")})
     assert num_commits > 20
-    for part in (0.1, 0.35, 0.5, 0.65, 0.9):
+    for part in parts:
         root = tmp_path / f"killed-{part}"
         root.mkdir()
         due = run(root, SCHEDULERS[scheduler](), SEARCHERS[searcher](), die_after=round(part * num_commits))

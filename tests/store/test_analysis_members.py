@@ -28,6 +28,8 @@ CALLS: dict[str, list[tuple[Any, ...]]] = {
     "dataframe": [(), ("loss", "min")],
     "get_dataframe": [(), ("acc", "max")],
     "ranking": [(), ("acc", "max")],
+    "get_pareto_trials": [(["loss", "acc"], ["min", "max"])],
+    "get_pareto_results": [(["loss", "acc"], ["min", "max"])],
     "get_best_result": [(), ("acc", "max", "all"), ("loss", "min", "last-5-avg", False)],
 }
 
