@@ -105,6 +105,7 @@ def read_page(path: Path) -> Page:
 
 
 ALL = {page.name: page for page in map(read_page, PAGES)}
+LONG = {"docs/how-to/train-in-groups.md"}  # torch and jax are started a dozen times
 RUN = sorted(name for name, page in ALL.items() if page.scripts and not page.is_doctest and name not in NOTEBOOKS)
 
 
@@ -151,7 +152,7 @@ def run_python(arguments: list[str], directory: Path, **variables: str) -> subpr
     )
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in RUN])
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(name, tmp_path):
     page = ALL[name]
     script = tmp_path / f"{page.path.stem}.py"

@@ -51,7 +51,7 @@ SOME = [
     ("after", "checkpoint", 2),
     ("saving", "", 4),
     ("after", "Stop", 2),
-    ("before", "Released", 3),
+    ("after", "Exited", 3),
 ]
 
 SCRIPT = """

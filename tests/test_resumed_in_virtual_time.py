@@ -44,6 +44,7 @@ SCHEDULERS: dict[str, Callable[[], Any]] = {
     "asha": lambda: sweep.ASHAScheduler(max_t=9, reduction_factor=3),
     "asha, brackets": lambda: sweep.ASHAScheduler(max_t=9, reduction_factor=3, brackets=2),
     "asha, promotion": lambda: sweep.ASHAScheduler(max_t=9, reduction_factor=3, type="promotion"),
+    "moasha": lambda: sweep.MOASHAScheduler(max_t=9, reduction_factor=3, metric=["loss", "size"], mode="min"),
     "pasha": lambda: sweep.PASHAScheduler(max_t=9, reduction_factor=3),
     "bohb": lambda: sweep.HyperBandForBOHB(max_t=9, reduction_factor=3),
     "pb2": lambda: _pb2(),
@@ -60,6 +61,7 @@ SEARCHERS: dict[str, Callable[[], Any]] = {
     "tpe": lambda: "tpe",
     "qmc": lambda: "qmc",
     "nsgaii": lambda: "nsgaii",
+    "cmaes": lambda: "cmaes",
     "bohb": lambda: sweep.BOHBSearch(max_t=9),
     "limited": lambda: sweep.ConcurrencyLimiter(sweep.OptunaSearch(), max_concurrent=2),
     "batches": lambda: sweep.ConcurrencyLimiter(sweep.OptunaSearch(), max_concurrent=3, batch=True),
@@ -87,7 +89,8 @@ def curve(config: Mapping[str, Any], count: int) -> Iterator[Point]:
     pace = 1 + abs(math.sin(1e3 * config["x"] + math.log(config["lr"])))
     for step in range(count + 1, LONGEST + 1):
         loss = (config["x"] - 0.3) ** 2 + abs(math.log10(config["lr"]) + 2) / 9 + 0.1 * config["layers"] + 1 / step
-        yield Point(pace * (1 + 0.1 * math.sin(7.7 * step)), {"loss": loss}, has_checkpoint=True)
+        metrics = {"loss": loss, "size": config["layers"] + config["x"] / step}
+        yield Point(pace * (1 + 0.1 * math.sin(7.7 * step)), metrics, has_checkpoint=True)
 
 
 class Machine(Simulator):
@@ -215,7 +218,7 @@ COMBINATIONS = [(name, "variants") for name in SCHEDULERS] + [
 @pytest.mark.parametrize(
     "parts",
     [
-        pytest.param((0.35, 0.7), id="twice"),
+        pytest.param((0.5,), id="half way"),
         pytest.param(tuple(i / 40 for i in range(1, 40)), marks=pytest.mark.slow, id="everywhere"),
     ],
 )

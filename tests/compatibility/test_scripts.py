@@ -28,6 +28,7 @@ LAST_LINES = {
     "time_budget": "in time",
     "wrappers": "wrapped",
 }
+LONG = {"concurrency_limit", "schedulers", "stopping", "time_budget", "wrappers"}
 # What a script finds in `ray.tune` and below; nothing else may be used of ours.
 OF_TUNE = {
     "sweep": """
@@ -58,7 +59,9 @@ def test_every_script_is_run() -> None:
     assert {path.stem for path in SCRIPTS.glob("*.py")} == LAST_LINES.keys()
 
 
-@pytest.mark.parametrize("name", sorted(LAST_LINES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in sorted(LAST_LINES)]
+)
 def test_a_script_of_tune_runs_after_its_imports_are_changed(name: str, tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("SWEEP_", "TUNE_"))}
     ended = subprocess.run(

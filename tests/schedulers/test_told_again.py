@@ -139,7 +139,8 @@ def essential(answer):
         resource_changing,
     ],
 )
-def test_wherever_a_run_is_cut_the_rest_is_decided_alike(build):
+@pytest.mark.parametrize("step", [29, pytest.param(5, marks=pytest.mark.slow)])
+def test_wherever_a_run_is_cut_the_rest_is_decided_alike(build, step):
     def curve(config, done):
         for step in range(done + 1, 13):
             yield Point(0.5 + config["x"], {"m": step * config["x"]}, has_checkpoint=True)
@@ -152,7 +153,7 @@ def test_wherever_a_run_is_cut_the_rest_is_decided_alike(build):
     assert all(trial.is_ended for trial in decided.trials.values())
     calls = recorder.calls
     assert sum(bool(essential(answer)) for *_, answer in calls) > 5
-    for cut in range(0, len(calls), 7):
+    for cut in range(0, len(calls), step):
         again = ready(build)
         for hook, args, _ in calls[:cut]:
             if hook in RETOLD:

@@ -120,11 +120,12 @@ def run_one(build, seed):
 @pytest.mark.parametrize(
     "build", [hyperband, large_first, promotion, pasha, median, population, bandit, resource_changing]
 )
-def test_a_hundred_and_fifty_wild_sweeps_end_clean(build):
+@pytest.mark.parametrize("number", [40, pytest.param(150, marks=pytest.mark.slow)])
+def test_wild_sweeps_end_clean(build, number):
     ended = complete = 0
-    for seed in range(150):
+    for seed in range(number):
         sweep, is_complete = run_one(build, seed)
         complete += is_complete
         ended += sum(t.status in ENDED for t in sweep.trials.values())
-    assert complete > 140
-    assert ended > 400
+    assert complete > 0.9 * number
+    assert ended > 2.6 * number
