@@ -163,3 +163,32 @@ def test_the_command_line_reads_remote_storage(
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["ls", "memory://bucket/nothing"])
     assert "no sweeps in memory://bucket/nothing" in "".join(capsys.readouterr())
+
+
+class Narrow(sweep.Searcher):
+    """Says that two trials at a time are enough."""
+
+    best_concurrency = 2
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        return {"lr": 0.1, "steps": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "width"),
+    [
+        ({}, 3),
+        ({"num_samples": 2}, 0),
+        ({"max_concurrent_trials": 2}, 0),
+        ({"resources_per_trial": {"cpu": 2}}, 0),
+        ({"resources_per_trial": lambda config: {"cpu": 0.1}}, 0),
+    ],
+)
+def test_a_search_that_runs_wider_than_suits_it_is_told_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: dict[str, Any], width: int
+) -> None:
+    given: dict[str, Any] = {"num_samples": 4, "nodes": [sweep.Node(cpus=3)], "engine": "inline", **arguments}
+    run(tmp_path, scheduler=None, search_alg=Narrow(), verbose=1, config=None, **given)
+    said = capfd.readouterr().err
+    assert said.count("trials at a time: Narrow") == bool(width)
+    assert not width or f"{width} trials at a time: Narrow suggests from fewer results" in said

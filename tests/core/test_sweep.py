@@ -473,6 +473,18 @@ def test_rule_6_who_waits_comes_in_the_order_in_which_it_began_to_wait():
     assert world.released(1)[0] == "start 2.1"
 
 
+def test_of_each_request_the_oldest_that_has_run_and_the_oldest_that_has_not_are_offered():
+    trials = [
+        Trial(tid(number), {"x": number}, cpus(size), attempt=attempt, ticket=ticket)
+        for number, size, attempt, ticket in ((0, 1, 1, 9), (1, 1, 0, 4), (2, 1, 0, 3), (3, 1, 2, 8), (4, 2, 0, 1))
+    ]
+    world = World(trials=trials, num_cpus=2, num_trials=5)
+    offered = []
+    world.scheduler.choose = lambda startable: offered.append([trial.number for trial in startable])
+    world.open()
+    assert offered[0] == [4, 2, 3]
+
+
 def test_rule_6_who_was_making_room_comes_after_those_that_wait():
     leaving = loaded(0, status=STOPPING, next_status=PENDING, pending=ResizeTrial(tid(0), cpus(1)))
     new = Trial(tid(1), {"x": 1}, cpus(1))
