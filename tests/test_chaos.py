@@ -28,7 +28,7 @@ def test_a_driver_killed_at_random_loses_nothing(tmp_path, seed):
     while True:
         mark = uuid.uuid4().hex
         driver = subprocess.Popen(
-            [sys.executable, str(script), str(tmp_path), "never", "", "0"], env={**os.environ, MARK: mark}
+            [sys.executable, str(script), str(tmp_path), "200", "never", "", "0"], env={**os.environ, MARK: mark}
         )
         try:
             driver.wait(rng.uniform(0.3, 1.2))
