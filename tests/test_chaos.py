@@ -44,4 +44,5 @@ def test_a_driver_killed_at_random_loses_nothing(tmp_path, seed):
     assert kills > 0
     trials = sweep.ExperimentAnalysis(tmp_path / "killed").trials
     assert [trial.status for trial in trials] == ["TERMINATED"] * 200
-    check_no_trial_runs_after_its_end(list(record(tmp_path / "killed" / "sweep.db")))
+    check_no_trial_runs_after_its_end(list(record(tmp_path / "killed" / "sweep.db")), 200)
+    assert sweep.replay(tmp_path / "killed").differences == []
