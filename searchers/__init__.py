@@ -140,6 +140,7 @@ _CLASSES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "gp": ("OptunaSearch", {"sampler": "gp"}),
     "qmc": ("OptunaSearch", {"sampler": "qmc"}),
     "nsgaii": ("OptunaSearch", {"sampler": "nsgaii"}),
+    "nsgaiii": ("OptunaSearch", {"sampler": "nsgaiii"}),
     "hyperopt": ("HyperOptSearch", {}),
     "bayesopt": ("BayesOptSearch", {}),
     "bohb": ("BOHBSearch", {}),

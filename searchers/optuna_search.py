@@ -47,6 +47,10 @@ SAMPLERS: Mapping[str, tuple[str, ...]] = {
 }
 """Samplers by name, with the packages each needs beside Optuna."""
 
+# Of "tpe": suggestions at random before the first from the model, open ones among them; and how many of them must have
+# ended.
+_STARTUP_TRIALS, _FEWEST_STARTUP_TRIALS = 10, 5
+
 TRIAL_ID = "trial_id"
 """The user attribute of the study's trials that holds our trial id."""
 
@@ -90,6 +94,9 @@ class OptunaSearch(Searcher):
     generation (4 + 3 ln d points for d numbers) and for the first result, where Optuna would throw points away.
     Departures: the Parzen estimator sees at most `window` ended trials, and is told of groups of
     parameters (`group=True`) where the space is conditional; the Gaussian process is fitted from scratch each time.
+    With several trials at a time, open ones count among the ten at random that "tpe" begins with, of which five must
+    have ended; and the estimator takes them as bad (`constant_liar`) only where every parameter has finitely many
+    values, so that none is tried twice. In a continuous space that costs more than it brings (docs/choose.md).
 
     A trial that completes with its metric is COMPLETE in the study; with NaN or without the metric it is PRUNED, which
     the sampler "tpe" takes as worse than every number; after an error it is FAIL, which teaches nothing. Stopping
@@ -432,7 +439,12 @@ class OptunaSearch(Searcher):
         match self._sampler:
             case "tpe":
                 return samplers.TPESampler(
-                    seed=seed, multivariate=True, constant_liar=True, group=space.is_conditional, **limited
+                    seed=seed,
+                    multivariate=True,
+                    group=space.is_conditional,
+                    constant_liar=space.is_discrete,
+                    n_startup_trials=max(_FEWEST_STARTUP_TRIALS, _STARTUP_TRIALS - len(self._open)),
+                    **limited,
                 )
             case "cmaes":
                 return samplers.CmaEsSampler(seed=seed, independent_sampler=other, warn_independent_sampling=False)

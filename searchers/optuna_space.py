@@ -40,6 +40,7 @@ class Space(Protocol):
     """What a search needs of its space."""
 
     is_conditional: bool
+    is_discrete: bool  # every parameter has finitely many values, as far as is known without a trial
 
     def suggest(self, trial: BaseTrial) -> Config:
         """Return a config, asking `trial` for every parameter."""
@@ -61,6 +62,7 @@ class _DomainSpace:
         self._labels: dict[str, list[Any]] = {}
         top = {path_name(path) for path, _ in _top_domains(space)}
         names: set[str] = set()
+        self.is_discrete = True
         for path, domain in fixed_domains(space):
             name = path_name(path)
             if name in names:
@@ -68,7 +70,8 @@ class _DomainSpace:
             names.add(name)
             if isinstance(domain, Categorical):
                 self._labels[name] = options[name] if options and name in options else _labels(domain.categories)
-            _distribution(name, domain, self._labels.get(name))
+            if not _is_finite(_distribution(name, domain, self._labels.get(name))):
+                self.is_discrete = False
         self.is_conditional = not names <= top
 
     def distribution(self, name: str) -> BaseDistribution | None:
@@ -134,6 +137,7 @@ class _DistributionSpace:
 
     def __init__(self, space: Mapping[str, BaseDistribution]) -> None:
         self._space = dict(space)
+        self.is_discrete = all(map(_is_finite, space.values()))
         unflatten(dict.fromkeys(space))  # refuses names that clash
 
     def distribution(self, name: str) -> BaseDistribution | None:
@@ -157,6 +161,7 @@ class FunctionSpace:
     """A function that asks the trial for its parameters (define by run) and may return a dict of constants."""
 
     is_conditional = True
+    is_discrete = False
 
     def __init__(self, function: Callable[[BaseTrial], Mapping[str, Any] | None]) -> None:
         self._function = function
@@ -220,6 +225,12 @@ def _distribution(name: str, domain: Domain, labels: Sequence[Any] | None) -> Ba
         f"{name} is {domain!r}; Optuna has only ranges with two finite bounds. Use uniform(mean - 2 * sd, "
         "mean + 2 * sd) in place of randn, or the searcher 'random'."
     )
+
+
+def _is_finite(distribution: BaseDistribution) -> bool:
+    from optuna.distributions import FloatDistribution
+
+    return not isinstance(distribution, FloatDistribution) or distribution.step is not None
 
 
 def _ask(trial: BaseTrial, name: str, distribution: BaseDistribution) -> Any:

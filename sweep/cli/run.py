@@ -34,7 +34,9 @@ __all__ = ["execute", "run"]
 @click.option("--cpus", type=float, help="CPUs per trial.  [default: 1]")
 @click.option("--gpus", type=float, help="GPUs per trial; a share such as 0.5 is possible.")
 @click.option("--mem", metavar="BYTES", help="Memory per trial, such as 4G.")
-@click.option("--searcher", metavar="NAME", help="random, grid, tpe, gp, cmaes, qmc, nsgaii.  [default: random]")
+@click.option(
+    "--searcher", metavar="NAME", help="random, grid, tpe, gp, cmaes, qmc, nsgaii, nsgaiii.  [default: random]"
+)
 @click.option("--scheduler", metavar="NAME", help="fifo or asha.  [default: fifo]")
 @click.option("--max-t", "--max-epochs", "max_t", type=float, help="Reports after which the scheduler ends a trial.")
 @click.option("--grace", type=float, help="Reports before the scheduler may stop a trial.")

@@ -216,6 +216,36 @@ def test_several_objectives_give_the_numbers_of_a_plain_study(name, num_trials):
     assert ours(search, losses, num_trials, ("loss", "size")) == expected
 
 
+FINITE = {"kind": choice(["a", "b"]), "q": quniform(0.0, 1.0, 0.25)}
+
+
+def plain_finite(trial):
+    return {"kind": trial.suggest_categorical("kind", ["a", "b"]), "q": trial.suggest_float("q", 0.0, 1.0, step=0.25)}
+
+
+@pytest.mark.parametrize(("space", "asked", "is_liar"), [(SMALL, plain_small, False), (FINITE, plain_finite, True)])
+@pytest.mark.parametrize(("at_a_time", "num_random"), [(4, 7), (8, 5)])
+def test_several_at_a_time_give_the_numbers_of_a_plain_study(space, asked, is_liar, at_a_time, num_random):
+    """Open trials count among those at random, and as bad ones only where points would be tried twice."""
+    search, study = OptunaSearch(space, "loss", "min", seed=6), optuna.create_study()
+    expected, found, waiting = [], [], []
+    for draw in range(40):
+        if len(waiting) == at_a_time:
+            trial, config = waiting.pop(0)
+            loss = config["q"] + (config["kind"] == "a") + abs(config.get("lr", 0) - 0.3)
+            study.tell(trial, loss)
+            search.on_trial_complete(f"t{trial.number}", {"loss": loss})
+        num_startup = max(num_random, 10 - len(waiting))
+        study.sampler = TPESampler(
+            seed=seed_of(6, draw), multivariate=True, constant_liar=is_liar, n_startup_trials=num_startup
+        )
+        trial = study.ask()
+        expected.append(asked(trial))
+        found.append(search.suggest(f"t{draw}"))
+        waiting.append((trial, found[-1]))
+    assert found == expected
+
+
 def test_one_sampler_that_is_seeded_anew_gives_the_same_as_a_new_one():
     """The samplers that are built anew lose nothing: what the old one knew follows from the study."""
     kept = TPESampler(seed=0, multivariate=True, constant_liar=True)
