@@ -152,7 +152,9 @@ def run_python(arguments: list[str], directory: Path, **variables: str) -> subpr
     )
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in RUN])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else pytest.mark.docs) for name in RUN]
+)
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(name, tmp_path):
     page = ALL[name]
     script = tmp_path / f"{page.path.stem}.py"
@@ -180,6 +182,7 @@ print("\\n" + json.dumps(["".join(shown(o) for o in cell["outputs"]).rstrip("\\n
 """
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("name", sorted(NOTEBOOKS))
 def test_the_cells_of_the_notebook_page_run_in_a_notebook(name, tmp_path):
     page = ALL[name]
@@ -378,6 +381,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
+@pytest.mark.docs
 def test_the_sklearn_example_runs_with_fewer_samples(tmp_path):
     ended = run_python(["-c", FEWER, str(ROOT / "examples" / "sklearn_digits.py")], tmp_path)
     assert ended.returncode == 0, ended.stderr
