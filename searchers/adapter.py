@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal
+from searchers.departures import constants_of
 from searchers.errors import SearchError
 from searchers.optuna_search import OptunaSearch
 from searchers.space import is_same
@@ -89,12 +90,8 @@ class ForeignSearcher(Searcher):
         take = getattr(self.searcher, "set_search_properties", None)
         spec = {} if num_samples is None else {"num_samples": num_samples}
         has_taken = bool(take(metric, mode, dict(space), **spec)) if callable(take) else False
-        if has_taken:
-            return True
-        if has_domains(space):
-            return False
-        self._fixed = fresh(space)
-        return True
+        self._fixed = constants_of(space)
+        return has_taken or not has_domains(space)
 
     @property
     def hears_results(self) -> bool:

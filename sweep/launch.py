@@ -361,9 +361,7 @@ class Launch:
                 journal,
                 request_of=self.request_of,
                 judge=self._judge(),
-                complete=lambda config, trial_id: self.scheduler.complete_config(
-                    config, int(trial_id.rpartition("_")[2])
-                ),
+                complete=self.policies.complete,
             )
 
         run_inline = getattr(engine, "run", None)
@@ -371,7 +369,7 @@ class Launch:
             run_inline(loop)
         else:
             loop()
-        for text in (*getattr(engine, "notices", ()), *self.scheduler.notices):
+        for text in (*getattr(engine, "notices", ()), *self.policies.notices, *self.scheduler.notices):
             self._notice(text)
         return sweep
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from searchers import BasicVariantGenerator, ConcurrencyLimiter, Searcher, as_searcher, create_searcher
+from searchers.departures import constants_of, departure
+from searchers.variants import merge
 from sweep.arguments import metric_and_mode
 from sweep.errors import ConfigError, SearchError
 from sweep.schedulers import FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
@@ -24,6 +26,8 @@ class Policies:
     Attributes:
         metrics, modes: as given to the run, or as one of the two was told by itself; lists for several objectives.
         metric, mode: the first of them; "" and "max" if there are none.
+        space: of the run; empty if it has none.
+        notices: what the user should know, filled while configs are completed.
     """
 
     searcher: Searcher
@@ -32,6 +36,28 @@ class Policies:
     modes: Names
     metric: str
     mode: str
+    space: Mapping[str, Any] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+    def complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
+        """Return the config of a trial: what was suggested, and what the searcher leaves out and the scheduler adds.
+
+        A searcher that is not of this package may leave the space's constants out, as one for Tune may; the first
+        config of its that is not of the space is noted.
+
+        Raises:
+            SearchError: something in the config is still to be decided.
+        """
+        foreign = _foreign(self.searcher)
+        if foreign is not None:
+            config = merge(constants_of(self.space), config)
+            found = departure(self.space, config)
+            if found is not None and not self.notices:
+                self.notices.append(
+                    f"{type(foreign).__name__} suggested a config that is not of the space: {found}. It is used as it "
+                    "is, and so are others; this is said once."
+                )
+        return self.scheduler.complete_config(config, int(trial_id.rpartition("_")[2]))
 
 
 def build_policies(
@@ -87,7 +113,7 @@ def build_policies(
     if not first and policy.metric and policy.mode:
         metrics, modes = getattr(policy, "metrics", policy.metric), getattr(policy, "modes", policy.mode)
         first, first_mode = metric_and_mode(metrics, modes)
-    return Policies(searcher, policy, metrics, modes, first, first_mode)
+    return Policies(searcher, policy, metrics, modes, first, first_mode, space)
 
 
 def describe(thing: object) -> str:
@@ -97,6 +123,16 @@ def describe(thing: object) -> str:
     if isinstance(thing, ResourceChangingScheduler):
         return f"ResourceChangingScheduler({describe(thing.base_scheduler)})"
     return type(thing).__name__
+
+
+def _foreign(searcher: Any) -> Any:
+    """Return the searcher inside of our limiters and adapters if it is not one of ours, else None."""
+    while type(searcher).__module__.partition(".")[0] in ("searchers", "sweep"):
+        inner = getattr(searcher, "searcher", None)
+        if inner is None:
+            return None
+        searcher = inner
+    return searcher
 
 
 def _searcher(given: Any) -> Searcher:

@@ -251,8 +251,7 @@ class _Replayer:
         answer = answer_of(searcher.suggest(trial_id))
         if isinstance(answer, Signal):
             return answer.value
-        number = int(trial_id.rpartition("_")[2])
-        config = self.policies.scheduler.complete_config(answer, number)
+        config = self.policies.complete(answer, trial_id)
         return decode(encode(dict(config)), trust=True)  # as it would have come back from the record
 
     def _tell_late(self) -> None:

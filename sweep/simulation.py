@@ -212,7 +212,7 @@ def simulate(
         record,
         request_of=request_of,
         judge=judge if stopper is not None else None,
-        complete=lambda made, trial_id: policy.complete_config(made, int(trial_id.rpartition("_")[2])),
+        complete=policies.complete,
     )
     return Simulation(
         policies.metric,
@@ -220,7 +220,7 @@ def simulate(
         list(sweep.trials.values()),
         record.arrivals,
         simulator.now(),
-        list(policy.notices),
+        [*policies.notices, *policy.notices],
     )
 
 

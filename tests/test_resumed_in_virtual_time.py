@@ -7,6 +7,7 @@ the report comes when it would have come. Then everything else must come out the
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_policy import SCHEDULERS, SEARCHERS, world_of
 
 import sweep
 from sweep.core.messages import Reported, Started, Suggested
@@ -29,55 +31,7 @@ from sweep.policies import build_policies
 from sweep.store.journal import Journal
 from sweep.store.resume import load, record, retell
 
-NUM_TRIALS = 14
 LONGEST = 9
-SPACE = {
-    "x": sweep.uniform(0, 1),
-    "lr": sweep.loguniform(1e-4, 1e-1),
-    "layers": sweep.randint(1, 5),
-    "kind": sweep.choice(["a", "b"]),
-}
-BOUNDS = {"x": [0.0, 1.0], "lr": [1e-4, 1e-1]}
-
-SCHEDULERS: dict[str, Callable[[], Any]] = {
-    "fifo": lambda: None,
-    "asha": lambda: sweep.ASHAScheduler(max_t=9, reduction_factor=3),
-    "asha, brackets": lambda: sweep.ASHAScheduler(max_t=9, reduction_factor=3, brackets=2),
-    "asha, promotion": lambda: sweep.ASHAScheduler(max_t=9, reduction_factor=3, type="promotion"),
-    "moasha": lambda: sweep.MOASHAScheduler(max_t=9, reduction_factor=3, metric=["loss", "size"], mode="min"),
-    "pasha": lambda: sweep.PASHAScheduler(max_t=9, reduction_factor=3),
-    "bohb": lambda: sweep.HyperBandForBOHB(max_t=9, reduction_factor=3),
-    "pb2": lambda: _pb2(),
-    "pb2, synchronous": lambda: _pb2(synch=True),
-    "hyperband": lambda: sweep.HyperBandScheduler(max_t=9, reduction_factor=3),
-    "median": lambda: sweep.MedianStoppingRule(time_attr="training_iteration", grace_period=2),
-    "resources": lambda: sweep.ResourceChangingScheduler(sweep.ASHAScheduler(max_t=9, reduction_factor=3)),
-    "pbt": lambda: _pbt(),
-    "pbt, synchronous": lambda: _pbt(synch=True),
-}
-SEARCHERS: dict[str, Callable[[], Any]] = {
-    "variants": lambda: None,
-    "random": lambda: "random",
-    "tpe": lambda: "tpe",
-    "qmc": lambda: "qmc",
-    "nsgaii": lambda: "nsgaii",
-    "cmaes": lambda: "cmaes",
-    "bohb": lambda: sweep.BOHBSearch(max_t=9),
-    "limited": lambda: sweep.ConcurrencyLimiter(sweep.OptunaSearch(), max_concurrent=2),
-    "batches": lambda: sweep.ConcurrencyLimiter(sweep.OptunaSearch(), max_concurrent=3, batch=True),
-    "repeated": lambda: sweep.Repeater(sweep.OptunaSearch(), repeat=2),
-}
-
-
-def _pbt(**more: Any) -> Any:
-    mutations = {"x": sweep.uniform(0, 1), "lr": [1e-4, 1e-3, 1e-2]}
-    return sweep.PopulationBasedTraining(
-        time_attr="training_iteration", perturbation_interval=2, hyperparam_mutations=mutations, **more
-    )
-
-
-def _pb2(**more: Any) -> Any:
-    return sweep.PB2(time_attr="training_iteration", perturbation_interval=2, hyperparam_bounds=BOUNDS, **more)
 
 
 class Killed(BaseException):
@@ -137,15 +91,24 @@ class Record(Journal):
         pass
 
 
-def run(root: Path, scheduler: Any, search_alg: Any, *, die_after: int | None = None, due: Any = None) -> Any:
+def run(
+    root: Path,
+    scheduler: Any,
+    search_alg: Any,
+    space: Mapping[str, Any],
+    num_samples: int,
+    *,
+    die_after: int | None = None,
+    due: Any = None,
+) -> Any:
     """Drive one run; returns what is due if it was killed, else the scheduler's state."""
     exists = (root / "sweep.db").exists()
     policies = build_policies(
-        search_alg, scheduler, config=SPACE, metric="loss", mode="min", num_samples=NUM_TRIALS, seed=5
+        search_alg, scheduler, config=space, metric="loss", mode="min", num_samples=num_samples, seed=5
     )
     is_adaptive = policies.searcher.is_adaptive
     plan = Plan(
-        num_trials=policies.searcher.num_trials(NUM_TRIALS),
+        num_trials=policies.searcher.num_trials(num_samples),
         ask_ahead=1 if is_adaptive else 64,
         metric="loss",
         mode="min",
@@ -172,7 +135,7 @@ def run(root: Path, scheduler: Any, search_alg: Any, *, die_after: int | None = 
             journal,
             journal,
             request_of=lambda config: request,
-            complete=lambda config, trial_id: policies.scheduler.complete_config(config, int(trial_id[-5:])),
+            complete=policies.complete,
         )
     except Killed:
         return machine.due()
@@ -202,7 +165,7 @@ def story(root: Path) -> tuple[list[Any], dict[str, Any]]:
 
 
 def test_the_record_of_a_killed_run_begins_where_it_was_left(tmp_path: Path) -> None:
-    due = run(tmp_path, SCHEDULERS["asha"](), None, die_after=20)
+    due = run(tmp_path, SCHEDULERS["asha"](), None, *world_of("variants"), die_after=20)
     killed_at = load(tmp_path / "sweep.db").at
     assert due
     assert all(when >= killed_at for when in due.values())
@@ -213,31 +176,54 @@ def test_the_record_of_a_killed_run_begins_where_it_was_left(tmp_path: Path) -> 
 COMBINATIONS = [(name, "variants") for name in SCHEDULERS] + [
     (scheduler, name) for scheduler, name in itertools.product(("asha", "bohb"), SEARCHERS) if name != "variants"
 ]
-
-
-@pytest.mark.parametrize(
+EVERYWHERE = tuple(i / 40 for i in range(1, 40))
+PARTS = pytest.mark.parametrize(
     "parts",
     [
         pytest.param((0.5,), id="half way"),
-        pytest.param(tuple(i / 40 for i in range(1, 40)), marks=pytest.mark.slow, id="everywhere"),
+        pytest.param(EVERYWHERE, marks=pytest.mark.slow, id="everywhere"),
     ],
 )
-@pytest.mark.parametrize(("scheduler", "searcher"), COMBINATIONS)
-def test_killed_at_any_commit_and_resumed_it_ends_like_the_one_that_was_not(
-    tmp_path: Path, scheduler: str, searcher: str, parts: tuple[float, ...]
-) -> None:
+
+
+def check_resumed(tmp_path: Path, parts: tuple[float, ...], once: Callable[..., Any]) -> None:
+    """Run once whole; then kill after each share of the commits, resume, and compare."""
     whole = tmp_path / "whole"
     whole.mkdir()
-    expected_state = run(whole, SCHEDULERS[scheduler](), SEARCHERS[searcher]())
+    expected_state = once(whole)
     expected = story(whole)
     num_commits = len({told.at for told in record(whole / "sweep.db")})
-    assert num_commits > 20
+    assert num_commits > 10
     for part in parts:
         root = tmp_path / f"killed-{part}"
         root.mkdir()
-        due = run(root, SCHEDULERS[scheduler](), SEARCHERS[searcher](), die_after=round(part * num_commits))
-        state = run(root, SCHEDULERS[scheduler](), SEARCHERS[searcher](), due=due)
+        due = once(root, die_after=round(part * num_commits))
+        state = once(root, due=due)
         events, ends = story(root)
         assert events == expected[0]
         assert ends == expected[1]
         assert state == expected_state
+
+
+@PARTS
+@pytest.mark.parametrize(("scheduler", "searcher"), COMBINATIONS)
+def test_killed_at_any_commit_and_resumed_it_ends_like_the_one_that_was_not(
+    tmp_path: Path, scheduler: str, searcher: str, parts: tuple[float, ...]
+) -> None:
+    def once(root: Path, **kill: Any) -> Any:
+        return run(root, SCHEDULERS[scheduler](), SEARCHERS[searcher](), *world_of(searcher), **kill)
+
+    check_resumed(tmp_path, parts, once)
+
+
+@PARTS
+def test_the_replay_of_a_policy_keeps_to_it(tmp_path: Path, parts: tuple[float, ...]) -> None:
+    file = tmp_path / "pbt_policy_abcde_00002.txt"
+    changes = [("1", "0", 2, {"x": 0.1}, {"x": 0.2}), ("2", "1", 5, {"x": 0.2}, {"x": 0.7})]
+    lines = [[target, source, 9, at, old, new] for target, source, at, old, new in changes]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def once(root: Path, **kill: Any) -> Any:
+        return run(root, sweep.PopulationBasedTrainingReplay(file), None, world_of("variants")[0], 1, **kill)
+
+    check_resumed(tmp_path, parts, once)

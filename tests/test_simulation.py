@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ from click.testing import CliRunner
 
 import sweep
 from sweep.cli.main import sweep as command
+from sweep.core.messages import Event
 from sweep.core.resources import Bundle, Resources
 from sweep.curves import Curves, RecordedCurve
-from sweep.errors import ConfigError, ExperimentError, ResourceError
+from sweep.engines.simulator import Simulator
+from sweep.errors import ConfigError, ExperimentError, ResourceError, SearchError
 from sweep.rerunning import rerun
 from sweep.simulation import Point, simulate
 
@@ -46,6 +48,55 @@ def test_trials_share_the_machine_and_time_is_virtual() -> None:
     assert list(frame["at"]) == sorted(frame["at"])
     assert set(frame["config/x"]) == {trial.config["x"] for trial in found.trials}
     assert len(frame) == len(found.arrivals) == 6 * LONGEST
+
+
+class Fixed(sweep.Searcher):
+    """Suggests always the same."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__()
+        self.config = config
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        return self.config
+
+
+def under(search_alg: Any, space: dict[str, Any]) -> sweep.Simulation:
+    return simulate(curve, config=space, metric="loss", mode="min", num_samples=3, search_alg=search_alg)
+
+
+def test_the_users_own_searcher_may_leave_constants_out() -> None:
+    class Plain:
+        suggest = Fixed.suggest
+        config: Any = {"x": 0.5}
+
+        def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+            pass
+
+        def set_search_properties(self, metric: str, mode: str, config: Any, **spec: Any) -> bool:
+            return True
+
+    space = {**SPACE, "epochs": 3, "net": {"depth": 2}}
+    limited = sweep.ConcurrencyLimiter(Fixed({"x": 0.5}), 2)
+    for search in (Fixed({"x": 0.5}), limited, Plain()):
+        found = under(search, space)
+        assert [trial.config for trial in found.trials] == [{"x": 0.5, "epochs": 3, "net": {"depth": 2}}] * 3
+        assert found.notices == []
+    assert under(Fixed({"x": 0.5, "epochs": 9}), space).trials[0].config["epochs"] == 9
+
+
+def test_a_config_that_is_not_of_the_space_is_used_and_said_once() -> None:
+    found = under(Fixed({"x": 7.0}), SPACE)
+    assert [trial.config for trial in found.trials] == [{"x": 7.0}] * 3
+    (notice,) = found.notices
+    assert notice.startswith(
+        "Fixed suggested a config that is not of the space: x is 7.0, and the space has Float(0, 1)"
+    )
+
+
+def test_a_config_in_which_something_is_undecided_ends_the_sweep() -> None:
+    with pytest.raises(SearchError, match="Fixed: SearchError: x was suggested as Float"):
+        under(Fixed({"x": sweep.uniform(0, 1)}), SPACE)
 
 
 def test_a_simulation_decides_like_the_run_of_the_same_seed() -> None:
@@ -226,6 +277,20 @@ def test_a_real_run_comes_out_the_same_in_virtual_time(tmp_path: Path, arguments
     assert found.seconds > 0
 
 
+class Late(Simulator):
+    """Brings what happens next although a deadline came before it, as a machine that is busy does."""
+
+    def next_events(self, deadline: float | None) -> Sequence[Event]:
+        return super().next_events(None if self._queue and not self._posted else deadline)
+
+
+def test_a_deadline_that_was_overtaken_is_not_met_in_the_second_run(tmp_path: Path) -> None:
+    machine = [sweep.Node(cpus=3)]
+    engine = Late(curve, machine)  # a searcher that said "not now" is asked again a second later, and reports take two
+    root = run(tmp_path, engine=engine, num_samples=4, max_concurrent_trials=2, search_alg="tpe", nodes=machine)
+    assert rerun(root).difference is None
+
+
 def test_the_first_difference_is_named(tmp_path: Path) -> None:
     root = run(tmp_path, engine="inline", scheduler=sweep.ASHAScheduler(max_t=9, reduction_factor=3))
     db = sqlite3.connect(root / "sweep.db")
@@ -261,9 +326,17 @@ def call(root: Path, *arguments: str) -> Any:
     return CliRunner().invoke(command, [*arguments, "--storage", str(root.parent)])
 
 
+def breaking(config: Mapping[str, Any], count: int) -> Iterator[Point]:
+    for step, point in enumerate(curve(config, count), start=count + 1):
+        if config["x"] > 0.9 and step == 5:
+            raise ValueError("too wide")
+        yield point
+
+
 def test_the_command_compares_another_scheduler_with_the_record(tmp_path: Path) -> None:
     space = {"x": sweep.grid_search([0.1, 0.2, 0.3, 0.95, 0.4, 0.5])}
-    root = run(tmp_path, engine="inline", config=space, num_samples=1, nodes=[sweep.Node(cpus=6)])
+    machine = [sweep.Node(cpus=6)]
+    root = run(tmp_path, engine=Simulator(breaking, machine), config=space, num_samples=1, nodes=machine)
     shown = call(root, "simulate", "made", "--scheduler", "asha", "--eta", "3", "--max-t", "9", "--cpus", "6")
     assert shown.exit_code == 0, shown.output
     rows = [line.split() for line in shown.output.splitlines()]
