@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -143,10 +144,13 @@ class _Machine(Simulator):
         super().execute(command)
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
+        """Return what comes next; a deadline counts only if it was met then, and not overtaken by what came late."""
         ticks = self._timing.ticks
         while deadline is not None and ticks and ticks[0] < deadline:
             ticks.popleft()
-        return super().next_events(ticks[0] if deadline is not None and ticks else deadline)
+        if deadline is not None and (ticks or self._queue):
+            deadline = ticks[0] if ticks else math.inf
+        return super().next_events(deadline)
 
     def _points(self, trial: Trial, done: int) -> Iterator[Point]:
         key = trial.id, trial.attempt
@@ -274,7 +278,7 @@ def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Rerun
         found,
         request_of=lambda config: (requests.popleft() if requests else None) or Resources(),
         judge=judge if stopper is not None else None,
-        complete=lambda made, trial_id: policies.scheduler.complete_config(made, int(trial_id.rpartition("_")[2])),
+        complete=policies.complete,
     )
     if found.difference is None and found.expected:
         told = found.expected[0]

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from every_policy import SCHEDULERS, SEARCHERS, world_of
 
 import sweep
 from sweep.cli.main import sweep as command
 from sweep.errors import ExperimentError
+from sweep.rerunning import rerun
 
 SPACE = {"x": sweep.uniform(0, 1), "lr": sweep.loguniform(1e-4, 1e-1)}
 
@@ -81,6 +83,45 @@ def test_several_runs_of_processes_come_out_as_recorded(tmp_path: Path) -> None:
     found = sweep.replay(root)
     assert found.differences == []
     assert found.num_runs == 2
+
+
+class Sized(Climbs):
+    """Reports another objective, too; a function of its config alone."""
+
+    def step(self) -> dict[str, Any]:
+        return super().step() | {"size": self.config["layers"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scheduler", "searcher"),
+    [(name, "variants") for name in SCHEDULERS] + [(name, other) for name in ("asha", "bohb") for other in SEARCHERS],
+)
+def test_processes_under_every_policy_come_out_as_recorded(tmp_path: Path, scheduler: str, searcher: str) -> None:
+    space, num_samples = world_of(searcher)
+    search_alg = SEARCHERS[searcher]()
+    is_of_two = scheduler == "moasha"  # it is told of both objectives by itself
+    analysis = sweep.run(
+        Sized,
+        config=space,
+        num_samples=num_samples,
+        search_alg=search_alg,
+        scheduler=SCHEDULERS[scheduler](),
+        metric=None if is_of_two else "loss",
+        mode=None if is_of_two else "min",
+        seed=1,
+        nodes=[sweep.Node(cpus=4)],
+        reuse_actors=True,
+        storage_path=str(tmp_path),
+        name="made",
+        verbose=0,
+    )
+    assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
+    root = Path(analysis.experiment_path)
+    found = sweep.replay(root)
+    assert found.differences == []
+    assert found.num_events > 20
+    assert rerun(root).difference is None
 
 
 def changed(root: Path, change: Callable[[sqlite3.Connection], None]) -> None:
