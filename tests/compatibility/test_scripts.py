@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.docs
+
 SCRIPTS = Path(__file__).with_name("scripts")
 LAST_LINES = {
     "analysis": "analysed 3",

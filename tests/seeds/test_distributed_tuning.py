@@ -13,6 +13,8 @@ import sweep
 from sweep.train import get_context, report, torch
 from sweep.train.tensorflow import DistributedTrainableCreator
 
+pytestmark = pytest.mark.docs
+
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch, tmp_path):

@@ -9,6 +9,8 @@ from recorded import most_at_once
 
 import sweep
 
+pytestmark = pytest.mark.docs
+
 
 def trainable(config):
     sweep.report(score=1.0, visible=os.environ.get("CUDA_VISIBLE_DEVICES", "unset"))

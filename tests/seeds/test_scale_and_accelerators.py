@@ -19,6 +19,8 @@ from sweep.train import DataParallelTrainer, ScalingConfig, get_context, report
 from sweep.train.jax import JaxTrainer
 from sweep.train.torch import TorchConfig, TorchTrainer
 
+pytestmark = pytest.mark.docs
+
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS", "TPU_WORKER_ID", "TPU_WORKER_HOSTNAMES", "MEGASCALE_SLICE_ID")
 
 

@@ -14,6 +14,8 @@ from sweep.errors import ResourceError
 from sweep.train import DataParallelTrainer, ScalingConfig, get_context, report
 from sweep.train.torch import TorchConfig, TorchTrainer
 
+pytestmark = pytest.mark.docs
+
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch, tmp_path):
