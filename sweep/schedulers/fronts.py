@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,9 @@ import numpy as np
 __all__ = ["ParetoOrder", "is_early_in_net"]
 
 Vector = tuple[float, ...]  # one value per objective, larger is better
-_MOST_IN_NET = 64  # of a larger front, so many points at even distances stand for all
+_MOST_IN_NET = 32  # of a larger front, so many points at even distances stand for all
+_LARGEST = sys.float_info.max / 8  # what an infinity counts as where a sum or a distance is needed
+_AHEAD = 1.25  # so many times the points that are needed are put into fronts at once
 
 
 class _Front(ABC):
@@ -78,33 +81,61 @@ class _Stairs(_Front):
 
 
 class _Cloud(_Front):
-    """Points of any number of objectives."""
+    """Points of any number of objectives: in order, and in columns for comparisons of all of them at once."""
 
     def __init__(self, points: Sequence[Vector]) -> None:
-        self._points = np.array(points, dtype=float)
+        self._ordered = sorted(points)
+        self._columns = np.array(points, dtype=float).T.copy()  # an objective a row, a point a column, in any order
+        self._used = list(self._columns)  # of each row the part that holds points
 
     def __len__(self) -> int:
-        return len(self._points)
+        return len(self._ordered)
 
     def dominates(self, point: Vector) -> bool:
-        other = np.array(point)
-        return bool(((self._points >= other).all(axis=1) & (self._points > other).any(axis=1)).any())
+        holds = self._where(np.greater_equal, point)
+        place = int(holds.argmax())
+        if not holds[place]:
+            return False
+        return self._at(place) != point or any(self._at(place) != point for place in holds.nonzero()[0].tolist())
 
     def exchange(self, points: Sequence[Vector]) -> list[Vector]:
-        new = np.array(points, dtype=float)
-        at_most = np.all(self._points[:, None] <= new[None], axis=2)
-        below = np.any(self._points[:, None] < new[None], axis=2)
-        is_pushed = (at_most & below).any(axis=1)
-        pushed = [tuple(row) for row in self._points[is_pushed].tolist()]
-        self._points = np.concatenate([self._points[~is_pushed], new])
+        places: set[int] = set()
+        for point in points:
+            dominated = self._where(np.less_equal, point).nonzero()[0].tolist()
+            places.update(place for place in dominated if self._at(place) != point)
+        pushed = []
+        size = len(self)
+        for place in sorted(places, reverse=True):
+            pushed.append(self._at(place))
+            del self._ordered[bisect_left(self._ordered, pushed[-1])]
+            size -= 1
+            self._columns[:, place] = self._columns[:, size]
+        if size + len(points) > self._columns.shape[1]:
+            more = np.empty((len(self._columns), size + len(points)))
+            self._columns = np.concatenate((self._columns[:, :size], more), axis=1)
+        for point in points:
+            self._columns[:, size] = point
+            size += 1
+            insort(self._ordered, point)
+        self._used = [row[:size] for row in self._columns]
         return pushed
 
     def points(self) -> list[Vector]:
-        return sorted(tuple(row) for row in self._points.tolist())
+        return list(self._ordered)
 
     def others(self, point: Vector) -> list[Vector]:
-        points = self.points()
-        return [points[place] for place in _spread(bisect_left(points, point), len(points))]
+        ordered = self._ordered
+        return [ordered[place] for place in _spread(bisect_left(ordered, point), len(ordered))]
+
+    def _where(self, compare: np.ufunc, point: Vector) -> np.ndarray:
+        """Return for each column whether every value compares so with the point's."""
+        holds: np.ndarray = compare(self._used[0], point[0])
+        for row, value in zip(self._used[1:], point[1:], strict=True):
+            holds &= compare(row, value)
+        return holds
+
+    def _at(self, place: int) -> Vector:
+        return tuple(self._columns[:, place].tolist())
 
 
 def _spread(place: int, number: int) -> list[int]:
@@ -116,28 +147,59 @@ def _spread(place: int, number: int) -> list[int]:
     return [other for other in range(place % step, number, step) if other != place]
 
 
-def _first_front(points: list[Vector]) -> tuple[list[Vector], list[Vector]]:
-    """Split sorted points into those that none of them dominates, and the rest, sorted."""
-    front: list[Vector] = []
-    if points and len(points[0]) == 2:
-        rest, last = [], None
-        for point in reversed(points):  # a point is dominated by one with a larger first value, or by none
+def _peel(points: list[Vector], number: float) -> tuple[list[list[Vector]], list[Vector]]:
+    """Split sorted points into fronts, as many as it takes for at least `number` points, and the rest, sorted."""
+    if not points or number <= 0:
+        return [], points
+    return (_peel_flat if len(points[0]) == 2 else _peel_deep)(points, number)
+
+
+def _peel_flat(points: list[Vector], number: float) -> tuple[list[list[Vector]], list[Vector]]:
+    fronts: list[list[Vector]] = []
+    left = points[::-1]
+    size = len(points) - number  # at most so many are to be left
+    while left and len(left) > size:
+        front, rest, last = [], [], None
+        for point in left:  # a point is dominated by one with a larger first value, or by none
             if last is None or point[1] > last[1] or point == last:
                 front.append(point)
                 last = point
             else:
                 rest.append(point)
-        return front, rest[::-1]
-    left = np.array(points[::-1], dtype=float)
-    dominated: list[list[float]] = []
-    while len(left):
-        best = left[0]  # the largest by its first value, then by its second ...: nothing dominates it
-        is_below = (left <= best).all(axis=1) & (left < best).any(axis=1)
-        front.append(tuple(best.tolist()))
-        dominated += left[is_below].tolist()
-        is_below[0] = True
-        left = left[~is_below]
-    return front, sorted(tuple(row) for row in dominated)
+        fronts.append(front)
+        left = rest
+    return fronts, left[::-1]
+
+
+def _peel_deep(points: list[Vector], number: float) -> tuple[list[list[Vector]], list[Vector]]:
+    """Do that for any number of objectives.
+
+    The point with the largest sum is dominated by none, and dominates many. Of equal sums, which rounding may make so,
+    it is the last in the order of the points, which none of the others dominates.
+    """
+    points = points[::-1]
+    columns = np.array(points, dtype=float).T.copy()
+    sums = np.clip(columns, -_LARGEST, _LARGEST).sum(axis=0)
+    left = np.arange(len(points))
+    fronts: list[list[Vector]] = []
+    num_drawn = 0
+    while len(left) and num_drawn < number:
+        front: list[Vector] = []
+        dominated = [left[:0]]
+        while len(left):
+            best = columns[:, left[sums[left].argmax()]]
+            is_below, is_equal = np.ones(len(left), bool), np.ones(len(left), bool)
+            for row, value in zip(columns, best, strict=True):
+                values = row[left]
+                is_below &= values <= value
+                is_equal &= values == value
+            front += [points[place] for place in left[is_equal].tolist()]
+            dominated.append(left[is_below & ~is_equal])
+            left = left[~is_below]
+        fronts.append(front)
+        num_drawn += len(front)
+        left = np.sort(np.concatenate(dominated))
+    return fronts, [points[place] for place in left[::-1].tolist()]
 
 
 def is_early_in_net(points: Sequence[Vector], newcomer: Vector, most: int) -> bool:
@@ -153,20 +215,29 @@ def is_early_in_net(points: Sequence[Vector], newcomer: Vector, most: int) -> bo
         return True
     if most < 1:
         return False
-    values = np.array([*points, newcomer], dtype=float)
-    largest = np.finfo(float).max / 4
-    values = np.clip(values, -largest, largest)  # an infinity has no distance
-    low, high = values.min(axis=0), values.max(axis=0)
-    values = (values - low) / np.where(high > low, high - low, 1.0)
-    chosen = int(np.argmax(values[:, 0]))
-    nearest = np.full(len(values), np.inf)
-    for _ in range(most):
+    scaled = np.array([_scaled(values) for values in zip(*points, newcomer, strict=True)])
+    chosen = int(scaled[0].argmax())
+    distances = np.zeros((len(points) + 1, len(points) + 1))
+    for values in scaled:
+        apart = np.subtract.outer(values, values)
+        distances += np.multiply(apart, apart, out=apart)
+    nearest = distances[chosen]
+    for _ in range(most - 1):
         if chosen == len(points):
             return True
-        nearest = np.minimum(nearest, ((values - values[chosen]) ** 2).sum(axis=1))
         nearest[chosen] = -1.0
-        chosen = int(np.argmax(nearest))
-    return False
+        chosen = int(nearest.argmax())
+        np.minimum(nearest, distances[chosen], out=nearest)
+    return chosen == len(points)
+
+
+def _scaled(values: Sequence[float]) -> list[float]:
+    """Return values as shares of their range; an infinity, which has no distance, as a very large number."""
+    low, high = min(values), max(values)
+    if math.isinf(low) or math.isinf(high):
+        return _scaled([min(max(value, -_LARGEST), _LARGEST) for value in values])
+    span = high - low if high > low else 1.0
+    return [(value - low) / span for value in values]
 
 
 class ParetoOrder:
@@ -236,18 +307,19 @@ class ParetoOrder:
         self._pool += moving
 
     def _deepen(self, number: int) -> None:
-        """Draw fronts from the pool until they hold at least `number` points, or all."""
-        while self._num_in_fronts < number and self._pool:
-            self._pool.sort()
-            front, self._pool = _first_front(self._pool)
-            kind = _Stairs if len(front[0]) == 2 else _Cloud
-            self._fronts.append(kind(front))
+        """Draw fronts from the pool until they hold at least `number` points, or all.
+
+        Some more are drawn, so that the pool is sorted only when the number has grown by a quarter.
+        """
+        if self._num_in_fronts >= number:
+            return
+        self._pool.sort()
+        fronts, self._pool = _peel(self._pool, number * _AHEAD - self._num_in_fronts)
+        for front in fronts:
+            self._fronts.append(_Stairs(front) if len(front[0]) == 2 else _Cloud(front))
             self._num_in_fronts += len(front)
 
     def fronts(self) -> list[list[Vector]]:
         """Return all points, front by front, the best first; those with a NaN are in none."""
-        found, rest = [front.points() for front in self._fronts], sorted(self._pool)
-        while rest:
-            front, rest = _first_front(rest)
-            found.append(sorted(front))
-        return found
+        rest, _ = _peel(sorted(self._pool), math.inf)
+        return [front.points() for front in self._fronts] + [sorted(front) for front in rest]

@@ -67,8 +67,8 @@ class MOASHAScheduler(Scheduler):
 
     Source: Schmucker et al. 2021, arXiv:2106.12639, with the epsilon net that it finds best, as a stopping rule.
     Departures: distances on a front are those of objectives scaled by their range there, so that units do not matter;
-    the net begins at the best by the first objective, not at a random point; of a front with more than 64 points,
-    64 stand for all. A trial with a NaN in any objective is stopped at its rung, and counts as one that got there.
+    the net begins at the best by the first objective, not at a random point; of a front with more than 32 points,
+    32 stand for all. A trial with a NaN in any objective is stopped at its rung, and counts as one that got there.
     """
 
     is_multi_objective = True
