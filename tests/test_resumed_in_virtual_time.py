@@ -197,7 +197,7 @@ def check_resumed(tmp_path: Path, parts: tuple[float, ...], once: Callable[..., 
     for part in parts:
         root = tmp_path / f"killed-{part}"
         root.mkdir()
-        due = once(root, die_after=min(round(part * num_commits), num_commits - 1))
+        due = once(root, die_after=max(1, round(part * num_commits)))
         state = once(root, due=due)
         events, ends = story(root)
         assert events == expected[0]
