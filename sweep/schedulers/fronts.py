@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ __all__ = ["ParetoOrder", "is_early_in_net"]
 
 Vector = tuple[float, ...]  # one value per objective, larger is better
 _MOST_IN_NET = 32  # of a larger front, so many points at even distances stand for all
-_LARGEST = sys.float_info.max / 8  # what an infinity counts as where a sum or a distance is needed
+_LARGEST = float(np.finfo(float).max) / 8  # what an infinity counts as where a sum or a distance is needed
 _AHEAD = 1.25  # so many times the points that are needed are put into fronts at once
 
 
