@@ -1,7 +1,7 @@
 """Print the quality tables of searchers and schedulers: `python benchmarks/quality/run.py [PART ...] [--seeds N]`.
 
-Parts: searching (regret over trials), fidelity (early stopping), bohb, population. All of them take about half an hour
-on two cores; everything is deterministic, so the figures are the same anywhere.
+Parts: searching (regret over trials), fidelity (early stopping), bohb, population. All of them take about
+three quarters of an hour on two cores; everything is deterministic, so the figures are the same anywhere.
 """
 
 from __future__ import annotations
