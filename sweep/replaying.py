@@ -29,7 +29,7 @@ from sweep.drive import tell
 from sweep.errors import ExperimentError, SweepError
 from sweep.policies import Policies, build_policies
 from sweep.recipe import read_recipe, space_keys
-from sweep.store.encoding import decode, encode
+from sweep.store.encoding import decode, encode, is_same
 from sweep.store.layout import ExperimentLayout
 from sweep.store.reader import ExperimentReader
 from sweep.store.records import command_texts
@@ -244,7 +244,7 @@ class _Replayer:
             answer = f"{type(error).__name__}: {error}"
         then = event.config.value if isinstance(event.config, Signal) else dict(event.config)
         self.found.num_suggestions += 1
-        if answer != then:
+        if not is_same(answer, then):
             self.found.add(Difference(told.seq, f"the searcher was asked for {event.trial_id}", then, answer))
 
     def _answer(self, searcher: Searcher, trial_id: str) -> Any:

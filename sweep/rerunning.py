@@ -42,6 +42,7 @@ from sweep.engines.base import EngineCommand
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ExperimentError
 from sweep.replaying import Difference, own_policies, rows_of, what_of
+from sweep.store.encoding import is_same
 from sweep.store.layout import ExperimentLayout
 from sweep.store.resume import Told, record
 
@@ -221,8 +222,9 @@ class _Compares:
             self.difference = Difference(told.seq, then, told.caused, rows)
         elif isinstance(event, Suggested) and isinstance(event.config, Mapping):
             config = told.event.config if isinstance(told.event, Suggested) else None
-            if event.config != config:
-                self.difference = Difference(told.seq, then, config, dict(event.config))
+            recorded = dict(config) if isinstance(config, Mapping) else config
+            if not is_same(dict(event.config), recorded):
+                self.difference = Difference(told.seq, then, recorded, dict(event.config))
 
     def discard(self, checkpoint: CheckpointRef) -> None:
         pass  # there are none

@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Opaque", "decode", "encode"]
+from sweep.importing import unpickle
+
+__all__ = ["Opaque", "decode", "encode", "is_same"]
 
 _INF = math.inf
 
@@ -152,10 +154,29 @@ def _untag(value: Any, trust: bool) -> Any:
         if "$pickle" in value:
             if not trust:
                 return Opaque(value.get("repr", "<object>"))
-            import cloudpickle
-
-            return cloudpickle.loads(base64.b64decode(value["$pickle"]))
+            return unpickle(base64.b64decode(value["$pickle"]))
     return {k: _untag(v, trust) for k, v in value.items()}
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are equal as the record would hold them: objects that do not define `==` are, when they are
+    stored alike."""
+    if _stored(_tag(one)) == _stored(_tag(other)):
+        return True
+    try:
+        return bool(one == other)
+    except ValueError:  # arrays in them, which are not alike
+        return False
+
+
+def _stored(tagged: Any) -> Any:
+    """Return what `_tag` returned without how pickled values print: that may name where they lie in memory."""
+    if isinstance(tagged, list):
+        return [_stored(item) for item in tagged]
+    if isinstance(tagged, dict):
+        is_pickle = "$pickle" in tagged
+        return {key: _stored(item) for key, item in tagged.items() if not (is_pickle and key == "repr")}
+    return tagged
 
 
 def _hashable(key: Any) -> Any:

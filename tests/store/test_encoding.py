@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.core.results import Result
-from sweep.store.encoding import Opaque, decode, encode
+from sweep.store.encoding import Opaque, decode, encode, is_same
 
 
 class Color(enum.Enum):
@@ -206,3 +206,27 @@ def test_a_lone_surrogate_can_be_stored():
 def test_what_is_opaque_stays_so_when_it_is_stored_again():
     opaque = decode(encode(Color.RED))
     assert repr(decode(encode(opaque))) == repr(Color.RED)
+
+
+class Unequal:
+    """Defines no `==`."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+class Picky:
+    """Raises when it is compared."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("more than one truth")
+
+
+def test_values_are_the_same_when_they_would_be_stored_alike():
+    assert is_same({"x": 1, "y": [math.nan, (1, 2)]}, {"x": 1, "y": [math.nan, (1, 2)]})
+    assert is_same({"mine": Unequal(1)}, {"mine": Unequal(1)})
+    assert is_same({"a": np.arange(3)}, {"a": np.arange(3)})
+    assert not is_same({"mine": Unequal(1)}, {"mine": Unequal(2)})
+    assert not is_same({"a": np.arange(3)}, {"a": np.arange(1, 4)})
+    assert not is_same({"x": 1}, {"x": 2})
+    assert not is_same([Picky(), 1], [Picky(), 2])
