@@ -96,10 +96,14 @@ class Curves:
         self._scale: _Scale | None = None
 
     @classmethod
-    def from_experiment(cls, path: str | os.PathLike[str]) -> Curves:
+    def from_experiment(cls, path: str | os.PathLike[str], *, trust: bool = True) -> Curves:
         """Return the curves of an experiment, running or ended.
 
         A trial that was started again continues from its checkpoint; what was repeated counts once.
+
+        Args:
+            trust: load config values that were stored as pickles, which runs code from the record; False: they stay
+                what they print like.
 
         Raises:
             ExperimentError: there is no such experiment, nothing was reported, or a scheduler changed configs on the
@@ -108,7 +112,7 @@ class Curves:
         layout = ExperimentLayout(Path(path))
         drafts: dict[str, _Draft] = {}
         can_save, nodes = False, None
-        for told in record(layout.database):
+        for told in record(layout.database, trust=trust):
             _take(told, drafts, layout.root)
             if isinstance(told.event, PlanChanged):
                 can_save = told.event.plan.can_save_on_demand

@@ -19,7 +19,7 @@ from sweep.store.layout import ExperimentLayout
 from sweep.store.reader import ExperimentReader, find_experiment
 from sweep.store.resume import Told, record
 
-__all__ = ["replay"]
+__all__ = ["replay", "say_what_is_loaded"]
 
 
 @click.command(short_help="Show every fact and what followed, or decide it all again.")
@@ -51,7 +51,17 @@ def replay(name: str, trial: str | None, verify: bool, storage: str | None) -> i
     return 0
 
 
+def say_what_is_loaded(reader: ExperimentReader) -> None:
+    """Say that a command which decides again runs code from the sweep's directory; the others run none."""
+    click.echo(
+        f"note: loading the searcher and the scheduler of {reader.name} runs code from {reader.root}, and perhaps from "
+        "the script of its trainable.",
+        err=True,
+    )
+
+
 def _verify(reader: ExperimentReader) -> int:
+    say_what_is_loaded(reader)
     place = str(reader.meta.get("import_path") or "")
     try:
         found = decide_again(reader.root)

@@ -13,6 +13,7 @@ from sweep.callbacks.formats import duration, text
 from sweep.cli.inspect import storage_option
 from sweep.cli.order import import_trainable
 from sweep.cli.ranges import parse_literal
+from sweep.cli.replay import say_what_is_loaded
 from sweep.core.resources import Device, Node
 from sweep.curves import Curves
 from sweep.errors import ConfigError, ExperimentError
@@ -47,7 +48,8 @@ def simulate(name: str, storage: str | None, as_json: bool, **options: Any) -> i
     The trials report what they reported, in the time that it took them; the sweep's own code decides. What a trial
     that was stopped would have reported afterwards is not known: record one without a scheduler for a full answer.
     Without options the sweep is run again as it was, and every decision is compared with the recorded one; the exit
-    code is 1 when one came out differently.
+    code is 1 when one came out differently. That loads searcher and scheduler from the sweep's directory, which runs
+    code from there.
 
     \b
     Examples:
@@ -58,7 +60,7 @@ def simulate(name: str, storage: str | None, as_json: bool, **options: Any) -> i
     reader = find_experiment(name, storage)
     if not any(value not in (None, ()) for value in options.values()):
         return _again(reader, as_json)
-    curves = Curves.from_experiment(reader.root)
+    curves = Curves.from_experiment(reader.root, trust=False)
     found = run_simulation(
         curves,
         scheduler=_scheduler(options),
@@ -72,6 +74,7 @@ def simulate(name: str, storage: str | None, as_json: bool, **options: Any) -> i
 
 
 def _again(reader: ExperimentReader, as_json: bool) -> int:
+    say_what_is_loaded(reader)
     place = str(reader.meta.get("import_path") or "")
     try:
         found = rerun(reader.root)

@@ -1,0 +1,128 @@
+"""Commands that only look run nothing of the sweep's: no import of its script, no pickle of its record."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import sweep
+from searchers import RandomSearch
+from sweep.schedulers import FIFOScheduler
+
+class Mine:
+    def __init__(self, value):
+        self.value = value
+
+class MyError(Exception):
+    pass
+
+class MySearch(RandomSearch):
+    pass
+
+class MyScheduler(FIFOScheduler):
+    pass
+
+class MyCallback(sweep.Callback):
+    def get_state(self):
+        return Mine(1)
+
+def train(config):
+    sweep.report(loss=config["x"], what=str(config["mine"].value))
+    if config["x"] > 1.5:
+        raise MyError(Mine(2))
+
+def main():
+    sweep.run(
+        train,
+        name="first",
+        config={"x": sweep.grid_search([1, 2]), "mine": sweep.choice([Mine(3), Mine(4)])},
+        search_alg=None,
+        scheduler=MyScheduler(),
+        callbacks=[MyCallback()],
+        metric="loss",
+        mode="min",
+        verbose=0,
+        raise_on_failed_trial=False,
+    )
+"""
+HOOK = """
+import json, sys
+seen = []
+
+def hook(event, arguments):
+    if event == "pickle.find_class" or (event == "import" and arguments[0].startswith(("script", "sweep_script"))):
+        seen.append(f"{event} {arguments[0]}")
+
+sys.addaudithook(hook)
+from sweep.cli.main import _run
+
+code = _run(sys.argv[1:])
+print(json.dumps([code, seen]))
+"""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a sweep lies whose record holds pickles of every kind."""
+    found = tmp_path_factory.mktemp("looking")
+    (found / "script.py").write_text(SCRIPT)
+    subprocess.run([sys.executable, "-c", "import script; script.main()"], cwd=found, env=environ(found), check=True)
+    return found
+
+
+def environ(directory: Path) -> dict[str, str]:
+    variables = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}"}
+    variables.pop("SWEEP_STORAGE", None)
+    return variables
+
+
+def look(directory: Path, *command: str) -> tuple[int, list[str], str]:
+    found = subprocess.run(
+        [sys.executable, "-c", HOOK, *command], cwd=directory, env=environ(directory), capture_output=True, text=True
+    )
+    assert found.stdout, found.stderr
+    code, seen = json.loads(found.stdout.splitlines()[-1])
+    return code, seen, found.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ls",),
+        ("ls", "first"),
+        ("ls", "--format", "json"),
+        ("trials", "first"),
+        ("trials", "first", "--format", "json"),
+        ("best", "first"),
+        ("best", "first", "--as", "args"),
+        ("show", "first"),
+        ("show", "first", "1"),
+        ("logs", "first", "1"),
+        ("why", "first"),
+        ("note", "first", "a good one"),
+        ("replay", "first"),
+        ("replay", "first", "--trial", "1"),
+        ("simulate", "first", "--scheduler", "asha"),
+        ("simulate", "first", "--concurrency", "1"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_looks_imports_and_unpickles_nothing_of_the_sweeps(directory: Path, command: tuple[str, ...]):
+    code, seen, said = look(directory, *command)
+    assert seen == []
+    assert code == 0, said
+
+
+@pytest.mark.parametrize("command", [("replay", "first", "--verify"), ("simulate", "first")], ids=" ".join)
+def test_a_command_that_must_load_the_searcher_and_the_scheduler_says_so(directory: Path, command: tuple[str, ...]):
+    code, seen, said = look(directory, *command)
+    assert "pickle.find_class script" in seen
+    assert "note: loading the searcher and the scheduler of first runs code from " in said
+    assert code == 0, said
