@@ -18,10 +18,12 @@ from sweep.core.resources import Node
 from sweep.engines.base import Engine
 from sweep.errors import ConfigError, TrialsFailed, nearest
 from sweep.experiment import Experiment
+from sweep.importing import end_module
 from sweep.launch import Launch
 from sweep.recipe import pack_recipe
 from sweep.registry import registered
 from sweep.schedulers import Scheduler
+from sweep.worker.nested import refuse_nested
 
 if TYPE_CHECKING:
     from sweep.store.analysis import ExperimentAnalysis, TrialView
@@ -155,6 +157,8 @@ def run(
         TrialsFailed: it is over and some trials failed.
     """
     given = dict(locals())
+    end_module("sweep.run")
+    refuse_nested()
     trainable, name_of_trainable = run_or_experiment, None
     if isinstance(trainable, (list, tuple)):
         trainable = _only_one(trainable)

@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Launch"]
 
-_TRIAL_VARIABLE = "SWEEP_TRIAL"  # set in every process of a trial
 _COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had heard of everything
 
 
@@ -73,7 +72,6 @@ class Launch:
         from sweep.worker.trainable import prepare
 
         request = self.request
-        _refuse_nested()
         self._check_numbers()
         metric_and_mode(request.metric, request.mode)  # a wrong one is said before anything else is looked at
         self.trainable: PreparedTrainable = prepare(request.trainable)
@@ -607,16 +605,6 @@ def _fresh_seed() -> int:
     import numpy as np
 
     return int(np.random.randint(2**32, dtype=np.uint64))
-
-
-def _refuse_nested() -> None:
-    trial = os.environ.get(_TRIAL_VARIABLE)
-    if trial:
-        raise ExperimentError(
-            f"sweep.run was called inside trial {trial}. If this is your script being run again by a child process, "
-            f"put the "
-            "call under `if __name__ == '__main__':`; a sweep inside a trial is not supported."
-        )
 
 
 def _make_writable(layout: ExperimentLayout) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from searchers.variants import path_name, walk
 from sweep.errors import ExperimentError
+from sweep.importing import unpickle
 
 __all__ = ["RECIPE_NAME", "pack_recipe", "read_recipe", "space_keys", "write_recipe"]
 
@@ -65,7 +66,7 @@ def read_recipe(root: Path) -> tuple[dict[str, Any], list[str]]:
         try:
             if data is None:
                 raise ValueError(name)
-            arguments[name] = pickle.loads(data)
+            arguments[name] = unpickle(data)
         except Exception:  # its class may be gone, or need what this process has not
             lost.append(name)
     return arguments, lost

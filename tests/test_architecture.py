@@ -19,17 +19,27 @@ OWN = ("sweep", "searchers")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "searchers": (),
     "sweep.errors": ("searchers.errors",),
+    # Whoever unpickles or imports what is the user's does it by this.
+    "sweep.importing": (),
     "sweep.core": ("sweep.errors", "searchers.base", "searchers.errors"),
     "sweep.schedulers": ("sweep.core", "sweep.errors", "searchers.space"),
     "sweep.accelerators": ("sweep.core", "sweep.errors"),
     "sweep.worker": (
         "sweep.core",
         "sweep.errors",
+        "sweep.importing",
         "sweep.accelerators",
         "sweep.store.layout",
         "sweep.store.checkpoints",
     ),
-    "sweep.engines": ("sweep.core", "sweep.errors", "sweep.worker", "sweep.accelerators", "sweep.store.layout"),
+    "sweep.engines": (
+        "sweep.core",
+        "sweep.errors",
+        "sweep.importing",
+        "sweep.worker",
+        "sweep.accelerators",
+        "sweep.store.layout",
+    ),
     "sweep.train": (
         "sweep.core",
         "sweep.errors",
@@ -44,13 +54,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Outside a trial `fit` is a sweep of one trial: it composes, late.
     "sweep.train.fit": OWN,
     # The record holds what searchers answered, signals included.
-    "sweep.store": ("sweep.core", "sweep.errors", "searchers.base", "searchers.errors"),
+    "sweep.store": ("sweep.core", "sweep.errors", "sweep.importing", "searchers.base", "searchers.errors"),
     "sweep.store.analysis": ("sweep.core", "sweep.errors", "sweep.store", "searchers.pareto"),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.store.resume": ("sweep.core", "sweep.errors", "sweep.drive", "searchers.base", "sweep.schedulers.base"),
     "sweep.callbacks": (
         "sweep.core",
         "sweep.errors",
+        "sweep.importing",
         "sweep.store.layout",
         "sweep.store.schema",
         "sweep.store.encoding",
@@ -75,7 +86,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.config": ("sweep.core", "sweep.errors"),
     "sweep.inventory": ("sweep.core", "sweep.errors", "sweep.accelerators", "sweep.config"),
     "sweep.experiment": ("sweep.config", "sweep.errors"),
-    "sweep.recipe": ("sweep.errors", "searchers.variants"),
+    "sweep.recipe": ("sweep.errors", "sweep.importing", "searchers.variants"),
     "sweep.registry": ("sweep.errors",),
     "sweep.names": ("sweep.core",),
     "sweep.settings": ("sweep.core.plan", "sweep.errors"),

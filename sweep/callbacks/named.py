@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sweep.callbacks.base import Callback
 from sweep.errors import ConfigError
+from sweep.importing import importing
 
 __all__ = ["callbacks_from"]
 
@@ -26,7 +27,8 @@ def callbacks_from(environ: Mapping[str, str]) -> list[Callback]:
 def _made(variable: str, path: str) -> Callback:
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name)
+        with importing():
+            found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"{variable} names {path!r}, which cannot be imported: {error}. Expected module.Class."

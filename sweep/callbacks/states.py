@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Sequence
 
 from sweep.callbacks.base import Callback
+from sweep.importing import unpickle
 
 __all__ = ["STATES_NAME", "CallbackStates"]
 
@@ -77,7 +78,7 @@ class CallbackStates:
             if key not in parts:
                 continue
             try:
-                callback.set_state(pickle.loads(parts[key]))
+                callback.set_state(unpickle(parts[key]))
             except Exception as error:  # the user's own, or its class is gone
                 self._say_once(f"the state of the callback {key} cannot be used: {type(error).__name__}: {error}")
 

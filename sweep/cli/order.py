@@ -7,12 +7,13 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
+from sweep.importing import DriverCalled, ended_at, importing, load_file, why_missing
 
 __all__ = ["COMMAND_FILE", "Order", "import_trainable", "parse_count", "parse_seconds", "split_target"]
 
@@ -191,11 +192,14 @@ def split_target(text: str) -> tuple[str, str] | None:
     return (file, name) if colon and file.endswith(".py") and name else None
 
 
-def import_trainable(target: str) -> Any:
+def import_trainable(target: str, notice: Callable[[str], None] | None = None) -> Any:
     """Import `file.py:name` and return what `name` is there; the file's directory comes first on `sys.path`.
 
     The file is imported as the module of its name, as `python file.py` would see its neighbours; code under
-    `if __name__ == "__main__":` does not run.
+    `if __name__ == "__main__":` does not run, and where it starts a sweep of its own, it ends.
+
+    Args:
+        notice: is told that the file ended at such a place.
 
     Raises:
         ConfigError: no such file or name; the nearest is named.
@@ -211,11 +215,17 @@ def import_trainable(target: str) -> Any:
         raise ConfigError(f"there is no file {path}. {hint}")
     _refuse_shadows(path.parent)
     module = _import(path)
+    call = ended_at(module.__name__)
+    if call is not None and notice is not None:
+        notice(f"{call}. Here that is not run, nor what stands below it.")
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
             known = [key for key, item in vars(value).items() if callable(item) and not key.startswith("_")]
-            raise ConfigError(f"{path.name} has no {name!r}. {nearest(part, known) if known else 'It is empty.'}")
+            why = f"{call}, where an import by sweep ends. Define {name!r} above." if call is not None else ""
+            raise ConfigError(
+                f"{path.name} has no {name!r}. {why or (nearest(part, known) if known else 'It is empty.')}"
+            )
         value = getattr(value, part)
     if not callable(value) and not hasattr(value, "__sweep_trainable__"):
         raise ConfigError(
@@ -247,23 +257,21 @@ def _import(path: Path) -> Any:
     if loaded is not None and _is_file(getattr(loaded, "__file__", None), path):
         return loaded
     importlib.invalidate_caches()
+    argv, sys.argv = sys.argv, [str(path)]  # a script that parses its arguments finds none of ours
     try:
         if loaded is None and name.isidentifier():
             found = importlib.util.find_spec(name)
             if found is not None and _is_file(found.origin, path):
-                return importlib.import_module(name)
+                with importing():
+                    return importlib.import_module(name)
         # Its name is taken by another module, or no name of a module: loaded beside it, and shipped to trials by value.
-        spec = importlib.util.spec_from_file_location(f"sweep_script_{re.sub(r'[^A-Za-z0-9]', '_', name)}", path)
-        if spec is None or spec.loader is None:
-            raise ConfigError(f"{path} cannot be imported as Python.")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        return module
-    except ConfigError:
-        raise
-    except (Exception, SystemExit) as error:  # whatever the user's file raises while it is imported
-        raise TrainableError(f"importing {path} failed: {type(error).__name__}: {error}") from error
+        return load_file(f"sweep_script_{re.sub(r'[^A-Za-z0-9]', '_', name)}", path)
+    except (Exception, SystemExit, DriverCalled) as error:  # whatever the user's file raises while it is imported
+        why = why_missing(error)
+        said = f"{type(error).__name__}: {error}" if not isinstance(error, DriverCalled) else str(error)
+        raise TrainableError(f"importing {path} failed: {said}{'. ' if why else ''}{why}") from error
+    finally:
+        sys.argv = argv
 
 
 def _is_file(origin: str | None, path: Path) -> bool:

@@ -86,7 +86,7 @@ def execute(order: Order, *, resume: bool | str | None, verbose: int, as_json: b
     """Run what was ordered and return the exit code."""
     import sweep
 
-    trainable = import_trainable(order.target)
+    trainable = import_trainable(order.target, _note if verbose else None)
     arguments = order.arguments()
     callbacks: list[Callback] = [_Noter(order)]
     if as_json:
@@ -97,6 +97,10 @@ def execute(order: Order, *, resume: bool | str | None, verbose: int, as_json: b
         return 130
     failed = statuses.count("ERROR")
     return 0 if not failed else 1 if failed == len(statuses) else 3
+
+
+def _note(text: str) -> None:
+    click.echo(f"note: {text}", err=True)
 
 
 def _order(target: str, ranges: Sequence[str], options: dict[str, Any]) -> Order:

@@ -40,10 +40,12 @@ from sweep.engines.base import Engine, EngineCommand
 from sweep.engines.exits import classify
 from sweep.engines.jobs import JobMaker
 from sweep.errors import SweepError
+from sweep.importing import unpickle
 from sweep.store.layout import ExperimentLayout
 from sweep.worker import adapters, environment, wire
 from sweep.worker.devices import seed_generators
 from sweep.worker.main import run_job
+from sweep.worker.nested import inside_trial
 from sweep.worker.session import current
 from sweep.worker.trainable import PreparedTrainable
 
@@ -76,7 +78,7 @@ class _Loaded:
     def load(self, job: wire.Job) -> None:
         """Load the trainable at its first use."""
         if self.trainable is None:
-            self.trainable = pickle.loads(self._payload)
+            self.trainable = unpickle(self._payload)
 
 
 class InlineEngine(Engine):
@@ -286,7 +288,8 @@ class InlineEngine(Engine):
             if self._is_chdir:
                 os.chdir(trial_dir)
             seed_generators(job.seed)
-            outcome = run_job(job, _InlineChannel(self, attempt), self._code, is_interruptible=True)
+            with inside_trial(trial.id):
+                outcome = run_job(job, _InlineChannel(self, attempt), self._code, is_interruptible=True)
         except KeyboardInterrupt as error:
             self._interrupt_loop(error)
             outcome = ("FAILED", "KeyboardInterrupt", "", "KeyboardInterrupt", b"")

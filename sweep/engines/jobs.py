@@ -14,6 +14,7 @@ from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial
 from sweep.worker import environment, wire
 from sweep.worker.group_environment import GroupSpec, group_job, plan_ranks
+from sweep.worker.nested import process_mark
 from sweep.worker.rendezvous import Port, open_ports
 from sweep.worker.trainable import PreparedTrainable
 
@@ -56,6 +57,7 @@ class JobMaker:
             start_from: checkpoint of trials that have none of their own.
         """
         self.directory = str(directory)
+        self._driver = process_mark(os.getpid())
         self._trainable = trainable
         self._nodes = tuple(nodes)
         self._environ = environ
@@ -127,6 +129,7 @@ class JobMaker:
             request = self._requests[trial.resources] = (trial.resources.to_json(), threads)
         variables = environment.attempt_variables(
             experiment=self.directory,
+            driver=self._driver,
             trial_id=trial.id,
             attempt=trial.attempt,
             resources=trial.resources,

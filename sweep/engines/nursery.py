@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pickle
 import signal
@@ -15,12 +16,14 @@ from typing import Any
 
 from sweep.engines import zygote
 from sweep.engines.link import receive_from
-from sweep.worker.environment import EXPERIMENT_VARIABLE, THREAD_VARIABLES
+from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE, THREAD_VARIABLES
+from sweep.worker.nested import process_mark
 
 __all__ = ["Nursery", "own_path"]
 
 _MESSAGE_BYTES = 1 << 16
 _CLOSE_S = 10.0
+_numbers = itertools.count(1)
 _BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.zygote import main; main({descriptor})"
 
 
@@ -58,6 +61,7 @@ class Nursery:
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
         variables[EXPERIMENT_VARIABLE] = str(directory)
+        variables[IMPORTER_VARIABLE] = f"{process_mark(os.getpid())}/{next(_numbers)}"
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -X and the like
         code = _BOOT.format(path=setup.path, descriptor=theirs.fileno())
         try:
@@ -117,9 +121,7 @@ class Nursery:
 
     def close(self) -> None:
         """End it and everything that it has started; returns when that is gone."""
-        if self.is_alive and not self.is_ready:
-            self._process.kill()  # it is importing and has forked nothing yet
-        self.socket.close()
+        self.socket.close()  # one that still imports is ended by its watch
         try:
             self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:

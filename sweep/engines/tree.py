@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Iterable
 
-__all__ = ["become_subreaper", "children_of", "descendants", "end_descendants", "end_marked"]
+__all__ = ["become_subreaper", "children_of", "descendants", "end_descendants", "end_marked", "end_tree"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -108,6 +108,26 @@ def end_descendants(spare: Iterable[int] = ()) -> int:
             # A root that cannot die, because it hangs in the kernel, blocks here, and nothing is released.
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(root, 0)
+
+
+def end_tree(root: int) -> None:
+    """Kill a process that is a subreaper, and all its descendants but this process; for a caller that is its child.
+
+    It is stopped first, so that it starts nothing more, and killed last: until then its orphans are handed to it.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(root, signal.SIGSTOP)
+    own = {os.getpid()}
+    while victims := [pid for pid in descendants(root) if pid not in own and not _is_zombie(pid)]:
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGSTOP)  # all stand still before the first dies: none can outrun this by forking
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        os.sched_yield()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(root, signal.SIGKILL)
 
 
 def _has_children() -> bool:

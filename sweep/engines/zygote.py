@@ -26,9 +26,10 @@ import traceback
 from typing import Any, NamedTuple, NoReturn
 
 from sweep.engines.host import Host, inherit
+from sweep.engines.import_watch import watched
 from sweep.engines.tree import become_subreaper, end_descendants
+from sweep.importing import importing, why_missing
 from sweep.worker import devices
-from sweep.worker.main import set_death_signal
 
 __all__ = ["END", "GONE", "HOST", "IMPORTING", "NOTICE", "READY", "Setup", "main"]
 
@@ -177,19 +178,17 @@ def main(descriptor: int) -> NoReturn:
         driver = os.pidfd_open(setup.driver_pid)
     except ProcessLookupError:
         os._exit(0)
-    # While an import keeps it from listening, the kernel watches the driver in its place. Only then: the signal is
-    # tied to the thread that started this process, which may end before the driver does.
-    set_death_signal(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
     sys.path[:] = setup.path
-    zygote = Zygote(control, setup, driver, descriptors[0] if descriptors else -1)
+    lock = descriptors[0] if descriptors else -1
+    zygote = Zygote(control, setup, driver, lock)
     if setup.is_importing:
-        _import_all(setup, zygote)
+        with watched(driver, descriptor, lock), importing():
+            _import_all(setup, zygote)
         devices.find_thread_pools()
         gc.collect()
         gc.freeze()  # collections in the children then leave these pages shared
-    set_death_signal(0)
     zygote.send(READY, len(os.listdir("/proc/self/task")))
     zygote.run()
 
@@ -205,4 +204,5 @@ def _import_all(setup: Setup, zygote: Zygote) -> None:
             importlib.import_module(name)
         except BaseException as error:  # the border to other people's code; the trial will meet the error, too
             line = traceback.format_exception_only(error)[-1].strip()
-            zygote.send(NOTICE, f"importing {name} in advance failed: {line}")
+            why = why_missing(error)
+            zygote.send(NOTICE, f"importing {name} in advance failed: {line}{'. ' if why else ''}{why}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +16,7 @@ from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.results import Result as Report
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest
+from sweep.importing import unpickle
 from sweep.store.checkpoints import Checkpoint
 from sweep.store.filled import complete
 from sweep.store.notebook import result_page, view_page
@@ -501,7 +501,7 @@ def _original(pickled: bytes) -> BaseException | None:
     if not pickled:
         return None
     try:
-        loaded = pickle.loads(pickled)
+        loaded = unpickle(pickled)
     except (Exception, SystemExit):  # whatever importing and building the user's class raises: the text must do
         return None
     return loaded if isinstance(loaded, BaseException) else None

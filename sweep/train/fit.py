@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import pickle
 import select
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from sweep.core.nesting import place_inside
 from sweep.core.resources import Device, Node, Placement, Resources
 from sweep.core.results import score
 from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError
+from sweep.importing import unpickle
 from sweep.store.checkpoints import Checkpoint, discard
 from sweep.worker import wire
 from sweep.worker.environment import MEMORY_FRACTIONS, THREAD_VARIABLES
@@ -345,7 +345,7 @@ def _cause(error: str, traceback: str, class_name: str, pickled: bytes) -> BaseE
     """Return what the rank raised, or its words when it could not travel."""
     if pickled:
         try:
-            raised: BaseException = pickle.loads(pickled)
+            raised: BaseException = unpickle(pickled)
             return raised
         except Exception:  # whatever loading a user's exception raises: then its text must do
             return _words(error, traceback, class_name)

@@ -10,7 +10,9 @@ from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placemen
 
 __all__ = [
     "ATTEMPT_VARIABLE",
+    "DRIVER_VARIABLE",
     "EXPERIMENT_VARIABLE",
+    "IMPORTER_VARIABLE",
     "KEEP_DEVICES_VARIABLE",
     "MEMORY_FRACTIONS",
     "THREAD_VARIABLES",
@@ -27,6 +29,8 @@ __all__ = [
 EXPERIMENT_VARIABLE = "SWEEP_EXPERIMENT"
 TRIAL_VARIABLE = "SWEEP_TRIAL"
 ATTEMPT_VARIABLE = "SWEEP_ATTEMPT"
+DRIVER_VARIABLE = "SWEEP_DRIVER"  # in what belongs to a trial: which process drives it
+IMPORTER_VARIABLE = "SWEEP_IMPORTER"  # in what a module starts while it is imported in advance: for which driver
 KEEP_DEVICES_VARIABLE = "SWEEP_KEEP_VISIBLE_DEVICES"  # set to 1 by people who hand out devices themselves
 
 MEMORY_FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")  # jax refuses both at once
@@ -44,6 +48,7 @@ THREAD_VARIABLES = (
 def attempt_variables(
     *,
     experiment: str,
+    driver: str,
     trial_id: str,
     attempt: int,
     resources: Resources,
@@ -55,10 +60,12 @@ def attempt_variables(
 
     Args:
         experiment: absolute directory of the experiment; the marker by which leftovers are found.
+        driver: mark of the driver's process, while which lives no sweep is driven in the trial.
         environ: the driver's own environment.
     """
     return {
         EXPERIMENT_VARIABLE: experiment,
+        DRIVER_VARIABLE: driver,
         TRIAL_VARIABLE: trial_id,
         ATTEMPT_VARIABLE: str(attempt),
         **thread_variables(num_threads(resources, environ), environ),

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Protocol
 
+from sweep.importing import unpickle, why_missing
 from sweep.store.layout import rank_output
 from sweep.worker import adapters, wire
 from sweep.worker.control import Control
@@ -54,7 +55,7 @@ class _Code:
         """Load trainable and shared objects unless they are those of the job before."""
         if job.code != self.path:
             with open(job.code, "rb") as file:
-                self.trainable = pickle.loads(file.read())
+                self.trainable = unpickle(file.read())
             self.path = job.code
             main = sys.modules["__main__"].__dict__
             for name, value in main_globals(self.trainable).items():
@@ -217,7 +218,7 @@ def run_job(
     try:
         channel.send(wire.frame((wire.STARTED, job.token, os.getpid())))
         code.load(job)
-        config = pickle.loads(job.config)
+        config = unpickle(job.config)
         session = _session_of(job, channel, config, control)
         install(session)
         try:
@@ -265,6 +266,8 @@ def describe(error: BaseException) -> Outcome:
     except Exception:  # a user's own __str__
         text = "(its message cannot be shown)"
     line = f"{name}: {text.strip().splitlines()[0]}" if text.strip() else name
+    if isinstance(error, NameError) and (why := why_missing(error)):
+        line = f"{line}. {why}"
     rendered = user_traceback(error)
     print(rendered, file=sys.stderr, flush=True)
     return (FAILED, line[:_MAX_ERROR], rendered[-_MAX_TRACEBACK:], name, _pickled(error))

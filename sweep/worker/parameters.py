@@ -24,6 +24,7 @@ from typing import Any
 
 from sweep.core.resources import Resources, parse_resources
 from sweep.errors import TrainableError
+from sweep.importing import unpickle
 
 __all__ = ["load_objects", "store_objects", "unwrap", "with_parameters", "with_resources"]
 
@@ -218,7 +219,7 @@ def load_objects(path: str) -> dict[str, Any]:
     size = int.from_bytes(view[:8], "little")
     spans = pickle.loads(view[8 : 8 + size])
     body, *buffers = (view[start : start + length] for start, length in spans)
-    objects: dict[str, Any] = pickle.loads(body, buffers=buffers)
+    objects: dict[str, Any] = unpickle(body, buffers)
     return objects
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sweep.errors import CheckpointError
+from sweep.importing import importing
 
 __all__ = ["CLOCK_FILE", "DICT_FILE", "Clock", "load_from", "save_into"]
 
@@ -116,7 +117,7 @@ def save_into(instance: Saved, directory: str) -> None:
 def load_from(instance: Saved, directory: str) -> None:
     """Have an object continue from what `save_into` wrote; what has no counts, such as files of others, is at 0."""
     try:
-        with open(os.path.join(directory, DICT_FILE), "rb") as file:
+        with open(os.path.join(directory, DICT_FILE), "rb") as file, importing():
             state: dict[str, Any] | str = pickle.load(file)
     except FileNotFoundError:
         state = directory

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweep.errors import TrainableError
+from sweep.importing import is_reached
 
 __all__ = ["functions_of", "is_importable", "main_globals", "pickle_trainable", "referenced_modules", "store_code"]
 
@@ -36,9 +37,12 @@ def pickle_trainable(trainable: Any) -> bytes:
     """
     import cloudpickle
 
-    registered = []
-    for module in {_module_of(part) for part in functions_of(trainable)}:
-        if module is not None and module.__name__ != "__main__" and not is_importable(module):
+    registered: list[types.ModuleType] = []
+    for part in functions_of(trainable):
+        module = _module_of(part)
+        if module is None or module.__name__ == "__main__" or module in registered:
+            continue
+        if not (is_importable(module) and is_reached(module.__name__, part.__qualname__)):
             cloudpickle.register_pickle_by_value(module)
             registered.append(module)
     try:

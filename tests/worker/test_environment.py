@@ -93,6 +93,7 @@ def test_thread_variables_keep_what_the_user_has_exported():
 def test_an_attempt_bears_its_markers():
     variables = attempt_variables(
         experiment="/exp",
+        driver="7.123.beef",
         trial_id="abcde_00001",
         attempt=2,
         resources=Resources(),
@@ -100,8 +101,8 @@ def test_an_attempt_bears_its_markers():
         nodes=[PLAIN],
         environ={},
     )
-    markers = {name: variables[name] for name in ("SWEEP_EXPERIMENT", "SWEEP_TRIAL", "SWEEP_ATTEMPT")}
-    assert markers == {"SWEEP_EXPERIMENT": "/exp", "SWEEP_TRIAL": "abcde_00001", "SWEEP_ATTEMPT": "2"}
+    markers = {name: variables[name] for name in ("SWEEP_EXPERIMENT", "SWEEP_DRIVER", "SWEEP_TRIAL", "SWEEP_ATTEMPT")}
+    assert list(markers.values()) == ["/exp", "7.123.beef", "abcde_00001", "2"]
 
 
 def test_seeds_depend_on_the_sweeps_seed_and_the_trials_number_only():

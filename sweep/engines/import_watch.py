@@ -1,0 +1,73 @@
+"""A process beside a zygote while that imports: when the driver goes meanwhile, the zygote and what it started go too.
+
+    zygote ── fork ──> watch          waits for: driver gone, driver's socket closed, zygote gone
+       │ imports the user's modules     ├─ driver gone: stop the zygote, kill what it started, kill it
+       │ done                           └─ zygote gone: kill what bears its mark
+       └─ kill ──> watch
+
+A zygote that imports does not listen, and what a module starts while it is imported is tied to nobody's life: the
+kernel's death signal would end the zygote alone. The watch ends with the import, so it costs nothing afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+
+from sweep.engines.tree import end_marked, end_tree
+from sweep.worker.environment import IMPORTER_VARIABLE
+
+__all__ = ["watched"]
+
+
+@contextlib.contextmanager
+def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
+    """Have this process, and what it starts, end with the driver while this is open.
+
+    What is started bears the mark that this process was started with; afterwards the mark is gone.
+
+    Args:
+        driver: pidfd of the driver.
+        control: socket to the driver.
+        unneeded: a descriptor that the watch must not hold, or negative.
+    """
+    own = os.getpid()
+    mark = os.environ.get(IMPORTER_VARIABLE, "")
+    zygote = os.pidfd_open(own)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            if unneeded >= 0:
+                os.close(unneeded)
+            _watch(own, driver, control, zygote, mark)
+        except BaseException:  # nothing of the zygote may go on running in the copy
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(0)
+    os.close(zygote)
+    try:
+        yield
+    finally:
+        os.environ.pop(IMPORTER_VARIABLE, None)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # a module has waited for any child
+            os.waitpid(pid, 0)
+
+
+def _watch(zygote_pid: int, driver: int, control: int, zygote: int, mark: str) -> None:
+    poll = select.poll()
+    poll.register(driver, select.POLLIN)
+    poll.register(zygote, select.POLLIN)
+    poll.register(control, 0)  # of a socket that the other side has closed, a hang-up is told unasked
+    ready = {descriptor for descriptor, _ in poll.poll()}
+    os.close(control)  # the driver sees that the zygote is gone when nobody holds its end
+    if zygote not in ready:
+        end_tree(zygote_pid)
+    if mark:
+        end_marked([], [f"{IMPORTER_VARIABLE}={mark}".encode()])

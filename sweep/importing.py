@@ -1,0 +1,266 @@
+"""Importing and unpickling the user's code without starting the user's sweep.
+
+A script that defines a trainable often calls `run` below it, without a guard. Where this package imports such a file
+(in advance for all trials, in a fresh worker, for a target on the command line, for the pickles of a recipe), that call
+must not start a sweep inside a sweep. So the first such call ends the execution of its module there, and the module
+stays as it is:
+
+    with importing():            a finder in front of `sys.meta_path` gives modules a loader of ours
+        import train             the module runs ... `sweep.run(...)` -> end_module() raises DriverCalled
+                                 the loader of the innermost module catches it, and remembers the line
+
+Who swallows the exception goes on, and meets it again at the next call. Imports of the user's own are not concerned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import linecache
+import os
+import pickle
+import sys
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
+
+__all__ = [
+    "Call",
+    "DriverCalled",
+    "end_module",
+    "ended_at",
+    "importing",
+    "is_reached",
+    "load_file",
+    "unpickle",
+    "why_missing",
+]
+
+_MAX_SOURCE = 80
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Call(NamedTuple):
+    """Where a module called what starts a sweep; `function` is that, when its source cannot be read."""
+
+    module: str
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        source = linecache.getline(self.file, self.line).strip() or self.function
+        return f"{os.path.basename(self.file)}, line {self.line}, starts a sweep: {source[:_MAX_SOURCE]!r}"
+
+
+class DriverCalled(BaseException):
+    """Ends the execution of a module that starts a sweep while this package imports it.
+
+    Not an `Exception`, so that `except Exception` around the call does not swallow it.
+    """
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(
+            f"{call}. The file is imported for what it defines, and an import starts no sweep: it ends there."
+        )
+        self.call = call
+
+
+class _Here(threading.local):
+    """How many imports by us are open on this thread."""
+
+    depth = 0
+
+
+_here = _Here()
+_lock = threading.Lock()
+_num_open = 0
+_before: set[threading.Thread] = set()  # the program's own threads, while imports by us are open
+_started: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # threads that modules started meanwhile
+_ended: dict[str, Call] = {}
+_reached: dict[str, frozenset[str]] = {}  # by module: what was defined at its first call of a driver
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Have calls of drivers end the module that is imported, while this is open.
+
+    It concerns the thread that opened it, and threads that are started meanwhile, also after it was closed: threads
+    that the program had before go on as they are.
+
+    Raises:
+        DriverCalled: the call was in no module that is imported here: in code that `exec` ran, for instance.
+    """
+    global _num_open
+    with _lock:
+        if _num_open == 0:
+            _before.update(threading.enumerate())
+            sys.meta_path.insert(0, _finder)
+        _num_open += 1
+    _here.depth += 1
+    try:
+        yield
+    finally:
+        _here.depth -= 1
+        with _lock:
+            _num_open -= 1
+            if _num_open == 0:
+                _started.update(thread for thread in threading.enumerate() if thread not in _before)
+                _before.clear()
+                with contextlib.suppress(ValueError):  # the user's code has replaced the list
+                    sys.meta_path.remove(_finder)
+
+
+def end_module(function: str) -> None:
+    """End the module that is imported by us, if there is one; what starts a sweep calls this first.
+
+    A module that is imported by others goes on, and what it has defined by now is remembered: an import of ours will
+    end here.
+
+    Args:
+        function: what was called, as people write it.
+
+    Raises:
+        DriverCalled: this call is made by an import of ours, and must not start anything.
+    """
+    thread = threading.current_thread()
+    if _here.depth or thread in _started or (_num_open and thread not in _before):
+        raise DriverCalled(_call(sys._getframe(1), function))
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    if frame is not None:
+        _reached.setdefault(str(frame.f_globals.get("__name__")), frozenset(frame.f_globals))
+
+
+def is_reached(module: str, qualname: str) -> bool:
+    """Whether an import of ours would find this in a module that is loaded here: not below its first sweep."""
+    names = _reached.get(module)
+    return names is None or qualname.partition(".")[0] in names
+
+
+def _call(frame: FrameType | None, function: str) -> Call:
+    """Return the innermost place outside this package."""
+    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_HERE):
+        frame = frame.f_back
+    if frame is None:
+        return Call("", "?", 0, function)
+    name = frame.f_globals.get("__name__", "")
+    return Call(str(name), frame.f_code.co_filename, frame.f_lineno, function)
+
+
+class _Loader(SourceFileLoader):
+    """Loads a module from its source; one that starts a sweep stays as it is by then."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module up to its end, or up to its first call of a driver."""
+        try:
+            super().exec_module(module)
+        except DriverCalled as ended:
+            _ended[module.__name__] = ended.call
+
+
+class _Finder:
+    """Finds what the other finders find, and has source files loaded by us."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of a module, or None."""
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            if finder is not self and find is not None:
+                spec: ModuleSpec | None = find(name, path, target)
+                if spec is not None:
+                    return _with_our_loader(spec)
+        return None
+
+
+_finder: Any = _Finder()
+
+
+def _with_our_loader(spec: ModuleSpec) -> ModuleSpec:
+    # Loaders of another class (archives, extensions, an import hook of the user's) stay: what they load is ended with
+    # the module that imports it.
+    if type(spec.loader) is SourceFileLoader:
+        spec.loader = _Loader(spec.loader.name, spec.loader.path)
+    return spec
+
+
+def load_file(name: str, path: str | os.PathLike[str]) -> ModuleType:
+    """Import a file as the module `name`, whatever its own name is.
+
+    Raises:
+        ImportError: it is no source file. Whatever the file raises.
+    """
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{os.fspath(path)} cannot be imported as Python", path=os.fspath(path))
+    spec = _with_our_loader(spec)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with importing():
+            assert spec.loader is not None
+            spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def unpickle(data: Any, buffers: Iterable[Any] | None = None) -> Any:
+    """Return what was pickled; modules that this imports start no sweep.
+
+    Raises:
+        ImportError, AttributeError: something is not there; a note says so when its module was ended before that.
+    """
+    with importing():
+        try:
+            return pickle.loads(data, buffers=buffers)
+        except DriverCalled as ended:
+            raise ImportError(str(ended)) from ended
+        except (ImportError, AttributeError) as error:
+            why = why_missing(error)
+            if not why:
+                raise
+            kind = ImportError if isinstance(error, ImportError) else AttributeError
+            raise kind(f"{error}. {why}") from error
+
+
+def ended_at(module: str) -> Call | None:
+    """Return the call that ended a module which was imported here; None: it was executed to its end."""
+    return _ended.get(module)
+
+
+def why_missing(error: BaseException | None) -> str:
+    """Say that what an error misses stands below the call that ended its module; empty: it does not come from that."""
+    while error is not None:
+        if isinstance(error, (ImportError, AttributeError, NameError)):
+            for module, call in _ended.items():
+                if module in _modules_of(error):
+                    return _explain(call)
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def _modules_of(error: BaseException) -> set[str]:
+    """Return the names of modules that an error speaks of."""
+    if isinstance(error, NameError):
+        tail = error.__traceback__
+        while tail is not None and tail.tb_next is not None:
+            tail = tail.tb_next
+        return set() if tail is None else {str(tail.tb_frame.f_globals.get("__name__"))}
+    if isinstance(error, ImportError) and error.name:
+        return {error.name}
+    return set(str(error).replace('"', "'").split("'"))
+
+
+def _explain(call: Call) -> str:
+    return (
+        f"{call}. The file was imported for what it defines, and an import starts no sweep: it ended there. Define "
+        "what is missing above that line, or put the call under `if __name__ == '__main__':`."
+    )
