@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import textwrap
 from pathlib import Path
@@ -69,6 +71,21 @@ def test_a_script_may_take_its_trainable_from_one_that_starts_a_sweep(tmp_path):
     found = run(tmp_path, sys.executable, "OTHER.py")
     assert (found.code, found.out) == (0, "FILE {'x': 1}\nOTHER {'x': 3}\n"), found
     assert len(found.experiments) == 2
+
+
+LIMITED = ("setpriv", "--reuid=54321", "--clear-groups", "--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, to become another user")
+@pytest.mark.parametrize(
+    ("command", "number"), [(ON_THE_COMMAND_LINE, 1), ((*PYTHON, "import FILE"), 1)], ids=["command_line", "by_hand"]
+)
+def test_few_processes_are_enough_for_a_script_that_starts_a_sweep(tmp_path, command, number):
+    """Root has no such limit, so this is somebody else, who may have 24 processes and threads in all."""
+    write(tmp_path, FILE=SCRIPT)
+    found = run(tmp_path, *LIMITED, "prlimit", "--nproc=24", *command, OPENBLAS_NUM_THREADS="1")
+    assert found.code == 0, found
+    assert len(found.experiments) == number
 
 
 def test_spawned_trials_import_a_script_that_starts_a_sweep(tmp_path):
