@@ -10,7 +10,7 @@ import numpy as np
 
 from searchers.errors import SearchError, UnknownNameError
 
-__all__ = ["is_dominated", "pareto_front"]
+__all__ = ["is_dominated", "losses_of", "pareto_front"]
 
 Losses = tuple[float, ...]
 
@@ -41,7 +41,7 @@ def pareto_front(points: Sequence[Sequence[Any]], modes: Sequence[str]) -> list[
     for number, point in enumerate(points):
         if len(point) != len(modes):
             raise SearchError(f"point {number} has {len(point)} values; expected {len(modes)}, one for each mode.")
-        losses = _losses(point, modes)
+        losses = losses_of(point, modes)
         if losses is not None:
             numbers_of.setdefault(losses, []).append(number)
     ordered = sorted(numbers_of)  # whatever dominates a point comes before it
@@ -54,8 +54,8 @@ def is_dominated(losses: Losses, others: Sequence[Losses]) -> bool:
     return any(other != losses and all(map(float.__le__, other, losses)) for other in others)
 
 
-def _losses(point: Sequence[Any], modes: Sequence[str]) -> Losses | None:
-    """Return what is minimised; None if a value is no number."""
+def losses_of(point: Sequence[Any], modes: Sequence[str]) -> Losses | None:
+    """Return what is to be minimised; None if a value is no number."""
     losses = []
     for value, mode in zip(point, modes, strict=True):
         if mode == "obs":

@@ -26,6 +26,7 @@ from sweep.callbacks.watch import ErrorFileCallback, StopKeys
 from sweep.core.messages import Ask, Verdict
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
+from sweep.core.ranking import objectives_of
 from sweep.core.resources import Node, Resources, parse_resources
 from sweep.core.results import Result
 from sweep.core.sweep import Sweep
@@ -293,10 +294,7 @@ class Launch:
             sweep = self._drive(stack, self.lock)
         if self.request.verbose and sweep.ending is Ask.INTERRUPT:
             self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")
-        metric, mode = (self.metric or None), (self.mode if self.metric else None)
-        return ExperimentAnalysis(self.layout.root, default_metric=metric, default_mode=mode), (
-            sweep.ending is Ask.INTERRUPT
-        )
+        return ExperimentAnalysis(self.layout.root), sweep.ending is Ask.INTERRUPT
 
     def _lock(self) -> DriverLock:
         lock = DriverLock(self.layout.lock)
@@ -465,6 +463,7 @@ class Launch:
             "seed": self.seed,
             "verbose": self.request.verbose,
             "nodes": self.nodes,
+            "objectives": objectives_of(self.policies.metrics, self.policies.modes or self.mode),
             "resume_command": self._resume_command(),
             "is_resumed": self.exists,
             "resumed": self.exists and not self.old_meta.get(_COMPLETE),  # files must be compared with the record

@@ -7,7 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sweep.core.results import fill, is_better
+from sweep.core.ranking import replaces
+from sweep.core.results import fill
 from sweep.store.encoding import encode
 from sweep.store.schema import APPLICATION_ID, SCHEMA, VERSION
 
@@ -88,7 +89,7 @@ class MadeExperiment:
         metric = self.meta.get("metric")
         if isinstance(metric, str) and metric in values:
             best = self.best.get(trial_id)
-            if best is None or is_better(values[metric], best, str(self.meta["mode"])):
+            if best is None or replaces(values[metric], best, str(self.meta["mode"])):
                 self.best[trial_id] = values[metric]
                 self.set(trial_id, best_result=seq)
         if checkpoint is not None:

@@ -68,6 +68,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.store.reader",
         "sweep.store.checkpoints",
     ),
+    "sweep.callbacks.front": ("sweep.core", "searchers.pareto"),
     "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.store"),
     "sweep.callbacks.policy": ("sweep.callbacks.base", "sweep.core.trial", "sweep.schedulers.policy"),
     "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.errors", "sweep.worker.session"),

@@ -32,7 +32,8 @@ class Callback:
         """Hear once, before everything else, where the experiment lies and what was asked for.
 
         Only the keywords that an override names are passed, all of them with `**info`: besides these `stop`,
-        `num_samples`, `total_num_samples`, `name`, `searcher`, `scheduler`, `seed`, `nodes` and `is_resumed`.
+        `num_samples`, `total_num_samples`, `name`, `searcher`, `scheduler`, `seed`, `nodes`, `objectives` ((metric,
+        mode) of each of several) and `is_resumed`.
         """
 
     def on_trial_start(self, trial: Trial) -> None:

@@ -20,6 +20,7 @@ from sweep.callbacks.formats import (
     to_yaml,
     width_of,
 )
+from sweep.core.ranking import shown_objectives
 from sweep.core.resources import format_bytes
 from sweep.core.results import flatten
 from sweep.core.trial import Status, Trial
@@ -65,7 +66,7 @@ def draw_block(
         _bar(board, width),
         _counts(board),
         _usage(board, now, idle_s),
-        *_best(board),
+        *_best(board, about, is_last=False),
     ]
     bottom = _failures(board, about) + _keys(about)
     room = max(0, height - len(top) - len(bottom) - 1)
@@ -87,11 +88,12 @@ def draw_end(board: Board, about: About, *, width: int, now: float, unfinished: 
     lines = [
         _header(board, about, min(width, 110), now, "interrupted after" if unfinished else "ended after"),
         _counts(board),
-        *_best(board, with_config=False),
+        *_best(board, about, is_last=True),
     ]
-    if board.best is not None:
+    best = board.best
+    if best is not None:
         lines.append([("best config:", "bold")])
-        lines += [[(f"  {line}", "")] for line in to_yaml(board.best.trial.config).splitlines()]
+        lines += [[(f"  {line}", "")] for line in to_yaml(best.trial.config).splitlines()]
     for message, group in sorted(board.failures.items(), key=lambda item: -item[1].count)[:10]:
         which = " ".join(f"{number:05d}" for number in group.numbers) + (" ..." if group.count > 5 else "")
         lines.append([(f"failed {group.count} x ", "bad"), (f"{message}   ", ""), (f"trials {which}", "dim")])
@@ -112,8 +114,12 @@ def status_line(board: Board, now: float) -> str:
     """Return the sweep on one line: `12:41 63/100 best=0.0412@00037 run=4 stop=17 fail=1 eta=7m`."""
     total = "?" if board.num_trials is None else str(board.num_trials)
     parts = [duration(now), f"{board.num_ended}/{total}"]
-    if board.best is not None:
-        parts.append(f"best={number(board.best.value)}@{board.best.trial.number:05d}")
+    best = board.best
+    if best is not None:
+        parts.append(f"best={number(best.value)}@{best.trial.number:05d}")
+    front = board.front
+    if front:
+        parts.append(f"pareto={len(front)}")
     parts.append(f"run={board.counts['running']}")
     parts += [f"{short}={board.counts[kind]}" for kind, short in _SHORT.items() if board.counts[kind]]
     eta = board.eta()
@@ -196,22 +202,56 @@ def _usage(board: Board, now: float, idle_s: float) -> Line:
     return line or [("no report yet", "dim")]
 
 
-def _best(board: Board, *, with_config: bool = True) -> list[Line]:
-    best = board.best
-    if best is None:
+def _best(board: Board, about: About, *, is_last: bool) -> list[Line]:
+    """Return who is best by the trials' last reports; at the end also what had been better at an earlier step."""
+    if board.objectives:
+        return _front(board, about, is_last=is_last)
+    best, metric = board.best, clean(board.plan.metric)
+    lines: list[Line] = []
+    if best is not None:
+        lines.append([
+            ("best  " if is_last else "best so far  ", "dim"),
+            (f"{metric} {number(best.value)}", "good"),
+            (f"  trial {best.trial.number:05d}{_at(best.step)}", ""),
+        ])  # fmt: skip
+    if best is not None and not is_last:
+        change = board.improvement()
+        if change:
+            lines[0].append((f"  ({change:+.1%} in the last 10 trials)", "dim"))
+        lines[0].append((f"   {pairs(varying_pairs(board, best.trial.config))}", ""))
+    earlier = board.better_earlier if is_last else None
+    if earlier is not None:
+        shown = f"{metric} {number(earlier.value)}  trial {earlier.trial.number:05d}{_at(earlier.step)}"
+        lines.append([("better earlier  " if best is not None else "earlier  ", "dim"), (shown, ""), *_EVER])
+    return lines
+
+
+_EVER: Line = [('   (scope="all", --scope all)', "dim")]  # how to get at what had been better
+_SHOWN_OF_FRONT = 5
+
+
+def _at(step: Any) -> str:
+    return "" if step is None else f" at step {text(step)}"
+
+
+def _front(board: Board, about: About, *, is_last: bool) -> list[Line]:
+    """Return the Pareto set: one line while the sweep runs, at the end a line for each of the first few."""
+    front = board.front
+    if not front:
         return []
-    step = "" if best.step is None else f" at step {text(best.step)}"
-    line: Line = [
-        ("best  ", "dim"),
-        (f"{clean(board.plan.metric)} {number(best.value)}", "good"),
-        (f"  trial {best.trial.number:05d}{step}", ""),
+    chosen = [(clean(metric), i) for i, (metric, mode) in enumerate(board.objectives) if mode != "obs"]
+    shown = [
+        (f"{trial:05d}", " ".join(f"{metric} {text(values[i])}" for metric, i in chosen))
+        for trial, values in front[:_SHOWN_OF_FRONT]
     ]
-    change = board.improvement()
-    if with_config and change:
-        line.append((f"  ({change:+.1%} in the last 10 trials)", "dim"))
-    if with_config:
-        line.append((f"   {pairs(varying_pairs(board, best.trial.config))}", ""))
-    return [line]
+    count = f"{len(front)} trial{'' if len(front) == 1 else 's'}"
+    if not is_last:
+        several = " · ".join(" ".join(one) for one in shown)
+        return [[("Pareto set so far  ", "dim"), (count, "good"), (f"   {several}", "")]]
+    head: Line = [("Pareto set  ", "dim"), (count, "good"), (f"  by {clean(shown_objectives(board.objectives))}", "")]
+    more: list[Line] = [[(f"  and {len(front) - len(shown)} more", "dim")]] if len(front) > len(shown) else []
+    return [head, *([(f"  {trial}  {values}", "")] for trial, values in shown), *more,
+            [("all of them: ", "dim"), (f"get_pareto_trials(), sweep best {about.name or 'NAME'}", "")]]  # fmt: skip
 
 
 def _failures(board: Board, about: About) -> list[Line]:

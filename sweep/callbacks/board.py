@@ -1,4 +1,4 @@
-"""What a display knows of a sweep: counters, the trials that run, the best report, the expected end."""
+"""What a display knows of a sweep: counters, the trials that run, who is best, the expected end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweep.callbacks.formats import clean
+from sweep.callbacks.front import Front
 from sweep.core.plan import Plan
+from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
-from sweep.core.results import Result, flatten, is_better
+from sweep.core.results import Result, flatten
 from sweep.core.trial import Status, Trial
 
 __all__ = ["Best", "Board", "Change", "Eta", "Live"]
@@ -43,12 +45,11 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best report so far."""
+    """A trial and the report by which it is best; `step` is that report's."""
 
     value: float
     trial: Trial
     step: Any
-    result: Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +80,20 @@ class FailureGroup:
 class Board:
     """Keep what a display shows, from the trials that changed; no call looks at all trials.
 
-    Per trial that has ended it keeps one word.
+    Per trial that has ended it keeps one word, and the trial itself, by which it counts.
 
     Args:
         num_trials: how many there will be; None when unlimited.
         nodes: the inventory.
+        objectives: where there are several; then no single trial is best, and `front` has the Pareto set.
+
+    Attributes:
+        best_ever: the best report of all; `best` is by the trials' last ones.
     """
 
-    def __init__(self, plan: Plan, num_trials: int | None, nodes: Sequence[Node] = ()) -> None:
+    def __init__(
+        self, plan: Plan, num_trials: int | None, nodes: Sequence[Node] = (), objectives: Objectives = ()
+    ) -> None:
         self.plan = plan
         self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
         self.nodes = tuple(nodes)
@@ -94,13 +101,17 @@ class Board:
         self.retries = 0
         self.live: dict[str, Live] = {}
         self.waiting: dict[str, Trial] = {}
-        self.best: Best | None = None
+        self.objectives = objectives
+        self.best_ever: Best | None = None
         self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
         self.failures: dict[str, FailureGroup] = {}
         self._message_of: dict[str, str] = {}  # failed trial -> its message
         self.last_failures: deque[Trial] = deque(maxlen=3)
         self.last_report_at: float | None = None
         self.num_reports = 0
+        self._ranking = Ranking(plan.mode)
+        self._ranked: dict[int, Trial] = {}  # as they are now, by number
+        self._front = Front(objectives) if objectives else None
         self._kinds: dict[str, str] = {}
         self._retried: dict[str, int] = {}
         self._holding: dict[str, Trial] = {}
@@ -108,6 +119,29 @@ class Board:
         self._ends: deque[float] = deque(maxlen=50)
         self._durations: deque[float] = deque(maxlen=100)
         self._best_at_ends: deque[float] = deque(maxlen=11)
+
+    @property
+    def best(self) -> Best | None:
+        """Who is best by the trials' last reports, the first of equals; None: nobody, or several objectives."""
+        found = self._ranking.best()
+        if found is None:
+            return None
+        number, value = found
+        trial = self._ranked[number]
+        return Best(value, trial, None if trial.last_result is None else trial.last_result.get("training_iteration"))
+
+    @property
+    def better_earlier(self) -> Best | None:
+        """The best report of all, where it is better than that of `best`."""
+        ever, best = self.best_ever, self.best
+        if ever is None or (best is not None and not beats(ever.value, best.value, self.plan.mode)):
+            return None
+        return ever
+
+    @property
+    def front(self) -> list[tuple[int, tuple[Any, ...]]]:
+        """The Pareto set of several objectives by the trials' last reports: (number, values), ordered by number."""
+        return [] if self._front is None else self._front.best()
 
     @property
     def num_ended(self) -> int:
@@ -127,6 +161,7 @@ class Board:
         else:
             self._holding[trial.id] = trial
         self._count_retries(trial)
+        self._rank(trial)
         live = self.live.get(trial.id)
         if live is None and (trial.is_held or (trial.is_ended and trial.attempt and before not in _ENDED)):
             live = self.live[trial.id] = Live(trial, first)
@@ -211,9 +246,10 @@ class Board:
 
     def improvement(self) -> float | None:
         """Return how far the best value moved while the last ten trials ended, as a fraction; None when unknown."""
-        if self.best is None or len(self._best_at_ends) < 2 or not self._best_at_ends[0]:
+        best = self.best
+        if best is None or len(self._best_at_ends) < 2 or not self._best_at_ends[0]:
             return None
-        change = (self.best.value - self._best_at_ends[0]) / abs(self._best_at_ends[0])
+        change = (best.value - self._best_at_ends[0]) / abs(self._best_at_ends[0])
         return change if math.isfinite(change) else None
 
     def _meet(self, trial: Trial) -> None:
@@ -247,19 +283,39 @@ class Board:
         value = result.get(metric)
         if isinstance(value, (int, float)):
             live.trend.append(float(value))
-        best = live.trial.best_result or result
-        value = best.get(metric)
-        if not isinstance(value, (int, float)) or value != value:
+
+    def _rank(self, trial: Trial) -> None:
+        """Let a trial count by its last report, and by its best one."""
+        result = trial.last_result
+        if self._front is not None:
+            values = [] if result is None else [result.get(metric) for metric, _ in self.objectives]
+            self._front.put(trial.number, values, is_moving=trial.is_held)
             return
-        if self.best is None or is_better(value, self.best.value, self.plan.mode):
-            self.best = Best(value, live.trial, best.get("training_iteration"), best)
+        metric = self.plan.metric
+        if not metric:
+            return
+        value = None if result is None else rankable(result.get(metric))
+        self._ranking.put(trial.number, value)
+        if value is None:
+            self._ranked.pop(trial.number, None)
+        else:
+            self._ranked[trial.number] = trial
+        for report in (trial.best_result, result):  # a report of a trial that is being stopped is not among its best
+            ever = self.best_ever
+            value = None if report is None else rankable(report.get(metric))
+            if report is None or value is None:
+                continue
+            is_first = ever is None or beats(value, ever.value, self.plan.mode)
+            if is_first or (ever is not None and value == ever.value and trial.number < ever.trial.number):
+                self.best_ever = Best(value, trial, report.get("training_iteration"))
 
     def _end(self, trial: Trial, kind: str, now: float, ran: float) -> None:
         self._ends.append(now)
         if trial.attempt:
             self._durations.append(ran)
-        if self.best is not None:
-            self._best_at_ends.append(self.best.value)
+        best = self.best
+        if best is not None:
+            self._best_at_ends.append(best.value)
         if kind != "failed":
             return
         self.last_failures.append(trial)

@@ -113,7 +113,7 @@ class Progress(Callback):
             info.get("seed"),
             clean(info.get("resume_command") or ""),
         )
-        self._board = Board(plan, num_trials, info.get("nodes") or ())
+        self._board = Board(plan, num_trials, info.get("nodes") or (), info.get("objectives") or ())
         self._beat_at = self._drawn_at = self._clock()
         if "trials" in info:  # of earlier runs of the driver
             self._restored = list(info["trials"])

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweep.callbacks.formats import clean, duration, fit, text, width_of
-from sweep.core.results import AUTO_FILLED, flatten, score
+from sweep.core.ranking import rankable
+from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.trial import Status, Trial, shown_status
 
 __all__ = ["DEFAULT_METRICS", "Columns", "draw_errors", "draw_table"]
@@ -42,7 +43,7 @@ class Columns:
         max_rows, max_error_rows: how many trials are shown.
         max_length: longest cell.
         infer_limit: how many of the user's metrics are added when none were chosen.
-        metric, mode: what is optimised; `is_sorted` puts the best first.
+        metric, mode: what is optimised; `is_sorted` puts the best by their last reports first.
     """
 
     metrics: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_METRICS))
@@ -113,9 +114,12 @@ def draw_errors(trials: Sequence[Trial], columns: Columns, name_of: Any, root: s
 
 
 def _chosen(trials: Sequence[Trial], columns: Columns) -> list[Trial]:
-    """Return the trials to show: those that run first, the best first when sorted."""
+    """Return the trials to show: those that run first, the best by their last reports first when sorted."""
     if columns.is_sorted and columns.metric:
-        return sorted(trials, key=lambda t: -score(_last(t).get(columns.metric), columns.mode))[: columns.max_rows]
+        ranked = [(rankable(_last(trial).get(columns.metric)), trial) for trial in trials]
+        sign = -1 if columns.mode == "max" else 1
+        ranked.sort(key=lambda pair: (pair[0] is None, 0 if pair[0] is None else sign * pair[0]))
+        return [trial for _, trial in ranked[: columns.max_rows]]
     return sorted(trials, key=lambda trial: (_ORDER.index(trial.status), trial.number))[: columns.max_rows]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from sweep.core.messages import Reported
 from sweep.core.plan import Plan
-from sweep.core.results import AUTO_FILLED, Result, fill, flatten, is_better
+from sweep.core.ranking import replaces
+from sweep.core.results import AUTO_FILLED, Result, fill, flatten
 from sweep.core.trial import CheckpointRef, Trial
 
 __all__ = ["filled", "improves", "missing_metric", "reference"]
@@ -54,11 +55,12 @@ def reference(trial: Trial, path: str, result: Result | None) -> CheckpointRef:
 
 
 def improves(trial: Trial, result: Result, plan: Plan) -> bool:
-    """Whether a result has the metric and is better than the trial's best so far."""
+    """Whether a result has the metric and is better than the trial's best so far; infinities are not, if that is
+    finite."""
     value = result.get(plan.metric)
     if value is None:
         return False
-    return trial.best_result is None or is_better(value, trial.best_result.get(plan.metric), plan.mode)
+    return trial.best_result is None or replaces(value, trial.best_result.get(plan.metric), plan.mode)
 
 
 def missing_metric(metric: str, result: Result) -> str:

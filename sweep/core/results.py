@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
-__all__ = ["AUTO_FILLED", "Result", "fill", "flatten", "is_better", "score", "unflatten"]
+__all__ = ["AUTO_FILLED", "Result", "fill", "flatten", "score", "unflatten"]
 
 # Keys that are filled in and therefore never a user's own metric.
 AUTO_FILLED = frozenset(
@@ -154,10 +154,3 @@ def score(value: Any, mode: str) -> float:
         return -math.inf
     signed = float(value) if mode == "max" else -float(value)
     return -math.inf if math.isnan(signed) else signed
-
-
-def is_better(new: Any, old: Any, mode: str) -> bool:
-    """Whether `new` beats `old`; NaN beats nothing and is beaten by every number."""
-    if isinstance(old, float) and math.isnan(old):
-        return not (isinstance(new, float) and math.isnan(new))
-    return score(new, mode) > score(old, mode)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from searchers.pareto import pareto_front
+from sweep.core.ranking import beats, best_of, rankable, shown_objectives
 from sweep.core.results import Result as Report
 from sweep.core.results import flatten
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest
@@ -22,14 +23,13 @@ from sweep.store.results import (
     Choice,
     Result,
     TrialView,
-    beats,
-    best_of,
     check_mode,
     error_of,
     full_result,
     local_filesystem,
     mean,
     result_of,
+    several_objectives,
     view_of,
 )
 
@@ -40,30 +40,29 @@ if TYPE_CHECKING:
 
 __all__ = ["SCOPES", "ExperimentAnalysis", "ExperimentReader", "Result", "ResultGrid", "TrialView"]
 
+_MAX_SHOWN = 5  # trials of a Pareto set
+
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best trial by one scope, for what is shown of an experiment.
-
-    Attributes:
-        says: the scope in words.
-    """
+    """A trial and the report by which it is best, for what is shown of an experiment."""
 
     row: TrialRow
     value: float
+    step: Any
     metric: str
     mode: str
-    scope: str
-    says: str
 
 
 class ExperimentAnalysis:
     """Read a whole experiment: the best trial, all configs, dataframes; also while it runs.
 
     Every access shows what is committed by then. "Best" means by the *last* report of each trial unless a scope says
-    otherwise: `last`, `avg`, `last-5-avg`, `last-10-avg`, or `all` (the best report ever). NaN is never best.
+    otherwise: `last`, `avg`, `last-5-avg`, `last-10-avg`, or `all` (the best report ever). NaN is never best, and the
+    first trial is best of equals. Where a sweep has several objectives no single trial is best, unless one metric is
+    named: `get_pareto_trials`.
 
     It can be pickled, and loaded in another process that sees the same directory, without the trainable.
 
@@ -71,7 +70,8 @@ class ExperimentAnalysis:
         experiment_checkpoint_path: directory of the experiment, its `sweep.db`, or its URI.
         storage_filesystem: of fsspec or pyarrow, on which it lies; None: this machine, or what the URI says.
         trials: ignored with a warning: all trials are in the record.
-        default_metric, default_mode: used where a method is given none; None: what the sweep itself optimised.
+        default_metric, default_mode: used where a method is given none; None: what the sweep itself optimised, or
+            nothing if it had several objectives.
         trust: give configs and reports with the objects that were put into them (functions, classes ...). Loading them
             runs code from the experiment, so it is for experiments of one's own. Otherwise something stands for such a
             value that prints like it.
@@ -99,9 +99,11 @@ class ExperimentAnalysis:
         self._reader = ExperimentReader(path, trust=trust)
         if default_mode is not None:
             check_mode(default_mode)
+        self._objectives = self._reader.objectives
+        one, its_mode = (None, None) if self._objectives else (self._reader.metric, self._reader.mode)
         mode_alone = default_mode is not None and default_metric is None and self._reader.metric is None
-        self.default_metric = default_metric or ("_metric" if mode_alone else self._reader.metric)
-        self.default_mode = default_mode or self._reader.mode
+        self.default_metric = default_metric or ("_metric" if mode_alone else one)
+        self.default_mode = default_mode or its_mode
 
     # --- all trials ---
 
@@ -163,7 +165,7 @@ class ExperimentAnalysis:
         """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).
 
         Args:
-            metric, mode: show each trial's best report by them instead of its last; one alone is completed by the
+            metric, mode: show each trial's best report ever by them instead of its last; one alone is completed by the
                 defaults.
             style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
 
@@ -175,13 +177,10 @@ class ExperimentAnalysis:
         chosen = None
         if metric is not None or mode is not None:
             metric, mode = self._metric_and_mode(metric, mode)
-            best: dict[str, tuple[int, float]] = {}
-            for trial_id, seq, value in self._reader.values(metric):
-                known = best.get(trial_id)
-                if value == value and (known is None or beats(value, known[1], mode)):
-                    best[trial_id] = (seq, value)
+            best = self._best_reports(metric, mode, infinite=True)
             chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
-        return trial_frame(self._reader, chosen=chosen, style=style, metric=metric or self.default_metric)
+        shown = metric or self.default_metric or self._reader.metric
+        return trial_frame(self._reader, chosen=chosen, style=style, metric=shown)
 
     def get_dataframe(
         self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
@@ -211,9 +210,9 @@ class ExperimentAnalysis:
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> TrialView | None:
-        """Return the best trial, or None with a warning when no trial reported the metric.
+        """Return the best trial, the first of equals; None with a warning when no trial reported the metric.
 
-        With a single trial that one is returned, whatever it reported.
+        Failed trials that reported count as others. With a single trial that one is returned, whatever it reported.
 
         Args:
             scope: what of a trial counts: its `last` report, the mean of all (`avg`), of the last 5 or 10
@@ -221,11 +220,11 @@ class ExperimentAnalysis:
             filter_nan_and_inf: leave out infinite values; NaN never wins either way.
 
         Raises:
-            ConfigError: neither given nor known metric or mode, a bad mode or scope (a ValueError).
+            ConfigError: neither given nor known metric or mode, several objectives and no metric given, a bad mode or
+                scope (a ValueError).
         """
         metric, mode = self._metric_and_mode(metric, mode)
-        if scope not in SCOPES:
-            raise ConfigError(f"scope={scope!r} is unknown; expected one of {', '.join(SCOPES)}.")
+        _check_scope(scope)
         rows = self._reader.snapshot()
         if len(rows.trials) == 1:
             return view_of(self._reader, rows.trials[0])
@@ -248,8 +247,8 @@ class ExperimentAnalysis:
         Raises:
             ConfigError: fewer than two objectives are known, or not as many modes as metrics (a ValueError).
         """
-        metrics = list(metric or self._reader.meta.get("metrics") or ())
-        modes = list(mode or self._reader.meta.get("modes") or ())
+        metrics = list(metric or (name for name, _ in self._objectives))
+        modes = list(mode or (one for _, one in self._objectives))
         if len(metrics) < 2 or len(metrics) != len(modes) or isinstance(metric, str):
             raise ConfigError(
                 f"the objectives are metric={metric or metrics!r}, mode={mode or modes!r}; expected two lists of equal "
@@ -258,12 +257,10 @@ class ExperimentAnalysis:
         for one in modes:
             if one != "obs":
                 check_mode(one)
-        rows = [row for row in self._reader.trials() if row.last_seq is not None]
-        points = [[flat.get(name) for name in metrics] for flat in (flatten(full_result(row)) for row in rows)]
-        return [view_of(self._reader, rows[i]) for i in pareto_front(points, modes)]
+        return [view_of(self._reader, row) for row, _ in self._front(metrics, modes)]
 
     def ranking(
-        self, metric: str | None = None, mode: str | None = None, scope: str = "all"
+        self, metric: str | None = None, mode: str | None = None, scope: str = "last"
     ) -> list[tuple[TrialRow, float]]:
         """Return (trial, value) of all trials that have a finite value, best first, the earlier of equals first.
 
@@ -271,8 +268,7 @@ class ExperimentAnalysis:
             ConfigError: as `get_best_trial`.
         """
         metric, mode = self._metric_and_mode(metric, mode)
-        if scope not in SCOPES:
-            raise ConfigError(f"scope={scope!r} is unknown; expected one of {', '.join(SCOPES)}.")
+        _check_scope(scope)
         rows = self._reader.snapshot().by_id
         scores = [(rows[key], value) for key, value in self._scores(metric, mode, scope, True) if math.isfinite(value)]
         return sorted(scores, key=lambda item: item[1] if mode == "min" else -item[1])
@@ -285,8 +281,8 @@ class ExperimentAnalysis:
         return None if best is None else best.config
 
     def get_best_checkpoint(self, trial: Any, metric: str | None = None, mode: str | None = None) -> Checkpoint | None:
-        """Return the kept checkpoint of `trial` (a trial, a result, an id or a number) whose report was best, or None
-        with a warning."""
+        """Return the kept checkpoint of `trial` (a trial, a result, an id or a number) whose report was the best of
+        all, not the last; None with a warning when there is none."""
         metric, mode = self._metric_and_mode(metric, mode)
         row = self._row_of(trial)
         try:
@@ -313,7 +309,7 @@ class ExperimentAnalysis:
             trial: a trial, a result, an id or a number.
             metric: a key, or a path such as `eval/acc`; None: the default metric, else `training_iteration`.
         """
-        key = metric or self.default_metric or "training_iteration"
+        key = metric or self.default_metric or self._reader.metric or "training_iteration"
         kept = result_of(self._reader, self._row_of(trial)).best_checkpoints
         return [(checkpoint.path, Report(metrics).get(key)) for checkpoint, metrics in kept]
 
@@ -332,7 +328,8 @@ class ExperimentAnalysis:
         """The best trial by its last report.
 
         Raises:
-            ConfigError: no metric or mode is known (a ValueError); `get_best_trial(metric, mode)` takes them.
+            ConfigError: no metric or mode is known, or there are several objectives (a ValueError);
+                `get_best_trial(metric, mode)` takes them.
         """
         return self.get_best_trial()
 
@@ -343,7 +340,7 @@ class ExperimentAnalysis:
 
     @property
     def best_checkpoint(self) -> Checkpoint | None:
-        """The checkpoint of `best_trial` whose report was best."""
+        """The kept checkpoint of `best_trial` whose report was the best of all, not the last."""
         best = self.get_best_trial()
         return None if best is None else self.get_best_checkpoint(best)
 
@@ -376,21 +373,44 @@ class ExperimentAnalysis:
 
     # --- inside ---
 
-    def _best_of_scopes(self) -> list[Best]:
-        """Return the best trial by its last report, and the one by any report."""
-        metric, mode = self.default_metric, self.default_mode
+    def _best(self, metric: str | None = None, mode: str | None = None) -> Best | None:
+        """Return who is best by the last reports; None: no metric is known, or no last report has a number."""
+        metric, mode = metric or self.default_metric, mode or self.default_mode
+        found = best_of(self._scores(metric, mode, "last", True), mode) if metric and mode else None
+        if metric is None or mode is None or found is None:
+            return None
+        row = self._reader.snapshot().by_id[found[0]]
+        return Best(row, found[1], (row.last_metrics or {}).get("training_iteration"), metric, mode)
+
+    def _best_earlier(self, metric: str | None = None, mode: str | None = None) -> Best | None:
+        """Return the best report of all if it is better than that of `_best`; None: nothing had been better."""
+        metric, mode = metric or self.default_metric, mode or self.default_mode
         if not metric or not mode:
-            return []
-        rows, found = self._reader.snapshot().by_id, []
-        for scope, says in (("last", "by the last report of each trial"), ("all", "by any report")):
-            best = best_of(self._scores(metric, mode, scope, True), mode, infinite=False)
-            if best is not None:
-                found.append(Best(rows[best[0]], best[1], metric, mode, scope, says))
-        return found
+            return None
+        best, reports = self._best(metric, mode), self._best_reports(metric, mode)
+        found = best_of(((row, reports.get(row.trial_id, (0, None))[1]) for row in self._reader.trials()), mode)
+        if found is None or (best is not None and not beats(found[1], best.value, mode)):
+            return None
+        row, value = found
+        report = self._reader.metrics_at({row.trial_id: reports[row.trial_id][0]})[row.trial_id]
+        return Best(row, value, report.get("training_iteration"), metric, mode)
+
+    def _front(self, metrics: Sequence[str], modes: Sequence[str]) -> list[tuple[TrialRow, list[Any]]]:
+        """Return the Pareto set of the last reports: (trial, its value of each objective), ordered by number."""
+        rows = [row for row in self._reader.trials() if row.last_seq is not None]
+        points = [[report.get(name) for name in metrics] for report in (Report(full_result(row)) for row in rows)]
+        return [(rows[i], points[i]) for i in pareto_front(points, modes)]
+
+    def _objectives_front(self) -> list[tuple[TrialRow, list[Any]]]:
+        """Return `_front` by the sweep's own objectives."""
+        return self._front([name for name, _ in self._objectives], [mode for _, mode in self._objectives])
 
     def _metric_and_mode(self, metric: str | None, mode: str | None) -> tuple[str, str]:
         metric = metric or self.default_metric
-        mode = mode or self.default_mode
+        if not metric and self._objectives:
+            raise ConfigError(several_objectives(self._objectives, "get_pareto_trials()"))
+        modes = {name: one for name, one in self._objectives if one != "obs"}
+        mode = mode or self.default_mode or modes.get(metric or "")
         if not metric or not mode:
             missing = " and ".join(name for name, value in (("metric", metric), ("mode", mode)) if not value)
             raise ConfigError(f"no {missing} is known; give metric='...' and mode='min' or 'max', here or to the run.")
@@ -411,20 +431,27 @@ class ExperimentAnalysis:
             for trial_id, _, value in self._reader.values(metric, last_only=True):
                 yield trial_id, value
             return
+        if scope == "all":
+            best = self._best_reports(metric, mode, infinite=not is_finite_only)
+            yield from ((row.trial_id, best[row.trial_id][1]) for row in self._reader.trials() if row.trial_id in best)
+            return
         series: dict[str, list[float]] = {}
         for trial_id, _, value in self._reader.values(metric):
             series.setdefault(trial_id, []).append(value)
-        length = {"avg": 0, "last-5-avg": 5, "last-10-avg": 10}.get(scope)
+        length = {"avg": 0, "last-5-avg": 5, "last-10-avg": 10}[scope]
         for row in self._reader.trials():
             values = series.get(row.trial_id)
-            if not values:
-                continue
-            if length is not None:
+            if values:
                 yield row.trial_id, mean(values[-length:])
-                continue
-            good = [v for v in values if (math.isfinite(v) if is_finite_only else v == v)]
-            if good:
-                yield row.trial_id, max(good) if mode == "max" else min(good)
+
+    def _best_reports(self, metric: str, mode: str, *, infinite: bool = False) -> dict[str, tuple[int, float]]:
+        """Return (`result.seq`, value) of the best report of each trial that has a usable one."""
+        best: dict[str, tuple[int, float]] = {}
+        for trial_id, seq, given in self._reader.values(metric):
+            value, known = rankable(given, infinite=infinite), best.get(trial_id)
+            if value is not None and (known is None or beats(value, known[1], mode)):
+                best[trial_id] = (seq, value)
+        return best
 
     def _nothing_found(self, metric: str) -> str:
         names = self._reader.metric_names()
@@ -509,7 +536,8 @@ class ResultGrid:
         Its repr says by what it was chosen, and which kept checkpoint is nearest to its best report.
 
         Raises:
-            ConfigError: no metric or mode is known, a bad mode or scope (a ValueError).
+            ConfigError: no metric or mode is known, several objectives and no metric given, a bad mode or scope (a
+                ValueError).
             MetricError: no trial has a usable number under the metric (a RuntimeError).
         """
         rows = self._reader.snapshot()
@@ -536,7 +564,7 @@ class ResultGrid:
     def get_dataframe(
         self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
     ) -> pd.DataFrame:
-        """Return one row per trial: its last report, or its best by `filter_metric` and `filter_mode`."""
+        """Return one row per trial: its last report, or its best ever by `filter_metric` and `filter_mode`."""
         return self._analysis.dataframe(filter_metric, filter_mode, style=style)
 
     def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
@@ -573,18 +601,38 @@ class _TrialFrames(Mapping[str, "pd.DataFrame"]):
         return f"<dataframes of {len(self)} trials by trial id>"
 
 
+def _check_scope(scope: str) -> None:
+    if scope not in SCOPES:
+        raise ConfigError(f"scope={scope!r} is unknown; expected one of {', '.join(SCOPES)}.")
+
+
 def _summary(analysis: ExperimentAnalysis) -> str:
-    """Say what there is and what is best, with the scope that was used."""
+    """Say what there is and what is best, with the scope that was used; of several objectives the Pareto set."""
     reader = analysis._reader
     trials = reader.trials()
     counts = Counter(row.status for row in trials)
     states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none yet"
     text = f"{reader.name}: {len(trials)} trials ({states})"
-    if not analysis.default_metric or not analysis.default_mode:
+    if analysis._objectives and not analysis.default_metric:
+        front = analysis._objectives_front()
+        shown = [
+            f"{row.number:05d} ({', '.join(f'{value:.6g}' for value in values)})" for row, values in front[:_MAX_SHOWN]
+        ]
+        text += (
+            f"; Pareto set by {shown_objectives(analysis._objectives)}: {len(front)} trials, get_pareto_trials(): "
+            + ", ".join([*shown, *(["..."] if len(front) > _MAX_SHOWN else [])])
+        )
+    elif not analysis.default_metric or not analysis.default_mode:
         text += ", no metric given"
-    for best in analysis._best_of_scopes():
+    best, earlier = analysis._best(), analysis._best_earlier()
+    if best is not None:
         text += (
             f"; best {best.metric}={best.value:.6g} ({best.mode}, trial {best.row.number:05d}, "
-            f"scope={best.scope!r}: {best.says})"
+            "scope='last': by the last report of each trial)"
+        )
+    if earlier is not None:
+        text += (
+            f"; at an earlier step {earlier.metric}={earlier.value:.6g} (trial {earlier.row.number:05d} at step "
+            f"{earlier.step}, scope='all')"
         )
     return text + ("; no driver runs it" if reader.state() == "crashed" else "")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import html
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sweep.core.ranking import Objectives, shown_objectives
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.store.encoding import Opaque
 
@@ -28,16 +30,27 @@ _ORDER = ("RUNNING", "PENDING", "PAUSED", "TERMINATED", "ERROR")
 
 
 def analysis_page(analysis: ExperimentAnalysis) -> str:
-    """Return the page of an experiment: what there is, which trial is best by which scope, and a table of trials."""
+    """Return the page of an experiment: what there is, which trial is best, or which are the Pareto set of several
+    objectives, and a table of trials."""
     reader = analysis._reader
     trials = reader.trials()
     parts = [f"<p><strong>{_text(reader.name)}</strong> &middot; {_counts(trials)}{_hint(reader.state_hint())}</p>"]
-    found = analysis._best_of_scopes()
-    parts += [f"<p>{_best_line(best)}</p>" for best in found]
-    if not found and trials:
-        parts.append(f"<p>{_text(_why_no_best(analysis))}</p>")
-    best_id = found[0].row.trial_id if found else None
-    parts.append(_trial_table(trials, analysis.default_metric, best_id))
+    objectives = analysis._objectives if not analysis.default_metric else ()
+    if objectives:
+        front = analysis._objectives_front()
+        if trials:
+            parts.append(f"<p>{_front_line(objectives, len(front))}</p>")
+        names, marked = [name for name, _ in objectives], [row.trial_id for row, _ in front]
+    else:
+        best, earlier = analysis._best(), analysis._best_earlier()
+        if best is not None:
+            parts.append(f"<p>{_best_line(best)}</p>")
+        elif trials:
+            parts.append(f"<p>{_text(_why_no_best(analysis))}</p>")
+        if earlier is not None:
+            parts.append(f"<p>{_earlier_line(earlier)}</p>")
+        names, marked = [analysis.default_metric or ""], [] if best is None else [best.row.trial_id]
+    parts.append(_trial_table(trials, names, marked))
     parts.append(f'<p style="opacity:0.7">{_text(str(reader.root))}</p>')
     return _page(parts)
 
@@ -53,7 +66,8 @@ def result_page(result: Result) -> str:
     if best is not None:
         reports["best"] = _own(best.metrics)
     parts = [f"<p>{title}</p>", _reason(row), _side_by_side(reports), _pairs("config", flatten(row.config))]
-    checkpoint = result.best_checkpoint or result.checkpoint
+    nearest = result._best_checkpoint()
+    checkpoint = result.checkpoint if nearest is None else nearest[0]
     if checkpoint is not None:
         parts.append(f"<p>checkpoint: <code>{_text(checkpoint.path, 0)}</code></p>")
     return _page([*parts, f'<p style="opacity:0.7">{_text(result.path, 0)}</p>'])
@@ -89,7 +103,22 @@ def _best_line(best: Best) -> str:
     config = ", ".join(f"{_text(key)}={_value(value)}" for key, value in flatten(best.row.config).items())
     return (
         f"&#9733; best <strong>{_text(best.metric)} = {_value(best.value)}</strong> ({_text(best.mode)}, "
-        f"scope={_text(repr(best.scope))}: {_text(best.says)}), trial {best.row.number:05d}: <code>{config}</code>"
+        f"scope=&#x27;last&#x27;: by the last report of each trial), trial {best.row.number:05d}: <code>{config}</code>"
+    )
+
+
+def _earlier_line(earlier: Best) -> str:
+    return (
+        f"at an earlier step {_text(earlier.metric)} = {_value(earlier.value)}, trial {earlier.row.number:05d} at step "
+        f"{_value(earlier.step)}: <code>scope=&#x27;all&#x27;</code>"
+    )
+
+
+def _front_line(objectives: Objectives, count: int) -> str:
+    return (
+        f"&#9733; Pareto set by {_text(shown_objectives(objectives), 200)}: <strong>{count} "
+        f"trial{'' if count == 1 else 's'}</strong> that no other beats, by their last reports: "
+        "<code>get_pareto_trials()</code>"
     )
 
 
@@ -99,16 +128,17 @@ def _why_no_best(analysis: ExperimentAnalysis) -> str:
     return f"No trial has reported a number under {analysis.default_metric!r} yet."
 
 
-def _trial_table(trials: Sequence[TrialRow], metric: str | None, best_id: str | None) -> str:
-    """Return the table of the first trials; the best one is among them wherever it stands."""
+def _trial_table(trials: Sequence[TrialRow], first_columns: Sequence[str], best_ids: Collection[str]) -> str:
+    """Return the table of the first trials; the best ones are among them wherever they stand."""
     if not trials:
         return ""
-    shown = list(trials[:_MAX_ROWS])
-    if best_id is not None and all(trial.trial_id != best_id for trial in shown):
-        shown[-1] = next(trial for trial in trials if trial.trial_id == best_id)
+    best = set(best_ids)
+    kept = [trial for trial in trials if trial.trial_id in best][:_MAX_ROWS]
+    others = (trial for trial in trials if trial.trial_id not in best)
+    shown = sorted([*kept, *islice(others, _MAX_ROWS - len(kept))], key=lambda trial: trial.number)
     reports = {trial.trial_id: _own(trial.last_metrics or {}, with_iteration=False) for trial in shown}
     metrics = dict.fromkeys(key for report in reports.values() for key in report)
-    names = sorted(metrics, key=lambda key: key != metric)
+    names = sorted(metrics, key=lambda key: key not in first_columns)
     params = dict.fromkeys(key for trial in shown for key in flatten(trial.config))
     columns = [*((name, False) for name in names), *((name, True) for name in params)]
     cut, columns = columns[_MAX_COLUMNS:], columns[:_MAX_COLUMNS]
@@ -116,7 +146,7 @@ def _trial_table(trials: Sequence[TrialRow], metric: str | None, best_id: str | 
     has_reasons = any(trial.reason for trial in shown)
     lines = [_row(_cell(head, "th") for head in [*heads, *(["reason"] if has_reasons else [])])]
     for trial in shown:
-        is_best = trial.trial_id == best_id
+        is_best = trial.trial_id in best
         config, report = flatten(trial.config), reports[trial.trial_id]
         cells = [
             _cell("★" if is_best else "", title="best" if is_best else ""),

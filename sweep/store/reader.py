@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from searchers.errors import nearest
+from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.resources import Placement, Resources
-from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError
 from sweep.store.encoding import decode
@@ -271,6 +272,11 @@ class ExperimentReader:
         """`min`, `max`, or None."""
         return _first(self.meta.get("mode"))
 
+    @property
+    def objectives(self) -> Objectives:
+        """The metric and the mode of each of several objectives; empty when there is one, or none."""
+        return objectives_of(self.meta.get("metrics"), self.meta.get("modes") or self.mode)
+
     def snapshot(self) -> Snapshot:
         """Return all trials; the work is done once per state of the record."""
         with self.connect() as connection:
@@ -480,7 +486,7 @@ class ExperimentReader:
                 for owner, seq, text in connection.execute(
                     f"SELECT r.trial_id, r.seq, r.metrics FROM {source}", chosen
                 ):
-                    number = _number(decode(text).get(metric))
+                    number = _number(Result(decode(text)).get(metric))
                     if number is not None:
                         yield owner, seq, number
             return

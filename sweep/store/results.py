@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sweep.core.naming import evaluated_params
+from sweep.core.ranking import Objectives, best_of, shown_objectives
 from sweep.core.resources import Resources
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.results import Result as Report
@@ -30,18 +30,15 @@ __all__ = [
     "Choice",
     "Result",
     "TrialView",
-    "best_of",
-    "beats",
     "check_mode",
     "error_of",
     "full_result",
     "local_filesystem",
     "mean",
     "result_of",
+    "several_objectives",
     "view_of",
 ]
-
-_Key = TypeVar("_Key")
 
 ERROR_FILE = "error.txt"
 # Numbers that say nothing about how good a trial is.
@@ -320,10 +317,14 @@ class Result:
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The best report, like `metrics`; None when there is no metric or it was not reported.
+        """The best of all its reports, like `metrics`; None when there is no metric or it was not reported.
 
         By the metric and mode that `get_best_result` was given when this came from there, else by the sweep's own.
+
+        Raises:
+            ConfigError: the sweep has several objectives, and it was not chosen by one (a ValueError).
         """
+        self._check_one_objective()
         row = self._best_row()
         return None if row is None else _full(self._row, row.metrics, row.wall, row.checkpoint)
 
@@ -344,7 +345,12 @@ class Result:
 
     @property
     def best_checkpoint(self) -> Checkpoint | None:
-        """The kept checkpoint nearest to the best report, by the metric of `best`; None when there is none."""
+        """The kept checkpoint nearest to the best of all its reports, by the metric of `best`; None when there is none.
+
+        Raises:
+            ConfigError: as `best`.
+        """
+        self._check_one_objective()
         found = self._best_checkpoint()
         return None if found is None else found[0]
 
@@ -363,7 +369,7 @@ class Result:
         return kept
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
-        """Return the kept checkpoint whose report was best by `metric`; NaN is never best.
+        """Return the kept checkpoint whose report was the best of all by `metric`, not the last; NaN is never best.
 
         Raises:
             ConfigError: `mode` is not min or max (a ValueError).
@@ -376,7 +382,8 @@ class Result:
             raise CheckpointError(
                 f"trial {self.trial_id} has no checkpoint. Report one: sweep.report(metrics, checkpoint=...)."
             )
-        best = best_of(((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept)), mode)
+        found = ((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept))
+        best = best_of(found, mode, infinite=True)
         if best is None:
             names = {key for _, metrics in kept for key in flatten(metrics)}
             raise MetricError(
@@ -414,7 +421,11 @@ class Result:
     def _metric_and_mode(self) -> tuple[str | None, str | None]:
         if self.choice is not None:
             return self.choice.metric, self.choice.mode
-        return self._reader.metric, self._reader.mode
+        return (None, None) if self._reader.objectives else (self._reader.metric, self._reader.mode)
+
+    def _check_one_objective(self) -> None:
+        if self.choice is None and self._reader.objectives:
+            raise ConfigError(several_objectives(self._reader.objectives, "get_pareto_results()"))
 
     def _best_row(self) -> ResultRow | None:
         metric, mode = self._metric_and_mode()
@@ -434,6 +445,15 @@ class Result:
         kept = self.best_checkpoints
         best = best_of(((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept)), mode)
         return None if best is None else kept[best[0]]
+
+
+def several_objectives(objectives: Objectives, call: str) -> str:
+    """Say why nothing is best, and that `call` has what no other trial beats."""
+    name, mode = objectives[0]
+    return (
+        f"the sweep has several objectives, {shown_objectives(objectives)}, so no single trial is best: {call} has "
+        f"those that no other beats. Or name one: metric={name!r}, mode={mode!r}."
+    )
 
 
 def view_of(reader: ExperimentReader, row: TrialRow, state: str | None = None) -> TrialView:
@@ -527,18 +547,3 @@ def check_mode(mode: str) -> None:
 
 def mean(values: list[float]) -> float:
     return sum(values) / len(values)
-
-
-def beats(new: float, old: float, mode: str) -> bool:
-    return new > old if mode == "max" else new < old
-
-
-def best_of(scores: Iterable[tuple[_Key, Any]], mode: str, *, infinite: bool = True) -> tuple[_Key, float] | None:
-    """Return the (key, value) that is best, the first of equals; NaN and what is no number never are."""
-    best: tuple[_Key, float] | None = None
-    for key, value in scores:
-        if not isinstance(value, (int, float)) or value != value or (not infinite and math.isinf(value)):
-            continue
-        if best is None or beats(value, best[1], mode):
-            best = (key, value)
-    return best

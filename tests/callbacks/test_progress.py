@@ -15,6 +15,7 @@ from sweep.callbacks.block import About, draw_block, draw_end, status_line
 from sweep.callbacks.board import Board
 from sweep.callbacks.formats import width_of
 from sweep.callbacks.progress import Progress
+from sweep.callbacks.table import Columns, draw_table
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.results import Result
@@ -196,7 +197,7 @@ def test_a_terminal_shows_one_block_in_place(monkeypatch: pytest.MonkeyPatch) ->
     assert "running 2 · paused 0 · done 0 · stopped early 0 · failed 0" in text
     assert "CPU 4/8 ████░░░░" in text
     assert "GPU 2/2 ████████" in text
-    assert "best  loss 0.04123  trial 00000 at step 3" in text
+    assert "best so far  loss 0.04123  trial 00000 at step 3" in text
     heading = next(line for line in screen if line.startswith("trial"))
     assert heading.split() == ["trial", "state", "step", "loss", "trend", "lr", "width", "time", "where"]
     row = next(line for line in screen if line.startswith("00000"))
@@ -230,6 +231,176 @@ def test_the_last_frame_stays_with_the_best_config_and_the_failures_by_message(
         "resume: sweep resume mnist",
     ]
     assert file.getvalue().count("\x1b[?25h") >= 1  # the cursor is back
+
+
+def test_the_best_so_far_gets_worse_again_with_the_last_report_of_its_trial() -> None:
+    progress, file = lines_display(table=lambda board: [])
+    feed = Feed(progress)
+    feed.run(0)
+    feed.run(1)
+    for number, loss, step in ((0, 0.5, 1), (1, 0.2, 1), (1, 0.9, 2), (0, float("nan"), 2), (0, 0.7, 3)):
+        feed.report(number, loss, step)
+        progress.refresh()
+    beats = [re.search(r"best=\S+", line) for line in file.getvalue().splitlines() if " run=2" in line]
+    assert [beat and beat[0] for beat in beats] == [
+        "best=0.5@00000",
+        "best=0.2@00001",
+        "best=0.5@00000",
+        "best=0.9@00001",
+        "best=0.7@00000",
+    ]
+
+
+def end_of(feed: Feed, file: io.StringIO) -> list[str]:
+    """Return what is written at the end, after the line of counts."""
+    written = len(file.getvalue())
+    feed.finish()
+    lines = file.getvalue()[written:].splitlines()
+    return lines[1 + next(i for i, line in enumerate(lines) if line.startswith("running ")) :]
+
+
+def test_the_last_frame_names_what_had_been_better_at_an_earlier_step() -> None:
+    progress, file = lines_display()
+    feed = Feed(progress)
+    for number, losses in enumerate(([0.5, 0.4], [0.1, 0.9])):
+        feed.run(number)
+        for step, loss in enumerate(losses, 1):
+            feed.report(number, loss, step)
+        feed.end(number)
+    board = progress._board
+    assert board is not None
+    progress.refresh()
+    block = shown_lines(draw_block(board, About(name="mnist"), width=80, height=24, now=0, idle_s=0))
+    assert [line for line in block if "best" in line] == [
+        "best so far  loss 0.4  trial 00000 at step 2   lr=0.1 width=64"
+    ]
+    assert not [line for line in block if "earlier" in line]
+    ended = end_of(feed, file)
+    assert ended[:3] == [
+        "best  loss 0.4  trial 00000 at step 2",
+        'better earlier  loss 0.1  trial 00001 at step 1   (scope="all", --scope all)',
+        "best config:",
+    ]
+    assert ended[3] == "  lr: 0.1"
+    assert max(map(len, ended[:2])) <= 80
+
+
+def test_the_last_frame_says_nothing_of_earlier_steps_where_none_was_better() -> None:
+    progress, file = lines_display()
+    feed = Feed(progress)
+    feed.run(0)
+    for step, loss in enumerate((0.5, 0.4, 0.4), 1):
+        feed.report(0, loss, step)
+    feed.end(0)
+    assert end_of(feed, file)[:2] == ["best  loss 0.4  trial 00000 at step 3", "best config:"]
+
+
+def test_the_last_frame_names_an_earlier_report_where_no_last_one_has_a_number() -> None:
+    progress, file = lines_display()
+    feed = Feed(progress)
+    feed.run(0)
+    feed.report(0, 0.5, 1)
+    feed.report(0, float("nan"), 2)
+    feed.end(0)
+    assert end_of(feed, file) == ['earlier  loss 0.5  trial 00000 at step 1   (scope="all", --scope all)']
+
+
+def test_a_trial_that_begins_anew_counts_by_nothing_until_it_reports() -> None:
+    board = Board(PLAN, 100, NODES)
+    feed = Feed(_Into(board))
+    for number, loss in ((0, 0.1), (1, 0.5)):
+        feed.run(number)
+        feed.report(number, loss, 1)
+        feed.end(number, Status.ERROR, "boom")
+    assert board.best is not None
+    assert board.best.trial.number == 0
+    feed.put(0, status=Status.PENDING, last_result=None, best_result=None)
+    assert board.best.trial.number == 1
+    feed.run(0)
+    feed.report(0, 0.3, 1)
+    assert (board.best.trial.number, board.best.value) == (0, 0.3)
+
+
+def test_trials_of_earlier_runs_count_by_their_last_reports_whatever_became_of_them() -> None:
+    board = Board(PLAN, 100, NODES)
+    states = (Status.TERMINATED, Status.PAUSED, Status.PENDING, Status.ERROR)
+    board.restart(
+        Trial(f"abcde_{number:05d}", {"lr": number}, ONE, status, attempt=1, last_result=Result({"loss": 9.0 - number}))
+        for number, status in enumerate(states)
+    )
+    assert board.best is not None
+    assert (board.best.trial.number, board.best.value) == (3, 6.0)
+
+
+def test_ten_thousand_ended_trials_are_not_looked_at_when_one_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Board(PLAN, None, NODES)
+    for number in range(10_000):
+        last = Result({"loss": 1.0 + number})
+        board.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.TERMINATED, last_result=last, best_result=last))
+    looked: list[str] = []
+    get = Result.get
+
+    def noted(self: Result, key: str, default: Any = None) -> Any:
+        looked.append(key)
+        return get(self, key, default)
+
+    monkeypatch.setattr(Result, "get", noted)
+    for step in range(100):  # the best, then the worst, in turn
+        last = Result({"loss": 0.5 if step % 2 else 1e6, "training_iteration": step})
+        board.update(0, 0, Trial("a_10000", {}, ONE, Status.RUNNING, attempt=1, last_result=last, best_result=last))
+        assert board.best is not None
+        assert board.best.value == (0.5 if step % 2 else 1.0)
+    assert len(looked) < 100 * 10
+
+
+SEVERAL = (("loss", "min"), ("size", "max"), ("seen", "obs"))
+
+
+def several(**more: Any) -> tuple[Feed, Progress, io.StringIO]:
+    progress, file = lines_display(**more)
+    feed = Feed(progress, objectives=SEVERAL)
+    for number, (loss, size) in enumerate(((0.1, 1.0), (0.2, 3.0), (0.3, 2.0))):
+        feed.run(number)
+        for values in ((0.01, 9.0), (loss, size)):
+            last = Result({"loss": values[0], "size": values[1], "seen": 7, "training_iteration": 1})
+            feed.put(number, last_result=last, best_result=last)
+        feed.end(number)
+    progress.refresh()
+    return feed, progress, file
+
+
+def test_of_several_objectives_the_display_shows_the_pareto_set_and_no_best() -> None:
+    feed, progress, file = several(table=lambda board: [])
+    assert "pareto=2 run=0" in file.getvalue().splitlines()[-1]
+    board = progress._board
+    assert board is not None
+    block = shown_lines(draw_block(board, About(name="mnist"), width=90, height=24, now=0, idle_s=0))
+    assert "Pareto set so far  2 trials   00000 loss 0.1 size 1 · 00001 loss 0.2 size 3" in block
+    assert end_of(feed, file) == [
+        "Pareto set  2 trials  by loss (min), size (max)",
+        "  00000  loss 0.1 size 1",
+        "  00001  loss 0.2 size 3",
+        "all of them: get_pareto_trials(), sweep best mnist",
+    ]
+    assert "best" not in file.getvalue().replace("sweep best mnist", "")
+
+
+def test_a_large_pareto_set_is_cut_to_its_first_few() -> None:
+    board = Board(PLAN, 100, NODES, SEVERAL)
+    for number in range(8):
+        last = Result({"loss": number, "size": number})
+        board.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.TERMINATED, last_result=last))
+    ended = shown_lines(draw_end(board, About(name="mnist"), width=80, now=0, unfinished=0))
+    assert ended[2:] == [
+        "Pareto set  8 trials  by loss (min), size (max)",
+        *(f"  0000{number}  loss {number} size {number}" for number in range(5)),
+        "  and 3 more",
+        "all of them: get_pareto_trials(), sweep best mnist",
+    ]
+
+
+def shown_lines(lines: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
+    return ["".join(part for part, _ in line) for line in lines]
 
 
 @pytest.mark.parametrize("columns", [1, 5, 20, 40, 79, 200])
@@ -534,3 +705,15 @@ def test_a_failed_trial_that_is_started_again_is_no_longer_among_the_failures() 
     assert (board.failures["ValueError: two"].count, board.failures["ValueError: two"].numbers) == (1, [1])
     board.update(0.0, 2.0, evolve(failed[1], status=Status.PENDING, reason=""))
     assert board.failures == {}
+
+
+def test_a_sorted_table_has_the_best_last_report_first_and_infinities_and_nan_at_its_end() -> None:
+    losses = [1.0, float("inf"), 3.0, float("nan"), 3, None]
+    trials = [
+        Trial(f"a_{number:05d}", {}, ONE, last_result=None if loss is None else Result({"loss": loss}))
+        for number, loss in enumerate(losses)
+    ]
+    for mode, wanted in (("max", [2, 4, 0, 1, 3, 5]), ("min", [0, 2, 4, 1, 3, 5])):
+        columns = Columns(metric="loss", mode=mode, is_sorted=True)
+        lines = draw_table(trials, columns, [], lambda trial: trial.id)
+        assert [int(line.split()[0][2:]) for line in lines[2:]] == wanted

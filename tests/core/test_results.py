@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.core.results import AUTO_FILLED, Result, fill, flatten, is_better, score, unflatten
+from sweep.core.results import AUTO_FILLED, Result, fill, flatten, score, unflatten
 
 NAN = math.nan
 
@@ -120,33 +120,3 @@ def test_the_score_is_larger_for_the_better_and_nan_is_the_worst(value, mode, ex
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.int64, np.int32, np.uint8])
 def test_numpy_scalars_are_numbers(kind):
     assert score(kind(2), "max") == 2.0
-    assert is_better(kind(3), kind(2), "max")
-
-
-@pytest.mark.parametrize(
-    ("new", "old", "mode", "expected"),
-    [
-        (2, 1, "max", True),
-        (2, 1, "min", False),
-        (1, 1, "max", False),
-        (NAN, 1, "max", False),
-        (NAN, 1, "min", False),
-        (1, NAN, "max", True),
-        (1, NAN, "min", True),
-        (NAN, NAN, "min", False),
-        (-math.inf, NAN, "max", True),
-        (math.inf, NAN, "min", True),
-        (NAN, -math.inf, "max", False),
-        (None, 1, "max", False),
-    ],
-)
-def test_nan_beats_nothing_and_is_beaten_by_every_number(new, old, mode, expected):
-    assert is_better(new, old, mode) is expected
-
-
-numbers = st.one_of(st.floats(), st.integers(-(10**6), 10**6))
-
-
-@given(numbers, numbers, st.sampled_from(["min", "max"]))
-def test_of_two_values_at_most_one_is_better(a, b, mode):
-    assert not (is_better(a, b, mode) and is_better(b, a, mode))

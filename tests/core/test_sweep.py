@@ -1968,6 +1968,8 @@ def test_a_nested_metric_is_found_by_its_path():
         ("min", [2.0, float("nan"), 1.0, 3.0], 1.0),
         ("max", [float("nan"), -5.0], -5.0),
         ("min", [float("nan"), float("inf")], float("inf")),
+        ("max", [float("inf"), 1.0], 1.0),  # an infinity is the best only where there is no number
+        ("max", [1.0, float("inf")], 1.0),
         ("max", [2.0, 2.0], 2.0),
     ],
 )

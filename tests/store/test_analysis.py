@@ -318,11 +318,34 @@ def test_a_single_trial_is_best_whatever_it_reported(tmp_path: Path) -> None:
 def test_the_repr_says_which_scope_was_used(mixed: ExperimentAnalysis) -> None:
     text = repr(mixed)
     assert "best loss=1 (min, trial 00000, scope='last'" in text
-    assert "best loss=0.1 (min, trial 00001, scope='all'" in text
+    assert "at an earlier step loss=0.1 (trial 00001 at step 1, scope='all')" in text
     assert "1 PENDING" in text
     page = ResultGrid(mixed)._repr_html_()
     assert "scope=" in page
     assert "<table" in page
+
+
+def test_nothing_is_said_of_earlier_steps_where_no_report_was_better(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for loss in (1.0, 2.0):
+        trial_id = made.trial({"x": loss})
+        made.report(trial_id, {"loss": loss + 1})
+        made.report(trial_id, {"loss": loss})
+    analysis = ExperimentAnalysis(made.close())
+    for text in (repr(analysis), analysis._repr_html_()):
+        assert text.count("best loss") + text.count("best <strong>loss") == 1
+        assert "earlier" not in text
+
+
+def test_an_earlier_report_is_named_where_no_last_report_has_a_number(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for loss in (2.0, 1.0):
+        trial_id = made.trial({"x": loss})
+        made.report(trial_id, {"loss": loss})
+        made.report(trial_id, {"loss": NAN})
+    analysis = ExperimentAnalysis(made.close())
+    assert "best" not in repr(analysis)
+    assert "at an earlier step loss=1 (trial 00001 at step 1, scope='all')" in repr(analysis)
 
 
 def test_what_users_named_is_escaped_in_html(tmp_path: Path) -> None:
@@ -521,3 +544,75 @@ def test_the_pareto_set_holds_whom_no_other_beats_in_every_objective(tmp_path):
             analysis.get_pareto_trials(metric, mode)
     with pytest.raises(ConfigError, match="mode"):
         analysis.get_pareto_trials(["loss", "size"], ["min", "least"])
+
+
+SEVERAL = {"metric": "loss", "mode": "min", "metrics": ["loss", "size"], "modes": ["min", "max"]}
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> ExperimentAnalysis:
+    made = MadeExperiment(tmp_path, "several", **SEVERAL)
+    for loss, size in ((0.1, 1.0), (0.2, 3.0), (0.3, 2.0)):
+        trial_id = made.trial({"x": loss})
+        made.start(trial_id)
+        made.report(trial_id, {"loss": 0.01, "size": 9.0}, checkpoint=f"{trial_id}/checkpoint_000001")
+        made.report(trial_id, {"loss": loss, "size": size})
+        made.end(trial_id)
+    return ExperimentAnalysis(made.close())
+
+
+NAMED = [name for name in dir(ExperimentAnalysis) if name.startswith("best_")]
+
+
+@pytest.mark.parametrize("name", [*NAMED, "get_best_trial", "get_best_config", "get_best_logdir"])
+def test_of_several_objectives_nothing_is_best_and_the_error_names_the_pareto_set(
+    several: ExperimentAnalysis, name: str
+) -> None:
+    said = r"several objectives, loss \(min\), size \(max\), so no single trial is best: get_pareto_trials\(\) has"
+    asked = (lambda: getattr(several, name)) if name in NAMED else getattr(several, name)
+    with pytest.raises(ValueError, match=said):
+        asked()
+
+
+def test_of_several_objectives_no_result_is_best_unless_one_is_named(several: ExperimentAnalysis) -> None:
+    grid = ResultGrid(several)
+    for name in ("best", "best_metrics", "best_checkpoint"):
+        with pytest.raises(ValueError, match=r"get_pareto_results\(\) has those that no other beats"):
+            getattr(grid[0], name)
+    with pytest.raises(ValueError, match="several objectives"):
+        grid.get_best_result()
+    assert "best=" not in repr(grid[0])
+    assert "best" not in grid[0]._repr_html_()
+    assert grid[0].get_best_checkpoint("loss", "min").path.endswith("checkpoint_000001")
+    chosen = grid.get_best_result("size")
+    assert chosen.config == {"x": 0.2}
+    assert chosen.best is not None
+    assert chosen.best["size"] == 9.0
+
+
+def test_of_several_objectives_one_that_is_named_has_its_mode(several: ExperimentAnalysis) -> None:
+    assert several.get_best_config("loss") == {"x": 0.1}
+    assert several.get_best_config("size") == {"x": 0.2}
+    assert several.get_best_config("size", "min") == {"x": 0.1}
+    assert several.dataframe("size")["size"].tolist() == [9.0] * 3
+    by_one = ExperimentAnalysis(several.experiment_path, default_metric="size", default_mode="max")
+    assert by_one.best_config == {"x": 0.2}
+    assert "best size=3" in repr(by_one)
+
+
+def test_one_mode_for_several_metrics_is_that_of_each(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, metrics=["loss", "size"], modes=None)
+    for loss, size in ((1.0, 2.0), (2.0, 1.0), (2.0, 2.0)):
+        made.report(made.trial({"x": loss}), {"loss": loss, "size": size})
+    analysis = ExperimentAnalysis(made.close())
+    assert [trial.number for trial in analysis.get_pareto_trials()] == [0, 1]
+    with pytest.raises(ValueError, match=r"loss \(min\), size \(min\)"):
+        _ = analysis.best_config
+
+
+def test_of_several_objectives_the_repr_shows_the_pareto_set(several: ExperimentAnalysis) -> None:
+    assert (
+        "Pareto set by loss (min), size (max): 2 trials, get_pareto_trials(): 00000 (0.1, 1), 00001 (0.2, 3)"
+        in repr(several)
+    )
+    assert "best" not in repr(several)

@@ -61,14 +61,15 @@ def analysis(tmp_path: Path) -> ExperimentAnalysis:
     return ExperimentAnalysis(made.close())
 
 
-def test_an_experiment_shows_its_counts_its_best_by_both_scopes_and_a_marked_table(
+def test_an_experiment_shows_its_counts_its_best_what_had_been_better_and_a_marked_table(
     analysis: ExperimentAnalysis,
 ) -> None:
     page = Page(analysis._repr_html_())
     assert "digits · 3 trials: 1 PENDING, 2 TERMINATED" in page.text
     assert "no driver runs digits now" in page.text
     assert "★ best loss = 2 (min, scope='last': by the last report of each trial), trial 00000: lr=0.1" in page.text
-    assert "★ best loss = 0.5 (min, scope='all': by any report), trial 00001: lr=0.2" in page.text
+    assert "at an earlier step loss = 0.5, trial 00001 at step 1: scope='all'" in page.text
+    assert page.text.count("best loss") == 1
     assert page.rows == [
         ["", "trial", "state", "iter", "loss", "config/lr", "reason"],
         ["★", "00000", "TERMINATED", "2", "2", "0.1", ""],
@@ -76,6 +77,20 @@ def test_an_experiment_shows_its_counts_its_best_by_both_scopes_and_a_marked_tab
         ["", "00002", "PENDING", "", "", "0.3", "waits for 1 CPU"],
     ]
     assert ResultGrid(analysis)._repr_html_() == analysis._repr_html_()
+
+
+def test_of_several_objectives_the_pareto_set_is_counted_and_marked(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "several", metrics=["loss", "size"], modes=["min", "max"])
+    for number in range(30):
+        on_front = number in (3, 29)
+        loss, size = (0.1 * number, 10.0 * number) if on_front else (5.0, 1.0)
+        made.report(made.trial({"x": number}), {"acc": 0.5, "loss": loss, "size": size})
+    page = Page(ExperimentAnalysis(made.close())._repr_html_())
+    assert "★ Pareto set by loss (min), size (max): 2 trials that no other beats, by their last reports" in page.text
+    assert "best" not in page.text
+    assert page.rows[0][:6] == ["", "trial", "state", "iter", "loss", "size"]
+    assert [row[1] for row in page.rows if row[0] == "★"] == ["00003", "00029"]
+    assert len(page.rows) == 21
 
 
 def test_a_result_shows_its_last_and_its_best_report_side_by_side(analysis: ExperimentAnalysis) -> None:

@@ -1,0 +1,118 @@
+"""Which trial is best: the one rule that display, command line and analysis share."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any, TypeVar
+
+__all__ = ["Objectives", "Ranking", "beats", "best_of", "objectives_of", "rankable", "replaces", "shown_objectives"]
+
+Objectives = tuple[tuple[str, str], ...]  # (metric, mode) of each
+
+_Key = TypeVar("_Key")
+_SPARE = 64  # out-of-date places that are not worth a new heap
+
+
+def rankable(value: Any, *, infinite: bool = False) -> float | None:
+    """Return a reported value if a trial can be best by it, else None: NaN, infinities, texts, what is missing.
+
+    Args:
+        infinite: let infinities count.
+    """
+    if not isinstance(value, (int, float)):
+        if not isinstance(value, Real):
+            return None
+        value = float(value)
+    if value != value:
+        return None
+    return value if infinite or -math.inf < value < math.inf else None
+
+
+def beats(new: float, old: float, mode: str) -> bool:
+    """Whether one number is better than another."""
+    return new > old if mode == "max" else new < old
+
+
+def best_of(scores: Iterable[tuple[_Key, Any]], mode: str, *, infinite: bool = False) -> tuple[_Key, float] | None:
+    """Return the (key, value) that is best, the first of equals; None when no value is rankable."""
+    best: tuple[_Key, float] | None = None
+    for key, given in scores:
+        value = rankable(given, infinite=infinite)
+        if value is not None and (best is None or beats(value, best[1], mode)):
+            best = (key, value)
+    return best
+
+
+def replaces(new: Any, old: Any, mode: str) -> bool:
+    """Whether a report becomes the best of its trial: finite numbers come before infinities, and these before the
+    rest."""
+    for infinite in (False, True):
+        ours, theirs = rankable(new, infinite=infinite), rankable(old, infinite=infinite)
+        if ours is not None or theirs is not None:
+            return ours is not None and (theirs is None or beats(ours, theirs, mode))
+    return False
+
+
+def objectives_of(metrics: Any, modes: Any) -> Objectives:
+    """Return (metric, mode) of each of several objectives; nothing for one metric, or none.
+
+    Args:
+        modes: one for each, or one for all.
+    """
+    if not isinstance(metrics, (list, tuple)) or len(metrics) < 2:
+        return ()
+    each = list(modes) if isinstance(modes, (list, tuple)) else [modes] * len(metrics)
+    if len(each) != len(metrics) or not all(isinstance(one, str) for one in [*metrics, *each]):
+        return ()
+    return tuple(zip(metrics, each, strict=True))
+
+
+def shown_objectives(objectives: Objectives) -> str:
+    """Return objectives for people: `loss (min), size (max)`."""
+    return ", ".join(f"{metric} ({mode})" for metric, mode in objectives if mode != "obs")
+
+
+class Ranking:
+    """The value by which each trial counts now, and who is best; a value may become better or worse.
+
+    A change costs O(log n) and asking O(1), amortized: what was overtaken stays in a heap until it comes to its top,
+    or until it is more than half of the heap.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self._is_max = mode == "max"
+        self._values: dict[int, float] = {}
+        self._heap: list[tuple[float, int]] = []  # (signed value, number): the best first, the first of equals
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def put(self, number: int, value: Any) -> None:
+        """Let trial `number` count by a value; one that is not rankable takes it out."""
+        new = rankable(value)
+        if new is None:
+            self._values.pop(number, None)
+            return
+        if self._values.get(number) == new:
+            return
+        self._values[number] = new
+        heapq.heappush(self._heap, (self._signed(new), number))
+        if len(self._heap) > 2 * len(self._values) + _SPARE:
+            self._heap = [(self._signed(value), number) for number, value in self._values.items()]
+            heapq.heapify(self._heap)
+
+    def best(self) -> tuple[int, float] | None:
+        """Return (number, value) of the best, the first of equals; None when there is none."""
+        while self._heap:
+            signed, number = self._heap[0]
+            value = self._values.get(number)
+            if value is not None and self._signed(value) == signed:
+                return number, value
+            heapq.heappop(self._heap)
+        return None
+
+    def _signed(self, value: float) -> float:
+        return -value if self._is_max else value
