@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from searchers.errors import SearchError, UnknownNameError
 
 __all__ = ["is_dominated", "losses_of", "pareto_front"]
@@ -82,6 +80,8 @@ def _front_of_two(ordered: Sequence[Losses]) -> list[Losses]:
 
 
 def _front_of_many(ordered: Sequence[Losses]) -> list[Losses]:
+    import numpy as np  # here, so that commands that only look at a sweep start without it
+
     if not ordered:
         return []
     all_losses = np.asarray(ordered, dtype=np.float64)

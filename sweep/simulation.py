@@ -12,6 +12,7 @@ from sweep.arguments import seconds_of, stop_rules
 from sweep.core.messages import Command, Event, Notify, Verdict
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
+from sweep.core.ranking import Objectives, best_of, objectives_of, shown_objectives
 from sweep.core.resources import Node, Resources, parse_resources
 from sweep.core.results import Result, flatten
 from sweep.core.sweep import Changes, Sweep
@@ -51,6 +52,7 @@ class Simulation:
         arrivals: all reports, in the order of arrival.
         seconds: virtual time from the first start to the last end.
         notices: what the scheduler would have told the user.
+        objectives: (metric, mode) of each of several; then `metric` and `mode` are the first.
     """
 
     metric: str
@@ -59,21 +61,31 @@ class Simulation:
     arrivals: list[Arrival] = field(default_factory=list)
     seconds: float = 0.0
     notices: list[str] = field(default_factory=list)
+    objectives: Objectives = ()
 
     @property
     def best_trial(self) -> Trial | None:
-        """The trial with the best report of all; None if none reported the metric."""
-        found = [(trial.best_result[self.metric], trial) for trial in self.trials if trial.best_result is not None]
-        if not found:
+        """The best trial by its last report, the first of equals; None if no last report has a number.
+
+        Raises:
+            ConfigError: there are several objectives, so none is best (a ValueError).
+        """
+        if self.objectives:
+            raise ConfigError(
+                f"the simulation has several objectives, {shown_objectives(self.objectives)}, so no single trial is "
+                "best. Give the values of [trial.last_result for trial in found.trials] to searchers.pareto_front."
+            )
+        if not self.metric:
             return None
-        choose = max if self.mode == "max" else min
-        return choose(found, key=lambda pair: pair[0])[1]
+        last = ((trial, trial.last_result) for trial in self.trials)
+        best = best_of(((trial, result.get(self.metric)) for trial, result in last if result is not None), self.mode)
+        return None if best is None else best[0]
 
     @property
     def best_result(self) -> Result | None:
-        """The best report of all."""
+        """The last report of `best_trial`."""
         trial = self.best_trial
-        return trial.best_result if trial is not None else None
+        return trial.last_result if trial is not None else None
 
     @property
     def trial_seconds(self) -> float:
@@ -221,6 +233,7 @@ def simulate(
         record.arrivals,
         simulator.now(),
         [*policies.notices, *policy.notices],
+        objectives_of(policies.metrics, policies.modes or policies.mode),
     )
 
 

@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.train.fit": OWN,
     # The record holds what searchers answered, signals included.
     "sweep.store": ("sweep.core", "sweep.errors", "sweep.importing", "searchers.base", "searchers.errors"),
-    "sweep.store.analysis": ("sweep.core", "sweep.errors", "sweep.store", "searchers.pareto"),
+    "sweep.store.winners": ("sweep.core", "sweep.store", "searchers.pareto"),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.store.resume": ("sweep.core", "sweep.errors", "sweep.drive", "searchers.base", "sweep.schedulers.base"),
     "sweep.callbacks": (

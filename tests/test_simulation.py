@@ -389,3 +389,35 @@ def test_a_perturbed_sweep_has_no_curves_of_its_own(tmp_path: Path) -> None:
     root = run(tmp_path, num_samples=2, scheduler=scheduler, nodes=[sweep.Node(cpus=2)])
     with pytest.raises(ExperimentError, match="the scheduler changed the config"):
         Curves.from_experiment(root)
+
+
+def overfitting(config: Mapping[str, Any], count: int) -> Iterator[Point]:
+    for step in range(count, 4):
+        yield Point(1.0, {"loss": config["x"] * (1 if step < 3 else -1)})
+
+
+def test_the_best_trial_of_a_simulation_is_by_the_last_reports() -> None:
+    space = {"x": sweep.grid_search([-5.0, 3.0, float("nan"), 3.0, float("-inf")])}
+    found = simulate(overfitting, config=space, metric="loss", mode="min", cpus=1)
+    assert found.best_trial is found.trials[1]
+    assert found.best_result is found.trials[1].last_result
+    assert found.best_result is not None
+    assert found.best_result["loss"] == -3.0
+
+
+def test_of_several_objectives_no_simulated_trial_is_best() -> None:
+    found = simulate(curve, config=SPACE, metric=["loss", "time_total_s"], mode=["min", "min"])
+    with pytest.raises(ValueError, match=r"several objectives, loss \(min\), time_total_s \(min\), so no single trial"):
+        _ = found.best_trial
+
+
+def test_the_winner_of_a_recorded_sweep_is_by_the_last_reports(tmp_path: Path) -> None:
+    space = {"x": sweep.grid_search([-5.0, 3.0])}
+    root = run(tmp_path, engine=Simulator(overfitting, [sweep.Node()]), config=space, num_samples=1)
+    found = json.loads(call(root, "simulate", "made", "--cpus", "1", "--json").output)
+    assert found["winner"] == {"trial": sweep.ExperimentAnalysis(root).trials[1].trial_id, "is_kept": True}
+    assert found["recorded"]["best"] == found["simulated"]["best"] == -3.0
+    scheduled = json.loads(
+        call(root, "simulate", "made", "--scheduler", "asha", "--max-t", "2", "--cpus", "1", "--json").output
+    )
+    assert scheduled["winner"]["is_kept"] is False

@@ -25,8 +25,10 @@ from sweep.cli.tables import (
     print_table,
     selection_options,
 )
+from sweep.core.ranking import shown_objectives
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.errors import ConfigError, ExperimentError
+from sweep.store.analysis import ExperimentAnalysis
 from sweep.store.layout import ExperimentLayout, rank_outputs
 from sweep.store.reader import (
     ExperimentReader,
@@ -37,6 +39,7 @@ from sweep.store.reader import (
     what_is_there,
 )
 from sweep.store.remote import has_experiment, parse_storage
+from sweep.store.winners import Best, best_by_last, better_earlier, objectives_front
 
 __all__ = ["NOTES", "best", "ls", "read_notes", "show", "storage_option", "trials", "why"]
 
@@ -52,7 +55,8 @@ storage_option = click.option(
 @selection_options
 @storage_option
 def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
-    """List the sweeps, oldest first: how each stands, how many trials in which state, and the best report.
+    """List the sweeps, oldest first: how each stands, how many trials in which state, and the best of their last
+    reports; of several objectives the Pareto set.
 
     DIRECTORY is another place than the usual one. When it is a sweep's own directory, or the NAME of a sweep, its
     trials are listed instead, as `sweep trials` does.
@@ -131,14 +135,16 @@ def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
 
 @click.command(short_help="Print the best configuration.")
 @click.argument("name")
-@click.option("--top", type=click.IntRange(min=1), default=1, show_default=True, help="How many, best first.")
+@click.option(
+    "--top", type=click.IntRange(min=1), help="How many, best first.  [default: 1; of several objectives all]"
+)
 @click.option("--as", "form", type=click.Choice(["args", "yaml", "json"]), help="Print only the configs, to paste.")
 @click.option(
     "--scope",
-    type=click.Choice(["all", "last", "avg", "last-5-avg", "last-10-avg"]),
-    default="all",
+    type=click.Choice(["last", "all", "avg", "last-5-avg", "last-10-avg"]),
+    default="last",
     show_default=True,
-    help="What of a trial counts: its best report (all), its last, or the mean of all, the last 5 or the last 10.",
+    help="What of a trial counts: its last report, its best (all), or the mean of all, the last 5 or the last 10.",
 )
 @click.option("--metric", help="Another metric than the sweep's own.")
 @click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
@@ -146,7 +152,7 @@ def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
 @format_option
 def best(
     name: str,
-    top: int,
+    top: int | None,
     form: str | None,
     scope: str,
     metric: str | None,
@@ -154,21 +160,36 @@ def best(
     storage: str | None,
     style: str,
 ) -> None:
-    """Print the best trials of a sweep and their configurations.
+    """Print the best trials of a sweep, by their last reports, and their configurations. Where a report had been better
+    at an earlier step, a line says so. A sweep of several objectives has a Pareto set: the trials that no other beats.
 
     \b
     Examples:
       sweep best digits
       sweep best digits --top 5 --format json
+      sweep best digits --scope all    # by any report, not only the last ones
       sweep best digits --as args      # lr=0.00031 act=gelu
       sweep best digits --as yaml > best.yaml
     """
     reader = find_experiment(name, storage)
     mode = None if goal is None else {"minimize": "min", "maximize": "max"}[goal]
-    found = _best_rows(reader, scope, metric, mode)[:top]
-    metric = metric or reader.metric
+    if reader.objectives and metric is None:
+        if scope != "last" or goal is not None:
+            wanted = f"--scope {scope}" if scope != "last" else f"--goal {goal}"
+            raise ConfigError(
+                f"{wanted} is for one metric, and {reader.name} has several objectives, "
+                f"{shown_objectives(reader.objectives)}. Name one with --metric, or leave {wanted.split()[0]} out."
+            )
+        _print_front(reader, top, form, style)
+        return
+    analysis = ExperimentAnalysis(reader.root)
+    metric, mode = analysis.chosen_metric(metric, mode)
+    found = analysis.ranking(metric, mode, scope)[: top or 1]
+    earlier = better_earlier(reader, metric, mode) if scope == "last" else None
     if not found:
-        raise ConfigError(f"no trial of {reader.name} has a usable number under {metric!r}. " + _reported(reader))
+        where = " in its last report" if earlier is not None else ""
+        more = _earlier_text(earlier, "Earlier") if earlier is not None else _reported(reader)
+        raise ConfigError(f"no trial of {reader.name} has a usable number under {metric!r}{where}. {more}")
     if form is not None:
         _print_configs([trial.config for trial, _ in found], form)
         return
@@ -176,13 +197,40 @@ def best(
         {"trial": f"{trial.number:05d}", "state": trial.status, str(metric): value, **flatten(trial.config)}
         for trial, value in found
     ]
-    if style != "table" or top > 1:
+    if style != "table" or (top or 1) > 1:
         print_rows(rows, list(dict.fromkeys(column for row in rows for column in row)), style)
+        if earlier is not None and style == "table":
+            click.echo(_earlier_text(earlier, "better earlier"), err=True)
         return
     trial, value = found[0]
     words = {"all": "best report", "last": "last report"}.get(scope, scope)
     click.echo(f"{clean(metric)} {text(value)}   trial {trial.number:05d}   ({words}; state {trial.status})")
+    if earlier is not None:
+        click.echo(_earlier_text(earlier, "better earlier"))
     click.echo(to_yaml(trial.config), nl=False)
+
+
+def _print_front(reader: ExperimentReader, top: int | None, form: str | None, style: str) -> None:
+    """Print the trials that no other beats in every objective, or their configs."""
+    found = objectives_front(reader)
+    if not found:
+        names = ", ".join(repr(metric) for metric, mode in reader.objectives if mode != "obs")
+        raise ConfigError(f"no trial of {reader.name} has usable numbers under {names}. {_reported(reader)}")
+    shown = found[:top]
+    if form is not None:
+        _print_configs([trial.config for trial, _ in shown], form)
+        return
+    rows = [
+        {"trial": f"{trial.number:05d}", "state": trial.status, **values, **flatten(trial.config)}
+        for trial, values in shown
+    ]
+    if style == "table":
+        click.echo(f"Pareto set by {clean(shown_objectives(reader.objectives))}: {_trials(len(found))}")
+    print_rows(rows, list(dict.fromkeys(column for row in rows for column in row)), style)
+
+
+def _trials(count: int) -> str:
+    return f"{count} trial{'' if count == 1 else 's'}"
 
 
 @click.command(short_help="Show everything about a sweep or one trial.")
@@ -299,7 +347,6 @@ def _experiment_row(path: Path) -> dict[str, Any]:
     reader = ExperimentReader(path)
     snapshot = reader.snapshot()
     counts = Counter(trial.status for trial in snapshot.trials)
-    found = _best_rows(reader, "all")[:1] if reader.metric and reader.mode else []
     with reader.connect() as connection:
         (updated,) = connection.execute("SELECT wall FROM event ORDER BY seq DESC LIMIT 1").fetchone() or (None,)
     return {
@@ -311,8 +358,8 @@ def _experiment_row(path: Path) -> dict[str, Any]:
         "waiting": counts["PENDING"] + counts["PAUSED"],
         "done": counts["TERMINATED"],
         "failed": counts["ERROR"],
-        "metric": reader.metric,
-        "best": found[0][1] if found else None,
+        "metric": ", ".join(metric for metric, _ in reader.objectives) or reader.metric,
+        "best": _best_cell(reader),
         "updated": _stamp(updated),
         "path": str(path),
         "_created": snapshot.meta.get("created") or 0.0,
@@ -407,12 +454,25 @@ def _is_telling(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     return is_filled(column, rows)
 
 
-def _best_rows(
-    reader: ExperimentReader, scope: str, metric: str | None = None, mode: str | None = None
-) -> list[tuple[TrialRow, float]]:
-    from sweep.store.analysis import ExperimentAnalysis
+def _best_cell(reader: ExperimentReader) -> Any:
+    """Return the best of the last reports; of several objectives how many are in the Pareto set, and their values."""
+    if not reader.objectives:
+        best = best_by_last(reader, reader.metric, reader.mode)
+        return None if best is None else best.value
+    front = objectives_front(reader)
+    points = [f"({', '.join(map(text, values.values()))})" for _, values in front[:_SHOWN_OF_FRONT]]
+    more = ["..."] if len(front) > len(points) else []
+    return f"Pareto set of {len(front)}: {' '.join(points + more)}" if front else None
 
-    return ExperimentAnalysis(reader.root).ranking(metric, mode, scope)
+
+_SHOWN_OF_FRONT = 5
+
+
+def _earlier_text(earlier: Best, lead: str) -> str:
+    """Say what had been better at an earlier step, and how to get at it."""
+    at = "" if earlier.step is None else f" at step {text(earlier.step)}"
+    shown = f"{clean(earlier.metric)} {text(earlier.value)}   trial {earlier.row.number:05d}{at}"
+    return f"{lead}: {shown}   (--scope all)"
 
 
 def _reported(reader: ExperimentReader) -> str:
@@ -449,6 +509,8 @@ def _facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
     ended = reader.last_exit(row.trial_id)
     best_seq = row.best_seq
     best = None if best_seq is None else reader.metrics_at({row.trial_id: best_seq}).get(row.trial_id)
+    if reader.objectives:
+        best = None  # what is recorded is by the first of them
     hint = "" if row.is_ended else reader.state_hint()
     until = timeline.exited if row.is_ended else None if hint else time.time()
     return {
@@ -481,8 +543,10 @@ def _facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
 
 def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
     row = _experiment_row(reader.root)
-    metric, mode = reader.metric, reader.mode
-    best = _best_rows(reader, "all")[:1] if metric and mode else []
+    metric, mode, objectives = reader.metric, reader.mode, reader.objectives
+    front = objectives_front(reader)
+    best = None if objectives else best_by_last(reader, metric, mode)
+    earlier = None if objectives else better_earlier(reader, metric, mode)
     facts: dict[str, Any] = {
         "sweep": reader.name,
         "state": row["state"],
@@ -491,12 +555,22 @@ def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
         "created": row["created"],
         "updated": row["updated"],
         "trials": {name: row[name] for name in ("trials", "running", "waiting", "done", "failed")},
-        "metric": f"{metric} ({mode})" if metric else None,
-        "best": None if not best else f"{best[0][1]:.6g} (trial {best[0][0].number:05d}, best report of all)",
-        "best_config": best[0][0].config if best else None,
+        "metric": shown_objectives(objectives) or (f"{metric} ({mode})" if metric else None),
+        "best": None if best is None else _shown_best(best, "last report"),
+        "better_earlier": None if earlier is None else _shown_best(earlier, f"sweep best {reader.name} --scope all"),
+        "best_config": None if best is None else best.row.config,
         "path": str(reader.root),
     }
+    if objectives:
+        shown = [f"{row.number:05d}   {pairs(values)}" for row, values in front[:_SHOWN_OF_FRONT]]
+        more = [f"and {len(front) - len(shown)} more: sweep best {reader.name}"] if len(front) > len(shown) else []
+        facts |= {"pareto_set": [*shown, *more]}
     return facts | {f"notes ({name})": text for name, text in read_notes(reader.root).items()}
+
+
+def _shown_best(best: Best, how: str) -> str:
+    at = "" if best.step is None else f" at step {text(best.step)}"
+    return f"{best.value:.6g} (trial {best.row.number:05d}{at}; {how})"
 
 
 def read_notes(root: Path) -> dict[str, str]:

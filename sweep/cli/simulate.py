@@ -22,6 +22,7 @@ from sweep.schedulers import create_scheduler
 from sweep.simulation import Simulation
 from sweep.simulation import simulate as run_simulation
 from sweep.store.reader import ExperimentReader, find_experiment
+from sweep.store.winners import best_by_last
 
 __all__ = ["simulate"]
 
@@ -126,7 +127,6 @@ def _machine(curves: Curves, cpus: float | None, gpus: int | None) -> Sequence[N
 
 def _summary(reader: ExperimentReader, curves: Curves, found: Simulation) -> dict[str, Any]:
     """Return what was, what would have been, and what became of the winner."""
-    snapshot = reader.snapshot()
     before = {
         "trials": len(curves.curves),
         "reports": sum(len(curve.points) for curve in curves.curves),
@@ -141,24 +141,15 @@ def _summary(reader: ExperimentReader, curves: Curves, found: Simulation) -> dic
     }
     summary: dict[str, Any] = {"recorded": before, "simulated": now, "cut": curves.num_cut}
     metric, mode = found.metric, found.mode
-    if metric:
-        best = max if mode == "max" else min
-        values = [
-            (point.metrics[metric], -i)
-            for i, curve in enumerate(curves.curves)
-            for point in curve.points
-            if isinstance(point.metrics.get(metric), (int, float))
-        ]
-        if values:
-            before["best"], winner = (
-                best(values)[0],
-                -max(values, key=lambda v: (v[0] if mode == "max" else -v[0], v[1]))[1],
-            )
-            trial = found.trials[winner] if winner < len(found.trials) else None
-            kept = trial is not None and trial.best_result is not None and trial.best_result[metric] == before["best"]
-            summary["winner"] = {"trial": snapshot.trials[winner].trial_id, "is_kept": kept}
-            if trial is not None and not kept:
-                summary["winner"]["reason"] = trial.reason
+    best = None if reader.objectives else best_by_last(reader, metric, mode)
+    if best is not None:
+        before["best"] = best.value
+        trial = found.trials[best.row.number] if best.row.number < len(found.trials) else None
+        last = None if trial is None or trial.last_result is None else trial.last_result.get(metric)
+        kept = trial is not None and trial.last_result is not None and last == best.value
+        summary["winner"] = {"trial": best.row.trial_id, "is_kept": kept}
+        if trial is not None and not kept:
+            summary["winner"]["reason"] = trial.reason
         if found.best_result is not None:
             now["best"] = found.best_result[metric]
     return summary

@@ -289,10 +289,11 @@ def _sorted(rows: list[Mapping[str, Any]], column: str, *, downwards: bool) -> l
         value = row.get(column)
         return value is None or value != value or value == ""
 
-    present = [row for row in rows if not is_missing(row)]
-    has_text = any(not isinstance(row[column], (int, float)) for row in present)
-    present.sort(key=lambda row: str(row[column]) if has_text else row[column], reverse=downwards)
-    return present + [row for row in rows if is_missing(row)]
+    numbers = [row for row in rows if isinstance(row.get(column), (int, float)) and not is_missing(row)]
+    texts = [row for row in rows if not isinstance(row.get(column), (int, float)) and not is_missing(row)]
+    numbers.sort(key=lambda row: row[column], reverse=downwards)
+    texts.sort(key=lambda row: str(row[column]), reverse=downwards)
+    return numbers + texts + [row for row in rows if is_missing(row)]
 
 
 # --- files ---

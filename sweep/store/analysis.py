@@ -7,12 +7,10 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from searchers.pareto import pareto_front
-from sweep.core.ranking import beats, best_of, rankable, shown_objectives
+from sweep.core.ranking import best_of, shown_objectives
 from sweep.core.results import Result as Report
 from sweep.core.results import flatten
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest
@@ -32,6 +30,7 @@ from sweep.store.results import (
     several_objectives,
     view_of,
 )
+from sweep.store.winners import best_by_last, best_reports, better_earlier, front_of, objectives_front
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,17 +42,6 @@ __all__ = ["SCOPES", "ExperimentAnalysis", "ExperimentReader", "Result", "Result
 _MAX_SHOWN = 5  # trials of a Pareto set
 
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
-
-
-@dataclass(frozen=True)
-class Best:
-    """A trial and the report by which it is best, for what is shown of an experiment."""
-
-    row: TrialRow
-    value: float
-    step: Any
-    metric: str
-    mode: str
 
 
 class ExperimentAnalysis:
@@ -176,8 +164,8 @@ class ExperimentAnalysis:
 
         chosen = None
         if metric is not None or mode is not None:
-            metric, mode = self._metric_and_mode(metric, mode)
-            best = self._best_reports(metric, mode, infinite=True)
+            metric, mode = self.chosen_metric(metric, mode)
+            best = best_reports(self._reader, metric, mode, infinite=True)
             chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
         shown = metric or self.default_metric or self._reader.metric
         return trial_frame(self._reader, chosen=chosen, style=style, metric=shown)
@@ -223,7 +211,7 @@ class ExperimentAnalysis:
             ConfigError: neither given nor known metric or mode, several objectives and no metric given, a bad mode or
                 scope (a ValueError).
         """
-        metric, mode = self._metric_and_mode(metric, mode)
+        metric, mode = self.chosen_metric(metric, mode)
         _check_scope(scope)
         rows = self._reader.snapshot()
         if len(rows.trials) == 1:
@@ -257,7 +245,7 @@ class ExperimentAnalysis:
         for one in modes:
             if one != "obs":
                 check_mode(one)
-        return [view_of(self._reader, row) for row, _ in self._front(metrics, modes)]
+        return [view_of(self._reader, row) for row, _ in front_of(self._reader, metrics, modes)]
 
     def ranking(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
@@ -267,7 +255,7 @@ class ExperimentAnalysis:
         Raises:
             ConfigError: as `get_best_trial`.
         """
-        metric, mode = self._metric_and_mode(metric, mode)
+        metric, mode = self.chosen_metric(metric, mode)
         _check_scope(scope)
         rows = self._reader.snapshot().by_id
         scores = [(rows[key], value) for key, value in self._scores(metric, mode, scope, True) if math.isfinite(value)]
@@ -283,7 +271,7 @@ class ExperimentAnalysis:
     def get_best_checkpoint(self, trial: Any, metric: str | None = None, mode: str | None = None) -> Checkpoint | None:
         """Return the kept checkpoint of `trial` (a trial, a result, an id or a number) whose report was the best of
         all, not the last; None with a warning when there is none."""
-        metric, mode = self._metric_and_mode(metric, mode)
+        metric, mode = self.chosen_metric(metric, mode)
         row = self._row_of(trial)
         try:
             return result_of(self._reader, row).get_best_checkpoint(metric, mode)
@@ -373,39 +361,12 @@ class ExperimentAnalysis:
 
     # --- inside ---
 
-    def _best(self, metric: str | None = None, mode: str | None = None) -> Best | None:
-        """Return who is best by the last reports; None: no metric is known, or no last report has a number."""
-        metric, mode = metric or self.default_metric, mode or self.default_mode
-        found = best_of(self._scores(metric, mode, "last", True), mode) if metric and mode else None
-        if metric is None or mode is None or found is None:
-            return None
-        row = self._reader.snapshot().by_id[found[0]]
-        return Best(row, found[1], (row.last_metrics or {}).get("training_iteration"), metric, mode)
+    def chosen_metric(self, metric: str | None = None, mode: str | None = None) -> tuple[str, str]:
+        """Return the metric and the mode by which trials are compared: these, completed by the defaults.
 
-    def _best_earlier(self, metric: str | None = None, mode: str | None = None) -> Best | None:
-        """Return the best report of all if it is better than that of `_best`; None: nothing had been better."""
-        metric, mode = metric or self.default_metric, mode or self.default_mode
-        if not metric or not mode:
-            return None
-        best, reports = self._best(metric, mode), self._best_reports(metric, mode)
-        found = best_of(((row, reports.get(row.trial_id, (0, None))[1]) for row in self._reader.trials()), mode)
-        if found is None or (best is not None and not beats(found[1], best.value, mode)):
-            return None
-        row, value = found
-        report = self._reader.metrics_at({row.trial_id: reports[row.trial_id][0]})[row.trial_id]
-        return Best(row, value, report.get("training_iteration"), metric, mode)
-
-    def _front(self, metrics: Sequence[str], modes: Sequence[str]) -> list[tuple[TrialRow, list[Any]]]:
-        """Return the Pareto set of the last reports: (trial, its value of each objective), ordered by number."""
-        rows = [row for row in self._reader.trials() if row.last_seq is not None]
-        points = [[report.get(name) for name in metrics] for report in (Report(full_result(row)) for row in rows)]
-        return [(rows[i], points[i]) for i in pareto_front(points, modes)]
-
-    def _objectives_front(self) -> list[tuple[TrialRow, list[Any]]]:
-        """Return `_front` by the sweep's own objectives."""
-        return self._front([name for name, _ in self._objectives], [mode for _, mode in self._objectives])
-
-    def _metric_and_mode(self, metric: str | None, mode: str | None) -> tuple[str, str]:
+        Raises:
+            ConfigError: one of them is not known, or there are several objectives and none is named (a ValueError).
+        """
         metric = metric or self.default_metric
         if not metric and self._objectives:
             raise ConfigError(several_objectives(self._objectives, "get_pareto_trials()"))
@@ -432,7 +393,7 @@ class ExperimentAnalysis:
                 yield trial_id, value
             return
         if scope == "all":
-            best = self._best_reports(metric, mode, infinite=not is_finite_only)
+            best = best_reports(self._reader, metric, mode, infinite=not is_finite_only)
             yield from ((row.trial_id, best[row.trial_id][1]) for row in self._reader.trials() if row.trial_id in best)
             return
         series: dict[str, list[float]] = {}
@@ -443,15 +404,6 @@ class ExperimentAnalysis:
             values = series.get(row.trial_id)
             if values:
                 yield row.trial_id, mean(values[-length:])
-
-    def _best_reports(self, metric: str, mode: str, *, infinite: bool = False) -> dict[str, tuple[int, float]]:
-        """Return (`result.seq`, value) of the best report of each trial that has a usable one."""
-        best: dict[str, tuple[int, float]] = {}
-        for trial_id, seq, given in self._reader.values(metric):
-            value, known = rankable(given, infinite=infinite), best.get(trial_id)
-            if value is not None and (known is None or beats(value, known[1], mode)):
-                best[trial_id] = (seq, value)
-        return best
 
     def _nothing_found(self, metric: str) -> str:
         names = self._reader.metric_names()
@@ -543,7 +495,7 @@ class ResultGrid:
         rows = self._reader.snapshot()
         if len(rows.trials) == 1:
             return self[0]
-        metric, mode = self._analysis._metric_and_mode(metric, mode)
+        metric, mode = self._analysis.chosen_metric(metric, mode)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             best = self._analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf)
@@ -614,9 +566,10 @@ def _summary(analysis: ExperimentAnalysis) -> str:
     states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none yet"
     text = f"{reader.name}: {len(trials)} trials ({states})"
     if analysis._objectives and not analysis.default_metric:
-        front = analysis._objectives_front()
+        front = objectives_front(reader)
         shown = [
-            f"{row.number:05d} ({', '.join(f'{value:.6g}' for value in values)})" for row, values in front[:_MAX_SHOWN]
+            f"{row.number:05d} ({', '.join(f'{value:.6g}' for value in values.values())})"
+            for row, values in front[:_MAX_SHOWN]
         ]
         text += (
             f"; Pareto set by {shown_objectives(analysis._objectives)}: {len(front)} trials, get_pareto_trials(): "
@@ -624,7 +577,8 @@ def _summary(analysis: ExperimentAnalysis) -> str:
         )
     elif not analysis.default_metric or not analysis.default_mode:
         text += ", no metric given"
-    best, earlier = analysis._best(), analysis._best_earlier()
+    best = best_by_last(reader, analysis.default_metric, analysis.default_mode)
+    earlier = better_earlier(reader, analysis.default_metric, analysis.default_mode)
     if best is not None:
         text += (
             f"; best {best.metric}={best.value:.6g} ({best.mode}, trial {best.row.number:05d}, "

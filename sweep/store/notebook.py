@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from sweep.core.ranking import Objectives, shown_objectives
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.store.encoding import Opaque
+from sweep.store.winners import Best, best_by_last, better_earlier, objectives_front
 
 if TYPE_CHECKING:
-    from sweep.store.analysis import Best, ExperimentAnalysis
+    from sweep.store.analysis import ExperimentAnalysis
     from sweep.store.reader import TrialRow
     from sweep.store.results import Result, TrialView
 
@@ -37,12 +38,13 @@ def analysis_page(analysis: ExperimentAnalysis) -> str:
     parts = [f"<p><strong>{_text(reader.name)}</strong> &middot; {_counts(trials)}{_hint(reader.state_hint())}</p>"]
     objectives = analysis._objectives if not analysis.default_metric else ()
     if objectives:
-        front = analysis._objectives_front()
+        front = objectives_front(reader)
         if trials:
             parts.append(f"<p>{_front_line(objectives, len(front))}</p>")
         names, marked = [name for name, _ in objectives], [row.trial_id for row, _ in front]
     else:
-        best, earlier = analysis._best(), analysis._best_earlier()
+        best = best_by_last(reader, analysis.default_metric, analysis.default_mode)
+        earlier = better_earlier(reader, analysis.default_metric, analysis.default_mode)
         if best is not None:
             parts.append(f"<p>{_best_line(best)}</p>")
         elif trials:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from sweep.config import CheckpointConfig, FailureConfig
 from sweep.core.group import START_ERROR
 from sweep.core.nesting import place_inside
+from sweep.core.ranking import best_of
 from sweep.core.resources import Device, Node, Placement, Resources
+from sweep.core.results import Result as Report
 from sweep.core.results import score
 from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError
 from sweep.importing import unpickle
@@ -99,17 +101,18 @@ class NestedResult:
         return metrics_frame(self.history)
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
-        """Return the kept checkpoint whose report was best by `metric`.
+        """Return the kept checkpoint whose report was the best of all by `metric`, not the last; NaN is never best.
 
         Raises:
-            CheckpointError: none is kept. MetricError: none of their reports has that metric.
+            CheckpointError: none is kept. MetricError: none of their reports has a number there.
         """
         if not self.best_checkpoints:
             raise CheckpointError("no checkpoint was reported. Report one: report(metrics, checkpoint=...).")
-        known = [(checkpoint, metrics) for checkpoint, metrics in self.best_checkpoints if metric in metrics]
-        if not known:
-            raise MetricError(f"no report with a checkpoint has {metric!r}.")
-        return max(known, key=lambda item: score(item[1][metric], mode))[0]
+        found = ((checkpoint, Report(metrics).get(metric)) for checkpoint, metrics in self.best_checkpoints)
+        best = best_of(found, mode, infinite=True)
+        if best is None:
+            raise MetricError(f"no report with a checkpoint has a number under {metric!r}.")
+        return best[0]
 
 
 def fit_inside(trainer: DataParallelTrainer, session: Session) -> NestedResult:

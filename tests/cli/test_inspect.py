@@ -165,7 +165,8 @@ def test_a_sweep_without_a_driver_says_so_wherever_its_trials_are_shown(storage:
 def test_show_of_a_sweep_tells_how_it_stands_and_what_is_best(storage: Path) -> None:
     shown = call(storage, "show", "digits").stdout
     assert shown.startswith("sweep: digits\nstate: crashed\nhint: no driver runs digits")
-    assert "best: 1 (trial 00001, best report of all)\nbest_config:\n  lr: 0.01\n" in shown
+    assert "best: 1 (trial 00001 at step 2; last report)\nbest_config:\n  lr: 0.01\n" in shown
+    assert "earlier" not in shown
     facts = json.loads(call(storage, "show", "empty", "-f", "json").stdout)
     assert facts["trials"] == {"trials": 0, "running": 0, "waiting": 0, "done": 0, "failed": 0}
     assert facts["best"] is None
@@ -338,13 +339,134 @@ def test_what_is_not_there_is_answered_with_what_is(storage: Path, arguments: li
 
 def test_best_prints_the_winner_and_a_config_to_copy(storage: Path) -> None:
     assert call(storage, "best", "digits").output == (
-        "loss 1   trial 00001   (best report; state TERMINATED)\nlr: 0.01\nnet:\n  act: gelu\n"
+        "loss 1   trial 00001   (last report; state TERMINATED)\nlr: 0.01\nnet:\n  act: gelu\n"
     )
     assert call(storage, "best", "digits", "--as", "yaml").output == "lr: 0.01\nnet:\n  act: gelu\n"
     assert json.loads(call(storage, "best", "digits", "--as", "json").output) == {"lr": 0.01, "net": {"act": "gelu"}}
     assert call(storage, "best", "digits", "--as", "args").output == "lr=0.01 net.act=gelu\n"
     assert [row[0] for row in table(storage, "best", "digits", "--top", "5")[1:]] == ["00001", "00000"]
     assert table(storage, "best", "digits", "--metric", "acc", "--goal", "maximize", "--scope", "last")[0][3] == "00002"
+
+
+@pytest.fixture
+def declined(tmp_path: Path) -> Path:
+    """A sweep whose best report was not a last one, and which has a trial without a number at its end."""
+    made = MadeExperiment(tmp_path, "declined")
+    for number, losses in enumerate(([2.0, 1.0], [0.5, 9.0], [0.7, math.nan])):
+        trial = made.trial({"x": number})
+        made.start(trial)
+        for loss in losses:
+            made.report(trial, {"loss": loss})
+        made.end(trial)
+    made.close()
+    return tmp_path
+
+
+def test_best_is_by_the_last_reports_and_one_line_names_what_had_been_better(declined: Path) -> None:
+    assert call(declined, "best", "declined").output == (
+        "loss 1   trial 00000   (last report; state TERMINATED)\n"
+        "better earlier: loss 0.5   trial 00001 at step 1   (--scope all)\n"
+        "x: 0\n"
+    )
+    assert call(declined, "best", "declined", "--scope", "all").output == (
+        "loss 0.5   trial 00001   (best report; state TERMINATED)\nx: 1\n"
+    )
+    assert call(declined, "best", "declined", "--as", "args").output == "x=0\n"
+    listed = call(declined, "best", "declined", "--top", "3")
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["trial", "00000", "00001"]
+    assert listed.stderr == "better earlier: loss 0.5   trial 00001 at step 1   (--scope all)\n"
+    (row,) = json.loads(call(declined, "ls", "--format", "json").output)
+    assert row["best"] == 1.0
+
+
+def test_show_is_by_the_last_reports_and_one_line_names_what_had_been_better(declined: Path) -> None:
+    assert (
+        "metric: loss (min)\nbest: 1 (trial 00000 at step 2; last report)\n"
+        "better_earlier: 0.5 (trial 00001 at step 1; sweep best declined --scope all)\nbest_config:\n  x: 0\n"
+    ) in call(declined, "show", "declined").output
+
+
+def test_best_without_a_number_in_any_last_report_says_what_there_was(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "lost")
+    trial = made.trial({"x": 1})
+    made.report(trial, {"loss": 0.5})
+    made.report(trial, {"loss": math.nan})
+    made.close()
+    error = call(tmp_path, "best", "lost").exception
+    assert str(error) == (
+        "no trial of lost has a usable number under 'loss' in its last report. "
+        "Earlier: loss 0.5   trial 00000 at step 1   (--scope all)"
+    )
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Path:
+    made = MadeExperiment(tmp_path, "several", metrics=["loss", "size"], modes=["min", "max"])
+    for number in range(8):
+        trial = made.trial({"x": number})
+        made.report(trial, {"loss": 0.0, "size": 99.0})
+        made.report(trial, {"loss": 0.5 if number == 1 else number, "size": 0.0 if number == 1 else number})
+        made.end(trial)
+    made.close()
+    single = MadeExperiment(tmp_path, "single")
+    single.report(single.trial({"x": 1}), {"loss": 3.0})
+    single.close()
+    return tmp_path
+
+
+def test_best_of_several_objectives_prints_the_pareto_set(several: Path) -> None:
+    shown = call(several, "best", "several").output.splitlines()
+    assert shown[0] == "Pareto set by loss (min), size (max): 7 trials"
+    assert [line.split() for line in shown[1:4]] == [
+        ["trial", "state", "loss", "size", "x"],
+        ["00000", "TERMINATED", "0", "0", "0"],
+        ["00002", "TERMINATED", "2", "2", "2"],
+    ]
+    assert len(shown) == 9
+    assert len(call(several, "best", "several", "--top", "2").output.splitlines()) == 4
+    assert call(several, "best", "several", "--as", "args", "--top", "2").output == "x=0\nx=2\n"
+    rows = json.loads(call(several, "best", "several", "-f", "json").output)
+    assert rows[1] == {"trial": "00002", "state": "TERMINATED", "loss": 2, "size": 2, "x": 2}
+
+
+def test_best_of_several_objectives_by_one_that_is_named(several: Path) -> None:
+    assert call(several, "best", "several", "--metric", "size").output.startswith("size 7   trial 00007   (last report")
+    assert call(several, "best", "several", "--metric", "loss", "--scope", "all").output.startswith(
+        "loss 0   trial 00000   (best report"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--scope", "all"], ["--goal", "minimize"]])
+def test_of_several_objectives_scope_and_goal_need_a_metric(several: Path, arguments: list[str]) -> None:
+    error = call(several, "best", "several", *arguments).exception
+    assert isinstance(error, ConfigError)
+    assert str(error) == (
+        f"{' '.join(arguments)} is for one metric, and several has several objectives, loss (min), size (max). "
+        f"Name one with --metric, or leave {arguments[0]} out."
+    )
+
+
+def test_ls_and_show_of_several_objectives_have_the_pareto_set_and_no_best(several: Path) -> None:
+    rows = json.loads(call(several, "ls", "--sort", "best", "--format", "json").output)
+    assert [(row["name"], row["metric"], row["best"]) for row in rows] == [
+        ("single", "loss", 3.0),
+        ("several", "loss, size", "Pareto set of 7: (0, 0) (2, 2) (3, 3) (4, 4) (5, 5) ..."),
+    ]
+    shown = call(several, "show", "several").output
+    assert "metric: loss (min), size (max)\n" in shown
+    assert "pareto_set:\n  00000   loss=0 size=0\n  00002   loss=2 size=2\n" in shown
+    assert "  00005   loss=5 size=5\n  and 2 more: sweep best several\n" in shown
+    assert "best:" not in shown
+    assert "best_config" not in shown
+    assert "best_report" not in call(several, "show", "several", "0").output
+
+
+def test_best_of_several_objectives_that_nobody_reported_says_what_was(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "none", metrics=["loss", "size"], modes=["min", "max"])
+    made.report(made.trial({"x": 1}), {"loss": 3.0})
+    made.close()
+    error = call(tmp_path, "best", "none").exception
+    assert str(error) == "no trial of none has usable numbers under 'loss', 'size'. Reported were: loss."
 
 
 def test_best_arguments_can_be_pasted_back(tmp_path: Path) -> None:
