@@ -559,12 +559,12 @@ def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
         "best": None if best is None else _shown_best(best, "last report"),
         "better_earlier": None if earlier is None else _shown_best(earlier, f"sweep best {reader.name} --scope all"),
         "best_config": None if best is None else best.row.config,
-        "path": str(reader.root),
     }
     if objectives:
         shown = [f"{row.number:05d}   {pairs(values)}" for row, values in front[:_SHOWN_OF_FRONT]]
         more = [f"and {len(front) - len(shown)} more: sweep best {reader.name}"] if len(front) > len(shown) else []
         facts |= {"pareto_set": [*shown, *more]}
+    facts["path"] = str(reader.root)
     return facts | {f"notes ({name})": text for name, text in read_notes(reader.root).items()}
 
 

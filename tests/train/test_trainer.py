@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import math
 import pickle
 import re
 import warnings
@@ -15,7 +16,7 @@ import pytest
 
 import sweep
 from sweep.core.resources import Bundle, Resources
-from sweep.errors import ResourceError, UserCodeError
+from sweep.errors import MetricError, ResourceError, UserCodeError
 from sweep.train import (
     Checkpoint,
     DataParallelTrainer,
@@ -24,6 +25,7 @@ from sweep.train import (
     ScalingConfig,
     get_context,
 )
+from sweep.train.fit import NestedResult
 from sweep.train.jax import JaxConfig, JaxTrainer
 from sweep.train.tensorflow import DistributedTrainableCreator as TensorflowCreator
 from sweep.train.tensorflow import TensorflowTrainer
@@ -679,3 +681,11 @@ def test_the_reference_lists_every_name_of_a_training_module(module):
     text = API.read_text(encoding="utf-8").partition("\n## Training groups")[2]
     in_prose = set(re.findall(r"`(\w+)`", text.partition("| name |")[0])) if module == "sweep.train" else set()
     assert set(importlib.import_module(module).__all__) <= shown | in_prose
+
+
+def test_the_best_checkpoint_of_a_nested_fit_has_a_number_and_a_nested_metric_is_found() -> None:
+    kept = tuple((Checkpoint(f"/c{i}"), {"eval": {"loss": loss}}) for i, loss in enumerate((math.nan, 2.0, 1.0, 1.0)))
+    result = NestedResult({}, None, "/", {}, best_checkpoints=kept)
+    assert result.get_best_checkpoint("eval/loss", "min").path == "/c2"
+    with pytest.raises(MetricError, match="no report with a checkpoint has a number under 'loss'"):
+        result.get_best_checkpoint("loss", "min")
