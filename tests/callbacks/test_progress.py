@@ -325,11 +325,18 @@ def test_trials_of_earlier_runs_count_by_their_last_reports_whatever_became_of_t
     board = Board(PLAN, 100, NODES)
     states = (Status.TERMINATED, Status.PAUSED, Status.PENDING, Status.ERROR)
     board.restart(
-        Trial(f"abcde_{number:05d}", {"lr": number}, ONE, status, attempt=1, last_result=Result({"loss": 9.0 - number}))
+        Trial(
+            f"abcde_{number:05d}",
+            {"lr": number},
+            ONE,
+            status,
+            attempt=1,
+            last_result=Result({"loss": abs(number - 1.0)}),
+        )
         for number, status in enumerate(states)
     )
     assert board.best is not None
-    assert (board.best.trial.number, board.best.value) == (3, 6.0)
+    assert (board.best.trial.number, board.best.value) == (1, 0.0)
 
 
 def test_ten_thousand_ended_trials_are_not_looked_at_when_one_reports(monkeypatch: pytest.MonkeyPatch) -> None:
