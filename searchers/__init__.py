@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from searchers.errors import SearchError, SearchExhausted, SearchWaits, SpaceError, UnknownNameError, nearest
+from searchers.errors import (
+    SearchError,
+    SearchExhausted,
+    SearchWaits,
+    SpaceError,
+    UnknownArgument,
+    UnknownNameError,
+    nearest,
+)
+from searchers.keywords import unknown_argument
 
 if TYPE_CHECKING:
     SEARCHERS: Mapping[str, Callable[..., Searcher]]
@@ -109,6 +118,7 @@ __all__ = [
     "Signal",
     "SpaceError",
     "TuneBOHB",
+    "UnknownArgument",
     "UnknownNameError",
     "as_searcher",
     "choice",
@@ -174,7 +184,8 @@ def create_searcher(name: str, **arguments: Any) -> Searcher:
 
     Raises:
         UnknownNameError: there is no such searcher; the message names the nearest.
-        SearchError: it does not take one of the arguments; the message names the nearest, or an argument is wrong.
+        UnknownArgument: it does not take one of the arguments; the message names the nearest.
+        SearchError: an argument is wrong.
 
     Example:
         >>> from searchers import create_searcher
@@ -185,8 +196,8 @@ def create_searcher(name: str, **arguments: Any) -> Searcher:
     if key not in _CLASSES:
         raise UnknownNameError(f"no searcher is called {name!r}. {nearest(str(key), _CLASSES)}")
     make = _maker(*_CLASSES[key])
-    taken = set(inspect.signature(make).parameters) - set(make.keywords if isinstance(make, partial) else ())
-    for argument in arguments:
-        if argument not in taken:
-            raise SearchError(f"the searcher {key!r} takes no argument {argument!r}. {nearest(argument, taken)}")
+    fixed = dict.fromkeys(make.keywords if isinstance(make, partial) else (), "The name says it already.")
+    known = inspect.signature(make).parameters.keys() - fixed.keys()
+    if not known >= arguments.keys():
+        raise UnknownArgument(unknown_argument(f"the searcher {key!r}", arguments, known, fixed))
     return make(**arguments)

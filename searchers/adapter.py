@@ -9,6 +9,7 @@ from typing import Any
 from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal
 from searchers.departures import constants_of
 from searchers.errors import SearchError
+from searchers.keywords import refuse_unknown
 from searchers.optuna_search import OptunaSearch
 from searchers.space import is_same
 from searchers.variants import fresh, has_domains, merge
@@ -19,6 +20,7 @@ _FINISHED = "FINISHED"
 """What Tune's searchers return when nothing more will come."""
 
 
+@refuse_unknown()
 def as_searcher(given: Any) -> Searcher:
     """Return `given` as a searcher.
 
@@ -48,6 +50,7 @@ def as_searcher(given: Any) -> Searcher:
     )
 
 
+@refuse_unknown()
 class ForeignSearcher(Searcher):
     """Ask and tell a searcher that knows nothing of this package.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final
 
 from searchers.alone import OpenTrials
 from searchers.errors import SearchError, SearchExhausted, SearchWaits, UnknownNameError
+from searchers.keywords import refuse_unknown
 from searchers.state_file import newest_state, read_state, state_path, write_state
 from searchers.warm_start import Learned, learn, points_of
 
@@ -63,6 +64,7 @@ def derived_seed(seed: int, draw: int) -> int:
     return int(np.random.SeedSequence([seed, draw]).generate_state(1)[0])
 
 
+@refuse_unknown()
 class Searcher(ABC):
     """Propose configs (`suggest`) and learn from their results (`on_trial_complete`).
 

@@ -10,6 +10,7 @@ from typing import Any
 from searchers.base import EXHAUSTED, NOT_NOW, Config, Signal, derived_seed
 from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
 from searchers.history import DomainSpace, HistorySearch, NamedSpace, Tried, Values, base_and_q, load, quietly
+from searchers.keywords import refuse_unknown
 from searchers.space import Categorical, Domain, Float, Integer, LogUniform, Normal, uniform
 from searchers.variants import check_space, has_domains, unflatten
 
@@ -24,6 +25,7 @@ DIGITS = 5
 """Two points are the same if they agree to so many decimals, in parts of the range of each parameter."""
 
 
+@refuse_unknown()
 class BayesOptSearch(HistorySearch):
     """Suggest configs where a Gaussian process expects or allows the most. Needs the package bayesian-optimization.
 

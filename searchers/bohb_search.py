@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from searchers.base import NOT_NOW, Config, Signal, derived_seed, keyed_rng
 from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
 from searchers.history import DomainSpace, HistorySearch, NamedSpace, Values, base_and_q
+from searchers.keywords import refuse_unknown
 from searchers.space import Categorical, Domain, Float, Integer, LogUniform, Normal
 
 __all__ = ["BOHBSearch", "TuneBOHB"]
@@ -301,6 +302,7 @@ class _Level:
 # --- the searcher ----------------------------------------------------------------------------------------------------
 
 
+@refuse_unknown()
 @final
 class BOHBSearch(HistorySearch):
     """Suggest configs from densities of the good and of the bad results at the largest budget that has enough of both.

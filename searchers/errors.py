@@ -5,7 +5,8 @@ Exception
     ├── SpaceError         a search space makes no sense (also a ValueError)
     ├── SearchExhausted    `ask`: nothing more will be suggested
     ├── SearchWaits        `ask`: nothing is suggested before a trial ends
-    └── UnknownNameError   a name that no searcher has (also a ValueError)
+    ├── UnknownNameError   a name that no searcher has (also a ValueError)
+    └── UnknownArgument    a keyword that a searcher does not have (also a ValueError and a TypeError)
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["SearchError", "SearchExhausted", "SearchWaits", "SpaceError", "UnknownNameError", "nearest"]
+__all__ = [
+    "SearchError",
+    "SearchExhausted",
+    "SearchWaits",
+    "SpaceError",
+    "UnknownArgument",
+    "UnknownNameError",
+    "nearest",
+]
 
 
 class SearchError(Exception):
@@ -34,6 +43,10 @@ class SearchWaits(SearchError):
 
 class UnknownNameError(SearchError, ValueError):
     """A name was given that nothing bears; the message lists what exists and the nearest match."""
+
+
+class UnknownArgument(SearchError, ValueError, TypeError):
+    """A keyword was given that a searcher or a function of a space does not have; the message names the nearest."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

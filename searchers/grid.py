@@ -9,12 +9,14 @@ import numpy as np
 
 from searchers.base import NOT_NOW, Config, Searcher, Signal
 from searchers.errors import SearchError
+from searchers.keywords import refuse_unknown
 from searchers.random_search import Drawn, check_seed
 from searchers.space import RandomState
 
 __all__ = ["BasicVariantGenerator", "GridSearch"]
 
 
+@refuse_unknown()
 class GridSearch(Searcher):
     """Try every point of the grid, and draw what is random anew for each; repeat that `num_samples` times.
 
@@ -96,6 +98,7 @@ class GridSearch(Searcher):
         self._drawn.set_state(state)
 
 
+@refuse_unknown()
 class BasicVariantGenerator(GridSearch):
     """`GridSearch` with the arguments it has in Tune, in their order.
 

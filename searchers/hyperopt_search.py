@@ -20,6 +20,7 @@ from searchers.history import (
     load,
     quietly,
 )
+from searchers.keywords import refuse_unknown
 from searchers.space import Categorical, Domain, Float, Function, Integer, LogUniform, Normal
 from searchers.variants import (
     Path,
@@ -33,6 +34,7 @@ from searchers.variants import (
 __all__ = ["HyperOptSearch"]
 
 
+@refuse_unknown()
 class HyperOptSearch(HistorySearch):
     """Suggest configs with Hyperopt's tree of Parzen estimators (TPE). Needs the package hyperopt.
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from searchers.base import NOT_NOW, Config, Searcher, Signal, answer_of
 from searchers.errors import SearchError
+from searchers.keywords import refuse_unknown
 
 __all__ = ["ConcurrencyLimiter"]
 
 
+@refuse_unknown()
 class ConcurrencyLimiter(Searcher):
     """Ask `searcher` only while fewer than `max_concurrent` of its suggestions are open.
 

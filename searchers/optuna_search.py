@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from searchers.base import NOT_NOW, Config, Searcher, Signal, derived_seed
 from searchers.constraints import Constraints, Limits
 from searchers.errors import SearchError, UnknownNameError, nearest
+from searchers.keywords import refuse_unknown
 from searchers.optuna_generation import is_generation_full, with_open_trials
 from searchers.optuna_space import FunctionSpace, Space, check_used, encoded, space_of, study_trial
 from searchers.optuna_window import CONSTRAINTS, TrialWindow, windowed
@@ -82,6 +83,7 @@ class _Open:
     state: dict[str, Any] = field(default_factory=dict)
 
 
+@refuse_unknown()
 class OptunaSearch(Searcher):
     """Suggest configs with one of Optuna's samplers.
 

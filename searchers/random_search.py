@@ -7,6 +7,7 @@ from typing import Any
 
 from searchers.base import EXHAUSTED, Config, Searcher, Signal
 from searchers.errors import SearchError
+from searchers.keywords import refuse_unknown
 from searchers.variants import Variants, check_points, fresh, has_domains, merge, refuse_grids
 
 __all__ = ["Drawn", "RandomSearch", "check_seed"]
@@ -133,6 +134,7 @@ class Drawn:
         return variants
 
 
+@refuse_unknown()
 class RandomSearch(Searcher):
     """Draw every config independently of all others.
 

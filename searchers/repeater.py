@@ -10,6 +10,7 @@ from typing import Any
 
 from searchers.base import Config, Searcher, Signal, answer_of
 from searchers.errors import SearchError
+from searchers.keywords import refuse_unknown
 from searchers.variants import fresh
 
 __all__ = ["TRIAL_INDEX", "Repeater"]
@@ -27,6 +28,7 @@ class _Group:
     results: dict[str, tuple[Mapping[str, Any] | None, bool]] = field(default_factory=dict)
 
 
+@refuse_unknown()
 class Repeater(Searcher):
     """Give every suggestion of `searcher` to `repeat` consecutive trials, and tell it the mean of their metrics.
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from searchers.errors import SpaceError
+from searchers.keywords import refuse_unknown
 
 __all__ = [
     "Categorical",
@@ -118,6 +119,7 @@ class Quantized(Sampler):
 # --- domains ---------------------------------------------------------------------------------------------------------
 
 
+@refuse_unknown()
 class Domain(ABC):
     """A set of values with a distribution over it: a leaf of a search space that is still to be decided.
 
@@ -257,6 +259,7 @@ class _Number(Domain):
         return (sampler.sampler, sampler.q) if isinstance(sampler, Quantized) else (sampler, None)
 
 
+@refuse_unknown()
 class Float(_Number):
     """Real numbers in [lower, upper); None for a bound that is infinite.
 
@@ -315,6 +318,7 @@ class Float(_Number):
                 )
 
 
+@refuse_unknown()
 class Integer(_Number):
     """Integers in [lower, upper); quantized ones in [lower, upper].
 
@@ -377,6 +381,7 @@ class Integer(_Number):
             raise SpaceError(f"no multiple of q={q!r} lies in [{self.lower}, {self.upper}]; widen it or lower q.")
 
 
+@refuse_unknown()
 class Categorical(Domain):
     """One of a list of options, each as it is; an option may hold domains itself (a conditional space).
 
@@ -417,6 +422,7 @@ class Categorical(Domain):
         return self.categories[index]
 
 
+@refuse_unknown()
 class Function(Domain):
     """A value computed by `function(config)` or `function()`.
 
@@ -453,11 +459,13 @@ class Function(Domain):
 # --- what users write ------------------------------------------------------------------------------------------------
 
 
+@refuse_unknown()
 def uniform(lower: float, upper: float) -> Float:
     """Return real numbers, uniform in [lower, upper)."""
     return Float(_given("lower", lower), _given("upper", upper)).uniform()
 
 
+@refuse_unknown()
 def quniform(lower: float, upper: float, q: float) -> Float:
     """Return multiples of `q`: uniform in [lower, upper], rounded; the two ends have half the weight of the others.
 
@@ -467,6 +475,7 @@ def quniform(lower: float, upper: float, q: float) -> Float:
     return uniform(lower, upper).quantized(q)
 
 
+@refuse_unknown()
 def loguniform(lower: float, upper: float, base: float | None = None) -> Float:
     """Return real numbers in [lower, upper), uniform in their logarithm; both bounds above 0.
 
@@ -476,6 +485,7 @@ def loguniform(lower: float, upper: float, base: float | None = None) -> Float:
     return Float(_given("lower", lower), _given("upper", upper)).loguniform()
 
 
+@refuse_unknown()
 def qloguniform(lower: float, upper: float, q: float, base: float | None = None) -> Float:
     """Return multiples of `q`: uniform in the logarithm over [lower, upper], rounded.
 
@@ -485,16 +495,19 @@ def qloguniform(lower: float, upper: float, q: float, base: float | None = None)
     return loguniform(lower, upper).quantized(q)
 
 
+@refuse_unknown()
 def randint(lower: int, upper: int) -> Integer:
     """Return integers, each of [lower, upper) equally likely."""
     return _not_empty(Integer(lower, upper).uniform())
 
 
+@refuse_unknown()
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
     """Return the multiples of `q` in [lower, upper], both ends included, each equally likely."""
     return Integer(lower, upper).uniform().quantized(q)
 
 
+@refuse_unknown()
 def lograndint(lower: int, upper: int, base: float | None = None) -> Integer:
     """Return integers in [lower, upper), uniform in their logarithm and rounded down; lower at least 1.
 
@@ -504,6 +517,7 @@ def lograndint(lower: int, upper: int, base: float | None = None) -> Integer:
     return _not_empty(Integer(lower, upper).loguniform())
 
 
+@refuse_unknown()
 def qlograndint(lower: int, upper: int, q: int = 1, base: float | None = None) -> Integer:
     """Return the multiples of `q` in [lower, upper], both ends included, lower at least 1.
 
@@ -513,21 +527,25 @@ def qlograndint(lower: int, upper: int, q: int = 1, base: float | None = None) -
     return Integer(lower, upper).loguniform().quantized(q)
 
 
+@refuse_unknown()
 def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
     """Return real numbers, normal with `mean` and standard deviation `sd`."""
     return Float().normal(_given("mean", mean), _given("sd", sd))
 
 
+@refuse_unknown()
 def qrandn(mean: float, sd: float, q: float) -> Float:
     """Return multiples of `q`: normal numbers, rounded."""
     return randn(mean, sd).quantized(q)
 
 
+@refuse_unknown()
 def choice(categories: Sequence[Any]) -> Categorical:
     """Return one of `categories`, each equally likely; repeat an option to weigh it."""
     return Categorical(categories).uniform()
 
 
+@refuse_unknown()
 def sample_from(function: Callable[..., Any]) -> Function:
     """Return a value computed from the rest of the config: `sample_from(lambda config: config["width"] * 2)`.
 
@@ -536,6 +554,7 @@ def sample_from(function: Callable[..., Any]) -> Function:
     return Function(function)
 
 
+@refuse_unknown()
 def grid_search(values: Iterable[Any]) -> dict[str, list[Any]]:
     """Return a grid variable: every value is tried, crossed with all other grid variables.
 
@@ -568,7 +587,7 @@ def _ignore_base(base: Any) -> None:
         warnings.warn(
             "base= changes nothing: a log-uniform distribution is the same in every base. Leave it out.",
             DeprecationWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

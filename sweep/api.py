@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from searchers.base import Searcher
 from sweep.arguments import Request, ResumeMode
 from sweep.callbacks.base import Callback
-from sweep.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig
+from sweep.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig, fields_of
 from sweep.core.resources import Node
 from sweep.engines.base import Engine
-from sweep.errors import ConfigError, TrialsFailed, nearest
+from sweep.errors import ConfigError, TrialsFailed, refuse_unknown
 from sweep.experiment import Experiment
 from sweep.importing import end_module
 from sweep.launch import Launch
@@ -47,6 +47,21 @@ _FORMER = {
     "param_space": "run() calls it config.",
     "failure_config": "run() takes max_failures and fail_fast themselves.",
     "max_t": "It is a parameter of schedulers: scheduler=sweep.ASHAScheduler(max_t=...).",
+    "sync_to_cloud": "Give the URI as storage_path.",
+    "global_checkpoint_period": "Every result is on disk before its trial goes on; leave it out.",
+    "run_errored_only": "Write resume='ERRORED_ONLY'.",
+    "trial_name_string": "It is called trial_name_creator.",
+}
+_THE_FUNCTION = "The function is the first argument: run(train, ...)."
+# What others expect to find here, and where it is.
+_ELSEWHERE = {
+    "objective": "The function is the first argument, run(train, ...); the key that it reports is metric=.",
+    "func": f"{_THE_FUNCTION} The key that it reports is metric=.",
+    "fn": _THE_FUNCTION,
+    "function": _THE_FUNCTION,
+    "trainable": _THE_FUNCTION,
+    "tune_config": "run() takes its fields themselves, or use sweep.Tuner(train, tune_config=...).",
+    "run_config": "run() takes its fields themselves, or use sweep.Tuner(train, run_config=...).",
 }
 # Deprecated forms of fields of CheckpointConfig.
 _CHECKPOINT_FORMS = {
@@ -59,6 +74,7 @@ _CHECKPOINT_FORMS = {
 _NOT_KEPT = {"name", "storage_path", "storage_filesystem", "resume", "resume_config"}
 
 
+@refuse_unknown(_FORMER | _ELSEWHERE, unlisted=_CHECKPOINT_FORMS)
 def run(
     run_or_experiment: Any,
     *,
@@ -100,7 +116,7 @@ def run(
     durability: str = "full",
     strict_metric: bool = True,
     import_path: str | None = None,
-    **unknown: Any,
+    **deprecated: Any,
 ) -> ExperimentAnalysis:
     """Run a sweep and return its analysis.
 
@@ -166,9 +182,7 @@ def run(
         return _run_experiment(trainable, given)
     if isinstance(trainable, str):
         name_of_trainable, trainable = trainable, registered(trainable)
-    checkpoints = _checkpoint_config(checkpoint_config, unknown)
-    if unknown:
-        _refuse_unknown(unknown)
+    checkpoints = _checkpoint_config(checkpoint_config, deprecated)
     request = Request(
         trainable=trainable,
         trainable_name=name_of_trainable,
@@ -217,6 +231,7 @@ def run(
     return analysis
 
 
+@refuse_unknown(fields_of(Experiment, "experiments"))
 def run_experiments(
     experiments: Experiment | Sequence[Experiment] | Mapping[str, Any],
     scheduler: Scheduler | str | None = None,
@@ -309,9 +324,9 @@ def _changed(given: Mapping[str, Any]) -> dict[str, Any]:
     changed = {
         name: value
         for name, value in given.items()
-        if name not in ("run_or_experiment", "unknown") and not _is_default(value, parameters[name].default)
+        if name not in ("run_or_experiment", "deprecated") and not _is_default(value, parameters[name].default)
     }
-    return {**changed, **given["unknown"]}
+    return {**changed, **given["deprecated"]}
 
 
 def _as_dict(config: Any) -> Any:
@@ -319,30 +334,25 @@ def _as_dict(config: Any) -> Any:
     return to_dict() if to_dict is not None and not isinstance(config, Mapping) else config
 
 
-def _checkpoint_config(given: CheckpointConfig | None, unknown: dict[str, Any]) -> CheckpointConfig:
-    """Return the config, with the deprecated parameters that Tune still honours taken out of `unknown`."""
-    old = {name: unknown.pop(name) for name in list(unknown) if name in _CHECKPOINT_FORMS}
-    if not old:
+def _checkpoint_config(given: CheckpointConfig | None, deprecated: Mapping[str, Any]) -> CheckpointConfig:
+    """Return the config, also where it was given by the deprecated parameters that Tune still honours."""
+    if not deprecated:
         return given or CheckpointConfig()
-    fields = {_CHECKPOINT_FORMS[name]: value for name, value in old.items() if value is not None}
+    fields = {_CHECKPOINT_FORMS[name]: value for name, value in deprecated.items() if value is not None}
     attribute = fields.get("checkpoint_score_attribute")
     if isinstance(attribute, str) and attribute.startswith("min-"):
         fields |= {"checkpoint_score_attribute": attribute.removeprefix("min-"), "checkpoint_score_order": "min"}
     shown = ", ".join(f"{name}={value!r}" for name, value in fields.items())
     if given is not None:
-        raise ConfigError(f"{next(iter(old))} and checkpoint_config were both given; put {shown} into the config.")
+        raise ConfigError(
+            f"{next(iter(deprecated))} and checkpoint_config were both given; put {shown} into the config."
+        )
     warnings.warn(
-        f"{', '.join(old)}: deprecated; write checkpoint_config=sweep.CheckpointConfig({shown}).",
+        f"{', '.join(deprecated)}: deprecated; write checkpoint_config=sweep.CheckpointConfig({shown}).",
         DeprecationWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     return CheckpointConfig(**fields)
-
-
-def _refuse_unknown(unknown: Mapping[str, Any]) -> None:
-    known = [name for name, p in inspect.signature(run).parameters.items() if p.kind is not p.VAR_KEYWORD]
-    first = next(iter(unknown))
-    raise ConfigError(f"run has no parameter {first!r}. {_FORMER.get(first) or nearest(first, known)}")
 
 
 def _raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from sweep.errors import ConfigError, nearest
+from sweep.errors import ConfigError, nearest, refuse_unknown
 
 if TYPE_CHECKING:
     from searchers.base import Searcher
@@ -25,7 +25,16 @@ __all__ = [
     "SyncConfig",
     "TuneConfig",
     "env_vars_of",
+    "fields_of",
 ]
+
+
+def fields_of(config: type, where: str) -> dict[str, str]:
+    """Return what to say to whoever gives a field of `config` to something that holds the whole of it."""
+    return {
+        item.name: f"It is a field of {config.__name__}: {where}=sweep.{config.__name__}({item.name}=...)."
+        for item in fields(config)
+    }
 
 
 class _ShowsChanges:
@@ -71,6 +80,12 @@ def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
     return dict(variables)
 
 
+@refuse_unknown(
+    {
+        "controller_failure_limit": "The driver is no process of its own that could fail alone; leave it out.",
+        "max_retries": "It is called max_failures.",
+    }
+)
 @dataclass(frozen=True, repr=False)
 class FailureConfig(_ShowsChanges):
     """What happens when trials fail.
@@ -101,6 +116,15 @@ class FailureConfig(_ShowsChanges):
             )
 
 
+@refuse_unknown(
+    {
+        "_checkpoint_keep_all_ranks": "The files of all ranks are kept, in one checkpoint; leave it out.",
+        "_checkpoint_upload_from_workers": "Workers write into the trial's directory themselves; leave it out.",
+        "keep_checkpoints_num": "It is called num_to_keep.",
+        "checkpoint_score_attr": "It is called checkpoint_score_attribute; checkpoint_score_order is 'min' or 'max'.",
+        "checkpoint_freq": "It is called checkpoint_frequency.",
+    }
+)
 @dataclass(frozen=True, repr=False)
 class CheckpointConfig(_ShowsChanges):
     """Which checkpoints are made and kept.
@@ -129,6 +153,15 @@ class CheckpointConfig(_ShowsChanges):
             raise ConfigError(f"checkpoint_frequency is {frequency!r}; expected a whole number of at least 0.")
 
 
+@refuse_unknown(
+    {
+        "upload_dir": "Give the URI as storage_path.",
+        "syncer": "Pass storage_filesystem, an fsspec file system, beside storage_path.",
+        "sync_to_driver": "Everything is written in place; leave it out.",
+        "sync_on_checkpoint": "Checkpoints are copied at once; leave it out.",
+        "sync_process_timeout": "It is called sync_timeout.",
+    }
+)
 @dataclass(frozen=True, repr=False)
 class SyncConfig(_ShowsChanges):
     """How an experiment is copied to remote storage while it runs.
@@ -158,6 +191,7 @@ class _ResumeType(Enum):
     SKIP = "skip"
 
 
+@refuse_unknown()
 @dataclass(frozen=True, repr=False)
 class ResumeConfig(_ShowsChanges):
     """What a resumed sweep does with the trials that it finds.
@@ -190,6 +224,17 @@ class ResumeConfig(_ShowsChanges):
             object.__setattr__(self, name, _ResumeType(text))
 
 
+_NOT_OF_RUN_CONFIG = {
+    "logging_config": "What a worker prints is kept in its trial's directory, whatever its level; leave it out.",
+    "upload_dir": "Give the URI as storage_path.",
+    "env_vars": "Write runtime_env={'env_vars': {'NAME': 'value'}}.",
+    **fields_of(FailureConfig, "failure_config"),
+    **fields_of(CheckpointConfig, "checkpoint_config"),
+    **fields_of(SyncConfig, "sync_config"),
+}
+
+
+@refuse_unknown(_NOT_OF_RUN_CONFIG)
 @dataclass(frozen=True, repr=False)
 class RunConfig(_ShowsChanges):
     """Where a sweep lives and how it is run; the fields are parameters of `sweep.run`.
@@ -234,6 +279,13 @@ class RunConfig(_ShowsChanges):
         )
 
 
+@refuse_unknown(
+    {
+        **fields_of(RunConfig, "run_config"),
+        "param_space": "It is an argument of Tuner itself: Tuner(train, param_space={...}).",
+        "config": "It is an argument of Tuner itself, called param_space there: Tuner(train, param_space={...}).",
+    }
+)
 @dataclass(frozen=True, repr=False)
 class TuneConfig(_ShowsChanges):
     """What is searched and how; the fields are parameters of `sweep.run`.
@@ -254,3 +306,6 @@ class TuneConfig(_ShowsChanges):
     trial_dirname_creator: Callable[[Any], str] | None = None
     chdir_to_trial_dir: bool = False
     seed: int | None = field(default=None)
+
+
+_NOT_OF_RUN_CONFIG.update(fields_of(TuneConfig, "tune_config"))  # the two name each other's fields

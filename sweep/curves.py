@@ -15,7 +15,7 @@ from sweep.core.messages import Exited, ExitKind, NodesChanged, PlanChanged, Rep
 from sweep.core.resources import Node, Resources
 from sweep.core.results import flatten, unflatten
 from sweep.engines.simulator import Point
-from sweep.errors import ConfigError, ExperimentError
+from sweep.errors import ConfigError, ExperimentError, refuse_unknown
 from sweep.store.layout import ExperimentLayout
 from sweep.store.reader import ExperimentReader
 from sweep.store.resume import Told, record
@@ -62,6 +62,7 @@ class _Draft:
     end: Exited | None = None
 
 
+@refuse_unknown()
 class Curves:
     """Recorded curves as what simulated trials do: a curve for `simulate`, and the configs that go with it.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweep.callbacks.formats import to_yaml
 from sweep.core.results import flatten, unflatten
-from sweep.errors import ConfigError, nearest
+from sweep.errors import ConfigError, nearest, refuse_unknown
 
 __all__ = ["deep_update", "flatten_dict", "merge_dicts", "pretty_print", "unflatten_dict", "unflattened_lookup"]
 
@@ -51,6 +51,7 @@ def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any
     return unflatten({str(path): value for path, value in dt.items()}, delimiter)
 
 
+@refuse_unknown(also=["default"])
 def unflattened_lookup(flat_key: str, lookup: Any, delimiter: str = "/", **kwargs: Any) -> Any:
     """Return what `lookup` has at a path; the numbers of a path count in lists and tuples.
 
@@ -65,9 +66,6 @@ def unflattened_lookup(flat_key: str, lookup: Any, delimiter: str = "/", **kwarg
         >>> unflattened_lookup("eval/acc/1", {"eval": {"acc": [0.1, 0.2]}})
         0.2
     """
-    unknown = kwargs.keys() - {"default"}
-    if unknown:
-        raise TypeError(f"unflattened_lookup has no argument {min(unknown)!r}. {nearest(min(unknown), ['default'])}")
     if isinstance(lookup, Mapping) and flat_key in lookup:
         return lookup[flat_key]
     place = lookup

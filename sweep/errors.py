@@ -9,17 +9,22 @@ SweepError                     the root; catch this one
 ├── GpuMemoryError             wait_for_gpu: memory was not freed in time (sweep.worker.gpu_memory; also a RuntimeError)
 ├── GroupStartError            the ranks of a training group did not find each other (sweep.train.trainer)
 ├── ConfigError                an argument of the API, the CLI or a spec file is wrong (also a ValueError)
+│   └── UnknownArgument        a keyword that a function or a constructor does not have (also a TypeError)
 ├── MetricError                the metric that was asked for is not among those reported (also a RuntimeError)
 ├── CheckpointError            a checkpoint is missing, damaged or cannot be written (also a RuntimeError)
 ├── ExperimentError            a directory or `sweep.db` cannot be used as asked
 ├── TrainableError             a trainable cannot be called or shipped to another process (also a TypeError)
 └── SweepStalled               nothing runs and nothing can start; the message says why
-searchers.SearchError          see searchers/errors.py (SpaceError, UnknownNameError)
+searchers.SearchError          see searchers/errors.py (SpaceError, UnknownNameError, UnknownArgument)
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+
+from searchers import keywords
 from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
+from searchers.keywords import F, meant
 
 __all__ = [
     "CheckpointError",
@@ -34,9 +39,12 @@ __all__ = [
     "TrainableError",
     "TrialsFailed",
     "TuneError",
+    "UnknownArgument",
     "UnknownNameError",
     "UserCodeError",
+    "meant",
     "nearest",
+    "refuse_unknown",
 ]
 
 
@@ -69,6 +77,24 @@ class ResourceError(SweepError, ValueError):
 
 class ConfigError(SweepError, ValueError):
     """An argument is wrong: what was found, what was expected, what to do."""
+
+
+class UnknownArgument(ConfigError, TypeError):
+    """A keyword that a function or a constructor does not have; the message names the nearest, or what takes its place.
+
+    What is unknown to a searcher or to a function of a space is a `searchers.errors.UnknownArgument`.
+    """
+
+
+def refuse_unknown(
+    hints: Mapping[str, str] | None = None,
+    *,
+    who: str | None = None,
+    also: Collection[str] = (),
+    unlisted: Collection[str] = (),
+) -> Callable[[F], F]:
+    """Return the decorator of `searchers.keywords`, with the error of this package."""
+    return keywords.refuse_unknown(hints, who=who, also=also, unlisted=unlisted, error=UnknownArgument)
 
 
 class MetricError(SweepError, RuntimeError):

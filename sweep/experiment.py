@@ -9,11 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 from sweep.config import CheckpointConfig, SyncConfig
-from sweep.errors import ConfigError, nearest
+from sweep.errors import ConfigError, meant, refuse_unknown
 
 __all__ = ["Experiment"]
 
 
+@refuse_unknown()
 @dataclass(frozen=True)
 class Experiment:
     """What to run and how; the fields are parameters of `sweep.run`.
@@ -66,7 +67,7 @@ class Experiment:
         known = [item.name for item in fields(cls) if item.name != "name"]
         for key in given:
             if key not in known:
-                raise ConfigError(f"the experiment {name!r} has an unknown key {key!r}. {nearest(str(key), known)}")
+                raise ConfigError(f"the experiment {name!r} has an unknown key {key!r}. {meant(str(key), known)}")
         if "run" not in given:
             raise ConfigError(f"the experiment {name!r} has no key 'run'; it names what is run.")
         return cls(name, **given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import os
 import re
@@ -13,7 +12,7 @@ from typing import Any
 from sweep.accelerators import gpu, tpu, tpu_host
 from sweep.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
-from sweep.errors import ConfigError, ResourceError, nearest
+from sweep.errors import ConfigError, ResourceError, refuse_unknown
 
 __all__ = ["available", "cluster_resources", "detected", "env_vars", "init", "is_initialized", "shutdown"]
 
@@ -34,10 +33,15 @@ _OF_A_CLUSTER = frozenset(
         "_temp_dir",
     }
 )
+_NOT_HERE = {
+    "local_mode": "Pass engine='inline' to run.",
+    "address": "There is no cluster to connect to; leave it out.",
+}
 _declared: tuple[Node, ...] | None = None
 _env_vars: dict[str, str] | None = None
 
 
+@refuse_unknown(_NOT_HERE, who="sweep.init", unlisted=_OF_A_CLUSTER)
 def init(
     *,
     num_cpus: float | None = None,
@@ -52,7 +56,7 @@ def init(
     tpu_type: str | None = None,
     tpu_topology: str | None = None,
     runtime_env: Mapping[str, Mapping[str, str]] | None = None,
-    **unknown: Any,
+    **of_a_cluster: Any,
 ) -> tuple[Node, ...]:
     """Declare what sweeps of this process may use; what is not named is detected.
 
@@ -72,7 +76,7 @@ def init(
         tpu_topology: shape of the chips, for instance "2x4"; says how many there are, too.
         runtime_env: `{"env_vars": {name: value}}`, variables for the processes of trials, until `shutdown` or until
             others are given. Alone it leaves the inventory as it is.
-        unknown: what only concerns a cluster of Ray, such as `ignore_reinit_error`, changes nothing.
+        of_a_cluster: what only concerns a cluster of Ray, such as `ignore_reinit_error`, changes nothing.
 
     Returns:
         The inventory.
@@ -82,8 +86,6 @@ def init(
         ConfigError: arguments that contradict each other, or of another form.
     """
     global _declared, _env_vars
-    for name in unknown:
-        _refuse_unknown(name)
     machine = (num_cpus, num_gpus, num_tpus, memory, resources, gpu_ids, gpu_type, gpu_memory, tpu_type, tpu_topology)
     is_machine = any(value is not None for value in machine)
     variables = env_vars_of(runtime_env, "sweep.init") if runtime_env is not None else _env_vars
@@ -103,18 +105,6 @@ def init(
         declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice),)
     _declared, _env_vars = declared, variables
     return available()
-
-
-def _refuse_unknown(name: str) -> None:
-    """Let pass what a script of Ray gives to `ray.init` and nothing here could mean; refuse everything else."""
-    if name in _OF_A_CLUSTER:
-        return
-    if name == "local_mode":
-        raise ConfigError("sweep.init has no local_mode; pass engine='inline' to run.")
-    if name == "address":
-        raise ConfigError("sweep.init has no address: there is no cluster to connect to; leave it out.")
-    known = [key for key, p in inspect.signature(init).parameters.items() if p.kind is not p.VAR_KEYWORD]
-    raise ConfigError(f"sweep.init has no parameter {name!r}. {nearest(name, known)}")
 
 
 def _check_number(name: str, value: Any, *, is_whole: bool) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from sweep.errors import TrainableError, UnknownNameError, nearest
+from sweep.errors import TrainableError, UnknownNameError, nearest, refuse_unknown
 
 __all__ = ["register_trainable", "registered"]
 
 _trainables: dict[str, Any] = {}
 
 
+@refuse_unknown()
 def register_trainable(name: str, trainable: Any) -> None:
     """Let `run(name)` find a trainable, in this process; a name given again is replaced.
 

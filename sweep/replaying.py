@@ -26,7 +26,7 @@ from sweep.core.packing import Packer
 from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
 from sweep.drive import tell
-from sweep.errors import ExperimentError, SweepError
+from sweep.errors import ExperimentError, SweepError, refuse_unknown
 from sweep.policies import Policies, build_policies
 from sweep.recipe import read_recipe, space_keys
 from sweep.store.encoding import decode, encode, is_same
@@ -93,6 +93,7 @@ class Replay:
             self.differences.append(difference)
 
 
+@refuse_unknown()
 def replay(
     experiment: str | os.PathLike[str],
     *,

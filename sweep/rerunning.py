@@ -40,7 +40,7 @@ from sweep.curves import RecordedFailure
 from sweep.drive import drive
 from sweep.engines.base import EngineCommand
 from sweep.engines.simulator import Point, Simulator
-from sweep.errors import ExperimentError
+from sweep.errors import ExperimentError, refuse_unknown
 from sweep.replaying import Difference, own_policies, rows_of, what_of
 from sweep.store.encoding import is_same
 from sweep.store.layout import ExperimentLayout
@@ -236,6 +236,7 @@ class _Compares:
         pass
 
 
+@refuse_unknown()
 def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Rerun:
     """Run a recorded sweep again in virtual time and compare every decision with the record.
 

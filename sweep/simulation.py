@@ -20,7 +20,7 @@ from sweep.core.trial import CheckpointRef, Trial
 from sweep.curves import Curves
 from sweep.drive import drive
 from sweep.engines.simulator import Curve, Point, Simulator
-from sweep.errors import ConfigError, ResourceError
+from sweep.errors import ConfigError, ResourceError, refuse_unknown
 from sweep.policies import build_policies
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ class _Record:
         pass
 
 
+@refuse_unknown()
 def simulate(
     curve: Curve,
     *,

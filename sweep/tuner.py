@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.api import run
-from sweep.config import FailureConfig, ResumeConfig, RunConfig, TuneConfig
-from sweep.errors import ConfigError, ExperimentError, SweepError, nearest
+from sweep.config import FailureConfig, ResumeConfig, RunConfig, TuneConfig, fields_of
+from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
 from sweep.recipe import RECIPE_NAME, read_recipe, space_keys
 
 if TYPE_CHECKING:
@@ -20,6 +20,21 @@ if TYPE_CHECKING:
 __all__ = ["Tuner"]
 
 
+_A_FUNCTION = "The function is the first argument: Tuner(train, ...)."
+
+
+@refuse_unknown(
+    {
+        **fields_of(RunConfig, "run_config"),
+        **fields_of(TuneConfig, "tune_config"),
+        "config": "It is called param_space.",
+        "objective": f"{_A_FUNCTION} The key that it reports is tune_config=sweep.TuneConfig(metric=...).",
+        "func": _A_FUNCTION,
+        "fn": _A_FUNCTION,
+        "function": _A_FUNCTION,
+        "run_or_experiment": _A_FUNCTION,
+    }
+)
 class Tuner:
     """Run a sweep described by configs; `fit` returns a `ResultGrid` and does not raise for failed trials.
 
@@ -37,11 +52,7 @@ class Tuner:
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
         resources_per_trial: Any = None,
-        **unknown: Any,
     ) -> None:
-        if unknown:
-            known = ["param_space", "tune_config", "run_config", "resources_per_trial"]
-            raise ConfigError(f"Tuner has no parameter {next(iter(unknown))!r}. {nearest(next(iter(unknown)), known)}")
         own = getattr(trainable, "run_config", None)  # of a trainer
         config = run_config or (own if isinstance(own, RunConfig) else RunConfig())
         self._trainable = _with_hang_limit(trainable, config.failure_config)

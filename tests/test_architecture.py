@@ -18,7 +18,7 @@ OWN = ("sweep", "searchers")
 # Which of our own modules each part may import, besides its own package. The longest matching prefix counts.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "searchers": (),
-    "sweep.errors": ("searchers.errors",),
+    "sweep.errors": ("searchers.errors", "searchers.keywords"),
     # Whoever unpickles or imports what is the user's does it by this.
     "sweep.importing": (),
     "sweep.core": ("sweep.errors", "searchers.base", "searchers.errors"),

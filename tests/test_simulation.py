@@ -364,7 +364,7 @@ def test_the_command_compares_another_scheduler_with_the_record(tmp_path: Path) 
     [
         (["--eta", "3"], "reduction_factor: say of which scheduler"),
         (["--scheduler", "asha", "--set", "brackets"], "--set brackets: expected NAME=VALUE"),
-        (["--scheduler", "asha", "--set", "rungz=1"], "AsyncHyperBandScheduler has no argument 'rungz'"),
+        (["--scheduler", "asha", "--set", "rungz=1"], "AsyncHyperBandScheduler has no parameter 'rungz'"),
     ],
 )
 def test_the_command_refuses_what_makes_no_sense(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 from sweep.core.results import Result
 from sweep.core.trial import Trial
+from sweep.errors import refuse_unknown
 from sweep.store.checkpoints import Checkpoint
 
 __all__ = ["Callback"]
 
 
+@refuse_unknown()
 class Callback:
     """Observe a sweep. Override what you want to hear; all hooks of one sweep run on one thread, in order.
 

@@ -21,7 +21,7 @@ from typing import Any
 from sweep.callbacks.base import Callback
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.store.encoding import decode
 from sweep.store.layout import ExperimentLayout
 from sweep.store.schema import open_for_reading
@@ -275,6 +275,7 @@ class _FileLogger(LoggerCallback):
         return data.count(b"\n") if data.endswith(b"\n") and b"\0" not in data else -1
 
 
+@refuse_unknown()
 class JsonLoggerCallback(_FileLogger):
     """Write `result.json`, one JSON object per line and report, nested and with the config, and `params.json`.
 
@@ -316,6 +317,7 @@ class JsonLoggerCallback(_FileLogger):
         _replace(path, b"".join(line + b"\n" for line in kept) + b"".join(new))
 
 
+@refuse_unknown()
 class CSVLoggerCallback(_FileLogger):
     """Write `progress.csv`: one row per report, keys flattened with `/`, without the config.
 
@@ -359,6 +361,7 @@ class CSVLoggerCallback(_FileLogger):
         _replace(path, "".join(map(_csv_line, [columns, *(map(row.get, columns) for row in flat)])))
 
 
+@refuse_unknown()
 class TBXLoggerCallback(LoggerCallback):
     """Write TensorBoard events with tensorboardX, one run per trial directory; the hyperparameters at its end.
 

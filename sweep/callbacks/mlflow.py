@@ -14,7 +14,7 @@ from typing import Any
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.worker.session import get_context
 
 __all__ = ["MLflowLoggerCallback", "setup_mlflow"]
@@ -25,6 +25,7 @@ _STATUS = {"finished": "FINISHED", "failed": "FAILED", "paused": "SCHEDULED", "i
 _MAX_PARAMS, _MAX_METRICS = 100, 1000  # in one call, by MLflow's own limits
 
 
+@refuse_unknown()
 class MLflowLoggerCallback(TrackingCallback):
     """Log each trial as a run of MLflow; a resumed sweep goes on with its runs, which it finds by a tag.
 
@@ -155,6 +156,7 @@ class _Nothing:
         return
 
 
+@refuse_unknown()
 def setup_mlflow(
     config: Mapping[str, Any] | None = None,
     tracking_uri: str | None = None,

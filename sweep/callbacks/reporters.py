@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from sweep.callbacks.observed import ObservedTrial
 from sweep.callbacks.progress import Progress, is_in_notebook
 from sweep.callbacks.table import DEFAULT_METRICS, Columns, draw_errors, draw_table
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 
 __all__ = ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"]
 
@@ -48,6 +49,7 @@ class ProgressReporter(Callback):
             self.report(trials, True)
 
 
+@refuse_unknown()
 class CLIReporter(ProgressReporter):
     """Show a table with chosen columns: in place on a terminal, printed at most every `max_report_frequency` seconds
     elsewhere.
@@ -198,6 +200,7 @@ class CLIReporter(ProgressReporter):
         return [*draw_table(trials, self._columns, list(board.varying), _name_of), *errors]
 
 
+@refuse_unknown(also=inspect.signature(CLIReporter).parameters)
 class JupyterNotebookReporter(CLIReporter):
     """The same in a notebook's cell, where the table is redrawn in place.
 

@@ -14,7 +14,7 @@ from typing import Any
 from sweep.callbacks.tracking import TrackingCallback, is_excluded, numbers_of, read_once, trial_name
 from sweep.core.results import Result
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.worker.session import get_context
 
 __all__ = ["WandbLoggerCallback", "setup_wandb"]
@@ -23,6 +23,7 @@ _NEVER = ("date", "done", "experiment_tag", "hostname", "node_ip", "pid", "shoul
 _init_lock = threading.Lock()
 
 
+@refuse_unknown()
 class WandbLoggerCallback(TrackingCallback):
     """Log each trial as a run of Weights & Biases, whose id is the trial's: a resumed sweep goes on with its runs.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from sweep.errors import ResourceError
+from sweep.errors import ResourceError, refuse_unknown
 
 __all__ = [
     "STRATEGIES",
@@ -38,6 +38,7 @@ _CHIP_COUNTS = (0, 1, 2, 4, 8)
 _TYPE_PREFIX = "accelerator_type:"
 
 
+@refuse_unknown()
 @dataclass(frozen=True, slots=True)
 class Device:
     """One accelerator: `id` is unique on its node, `visible` is what the visible-devices variable must hold for it."""
@@ -56,6 +57,7 @@ class Device:
         return frozenset(plain_type(name) for name in (self.type, *self.labels) if name)
 
 
+@refuse_unknown()
 @dataclass(frozen=True, slots=True)
 class Node:
     """One machine as declared or detected.
@@ -188,6 +190,7 @@ class Bundle:
         return " ".join(parts) or "nothing"
 
 
+@refuse_unknown()
 @dataclass(frozen=True)
 class Resources:
     """A trial's whole request: bundles, admitted together or not at all.
@@ -330,6 +333,7 @@ class Resources:
         )
 
 
+@refuse_unknown()
 def PlacementGroupFactory(bundles: Sequence[Mapping[str, Any]], strategy: str = "PACK") -> Resources:
     """Return a request of several bundles, under the name that Tune's users know.
 

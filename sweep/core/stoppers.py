@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 
 __all__ = [
     "CombinedStopper",
@@ -41,6 +41,7 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str:
     return ""
 
 
+@refuse_unknown()
 class Stopper(ABC):
     """A rule on results: called with every judged result; True ends that trial.
 
@@ -95,6 +96,7 @@ class NoopStopper(Stopper):
         return False
 
 
+@refuse_unknown()
 class FunctionStopper(Stopper):
     """Wrap a function `(trial_id, result) -> bool`."""
 
@@ -107,6 +109,7 @@ class FunctionStopper(Stopper):
         return bool(self._function(trial_id, result))
 
 
+@refuse_unknown()
 class CombinedStopper(Stopper):
     """Stop when any of several stoppers says so; every one of them hears every result."""
 
@@ -128,6 +131,7 @@ class CombinedStopper(Stopper):
         return any(answers)
 
 
+@refuse_unknown()
 class MaximumIterationStopper(Stopper):
     """Stop each trial after its `max_iter`-th result; results are counted, whatever iteration the user reports."""
 
@@ -140,6 +144,7 @@ class MaximumIterationStopper(Stopper):
         return self._seen[trial_id] >= self._max_iter
 
 
+@refuse_unknown()
 class TimeoutStopper(Stopper):
     """End the sweep after `timeout` seconds of driving (a number or a timedelta); the same as `time_budget_s`."""
 
@@ -153,6 +158,7 @@ class TimeoutStopper(Stopper):
         return False
 
 
+@refuse_unknown()
 class TrialPlateauStopper(Stopper):
     """Stop a trial whose metric no longer moves.
 
@@ -199,6 +205,7 @@ class TrialPlateauStopper(Stopper):
         return _deviation(window) < self._std
 
 
+@refuse_unknown()
 class ExperimentPlateauStopper(Stopper):
     """End the sweep when its best values no longer move.
 

@@ -27,10 +27,12 @@ from sweep.core.messages import (
 from sweep.core.resources import Node
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import Engine, EngineCommand
+from sweep.errors import refuse_unknown
 
 __all__ = ["Curve", "Point", "Simulator"]
 
 
+@refuse_unknown()
 @dataclass(frozen=True, slots=True)
 class Point:
     """One report of a simulated trial.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.integration.reporting import (
     MetricChoice,
     Metrics,
@@ -36,6 +36,7 @@ HOOKS = tuple(
 _SUFFIXES = (".keras", ".h5")
 
 
+@refuse_unknown()
 class ReportCheckpointCallback(_Callback):
     """Report what Keras has measured, and store the whole model as `model.keras`.
 
@@ -117,6 +118,7 @@ for _name in HOOKS:
     setattr(ReportCheckpointCallback, f"on_{_name}", _hook(_name))
 
 
+@refuse_unknown()
 class TuneReportCheckpointCallback(ReportCheckpointCallback):
     """Report what Keras has measured, and store the whole model at every `frequency`-th of these reports.
 
@@ -144,6 +146,7 @@ class TuneReportCheckpointCallback(ReportCheckpointCallback):
         self._frequency = frequency
 
 
+@refuse_unknown()
 class TuneReportCallback(ReportCheckpointCallback):
     """Report what Keras has measured, without checkpoints; arguments as of `TuneReportCheckpointCallback`."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from sweep.errors import refuse_unknown
 from sweep.integration.boosting import Postprocess, RoundReports
 from sweep.integration.reporting import Metrics, checkpoint_file, require
 from sweep.store.checkpoints import Checkpoint
@@ -14,6 +15,7 @@ __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpoint
 (_lightgbm,) = require(["lightgbm"], library="lightgbm", extra="lightgbm")
 
 
+@refuse_unknown()
 class TuneReportCheckpointCallback:
     """Report the metrics of each boosting round as `<data>-<metric>`, such as `valid_0-auc`, and store the booster.
 
@@ -69,6 +71,7 @@ class TuneReportCheckpointCallback:
         self._reports.report(_flat(env.evaluation_result_list or ()), env.model if is_stored else None)
 
 
+@refuse_unknown()
 class TuneReportCallback(TuneReportCheckpointCallback):
     """Report the metrics of each boosting round, without checkpoints."""
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.integration.reporting import MetricChoice, Metrics, chosen_hooks, report_with, require
 from sweep.worker.session import get_context
 
@@ -53,6 +53,7 @@ HOOKS = tuple(
 )
 
 
+@refuse_unknown()
 class TuneReportCheckpointCallback(_Callback):
     """Report what Lightning has logged, each time with a checkpoint of the trainer.
 
@@ -111,6 +112,7 @@ for _name in HOOKS:
     setattr(TuneReportCheckpointCallback, f"on_{_name}", _hook(_name))
 
 
+@refuse_unknown()
 class TuneReportCallback(TuneReportCheckpointCallback):
     """Report what Lightning has logged, without checkpoints; arguments as of `TuneReportCheckpointCallback`."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.integration.reporting import MetricChoice, Metrics, is_first_rank, report_with, require
 from sweep.worker.session import get_context
 
@@ -18,6 +18,7 @@ else:
     _TrainerCallback = _transformers.TrainerCallback
 
 
+@refuse_unknown()
 class TuneReportCallback(_TrainerCallback):
     """Report what the Trainer has logged at each evaluation and each save, with the checkpoint that was saved.
 

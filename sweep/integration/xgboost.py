@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sweep.errors import refuse_unknown
 from sweep.integration.boosting import Postprocess, RoundReports
 from sweep.integration.reporting import Metrics, checkpoint_file, require
 from sweep.store.checkpoints import Checkpoint
@@ -18,6 +19,7 @@ else:
     _TrainingCallback = _xgboost.callback.TrainingCallback
 
 
+@refuse_unknown()
 class TuneReportCheckpointCallback(_TrainingCallback):
     """Report the metrics of each boosting round as `<data>-<metric>`, such as `eval-logloss`, and store the booster.
 
@@ -82,6 +84,7 @@ class TuneReportCheckpointCallback(_TrainingCallback):
         return model
 
 
+@refuse_unknown()
 class TuneReportCallback(TuneReportCheckpointCallback):
     """Report the metrics of each boosting round, without checkpoints."""
 

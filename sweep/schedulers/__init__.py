@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from sweep.errors import ConfigError, UnknownNameError, nearest
@@ -60,19 +59,37 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "resource_changing": ResourceChangingScheduler,
 }
 
+# What a scheduler cannot do without: arguments of which one must be given, and how to come by it.
+_NEEDED: dict[type[Scheduler], tuple[tuple[str, ...], str]] = {
+    PopulationBasedTrainingReplay: (
+        ("policy_file",),
+        "Pass scheduler=sweep.PopulationBasedTrainingReplay('sweep_results/NAME/pbt_policy_<trial>.txt'). A sweep with "
+        "scheduler=sweep.PopulationBasedTraining(...) writes such a file for each trial that continues from another.",
+    ),
+    PopulationBasedTraining: (
+        ("hyperparam_mutations", "custom_explore_fn"),
+        "Pass scheduler=sweep.PopulationBasedTraining(hyperparam_mutations={'lr': sweep.loguniform(1e-4, 1e-1)}), with "
+        "what may change while trials train.",
+    ),
+    PB2: (
+        ("hyperparam_bounds",),
+        "Pass scheduler=sweep.PB2(hyperparam_bounds={'lr': [1e-4, 1e-1]}), with what may change while trials train and "
+        "between which values.",
+    ),
+}
+
 
 def create_scheduler(name: str, **arguments: Any) -> Scheduler:
     """Return the scheduler of that name, upper or lower case, built with `arguments`.
 
     Raises:
         UnknownNameError: no scheduler has that name.
-        ConfigError: it has no such argument, or refuses the value.
+        ConfigError: it has no such argument, refuses the value, or lacks one that it cannot do without.
     """
     kind = SCHEDULERS.get(str(name).lower())
     if kind is None:
         raise UnknownNameError(f"there is no scheduler {name!r}. {nearest(str(name).lower(), SCHEDULERS)}")
-    known = [p for p in inspect.signature(kind).parameters if p != "self"]
-    for argument in arguments:
-        if argument not in known:
-            raise ConfigError(f"{kind.__name__} has no argument {argument!r}. {nearest(argument, known)}")
+    needed, what_to_do = _NEEDED.get(kind, ((), ""))
+    if needed and not arguments.keys() & set(needed):
+        raise ConfigError(f"the scheduler {name!r} needs {' or '.join(needed)}, which no name can give. {what_to_do}")
     return kind(**arguments)

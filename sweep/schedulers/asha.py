@@ -12,7 +12,7 @@ import numpy as np
 from sweep.core.messages import Decision, PauseTrial, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.judging import MetricScheduler
 from sweep.schedulers.rungs import (
     CANNOT_PAUSE,
@@ -85,6 +85,7 @@ class _Bracket:
         return "Bracket: " + " | ".join(f"Iter {r.milestone:.3f}: {r.cutoff(self._eta)}" for r in self.rungs)
 
 
+@refuse_unknown()
 @final
 class AsyncHyperBandScheduler(MetricScheduler):
     """Let a trial go on at a rung only if it is among the best 1/eta of those that got there.

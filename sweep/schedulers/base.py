@@ -10,13 +10,14 @@ from sweep.core.messages import Decision, ResumeTrial
 from sweep.core.resources import Node
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 
 __all__ = ["Scheduler"]
 
 Trials = Mapping[str, Trial]
 
 
+@refuse_unknown()
 class Scheduler(ABC):
     """Look at intermediate results and decide which trials continue, stop, pause, save or clone another.
 

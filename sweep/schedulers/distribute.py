@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 from sweep.core.resources import Resources
 from sweep.core.results import Result, score
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.shares import Shares
 from sweep.schedulers.trials_view import TrialsView
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["DistributeResources", "DistributeResourcesToTopJob"]
 
 
+@refuse_unknown()
 @final
 class DistributeResources:
     """Give every trial that has not ended an equal part of the machines, never less than it began with.
@@ -66,6 +67,7 @@ class DistributeResources:
         return self._shares.step(view, trial, level + (num_higher > 0 and view.rank(trial) < num_higher))
 
 
+@refuse_unknown()
 @final
 class DistributeResourcesToTopJob:
     """Give all that is free to the best trial, and the others what they began with.

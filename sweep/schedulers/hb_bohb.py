@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
+from sweep.errors import refuse_unknown
 from sweep.schedulers.hyperband import BracketScheduler, Levels, bracket_milestones
 
 __all__ = ["HyperBandForBOHB"]
 
 
+@refuse_unknown()
 @final
 class HyperBandForBOHB(BracketScheduler):
     """Let many trials run briefly and the best of them longer, largest bracket first, for a searcher such as BOHB.

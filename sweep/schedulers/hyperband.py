@@ -12,6 +12,7 @@ from typing import Any, final
 from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
+from sweep.errors import refuse_unknown
 from sweep.schedulers.judging import MetricScheduler, check_number
 
 __all__ = ["BracketScheduler", "HyperBandScheduler", "bracket_milestones"]
@@ -137,6 +138,7 @@ class _Bracket:
         return out
 
 
+@refuse_unknown()
 class BracketScheduler(MetricScheduler):
     """Run trials in brackets, whose trials wait for each other; a subclass says in which order brackets are filled."""
 

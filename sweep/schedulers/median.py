@@ -12,6 +12,7 @@ from typing import Any, final
 from sweep.core.messages import Decision, PauseTrial, ResizeTrial, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
+from sweep.errors import refuse_unknown
 from sweep.schedulers.judging import MetricScheduler, check_number
 
 __all__ = ["MedianStoppingRule"]
@@ -71,6 +72,7 @@ class _Curve:
             self.left[-1] = self.mean
 
 
+@refuse_unknown()
 @final
 class MedianStoppingRule(MetricScheduler):
     """Stop a trial whose best result so far is worse than the median of the others' running means at the same time.

@@ -10,7 +10,7 @@ from typing import Any, final
 from sweep.core.messages import Decision, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.fronts import ParetoOrder
 from sweep.schedulers.rungs import check_brackets, draw_ladder, place_rungs, signed
@@ -38,6 +38,7 @@ class _Bracket:
         return None
 
 
+@refuse_unknown()
 @final
 class MOASHAScheduler(Scheduler):
     """Stop a trial at a rung unless it is among the best 1/eta by several objectives at once.

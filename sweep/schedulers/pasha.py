@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sweep.core.messages import Decision, PauseTrial, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.judging import MetricScheduler, check_number
 from sweep.schedulers.rungs import CANNOT_PAUSE, PromotionLadder, clear_out, place_rungs, signed
 
@@ -90,6 +90,7 @@ class _Ranking:
         return float(np.max(np.abs(there[differing] - here[differing]))) if differing.any() else 0.0
 
 
+@refuse_unknown()
 @final
 class PASHAScheduler(MetricScheduler):
     """Promote trials as ASHA does, but let nobody beyond a rung before the ranking there contradicts the one below.

@@ -15,7 +15,7 @@ import numpy as np
 from sweep.core.messages import Decision
 from sweep.core.results import flatten
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.bandit import Gain, choose_point
 from sweep.schedulers.explore import copied, customised
 from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
@@ -85,6 +85,7 @@ class _Track:
         self.marks: dict[int, Mark] = {}
 
 
+@refuse_unknown()
 @final
 class PB2(PopulationScheduler):
     """Let the worst of a population continue from the best, with hyperparameters chosen by a model of what they gain.

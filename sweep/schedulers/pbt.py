@@ -11,7 +11,7 @@ import numpy as np
 
 from sweep.core.results import flatten
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.explore import checked_mutations, complete_config, explore
 from sweep.schedulers.judging import check_number
 from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
@@ -19,6 +19,7 @@ from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
 __all__ = ["PopulationBasedTraining"]
 
 
+@refuse_unknown()
 @final
 class PopulationBasedTraining(PopulationScheduler):
     """Let the worst of a population continue from the best, with changed hyperparameters.

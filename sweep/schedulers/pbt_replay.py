@@ -11,13 +11,14 @@ from typing import Any, final
 from sweep.core.messages import CloneTrial, Decision, PauseTrial
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.policy import change_points, plain, read_policy
 
 __all__ = ["PopulationBasedTrainingReplay"]
 
 
+@refuse_unknown()
 @final
 class PopulationBasedTrainingReplay(Scheduler):
     """Train one trial with the schedule of hyperparameters that population based training found.

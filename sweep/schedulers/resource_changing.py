@@ -10,7 +10,7 @@ from sweep.core.packing import Packer
 from sweep.core.resources import Node, Resources, parse_resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
-from sweep.errors import ConfigError, ResourceError
+from sweep.errors import ConfigError, ResourceError, refuse_unknown
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
 from sweep.schedulers.fifo import FIFOScheduler
@@ -22,6 +22,7 @@ __all__ = ["AllocationFunction", "ResourceChangingScheduler"]
 AllocationFunction = Callable[[TrialsView, Trial, Result, "ResourceChangingScheduler"], Any]
 
 
+@refuse_unknown()
 @final
 class ResourceChangingScheduler(Scheduler):
     """Let a function decide after every result what the trial asks for from then on.

@@ -8,10 +8,12 @@ from typing import final
 
 from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial
+from sweep.errors import refuse_unknown
 
 __all__ = ["TrialsView"]
 
 
+@refuse_unknown()
 @final
 class TrialsView:
     """What an allocation function may see of a sweep; in Tune this argument is called `controller`.

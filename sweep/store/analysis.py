@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from sweep.core.ranking import best_of, shown_objectives
 from sweep.core.results import Result as Report
 from sweep.core.results import flatten
-from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest
+from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest, refuse_unknown
 from sweep.store.notebook import analysis_page
 from sweep.store.reader import ExperimentReader, TrialRow
 from sweep.store.remote import open_storage_for_reading
@@ -44,6 +44,7 @@ _MAX_SHOWN = 5  # trials of a Pareto set
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
 
 
+@refuse_unknown()
 class ExperimentAnalysis:
     """Read a whole experiment: the best trial, all configs, dataframes; also while it runs.
 
@@ -80,7 +81,7 @@ class ExperimentAnalysis:
         trust: bool = False,
     ) -> None:
         if trials is not None:
-            warnings.warn("trials= is ignored: the experiment's record holds all its trials.", stacklevel=2)
+            warnings.warn("trials= is ignored: the experiment's record holds all its trials.", stacklevel=3)
         path = experiment_checkpoint_path
         if storage_filesystem is not None or "://" in os.fspath(path):
             path = open_storage_for_reading(path, storage_filesystem)
@@ -411,6 +412,7 @@ class ExperimentAnalysis:
         return f"no trial of {self._reader.name} has a usable number under {metric!r}. {known}"
 
 
+@refuse_unknown()
 class ResultGrid:
     """The results of all trials, in order of their numbers: index it, iterate over it, ask it for the best.
 

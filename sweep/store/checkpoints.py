@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import CheckpointError, ExperimentError
+from sweep.errors import CheckpointError, ExperimentError, refuse_unknown
 from sweep.store.filesystems import RemoteDirectory, home_of, identity, locate
 
 __all__ = [
@@ -47,6 +47,7 @@ _CHUNK_BYTES = 1 << 20
 _counter = itertools.count()
 
 
+@refuse_unknown()
 class Checkpoint:
     """A directory from which a trial can continue; immutable once it was reported.
 

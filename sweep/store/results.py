@@ -15,7 +15,7 @@ from sweep.core.resources import Resources
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.results import Result as Report
 from sweep.core.trial import CheckpointRef
-from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest
+from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest, refuse_unknown
 from sweep.importing import unpickle
 from sweep.store.checkpoints import Checkpoint
 from sweep.store.filled import complete
@@ -226,6 +226,7 @@ class Choice:
         )
 
 
+@refuse_unknown()
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """How one trial turned out.

@@ -17,7 +17,7 @@ from sweep.core.ranking import best_of
 from sweep.core.resources import Device, Node, Placement, Resources
 from sweep.core.results import Result as Report
 from sweep.core.results import score
-from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError
+from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError, refuse_unknown
 from sweep.importing import unpickle
 from sweep.store.checkpoints import Checkpoint, discard
 from sweep.worker import wire
@@ -43,6 +43,7 @@ _UPPER = ("cpu", "gpu", "tpu")
 _numbers = itertools.count(1)
 
 
+@refuse_unknown()
 class TuneReportCallback:
     """In the `RunConfig(callbacks=[...])` of a `fit()` inside a trial: rank 0's reports are the trial's own.
 

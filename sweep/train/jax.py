@@ -10,15 +10,21 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from sweep.config import RunConfig
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, refuse_unknown
 from sweep.store.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
-from sweep.train.trainer import Backend, DataParallelTrainer
+from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
 from sweep.worker.wire import Rank
 
 __all__ = ["JaxConfig", "JaxTrainer"]
 
 
+@refuse_unknown(
+    {
+        "use_tpu": "It is a field of ScalingConfig: scaling_config=ScalingConfig(use_tpu=True).",
+        "use_gpu": "It is a field of ScalingConfig: scaling_config=ScalingConfig(use_gpu=True).",
+    }
+)
 @dataclass(frozen=True)
 class JaxConfig(Backend):
     """How the workers of a JAX group find each other: by JAX's own service, which rank 0 runs on 127.0.0.1.
@@ -81,6 +87,7 @@ class JaxConfig(Backend):
             jax.distributed.shutdown()
 
 
+@refuse_unknown(NOT_OF_TRAINERS)
 class JaxTrainer(DataParallelTrainer):
     """Run a JAX train loop in several workers, joined before the loop begins.
 
@@ -99,7 +106,6 @@ class JaxTrainer(DataParallelTrainer):
         scaling_config: ScalingConfig | None = None,
         run_config: RunConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
-        **unknown: Any,
     ) -> None:
         if jax_config is not None and not isinstance(jax_config, JaxConfig):
             raise ConfigError(f"JaxTrainer: jax_config is {jax_config!r:.100}; expected a JaxConfig.")
@@ -110,5 +116,4 @@ class JaxTrainer(DataParallelTrainer):
             scaling_config=scaling_config,
             run_config=run_config,
             resume_from_checkpoint=resume_from_checkpoint,
-            **unknown,
         )

@@ -14,7 +14,7 @@ from sweep import inventory
 from sweep.accelerators import gpu
 from sweep.accelerators.tpu import CHIP_COUNTS, SlicePlan, parse_generation, plan_slices
 from sweep.core.resources import STRATEGIES, Bundle, Resources, parse_bytes
-from sweep.errors import ResourceError, nearest
+from sweep.errors import ResourceError, nearest, refuse_unknown
 
 __all__ = ["GPU_VISIBILITIES", "ScalingConfig"]
 
@@ -42,6 +42,16 @@ _SPELLINGS = {
 _Note = tuple[str, type[Warning]]
 
 
+@refuse_unknown(
+    {
+        "elastic_resize_monitor_interval_s": "A group keeps its size: num_workers is one number; leave it out.",
+        "min_workers": "A group keeps its size: num_workers is one number.",
+        "max_workers": "A group keeps its size: num_workers is one number.",
+        "num_cpus_per_worker": "Write resources_per_worker={'CPU': ...}.",
+        "num_gpus_per_worker": "Write use_gpu=True, or resources_per_worker={'GPU': ...} for another number than one.",
+        "bundle_label_selector": "Nodes have no labels; leave it out.",
+    }
+)
 @dataclass(frozen=True, eq=False, repr=False)
 class ScalingConfig:
     """Say how many workers a training group has and what each of them holds, in Ray Train's words.
@@ -89,7 +99,7 @@ class ScalingConfig:
     def __post_init__(self) -> None:
         self._settle()
         for text, category in self._notes():
-            warnings.warn(text, category, stacklevel=3)
+            warnings.warn(text, category, stacklevel=4)
 
     # --- what it says ------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sweep.errors import refuse_unknown
 from sweep.train.creator import loop_of, scaling_of
 from sweep.train.trainer import Backend, DataParallelTrainer
 
 __all__ = ["DistributedTrainableCreator", "TensorflowConfig", "TensorflowTrainer"]
 
 
+@refuse_unknown()
 @dataclass(frozen=True)
 class TensorflowConfig(Backend):
     """How the workers of a TensorFlow group find each other: `TF_CONFIG` names a loopback port for each of them.
@@ -29,6 +31,7 @@ class TensorflowTrainer(DataParallelTrainer):
     _default_backend = TensorflowConfig()
 
 
+@refuse_unknown()
 def DistributedTrainableCreator(
     func: Callable[..., Any],
     *,

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweep.config import RunConfig
-from sweep.errors import ConfigError, nearest
+from sweep.errors import ConfigError, nearest, refuse_unknown
 from sweep.store.checkpoints import Checkpoint
 from sweep.train.creator import loop_of, scaling_of
 from sweep.train.scaling import ScalingConfig
-from sweep.train.trainer import Backend, DataParallelTrainer
+from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
 from sweep.worker.wire import Rank
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def __getattr__(name: str) -> Any:
 _stores: list[Any] = []  # rank 0 serves the store of its group for as long as the process lives
 
 
+@refuse_unknown()
 @dataclass(frozen=True)
 class TorchConfig(Backend):
     """How the workers of a torch group talk to each other.
@@ -155,6 +156,7 @@ class TorchConfig(Backend):
             dist.destroy_process_group()
 
 
+@refuse_unknown(NOT_OF_TRAINERS)
 class TorchTrainer(DataParallelTrainer):
     """Run a torch train loop in several workers, joined in a process group before the loop begins.
 
@@ -173,7 +175,6 @@ class TorchTrainer(DataParallelTrainer):
         scaling_config: ScalingConfig | None = None,
         run_config: RunConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
-        **unknown: Any,
     ) -> None:
         if torch_config is not None and not isinstance(torch_config, TorchConfig):
             raise ConfigError(f"TorchTrainer: torch_config is {torch_config!r:.100}; expected a TorchConfig.")
@@ -184,10 +185,10 @@ class TorchTrainer(DataParallelTrainer):
             scaling_config=scaling_config,
             run_config=run_config,
             resume_from_checkpoint=resume_from_checkpoint,
-            **unknown,
         )
 
 
+@refuse_unknown()
 def DistributedTrainableCreator(
     func: Callable[..., Any],
     *,

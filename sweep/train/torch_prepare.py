@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from sweep.errors import ConfigError, UserCodeError, nearest
+from sweep.errors import ConfigError, UserCodeError, nearest, refuse_unknown
 from sweep.worker.session import current
 
 __all__ = [
@@ -102,6 +102,7 @@ def _target(move_to_device: bool | str | torch.device) -> torch.device | None:
     return None
 
 
+@refuse_unknown()
 def prepare_model(
     model: nn.Module,
     move_to_device: bool | str | torch.device = True,
@@ -189,6 +190,7 @@ def _check_arguments(strategy: str, arguments: Mapping[str, Any], *ways: Callabl
             )
 
 
+@refuse_unknown()
 def prepare_data_loader(
     data_loader: DataLoader[Any],
     add_dist_sampler: bool = True,

@@ -14,7 +14,7 @@ from searchers.variants import fresh, grid_values, has_domains, merge
 from sweep.config import RunConfig
 from sweep.core.group import START_ERROR
 from sweep.core.resources import Resources
-from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, nearest
+from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, nearest, refuse_unknown
 from sweep.store.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.worker.group_environment import GroupSpec
@@ -66,6 +66,16 @@ class Backend:
         """Leave the group in order; runs in each rank, after the train loop has returned."""
 
 
+NOT_OF_TRAINERS = {
+    "datasets": "Load the data inside the train loop, each worker its part.",
+    "dataset_config": "Load the data inside the train loop, each worker its part.",
+    "preprocessor": "Prepare the data inside the train loop.",
+    "validation_config": "Validate inside the train loop, and report what came of it.",
+}
+"""What Ray's trainers take besides, and what to do here."""
+
+
+@refuse_unknown(NOT_OF_TRAINERS)
 class DataParallelTrainer:
     """Run a train loop in several worker processes at once.
 
@@ -97,15 +107,8 @@ class DataParallelTrainer:
         scaling_config: ScalingConfig | None = None,
         run_config: RunConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
-        datasets: Any = None,
-        **unknown: Any,
     ) -> None:
         who = type(self).__name__
-        if datasets:
-            raise ConfigError(f"{who} takes no datasets; load the data inside the train loop, each worker its part.")
-        if unknown:
-            first = next(iter(unknown))
-            raise ConfigError(f"{who} has no parameter {first!r}. {nearest(first, _parameters(type(self)))}")
         _expect(who, "train_loop_config", train_loop_config, Mapping, "a dict")
         _expect(who, "backend_config", backend_config, Backend, "a TorchConfig, JaxConfig or TensorflowConfig")
         _expect(who, "scaling_config", scaling_config, ScalingConfig, "a ScalingConfig")
@@ -356,12 +359,6 @@ def _name_of(loop: Any) -> str:
         inner = inner.func
     name = getattr(inner, "__name__", None) or type(inner).__name__
     return "lambda" if name == "<lambda>" else str(name)
-
-
-def _parameters(trainer: type[DataParallelTrainer]) -> list[str]:
-    """Return the names that a trainer can be given; those of frameworks have a name of their own for the backend."""
-    own, base = (set(inspect.signature(cls).parameters) for cls in (trainer, DataParallelTrainer))
-    return sorted((own | base - {"backend_config"}) - {"datasets", "unknown"})
 
 
 def _expect(who: str, name: str, value: Any, kind: type, what: str) -> None:

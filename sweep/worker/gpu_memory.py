@@ -16,7 +16,7 @@ from typing import Any
 from sweep.accelerators import gpu
 from sweep.accelerators.meter import MemoryUse, describe, read_memory
 from sweep.core.resources import Device
-from sweep.errors import ConfigError, ResourceError, SweepError
+from sweep.errors import ConfigError, ResourceError, SweepError, refuse_unknown
 
 __all__ = ["GpuMemoryError", "NoGpuError", "limit_gpu_memory", "wait_for_gpu"]
 
@@ -31,6 +31,7 @@ class GpuMemoryError(SweepError, RuntimeError):
     """The memory of a GPU was not freed in time."""
 
 
+@refuse_unknown()
 def wait_for_gpu(
     gpu_id: int | str | None = None,
     target_util: float = 0.01,
@@ -61,7 +62,7 @@ def wait_for_gpu(
         warnings.warn(
             "wait_for_gpu ignores gpu_memory_limit; use target_util, a part of the memory.",
             DeprecationWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     looks = _checked_patience(target_util, retry, delay_s)
     wanted = None if gpu_id is None else _checked_id(gpu_id)
@@ -90,6 +91,7 @@ def wait_for_gpu(
     )
 
 
+@refuse_unknown()
 def limit_gpu_memory(fraction: float, device: int | str | None = None) -> bool:
     """Let torch allocate only a share of a GPU's memory in this process; True: it will keep to it.
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.core.resources import Resources, parse_resources
-from sweep.errors import TrainableError
+from sweep.errors import TrainableError, refuse_unknown
 from sweep.importing import unpickle
 
 __all__ = ["load_objects", "store_objects", "unwrap", "with_parameters", "with_resources"]
@@ -66,6 +66,7 @@ def with_parameters(trainable: Any, **objects: Any) -> Any:
     return _wrap(trainable, _OBJECTS, {**known, **objects})
 
 
+@refuse_unknown()
 def with_resources(trainable: Any, resources: Any) -> Any:
     """Say what each trial of a trainable asks for: a dict, a `PlacementGroupFactory`, or a function of the config.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.resources import Resources, parse_resources
 from sweep.core.results import fill
-from sweep.errors import TrainableError
+from sweep.errors import TrainableError, refuse_unknown
 from sweep.store.checkpoints import MANIFEST, Checkpoint, verify
 from sweep.worker.parameters import unwrap
 from sweep.worker.saved import Clock, load_from, save_into
@@ -31,6 +31,7 @@ __all__ = ["PreparedTrainable", "Trainable", "prepare"]
 WARN_BYTES = 10_000_000
 
 
+@refuse_unknown()
 class Trainable:
     """A trial as a class: `setup` once, then `step` until told to stop or until a result says `done`.
 

@@ -357,7 +357,7 @@ def test_a_wrong_argument_is_named(arguments, words):
 
 
 def test_an_unknown_argument_is_refused_with_the_nearest_one():
-    with pytest.raises(ConfigError, match=r"HyperBandScheduler has no argument 'max_T'.*max_t"):
+    with pytest.raises(ConfigError, match=r"HyperBandScheduler has no parameter 'max_T'.*max_t"):
         create_scheduler("hyperband", max_T=9)
     assert isinstance(create_scheduler("HyperBand", max_t=9), HyperBandScheduler)
 

@@ -57,9 +57,14 @@ def test_shortcuts_choose_the_sampler():
     [
         ("optna", {}, UnknownNameError, "no searcher is called 'optna'. Did you mean 'optuna'"),
         (None, {}, UnknownNameError, "no searcher is called None"),
-        ("optuna", {"sedd": 1}, SearchError, "'optuna' takes no argument 'sedd'. Did you mean 'seed'"),
-        ("tpe", {"sampler": "gp"}, SearchError, "takes no argument 'sampler'"),
-        ("random", {"seed": -1}, SearchError, "takes no argument 'seed'"),
+        ("optuna", {"sedd": 1}, SearchError, "'optuna' has no parameter 'sedd'. Did you mean 'seed'"),
+        (
+            "tpe",
+            {"sampler": "gp"},
+            SearchError,
+            "'tpe' has no parameter 'sampler'. The name says it already.",
+        ),
+        ("random", {"seed": -1}, SearchError, "has no parameter 'seed'"),
         ("grid", {"seed": -1}, SearchError, "seed is -1"),
     ],
 )

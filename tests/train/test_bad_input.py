@@ -226,8 +226,11 @@ def test_a_train_loop_is_a_function_of_one_config_or_of_nothing(make, words):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: TorchTrainer(loop, datasets={"train": [1]}), "TorchTrainer takes no datasets; load the data inside"),
-        (lambda: DataParallelTrainer(loop, datasets=[1]), "DataParallelTrainer takes no datasets"),
+        (
+            lambda: TorchTrainer(loop, datasets={"train": [1]}),
+            "TorchTrainer has no parameter 'datasets'. Load the data",
+        ),
+        (lambda: DataParallelTrainer(loop, datasets=[1]), "DataParallelTrainer has no parameter 'datasets'"),
         (lambda: TorchTrainer(loop, scaling_cfg=2), "no parameter 'scaling_cfg'. Did you mean 'scaling_config'"),
         (lambda: TorchTrainer(loop, torch_cfg=2), "no parameter 'torch_cfg'. Did you mean 'torch_config'"),
         (lambda: JaxTrainer(loop, jax_cfg=2), "no parameter 'jax_cfg'. Did you mean 'jax_config'"),

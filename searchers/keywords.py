@@ -1,0 +1,197 @@
+"""Refuse a keyword that a function or a constructor does not have, and say what was meant."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from searchers.errors import UnknownArgument, nearest
+
+__all__ = ["WORDS", "meant", "refuse_unknown", "unknown_argument"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What other libraries call a parameter -> whose word it is, our names for it, and what else there is to know.
+WORDS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
+    "n_trials": ("Optuna", ("num_samples",), ""),
+    "direction": ("Optuna", ("mode",), "'min' or 'max'"),
+    "directions": ("Optuna", ("mode",), "a list of 'min' and 'max'"),
+    "objective": ("Optuna", ("metric",), "the key that trials report"),
+    "timeout": ("Optuna", ("time_budget_s",), "in seconds"),
+    "n_jobs": ("Optuna", ("max_concurrent_trials",), "None: as many as fit"),
+    "study_name": ("Optuna", ("name",), "the experiment's directory"),
+    "storage": ("Optuna", ("storage_path",), "a directory, or a URI such as s3://bucket/sweeps"),
+    "sampler": ("Optuna", ("search_alg",), "a searcher, or a name such as 'tpe'"),
+    "pruner": ("Optuna", ("scheduler",), "a scheduler, or a name such as 'asha'"),
+    "load_if_exists": ("Optuna", ("resume",), "resume=True, with the same name"),
+    "catch": ("Optuna", ("raise_on_failed_trial",), "other trials go on in any case"),
+    "show_progress_bar": ("Optuna", ("verbose",), "0 prints nothing"),
+    "n_startup_trials": ("Optuna", ("num_startup_trials", "n_initial_points", "random_search_steps"), ""),
+    "max_evals": ("Hyperopt", ("num_samples",), ""),
+    "algo": ("Hyperopt", ("search_alg",), "a searcher, or a name such as 'hyperopt'"),
+    "n_iter": ("scikit-learn", ("num_samples",), ""),
+    "scoring": ("scikit-learn", ("metric",), "the key that trials report"),
+    "param_grid": ("scikit-learn", ("config", "param_space"), "with sweep.grid_search([...]) for each list"),
+    "param_distributions": ("scikit-learn", ("config", "param_space"), "with sweep.choice([...]) and the like"),
+    "random_state": ("scikit-learn", ("seed",), ""),
+    "count": ("W&B", ("num_samples",), ""),
+    "run_cap": ("W&B", ("num_samples",), ""),
+    "method": ("W&B", ("search_alg",), "a searcher, or a name such as 'random', 'grid' and 'gp'"),
+    "parameters": ("W&B", ("config", "param_space"), "a dict with domains such as sweep.uniform(0, 1)"),
+    "early_terminate": ("W&B", ("scheduler",), "a scheduler, or a name such as 'asha'"),
+    "goal": ("W&B", ("mode",), "'min' or 'max'"),
+    "project": ("W&B", ("name",), "the project that W&B shows is an argument of WandbLoggerCallback"),
+    "search_space": ("Ax", ("config", "param_space"), "a dict with domains such as sweep.uniform(0, 1)"),
+    "params": ("Hydra", ("config", "param_space"), "a dict with domains such as sweep.uniform(0, 1)"),
+    "space": ("Hyperopt", ("config", "param_space"), "a dict with domains such as sweep.uniform(0, 1)"),
+    "low": ("Optuna", ("lower",), ""),
+    "high": ("Optuna", ("upper",), ""),
+    "step": ("Optuna", ("q",), ""),
+    "choices": ("Optuna", ("categories",), ""),
+}
+
+
+def refuse_unknown(
+    hints: Mapping[str, str] | None = None,
+    *,
+    who: str | None = None,
+    also: Collection[str] = (),
+    unlisted: Collection[str] = (),
+    error: type[Exception] = UnknownArgument,
+) -> Callable[[F], F]:
+    """Return a decorator of classes and functions that refuse unknown keywords with `error`.
+
+    A class is changed in place and stays itself: its signature, pickles and copies are what they were. A subclass with
+    an `__init__` of its own takes what it likes; what it hands on and this class does not have is refused in the name
+    of this class.
+
+    Args:
+        hints: what to say to names that may be expected here, see `meant`; read when it is needed.
+        who: is named in the message; None: the function or the class.
+        also, unlisted: what something with `**keywords` takes in them; without both it takes anything. Messages do not
+            list the second.
+    """
+    refusal = _Refusal({} if hints is None else hints, who, also, unlisted, error)
+
+    def decorate(thing: F) -> F:
+        if isinstance(thing, type):
+            refusal.guard(thing)
+            return thing
+        guarded: F = refusal.function(thing)
+        return guarded
+
+    return decorate
+
+
+def unknown_argument(who: str, given: Collection[str], known: Collection[str], hints: Mapping[str, str]) -> str:
+    """Return the message for the first of `given` that is not known."""
+    name = next(name for name in given if name not in known)
+    return f"{who} has no parameter {name!r}. {meant(name, known, hints)}"
+
+
+def meant(name: str, known: Collection[str], hints: Mapping[str, str] | None = None) -> str:
+    """Say what somebody meant who wrote `name`, as the tail of an error message.
+
+    Args:
+        known: the names that there are.
+        hints: what to say to names that are not there but may be expected; they win over the words of other libraries,
+            and those over a similar name.
+
+    Example:
+        >>> meant("n_trials", ["max_concurrent_trials", "num_samples"])
+        "Optuna's n_trials is num_samples here."
+    """
+    hints = hints or {}
+    if name in hints:
+        return hints[name]
+    if name in WORDS:
+        source, ours, remark = WORDS[name]
+        for our in ours:
+            if our in known or our in hints:
+                also = f": {remark}" if remark else ""
+                return f"{source}'s {name} is {our} here{also}." + ("" if our in known else f" {hints[our]}")
+    close = difflib.get_close_matches(name, [*known, *hints], n=1, cutoff=0.75)
+    if close and close[0] not in known:
+        return f"Did you mean {close[0]!r}? {hints[close[0]]}"
+    return nearest(name, known) if known else "It takes none."
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What `refuse_unknown` was told."""
+
+    hints: Mapping[str, str]
+    who: str | None
+    also: Collection[str]
+    unlisted: Collection[str]
+    error: type[Exception]
+
+    def function(self, function: Any) -> Any:
+        """Return the function with the check in front."""
+        known = self._keywords_of(function)
+        if known is None:
+            return function
+
+        @functools.wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:
+            if not known.issuperset(given):
+                raise self._error(function.__qualname__, given, known)
+            return function(*args, **given)
+
+        return checked
+
+    def guard(self, cls: Any) -> None:
+        """Put the check in front of the `__init__` of a class."""
+        original = vars(cls).get("__init__")
+        cls.__init__ = self._without_init(cls) if original is None else self._around(original, cls)
+
+    def _around(self, original: Any, cls: type) -> Any:
+        known = self._keywords_of(original)
+        if known is None:
+            return original
+
+        @functools.wraps(original)
+        def __init__(instance: Any, *args: Any, **given: Any) -> None:
+            if not known.issuperset(given):
+                raise self._error(_name(instance, cls, __init__), given, known)
+            original(instance, *args, **given)
+
+        return __init__
+
+    def _without_init(self, cls: Any) -> Any:
+        """Return an `__init__` that takes nothing, and hands on to that of a class which a user has put beside it."""
+
+        def __init__(instance: Any, *args: Any, **given: Any) -> None:
+            following: Any = super(cls, instance).__init__
+            makes_itself = "__new__" in {name for one in type(instance).__mro__[:-1] for name in vars(one)}
+            if given and getattr(following, "__objclass__", None) is object and not makes_itself:
+                raise self._error(_name(instance, cls, __init__), given, ())
+            following(*args, **given)
+
+        __init__.__qualname__, __init__.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+        only_self = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+        vars(__init__)["__signature__"] = inspect.Signature(only_self)
+        return __init__
+
+    def _error(self, name: str, given: Collection[str], known: Collection[str]) -> Exception:
+        unknown = [word for word in given if word not in known]
+        listed = [word for word in known if word not in self.unlisted]
+        return self.error(unknown_argument(self.who or name, unknown, listed, self.hints))
+
+    def _keywords_of(self, function: Callable[..., Any]) -> frozenset[str] | None:
+        """Return what a function or `__init__` takes by name; None: anything."""
+        parameters = list(inspect.signature(function).parameters.values())
+        if not (self.also or self.unlisted) and any(one.kind is one.VAR_KEYWORD for one in parameters):
+            return None
+        named = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+        return frozenset(named.union(self.also, self.unlisted) - {"self"})
+
+
+def _name(instance: object, cls: type, checked: object) -> str:
+    """Return the name by which the caller knows the class: that of a subclass that has no `__init__` of its own."""
+    kind: Any = type(instance)
+    return kind.__name__ if kind.__init__ is checked else cls.__name__
