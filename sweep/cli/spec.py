@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from searchers.errors import SearchError, nearest
 from sweep.cli.order import Order, parse_seconds, split_target
+from sweep.cli.yaml_text import KeyPath, load_yaml
 from sweep.core.resources import parse_resources
 from sweep.errors import ConfigError
 
@@ -108,23 +109,16 @@ class _Parameter(_Model):
     parameters: dict[str, Any] | None = None
 
 
-_Path = tuple[Any, ...]  # of keys and indices
-
-
 def read_spec(path: Path) -> Order:
     """Return what a spec file asks for.
 
     Raises:
         ConfigError: the file cannot be read, is no YAML, or has mistakes: all of them, in the order of their lines.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    data, lines, mistakes = _load(text, path)
+    data, lines, mistakes = load_yaml(path)
     spec: _Spec | None = None
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected keys such as program, method and parameters, found {_kind(data)}.")
+        raise ConfigError(f"{path}:1:1: expected keys such as program, method and parameters, found {_kind(data)}.")
     for key, why in _NOT_BUILT.items():
         if key in data:
             mistakes.append(((key,), why))
@@ -276,8 +270,8 @@ def _distribution(parameter: _Parameter) -> str:
     return kind
 
 
-def _check_parameters(parameters: Mapping[Any, Any], where: _Path, is_grid: bool) -> list[tuple[_Path, str]]:
-    mistakes: list[tuple[_Path, str]] = []
+def _check_parameters(parameters: Mapping[Any, Any], where: KeyPath, is_grid: bool) -> list[tuple[KeyPath, str]]:
+    mistakes: list[tuple[KeyPath, str]] = []
     for name, given in parameters.items():
         here = (*where, name)
         if not isinstance(name, str):
@@ -304,9 +298,9 @@ def _check_parameters(parameters: Mapping[Any, Any], where: _Path, is_grid: bool
     return mistakes
 
 
-def _check_values(data: Mapping[str, Any], path: Path) -> list[tuple[_Path, str]]:
+def _check_values(data: Mapping[str, Any], path: Path) -> list[tuple[KeyPath, str]]:
     """Check what types alone do not say."""
-    mistakes: list[tuple[_Path, str]] = []
+    mistakes: list[tuple[KeyPath, str]] = []
     program, method = data.get("program"), data.get("method", "random")
     if isinstance(program, str):
         target = split_target(program)
@@ -347,52 +341,8 @@ def _check_values(data: Mapping[str, Any], path: Path) -> list[tuple[_Path, str]
 # --- lines and messages ---
 
 
-def _load(text: str, path: Path) -> tuple[Any, dict[_Path, int], list[tuple[_Path, str]]]:
-    """Return the values, the line of every key, and the keys that were given twice."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError
-
-    yaml = YAML(typ="safe", pure=True)
-    lines: dict[_Path, int] = {(): 1}
-    mistakes: list[tuple[_Path, str]] = []
-    try:
-        node = yaml.compose(text)
-        data = None if node is None else _value(yaml, node, (), lines, mistakes)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f":{mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"{path}{where}: no YAML: {error.problem or error.context}.") from error
-    return data, lines, mistakes
-
-
-def _value(yaml: Any, node: Any, where: _Path, lines: dict[_Path, int], mistakes: list[tuple[_Path, str]]) -> Any:
-    if node.id == "mapping":
-        values: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            key = _value(yaml, key_node, where, {}, mistakes)
-            key = tuple(key) if isinstance(key, list) else str(key) if isinstance(key, dict) else key
-            here = (*where, key)
-            if key in values:
-                mistakes.append((here, f"{key!r} is given twice; it is already on line {lines[here]}."))
-                lines[(*here, "")] = key_node.start_mark.line + 1
-                mistakes[-1] = ((*here, ""), mistakes[-1][1])
-                continue
-            lines[here] = key_node.start_mark.line + 1
-            values[key] = _value(yaml, value_node, here, lines, mistakes)
-        return values
-    if node.id == "sequence":
-        items = []
-        for index, item in enumerate(node.value):
-            lines[(*where, index)] = item.start_mark.line + 1
-            items.append(_value(yaml, item, (*where, index), lines, mistakes))
-        return items
-    value = yaml.constructor.construct_object(node, deep=True)
-    # Dates stay texts: configs hold what JSON can say.
-    return value if value is None or isinstance(value, (bool, int, float, str)) else node.value
-
-
-def _mistakes(error: ValidationError, model: type[BaseModel], where: _Path) -> list[tuple[_Path, str]]:
-    found: dict[_Path, str] = {}
+def _mistakes(error: ValidationError, model: type[BaseModel], where: KeyPath) -> list[tuple[KeyPath, str]]:
+    found: dict[KeyPath, str] = {}
     for item in error.errors():
         location = tuple(item["loc"])
         owner, depth = _owner(model, location)
@@ -411,7 +361,7 @@ def _mistakes(error: ValidationError, model: type[BaseModel], where: _Path) -> l
     return list(found.items())
 
 
-def _owner(model: type[BaseModel], location: _Path) -> tuple[type[BaseModel], int]:
+def _owner(model: type[BaseModel], location: KeyPath) -> tuple[type[BaseModel], int]:
     """Return the model in which the last key of a location lies, and how much of it is keys (not union branches)."""
     inner: dict[str, type[BaseModel]] = {
         "metric": _Metric,
@@ -450,16 +400,18 @@ def _kind(value: Any) -> str:
     return repr(value)
 
 
-def _report(path: Path, mistakes: list[tuple[_Path, str]], lines: Mapping[_Path, int]) -> str:
-    def line_of(where: _Path) -> int:
+def _report(path: Path, mistakes: list[tuple[KeyPath, str]], lines: Mapping[KeyPath, int]) -> str:
+    def line_of(where: KeyPath) -> int:
         while where not in lines:
             where = where[:-1]
         return lines[where]
 
-    def name_of(where: _Path) -> str:
+    def name_of(where: KeyPath) -> str:
         shown = ".".join(str(part) for part in where if part != "" and not str(part).startswith("?"))
         return f"{shown}: " if shown else ""
 
     told = sorted({(line_of(where), f"{name_of(where)}{message}") for where, message in mistakes})
-    head = f"{path} has {len(told)} mistake{'s' if len(told) > 1 else ''}:"
+    if len(told) == 1:
+        return f"{path}:{told[0][0]}: {told[0][1]}"
+    head = f"{path} has {len(told)} mistakes:"
     return "\n".join([head, *(f"  line {line}: {message}" for line, message in told)])
