@@ -416,6 +416,14 @@ class OptunaSearch(Searcher):
         return study
 
     @property
+    def sampler_name(self) -> str:
+        """What the sampler is called: "tpe" and the like, "optuna" with the class of an object of your own."""
+        if self._is_named:
+            return str(self._sampler)
+        kind = self._sampler if isinstance(self._sampler, type) else type(self._sampler)
+        return f"optuna ({getattr(self._sampler, '__name__', kind.__name__)})"
+
+    @property
     def _is_named(self) -> bool:
         return isinstance(self._sampler, str)
 

@@ -36,7 +36,7 @@ from sweep.engines.base import Engine
 from sweep.errors import ConfigError, ExperimentError, ResourceError, nearest
 from sweep.interrupt import interruptible
 from sweep.names import Namer
-from sweep.policies import build_policies, describe
+from sweep.policies import build_policies, describe, unsearched_lists
 from sweep.recipe import space_keys, write_recipe
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
@@ -458,7 +458,7 @@ class Launch:
             "plan": self.plan,
             "num_trials": self.plan.num_trials,
             "name": self.layout.root.name,
-            "searcher": describe(inner) + limit,
+            "searcher": describe(inner, self.request.config) + limit,
             "scheduler": describe(self.scheduler),
             "seed": self.seed,
             "verbose": self.request.verbose,
@@ -499,7 +499,7 @@ class Launch:
             "space_keys": space_keys(request.config or {}),
             "variables": self.variables,
             "log_to_file": list(self.outputs) if self.outputs else None,
-            "searcher": describe(self.searcher),
+            "searcher": describe(self.searcher, self.request.config),
             "scheduler": describe(self.scheduler),
             "num_samples": request.num_samples,
             "num_trials": self.plan.num_trials,
@@ -543,6 +543,9 @@ class Launch:
                 f"{width} trials at a time: {describe(self.searcher)} suggests from fewer results than it could have; "
                 f"up to {best} at a time it loses little. max_concurrent_trials={best} waits for them."
             )
+        lists = unsearched_lists(self.request.search_alg, self.scheduler, self.request.config)
+        if lists and self.request.verbose:
+            self._notice(lists)
         if not self.request.verbose or self.trainable.resources is not None or callable(wanted):
             return
         gpus = sum(device.kind == "gpu" for node in self.nodes for device in node.devices)

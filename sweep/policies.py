@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
-from searchers import BasicVariantGenerator, ConcurrencyLimiter, Searcher, as_searcher, create_searcher
+from searchers import (
+    SEARCHERS,
+    BasicVariantGenerator,
+    ConcurrencyLimiter,
+    Domain,
+    ForeignSearcher,
+    OptunaSearch,
+    RandomSearch,
+    Repeater,
+    Searcher,
+    as_searcher,
+    create_searcher,
+)
 from searchers.departures import constants_of, departure
-from searchers.variants import merge
+from searchers.variants import grid_values, has_domains, merge, walk
 from sweep.arguments import metric_and_mode
 from sweep.errors import ConfigError, SearchError
-from sweep.schedulers import FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
+from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 
-__all__ = ["Policies", "build_policies", "describe"]
+__all__ = ["Policies", "build_policies", "describe", "unsearched_lists"]
 
 Names = str | Sequence[str] | None
 
@@ -105,8 +118,8 @@ def build_policies(
         policy.set_search_properties(given, given_mode, seed=seed)
     if policy.is_searching and searcher.is_adaptive:
         raise ConfigError(
-            f"{type(policy).__name__} changes configs itself, which would mislead {describe(searcher)}. "
-            "Leave search_alg out: the first configs are then drawn from config."
+            f"the scheduler {describe(policy)} changes configs itself, which would mislead the searcher "
+            f"{describe(searcher)}. Leave search_alg out: the first configs are then drawn from config."
         )
     if policy.milestones:
         searcher.set_budgets(policy.milestones)
@@ -116,13 +129,63 @@ def build_policies(
     return Policies(searcher, policy, metrics, modes, first, first_mode, space)
 
 
-def describe(thing: object) -> str:
-    """Return what a searcher or scheduler is, in one word or two, for displays and the record."""
-    if isinstance(thing, ConcurrencyLimiter):
-        return f"{describe(thing.searcher)} (limit {thing.max_concurrent})"
-    if isinstance(thing, ResourceChangingScheduler):
-        return f"ResourceChangingScheduler({describe(thing.base_scheduler)})"
-    return type(thing).__name__
+def unsearched_lists(search_alg: Any, scheduler: Scheduler, config: Mapping[str, Any] | None) -> str:
+    """Return what to say when lists of different values lie in a config of which nothing is searched; "" if none do.
+
+    Whoever writes `lr=[0.1, 0.01]` and no domain besides most likely wants each in turn; beside a domain, or with equal
+    values such as `layers=[64, 64]`, a list is one value.
+
+    Args:
+        search_alg: as given to the run: an object may search a space of its own.
+    """
+    if scheduler.is_searching or not (search_alg is None or isinstance(search_alg, str)) or has_domains(config or {}):
+        return ""
+    found = list(_lists(config or {}, "config"))
+    if not found:
+        return ""
+    (where, number), *others = found
+    also = f" (so {'is' if len(others) == 1 else 'are'} {', '.join(name for name, _ in others)})" if others else ""
+    return (
+        f"{where} is a list of {number} values{also} and nothing is searched; each trial gets the whole list. To try "
+        "each, write sweep.grid_search([...]); to draw one, sweep.choice([...])."
+    )
+
+
+def _lists(node: Any, where: str) -> Iterator[tuple[str, int]]:
+    """Yield where lists of different plain values are, and how many they have."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _lists(value, f"{where}[{key!r}]")
+    elif isinstance(node, (list, tuple)):
+        is_plain = all(isinstance(one, (str, int, float, NoneType)) for one in node)
+        if is_plain and len(set(node)) == len(node) > 1:
+            yield where, len(node)
+
+
+def describe(thing: object, space: Mapping[str, Any] | None = None) -> str:
+    """Return what people type for a searcher or scheduler, for displays and the record; a class of theirs by its name.
+
+    Args:
+        space: what is searched: drawing from nothing but grids is called so.
+    """
+    match thing:
+        case ConcurrencyLimiter():
+            return f"{describe(thing.searcher, space)} (limit {thing.max_concurrent})"
+        case Repeater():
+            return f"{describe(thing.searcher, space)} ({thing.repeat} times each)"
+        case ForeignSearcher():
+            return type(thing.searcher).__name__
+        case OptunaSearch():
+            return thing.sampler_name
+        case ResourceChangingScheduler():
+            return f"resource_changing({describe(thing.base_scheduler)})"
+        case BasicVariantGenerator() | RandomSearch() if type(thing) in (BasicVariantGenerator, RandomSearch):
+            leaves = [leaf for _, leaf in walk(space or {})]
+            grids = [leaf for leaf in leaves if grid_values(leaf) is not None]
+            domains = [leaf for leaf in leaves if isinstance(leaf, Domain)]
+            return "grid" if grids and all(grid_values(leaf) is not None for leaf in domains) else "random"
+    names = [name for name, make in (*SEARCHERS.items(), *SCHEDULERS.items()) if make is type(thing)]
+    return names[0] if names else type(thing).__name__
 
 
 def _foreign(searcher: Any) -> Any:

@@ -1,0 +1,142 @@
+"""Searcher and scheduler of a sweep: what they are called, and what is said when nothing is searched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import searchers
+import sweep
+from searchers import SEARCHERS, BasicVariantGenerator
+from sweep.policies import describe, unsearched_lists
+from sweep.schedulers import SCHEDULERS
+from sweep.store.reader import ExperimentReader
+
+NOTICE = (
+    "config['lr'] is a list of 3 values and nothing is searched; each trial gets the whole list. To try each, write "
+    "sweep.grid_search([...]); to draw one, sweep.choice([...])."
+)
+
+
+def half(config: dict[str, Any]) -> None:
+    sweep.report(loss=0.5)
+
+
+def said(config: Any, search_alg: Any = None, scheduler: sweep.Scheduler | None = None) -> str:
+    return unsearched_lists(search_alg, scheduler or sweep.FIFOScheduler(), config)
+
+
+@pytest.mark.parametrize("num_samples", [1, 2])
+def test_a_list_in_a_config_with_nothing_searched_is_said_once(tmp_path, capfd, num_samples):
+    sweep.run(half, config={"lr": [0.1, 0.01, 0.001]}, num_samples=num_samples, storage_path=tmp_path, engine="inline")
+    assert capfd.readouterr().err.count(f"sweep: {NOTICE}") == 1
+
+
+def test_lists_are_found_wherever_they_lie_and_all_are_named():
+    assert said({"lr": [0.1, 0.01, 0.001]}) == NOTICE
+    assert said({"opt": {"name": ("adam", "sgd")}}).startswith(
+        "config['opt']['name'] is a list of 2 values and nothing"
+    )
+    assert said({"a": [1, 2], "b": [3, None]}).startswith("config['a'] is a list of 2 values (so is config['b']) and")
+    three = said({"a": [1, 2], "b": ["x", "y"], "c": [True, False]})
+    assert three.startswith(
+        "config['a'] is a list of 2 values (so are config['b'], config['c']) and nothing is searched"
+    )
+    assert said({"lr": [0.1, 0.01, 0.001]}, "tpe") == NOTICE
+
+
+@pytest.mark.parametrize(
+    ("config", "search_alg", "scheduler"),
+    [
+        ({"layers": [64, 32], "lr": sweep.uniform(0, 1)}, None, None),
+        ({"layers": [64, 32], "lr": sweep.grid_search([1, 2])}, None, None),
+        ({"layers": [64, 64]}, None, None),
+        ({"layers": [64]}, None, None),
+        ({"layers": []}, None, None),
+        ({"blocks": [{"size": 1}, {"size": 2}]}, None, None),
+        ({"lr": 0.1}, None, None),
+        (None, None, None),
+        ({"lr": [0.1, 0.2]}, sweep.RandomSearch({"x": sweep.uniform(0, 1)}, "loss", "min"), None),
+        ({"lr": [0.1, 0.2]}, None, sweep.PopulationBasedTraining(hyperparam_mutations={"x": sweep.uniform(0, 1)})),
+    ],
+)
+def test_a_list_beside_something_searched_and_a_list_of_no_choices_stay_silent(config, search_alg, scheduler):
+    assert said(config, search_alg, scheduler) == ""
+
+
+class Mine(sweep.GridSearch):
+    """A searcher of a user's own."""
+
+
+class MyScheduler(sweep.schedulers.FIFOScheduler):
+    """A scheduler of a user's own."""
+
+
+class Foreign:
+    """A searcher that knows nothing of this package."""
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        return {"x": 1}
+
+    def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+        pass
+
+
+@pytest.mark.parametrize("name", ["fifo", "asha", "pasha", "moasha", "hyperband", "hb_bohb", "median_stopping_rule"])
+def test_a_scheduler_is_called_what_people_type(name):
+    assert describe(sweep.create_scheduler(name)) == name
+
+
+def test_every_name_that_is_shown_can_be_typed():
+    schedulers = (sweep.create_scheduler(name) for name in SCHEDULERS.keys() - {"pbt", "pb2", "pbt_replay"})
+    assert {describe(scheduler) for scheduler in schedulers} <= {*SCHEDULERS, "resource_changing(fifo)"}
+    assert {describe(make()) for make in SEARCHERS.values()} <= SEARCHERS.keys()
+
+
+@pytest.mark.parametrize(
+    ("thing", "called"),
+    [
+        (sweep.OptunaSearch(), "tpe"),
+        (sweep.OptunaSearch(sampler="cmaes"), "cmaes"),
+        (sweep.create_searcher("gp"), "gp"),
+        (sweep.create_searcher("optuna"), "tpe"),
+        (BasicVariantGenerator(), "random"),
+        (sweep.RandomSearch(), "random"),
+        (sweep.GridSearch(), "grid"),
+        (sweep.ConcurrencyLimiter(sweep.OptunaSearch(), 4), "tpe (limit 4)"),
+        (sweep.Repeater(sweep.OptunaSearch(), 3), "tpe (3 times each)"),
+        (searchers.ForeignSearcher(Foreign()), "Foreign"),
+        (Mine(), "Mine"),
+        (MyScheduler(), "MyScheduler"),
+        (sweep.PopulationBasedTraining(hyperparam_mutations={"x": [1, 2]}), "pbt"),
+        (sweep.ResourceChangingScheduler(sweep.ASHAScheduler()), "resource_changing(asha)"),
+    ],
+)
+def test_what_is_shown_is_the_name_that_people_type_and_a_class_of_their_own_keeps_its_own(thing, called):
+    assert describe(thing) == called
+
+
+def test_drawing_from_nothing_but_grids_is_called_grid():
+    grid, uniform = sweep.grid_search([1, 2]), sweep.uniform(0, 1)
+    assert describe(BasicVariantGenerator(), {"x": grid}) == "grid"
+    assert describe(BasicVariantGenerator(), {"x": grid, "y": uniform}) == "random"
+    assert describe(BasicVariantGenerator(), {"x": uniform}) == "random"
+
+
+def test_the_header_and_the_record_have_the_names_that_people_type(tmp_path, capfd):
+    sweep.run(
+        half,
+        config={"x": sweep.uniform(0, 1)},
+        metric="loss",
+        mode="min",
+        search_alg="tpe",
+        scheduler=sweep.ASHAScheduler(),
+        max_concurrent_trials=2,
+        storage_path=tmp_path,
+        name="named",
+        engine="inline",
+    )
+    assert "searcher tpe (limit 2), scheduler asha" in capfd.readouterr().out
+    meta = ExperimentReader(tmp_path / "named").meta
+    assert (meta["searcher"], meta["scheduler"]) == ("tpe (limit 2)", "asha")
