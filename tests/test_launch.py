@@ -89,9 +89,7 @@ def test_a_population_may_leave_its_files_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [None, 2])
 def test_a_searcher_that_learns_is_refused_beside_a_population(tmp_path: Path, limit: int | None) -> None:
-    with pytest.raises(
-        ConfigError, match="the scheduler pbt changes configs itself.*the searcher tpe"
-    ):
+    with pytest.raises(ConfigError, match=r"the scheduler pbt changes configs itself.*the searcher tpe"):
         run(tmp_path, search_alg="tpe", config={"lr": sweep.uniform(0, 1)}, max_concurrent_trials=limit)
     assert not (tmp_path / "pbt").exists()
 

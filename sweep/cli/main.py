@@ -81,7 +81,7 @@ def sweep() -> None:
 
     \b
     Examples:
-      sweep run train.py:train lr=loguniform(1e-5,1e-1) bs=16,32,64 --minimize loss --trials 50
+      sweep run train.py:train 'lr=loguniform(1e-5,1e-1)' bs=16,32,64 --minimize loss --trials 50
       sweep run spec.yaml --concurrency 4
       sweep ls
       sweep trials NAME --sort loss --limit 20

@@ -13,6 +13,7 @@ import click
 
 from searchers.errors import nearest
 from sweep.callbacks.base import Callback
+from sweep.cli.named_option import NamedOption
 from sweep.cli.order import Order, import_trainable, parse_seconds, split_target
 from sweep.core.results import Result
 from sweep.core.trial import Trial
@@ -35,9 +36,15 @@ __all__ = ["execute", "run"]
 @click.option("--gpus", type=float, help="GPUs per trial; a share such as 0.5 is possible.")
 @click.option("--mem", metavar="BYTES", help="Memory per trial, such as 4G.")
 @click.option(
-    "--searcher", metavar="NAME", help="random, grid, tpe, gp, cmaes, qmc, nsgaii, nsgaiii.  [default: random]"
+    "--searcher", cls=NamedOption, table="searchers:SEARCHERS", metavar="NAME", help="{names}.  [default: random]"
 )
-@click.option("--scheduler", metavar="NAME", help="fifo or asha.  [default: fifo]")
+@click.option(
+    "--scheduler",
+    cls=NamedOption,
+    table="sweep.schedulers:SCHEDULERS",
+    metavar="NAME",
+    help="{names}.  [default: fifo]",
+)
 @click.option("--max-t", "--max-epochs", "max_t", type=float, help="Reports after which the scheduler ends a trial.")
 @click.option("--grace", type=float, help="Reports before the scheduler may stop a trial.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the search repeatable.")
@@ -57,10 +64,12 @@ def run(target: str, ranges: Sequence[str], **options: Any) -> int:
 
     \b
     Ranges:
-      lr=loguniform(1e-5,1e-1)   dropout=uniform(0,0.5)   width=int(loguniform(16,512))
-      bs=16,32,64                opt=choice(adam,sgd)     depth=range(1,6)     epochs=10
-      lr=tag(log,interval(1e-5,1e-1))                     net.width=randint(8,64)
-    A list with commas is crossed under --searcher grid and drawn from otherwise. Quote what your shell would read.
+      'lr=loguniform(1e-5,1e-1)'          'dropout=uniform(0,0.5)'
+      'width=int(loguniform(16,512))'     'opt=choice(adam,sgd)'
+      'lr=tag(log,interval(1e-5,1e-1))'   'depth=range(1,6)'
+      'net.width=randint(8,64)'           bs=16,32,64   epochs=10
+    A list with commas is crossed under --searcher grid and drawn from otherwise.
+    Quote parentheses, as here.
 
     \b
     Examples:

@@ -11,6 +11,7 @@ import click
 
 from sweep.callbacks.formats import duration, text
 from sweep.cli.inspect import storage_option
+from sweep.cli.named_option import NamedOption
 from sweep.cli.order import import_trainable
 from sweep.cli.ranges import parse_literal
 from sweep.cli.replay import say_what_is_loaded
@@ -31,7 +32,13 @@ _ALIASES = {"eta": "reduction_factor", "grace": "grace_period"}
 
 @click.command(short_help="Try another scheduler or machine on a recorded sweep.")
 @click.argument("name")
-@click.option("--scheduler", metavar="NAME", help="Another scheduler, such as asha, hyperband, median_stopping_rule.")
+@click.option(
+    "--scheduler",
+    cls=NamedOption,
+    table="sweep.schedulers:SCHEDULERS",
+    metavar="NAME",
+    help="Another scheduler: {names}.",
+)
 @click.option("--eta", type=float, help="Its reduction factor.")
 @click.option("--max-t", type=float, help="Reports after which it ends a trial.")
 @click.option("--grace", type=float, help="Reports before it may stop a trial.")

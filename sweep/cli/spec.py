@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
+from searchers import SEARCHERS
 from searchers.errors import SearchError, nearest
 from sweep.cli.order import Order, parse_seconds, split_target
 from sweep.cli.yaml_text import KeyPath, load_yaml
@@ -17,16 +18,7 @@ from sweep.errors import ConfigError
 
 __all__ = ["DISTRIBUTIONS", "METHODS", "read_spec", "space_of"]
 
-METHODS: Mapping[str, str] = {
-    "random": "random",
-    "grid": "grid",
-    "bayes": "gp",
-    "gp": "gp",
-    "tpe": "tpe",
-    "sobol": "qmc",
-    "qmc": "qmc",
-    "cmaes": "cmaes",
-}
+METHODS: Mapping[str, str] = {**{name: name for name in SEARCHERS}, "bayes": "gp", "sobol": "qmc"}
 """`method:` of a spec file -> name of the searcher."""
 
 _Number = Annotated[float, Field(strict=True)] | StrictInt
