@@ -270,7 +270,7 @@ def test_what_the_policy_changes_is_known_and_searchers_that_learn_are_refused(t
     lines = [line("1", "0", 2, {"x": 1, "n": {"w": 1}, "y": 0}, {"x": 2, "n": {"w": 5}, "y": 0})]
     scheduler = PopulationBasedTrainingReplay(written(tmp_path, lines))
     assert scheduler.mutated_paths == ("x", "n/w")
-    with pytest.raises(ConfigError, match="PopulationBasedTrainingReplay changes configs itself"):
+    with pytest.raises(ConfigError, match="the scheduler pbt_replay changes configs itself"):
         simulate(adder(1), metric="total", mode="max", scheduler=scheduler, search_alg="tpe")
 
 
