@@ -40,7 +40,8 @@ __all__ = [
 ]
 
 _MAX_SOURCE = 80
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PARENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_OURS = (os.path.join(_PARENT, "sweep", ""), os.path.join(_PARENT, "searchers", ""))
 
 
 class Call(NamedTuple):
@@ -143,8 +144,8 @@ def is_reached(module: str, qualname: str) -> bool:
 
 
 def _call(frame: FrameType | None, function: str) -> Call:
-    """Return the innermost place outside this package."""
-    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_HERE):
+    """Return the innermost place outside our packages."""
+    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_OURS):
         frame = frame.f_back
     if frame is None:
         return Call("", "?", 0, function)

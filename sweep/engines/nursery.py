@@ -61,7 +61,8 @@ class Nursery:
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
         variables[EXPERIMENT_VARIABLE] = str(directory)
-        variables[IMPORTER_VARIABLE] = f"{process_mark(os.getpid())}/{next(_numbers)}"
+        if setup.is_importing:
+            variables[IMPORTER_VARIABLE] = f"{process_mark(os.getpid())}/{next(_numbers)}"
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -X and the like
         code = _BOOT.format(path=setup.path, descriptor=theirs.fileno())
         try:

@@ -17,6 +17,7 @@ from sweep.train import DataParallelTrainer, RunConfig, ScalingConfig, get_conte
 from sweep.train.jax import JaxTrainer
 from sweep.train.torch import TorchTrainer
 from sweep.train.trainer import Backend
+from sweep.worker.nested import process_mark
 
 # What decides how devices and threads are shown: the machine that runs these tests may have any of them.
 DECIDING = (
@@ -124,6 +125,7 @@ def compare(ranks, tables, tmp_path, *, name="run", trial_id=None):
     assert len(ranks) == len(tables)
     for rank, table in zip(ranks, tables, strict=True):
         marks = {"SWEEP_EXPERIMENT": str(tmp_path / name), "SWEEP_TRIAL": trial_id, "SWEEP_ATTEMPT": "1"}
+        marks["SWEEP_DRIVER"] = process_mark(os.getpid())
         run_id = {"TORCHELASTIC_RUN_ID": trial_id} if "TORCHELASTIC_RUN_ID" in table else {}
         expected = {**os.environ, **marks, **table, **run_id}
         expected = {key: value for key, value in expected.items() if value is not None and key not in LEFT_OUT}
