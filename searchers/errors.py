@@ -1,6 +1,6 @@
 """Errors of the search side; `sweep.errors` re-exports them.
 
-Exception
+SweepError                 the root of all errors of `searchers` and of `sweep`
 └── SearchError            a searcher was built or used wrongly
     ├── SpaceError         a search space makes no sense (also a ValueError)
     ├── SearchExhausted    `ask`: nothing more will be suggested
@@ -19,13 +19,18 @@ __all__ = [
     "SearchExhausted",
     "SearchWaits",
     "SpaceError",
+    "SweepError",
     "UnknownArgument",
     "UnknownNameError",
     "nearest",
 ]
 
 
-class SearchError(Exception):
+class SweepError(Exception):
+    """Root of the errors of `searchers` and `sweep`; it stands here because `searchers` imports nothing of `sweep`."""
+
+
+class SearchError(SweepError):
     """A searcher was built or used in a way that cannot work."""
 
 

@@ -15,7 +15,7 @@ from sweep.core.messages import Exited, ExitKind, NodesChanged, PlanChanged, Rep
 from sweep.core.resources import Node, Resources
 from sweep.core.results import flatten, unflatten
 from sweep.engines.simulator import Point
-from sweep.errors import ConfigError, ExperimentError, refuse_unknown
+from sweep.errors import ConfigError, ExperimentError, UserCodeError
 from sweep.store.layout import ExperimentLayout
 from sweep.store.reader import ExperimentReader
 from sweep.store.resume import Told, record
@@ -29,7 +29,7 @@ __all__ = ["Curves", "RecordedCurve", "RecordedFailure"]
 _REFILLED = ("time_total_s", "time_since_restore", "iterations_since_restore", "timestamp")
 
 
-class RecordedFailure(Exception):
+class RecordedFailure(UserCodeError):
     """What a simulated trial fails with where the recorded one failed."""
 
 

@@ -1,6 +1,6 @@
 """Every exception this package raises on purpose.
 
-SweepError                     the root; catch this one
+SweepError                     the root; catch this one (its class stands in searchers/errors.py)
 ├── UserCodeError              the trainable raised, exited or reported something impossible
 ├── TrialsFailed               the sweep ended and some trials did not (raise_on_failed_trial); what a trainer's fit()
 │                              raises, under the name sweep.train.TrainingFailedError
@@ -13,9 +13,10 @@ SweepError                     the root; catch this one
 ├── MetricError                the metric that was asked for is not among those reported (also a RuntimeError)
 ├── CheckpointError            a checkpoint is missing, damaged or cannot be written (also a RuntimeError)
 ├── ExperimentError            a directory or `sweep.db` cannot be used as asked
+│   └── NoExperimentError      there is no experiment where one was looked for (also a ValueError)
 ├── TrainableError             a trainable cannot be called or shipped to another process (also a TypeError)
-└── SweepStalled               nothing runs and nothing can start; the message says why
-searchers.SearchError          see searchers/errors.py (SpaceError, UnknownNameError, UnknownArgument)
+├── SweepStalled               nothing runs and nothing can start; the message says why
+└── SearchError                see searchers/errors.py (SpaceError, UnknownNameError, UnknownArgument)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from searchers import keywords
-from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
+from searchers.errors import SearchError, SpaceError, SweepError, UnknownNameError, nearest
 from searchers.keywords import F, meant
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "ConfigError",
     "ExperimentError",
     "MetricError",
+    "NoExperimentError",
     "ResourceError",
     "SearchError",
     "SpaceError",
@@ -46,11 +48,6 @@ __all__ = [
     "nearest",
     "refuse_unknown",
 ]
-
-
-class SweepError(Exception):
-    """Root of the errors of `sweep`."""
-
 
 TuneError = SweepError  # what Tune calls it
 
@@ -107,6 +104,10 @@ class CheckpointError(SweepError, RuntimeError):
 
 class ExperimentError(SweepError):
     """An experiment directory or its `sweep.db` cannot be used as asked."""
+
+
+class NoExperimentError(ExperimentError, ValueError):
+    """There is no experiment where one was looked for."""
 
 
 class TrainableError(SweepError, TypeError):

@@ -27,7 +27,7 @@ from sweep.cli.tables import (
 )
 from sweep.core.ranking import shown_objectives
 from sweep.core.results import AUTO_FILLED, flatten
-from sweep.errors import ConfigError, ExperimentError
+from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.store.analysis import ExperimentAnalysis
 from sweep.store.layout import ExperimentLayout, rank_outputs
 from sweep.store.reader import (
@@ -129,7 +129,7 @@ def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
     if is_name or not path.is_dir() or ExperimentLayout(path).database.is_file():
         return find_experiment(where, storage)
     if not list_experiments(path):
-        raise ExperimentError(what_is_there(path))
+        raise NoExperimentError(what_is_there(path))
     return path
 
 

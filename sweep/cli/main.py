@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    from sweep.errors import SearchError, SweepError, UserCodeError
+    from sweep.errors import SweepError, UserCodeError
 
     try:
         code: Any = sweep.main(arguments, prog_name="sweep", standalone_mode=False)
@@ -116,7 +116,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         # Who reads has seen enough. Python flushes once more when it ends: into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (SweepError, SearchError) as error:
+    except SweepError as error:
         click.echo(f"error: {error}", err=True)
         cause = error.__cause__
         if isinstance(error, UserCodeError) and error.traceback:
@@ -128,9 +128,9 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _is_of_the_user(error: Exception, cause: BaseException) -> bool:
     """Whether a cause says more than the error's one line: it came out of the user's code, not out of a file's."""
-    from sweep.errors import ExperimentError, SearchError, SweepError, TrainableError
+    from sweep.errors import ExperimentError, SweepError, TrainableError
 
-    if isinstance(cause, (SweepError, SearchError, OSError, ValueError, click.ClickException)):
+    if isinstance(cause, (SweepError, OSError, ValueError, click.ClickException)):
         return False
     if isinstance(error, TrainableError):
         return True

@@ -19,7 +19,7 @@ from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.resources import Placement, Resources
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
-from sweep.errors import ConfigError, ExperimentError
+from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.store.encoding import decode
 from sweep.store.filled import tag_of
 from sweep.store.layout import ExperimentLayout
@@ -221,7 +221,7 @@ class ExperimentReader:
         self.trust = trust
         self._snapshot: Snapshot | None = None
         if not self.layout.database.is_file():
-            raise ExperimentError(what_is_there(root))
+            raise NoExperimentError(what_is_there(root))
         with self.connect():
             pass
 
@@ -621,14 +621,14 @@ def find_experiment(name: str, storage: str | os.PathLike[str] | None = None) ->
             return ExperimentReader(directory)
     place = Path(name).expanduser()
     if place.is_dir():
-        raise ExperimentError(what_is_there(place.absolute()))
+        raise NoExperimentError(what_is_there(place.absolute()))
     known = [path.name for path in list_experiments(storage)]
     if not known:
-        raise ExperimentError(
+        raise NoExperimentError(
             f"no experiment {name!r}: {root} holds none. Say where they are with --storage or SWEEP_STORAGE."
         )
     shown = nearest(name, known) if len(known) <= 20 else _nearest_of_many(name, known)
-    raise ExperimentError(f"no experiment {name!r} in {root}. {shown}")
+    raise NoExperimentError(f"no experiment {name!r} in {root}. {shown}")
 
 
 def _nearest_of_many(name: str, known: list[str]) -> str:

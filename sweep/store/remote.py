@@ -24,7 +24,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sweep.errors import CheckpointError, ConfigError, ExperimentError, SweepError, nearest
+from sweep.errors import CheckpointError, ConfigError, ExperimentError, NoExperimentError, SweepError, nearest
 from sweep.store.checkpoints import MANIFEST, STRAY_PREFIX, fetch
 from sweep.store.filesystems import RemoteDirectory, identity, locate, remember_home
 from sweep.store.layout import (
@@ -251,7 +251,7 @@ def open_storage_for_reading(path_or_uri: str | os.PathLike[str], storage_filesy
     if not ExperimentLayout(local).database.is_file():
         with _reaching(storage, name):
             known = RemoteDirectory(storage.filesystem, storage.path).names()
-        raise ExperimentError(f"there is no experiment {name!r} in {storage.uri}. {nearest(name, known)}")
+        raise NoExperimentError(f"there is no experiment {name!r} in {storage.uri}. {nearest(name, known)}")
     return local
 
 

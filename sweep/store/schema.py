@@ -22,7 +22,7 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-from sweep.errors import ExperimentError
+from sweep.errors import ExperimentError, NoExperimentError
 
 __all__ = ["APPLICATION_ID", "LABELS", "SCHEMA", "UPGRADES", "VERSION", "check_version", "open_for_reading"]
 
@@ -88,7 +88,9 @@ def open_for_reading(database: Path) -> sqlite3.Connection:
         ExperimentError: there is none, it is damaged, or a newer version of this package wrote it.
     """
     if not database.is_file():
-        raise ExperimentError(f"there is no experiment at {database.parent}: no {database.name} in it. See `sweep ls`.")
+        raise NoExperimentError(
+            f"there is no experiment at {database.parent}: no {database.name} in it. See `sweep ls`."
+        )
     connection = sqlite3.connect(f"file:{quote(str(database.absolute()))}?mode=ro", uri=True, isolation_level=None)
     connection.execute("PRAGMA busy_timeout=5000")
     check_version(connection, database)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from sweep.errors import CheckpointError, ExperimentError
+from sweep.errors import CheckpointError, ExperimentError, SweepError
 from sweep.store.checkpoints import MANIFEST, METADATA, STRAY_PREFIX, pin
 from sweep.store.filesystems import RemoteDirectory
 from sweep.store.layout import OUTGOING, ExperimentLayout
@@ -35,7 +35,7 @@ class OtherDriver(ExperimentError):
     """Another driver writes to the same remote directory."""
 
 
-class UploadStopped(Exception):
+class UploadStopped(SweepError):
     """There is no time left; what was sent so far is whole."""
 
 

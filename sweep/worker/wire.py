@@ -31,6 +31,8 @@ import pickle
 import struct
 from typing import Any, NamedTuple, Protocol
 
+from sweep.errors import SweepError
+
 __all__ = [
     "GroupJob",
     "WAITING",
@@ -169,7 +171,7 @@ class GroupJob(NamedTuple):
     hang_s: float | None = None
 
 
-class ChannelClosed(Exception):
+class ChannelClosed(SweepError):
     """The other side is gone."""
 
 
