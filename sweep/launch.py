@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import time
 import uuid
@@ -175,11 +176,28 @@ class Launch:
             download_experiment(storage, name)
         exists = layout.database.exists()
         if not self.request.resume.is_wanted and (exists or has_experiment(storage, name)):
-            where = storage.uri if storage.is_remote else storage.local_root
-            raise ExperimentError(
-                f"there already is an experiment {name!r} in {where}. Pass resume=True to continue it, or another name."
-            )
+            raise ExperimentError(self._taken(layout, name))
         return layout, exists
+
+    def _taken(self, layout: ExperimentLayout, name: str) -> str:
+        """Say that an experiment is there already, and the three ways on, in the words of who asked."""
+        storage = self.storage
+        is_typed = bool(self.request.import_path)  # by the command line
+        deletions = []
+        if storage.is_remote:
+            path, protocol = storage.experiment(name).path, str(storage.uri).partition("://")[0]
+            what = f"fsspec.filesystem({protocol!r})" if storage.is_named else "storage_filesystem"
+            deletions.append(f"{what}.rm({path!r}, recursive=True)")
+        if layout.root.exists():
+            here = str(layout.root)
+            is_shell = is_typed and not storage.is_remote
+            deletions.append(f"`rm -r {shlex.quote(here)}`" if is_shell else f"shutil.rmtree({here!r})")
+        resume, other = ("--resume", "--name") if is_typed else ("resume=True", "another name=")
+        return (
+            f"there already is an experiment {name!r} in {storage.uri if storage.is_remote else storage.local_root}. "
+            f"Continue it with {resume}, give {'another ' if is_typed else ''}{other}, or delete it: "
+            f"{' and '.join(deletions)}"
+        )
 
     def _seed(self) -> int:
         if self.request.seed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -197,6 +198,20 @@ def test_an_existing_name_without_resume_is_refused(tmp_path):
     with pytest.raises(ExperimentError, match=r"already is an experiment 'taken'.*resume=True"):
         run(name="taken")
     assert (tmp_path / "taken" / "sweep.db").read_bytes() == before
+
+
+def test_the_message_for_an_existing_name_offers_to_resume_another_name_and_the_call_that_deletes_it(tmp_path):
+    run(name="ta.ken")
+    with pytest.raises(ExperimentError) as error:
+        run(name="ta.ken")
+    text = str(error.value)
+    assert "resume=True" in text
+    assert "another name=" in text
+    call = f"shutil.rmtree({str(tmp_path / 'ta.ken')!r})"
+    assert call in text
+    exec(call, {"shutil": shutil})  # what it says to call does what it says
+    assert not (tmp_path / "ta.ken").exists()
+    run(name="ta.ken")
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "line\nbreak", "x" * 200])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,40 @@ def test_a_name_that_is_taken_in_remote_storage_is_refused_also_from_another_mac
     with pytest.raises(ExperimentError, match="there already is an experiment 'pbt' in memory://bucket/sweeps"):
         run(tmp_path, **given)
     assert len(run(tmp_path, **given, num_samples=2, resume=True).trials) == 2
+
+
+def test_the_message_for_a_name_that_is_taken_in_remote_storage_says_how_to_delete_it_there_and_here(
+    tmp_path: Path, remote: str
+) -> None:
+    import fsspec
+
+    given: dict[str, Any] = {"scheduler": None, "config": {"lr": 0.1, "steps": 1}, "storage_path": remote}
+    run(tmp_path, **given)
+    with pytest.raises(ExperimentError) as error:
+        run(tmp_path, **given)
+    calls = re.findall(r"\S+\.rm(?:tree)?\(.*?\)(?= |\.?$)", str(error.value))
+    assert len(calls) == 2
+    for call in calls:
+        exec(call, {"fsspec": fsspec, "shutil": shutil})
+    assert len(run(tmp_path, **given).trials) == 1
+
+
+def test_the_message_for_a_name_that_is_taken_is_in_the_words_of_the_command_line_when_that_was_used(
+    tmp_path: Path,
+) -> None:
+    given: dict[str, Any] = {
+        "scheduler": None,
+        "config": {"lr": 0.1, "steps": 1},
+        "import_path": f"{__file__}:descends",
+    }
+    run(tmp_path, **given)
+    with pytest.raises(ExperimentError) as error:
+        run(tmp_path, **given)
+    text = str(error.value)
+    assert "--resume" in text
+    assert "--name" in text
+    assert f"`rm -r {tmp_path / 'pbt'}`" in text
+    assert "shutil" not in text
 
 
 def test_what_cannot_be_copied_is_said_and_the_results_are_here(
