@@ -71,6 +71,7 @@ class Launch:
             raise
 
     def _check_and_build(self) -> None:
+        from sweep.worker.shipping import refuse_unpicklable
         from sweep.worker.trainable import prepare
 
         request = self.request
@@ -81,6 +82,7 @@ class Launch:
             self.trainable = replace(self.trainable, name=request.trainable_name)
         if self.trainable.space is not None:
             self.request = request = replace(request, config=self.trainable.space(request.config or {}))
+        refuse_unpicklable(request.config)
         self.nodes = self._nodes()
         self.request_of = self._request_function()
         self.storage = parse_storage(request.storage_path, request.storage_filesystem)
@@ -375,7 +377,7 @@ class Launch:
                 journal,
                 request_of=self.request_of,
                 judge=self._judge(),
-                complete=self.policies.complete,
+                complete=self._complete,
             )
 
         run_inline = getattr(engine, "run", None)
@@ -386,6 +388,13 @@ class Launch:
         for text in (*getattr(engine, "notices", ()), *self.policies.notices, *self.scheduler.notices):
             self._notice(text)
         return sweep
+
+    def _complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
+        from sweep.worker.shipping import refuse_unpicklable
+
+        completed = self.policies.complete(config, trial_id)
+        refuse_unpicklable(completed)
+        return completed
 
     def _engine(self, lock: DriverLock) -> Engine:
         request = self.request

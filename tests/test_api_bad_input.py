@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sweep
@@ -15,11 +17,13 @@ from sweep.errors import (
     ExperimentError,
     MetricError,
     ResourceError,
+    SearchError,
     SpaceError,
     TrainableError,
     UnknownNameError,
 )
 from sweep.store.reader import ExperimentReader
+from sweep.worker.shipping import refuse_unpicklable
 
 
 def train(config):
@@ -116,6 +120,54 @@ def test_an_unpicklable_trainable_names_the_captured_variable(tmp_path):
     with pytest.raises(TrainableError, match="lock"):
         run(locked)
     assert nothing_was_started(tmp_path)
+
+
+class Model:
+    def __init__(self):
+        self.name, self.lock = "m", threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("space", "where"),
+    [
+        ({"lr": 0.1, "model": {"lock": threading.Lock()}}, r"config\['model'\]\['lock'\] is a _thread\.lock"),
+        ({"rows": (row for row in [1, 2])}, r"config\['rows'\] is a generator"),
+        ({"log": [1, sys.stderr]}, r"config\['log'\]\[1\] is a "),
+        ({"m": sweep.choice(["a", threading.Lock()])}, r"config\['m'\]\.categories\[1\] is a _thread\.lock"),
+        ({"m": sweep.grid_search([{"k": threading.Lock()}])}, r"config\['m'\].*\[0\]\['k'\] is a _thread\.lock"),
+        ({"m": Model()}, r"config\['m'\]\.lock is a _thread\.lock"),
+    ],
+)
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda space: run(config=space),
+        lambda space: run(config=space, engine="inline"),
+        lambda space: sweep.Tuner(train, param_space=space).fit(),
+    ],
+)
+def test_a_config_that_cannot_be_pickled_names_the_key(tmp_path, space, where, start):
+    with pytest.raises(ConfigError, match=where):
+        start(space)
+    assert nothing_was_started(tmp_path)
+
+
+def test_a_value_that_cannot_be_pickled_is_named_also_when_only_the_searcher_makes_it(tmp_path):
+    with pytest.raises(SearchError, match=r"config\['m'\]\['lock'\] is a _thread\.lock"):
+        run(config={"m": {"lock": sweep.sample_from(lambda spec: threading.Lock())}}, name="made")
+
+
+def test_functions_and_large_arrays_in_a_config_travel_and_are_not_copied_to_be_checked():
+    seen = []
+
+    class Large(np.ndarray):
+        def __reduce_ex__(self, protocol):
+            seen.append(protocol)
+            return super().__reduce_ex__(protocol)
+
+    config = {"f": lambda x: x + 1, "large": np.zeros(10).view(Large), "lr": sweep.uniform(0, 1)}
+    refuse_unpicklable(config)
+    assert seen == [5]  # the protocol that passes arrays by reference
 
 
 @pytest.mark.parametrize("trainable", [3, None, lambda: None, lambda a, b: None, dict])

@@ -15,10 +15,18 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweep.errors import TrainableError
+from sweep.errors import ConfigError, TrainableError
 from sweep.importing import is_reached
 
-__all__ = ["functions_of", "is_importable", "main_globals", "pickle_trainable", "referenced_modules", "store_code"]
+__all__ = [
+    "functions_of",
+    "is_importable",
+    "main_globals",
+    "pickle_trainable",
+    "referenced_modules",
+    "refuse_unpicklable",
+    "store_code",
+]
 
 # Imports inside function bodies are preloaded only for these: measured to be safe to fork after a mere import.
 SAFE_TO_PRELOAD = frozenset({"jax", "numpy", "optuna", "pandas", "scipy", "sklearn", "torch"})
@@ -64,6 +72,74 @@ def pickle_trainable(trainable: Any) -> bytes:
     finally:
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)
+
+
+def refuse_unpicklable(config: Any) -> None:
+    """Refuse a config, or a space, that cannot travel to another process; what it holds in buffers is not copied.
+
+    Raises:
+        ConfigError: something in it cannot be pickled; the message names the innermost such thing by its keys.
+    """
+    why = _why_not(config)
+    if why is None:
+        return
+    path, value = "config", config
+    seen = {id(config)}
+    while True:
+        for step, part in _pieces(value):
+            if id(part) not in seen and (of_part := _why_not(part)) is not None:
+                path, value, why = f"{path}{step}", part, of_part
+                seen.add(id(part))
+                break
+        else:
+            break
+    raise ConfigError(
+        f"{path} is a {_type_name(value)}, which cannot be shipped to another process ({why}). Put what it is made "
+        "from into the config, such as a path or a number, and create it inside the trainable."
+    )
+
+
+class _Nowhere:
+    """A file that keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+def _why_not(value: Any) -> str | None:
+    """Return why a value cannot be pickled; None when it can."""
+    if _is_plain(value):
+        return None
+    import cloudpickle
+
+    try:
+        cloudpickle.Pickler(_Nowhere(), protocol=5, buffer_callback=lambda buffer: None).dump(value)
+    except Exception as error:  # whatever the __reduce__ of the user's objects raises
+        return str(error) or type(error).__name__
+    return None
+
+
+_PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is made of numbers and texts alone, as most configs are."""
+    kind = type(value)
+    if kind is dict:
+        return all(type(key) in _PLAIN and (type(item) in _PLAIN or _is_plain(item)) for key, item in value.items())
+    if kind is list or kind is tuple:
+        return all(type(item) in _PLAIN or _is_plain(item) for item in value)
+    return kind in _PLAIN
+
+
+def _pieces(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a value is made of, with the code that leads there."""
+    if isinstance(value, Mapping):
+        yield from ((f"[{key!r}]", item) for key, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value))
+    elif not isinstance(value, (type, types.ModuleType)):
+        yield from ((f".{name}", item) for name, item in getattr(value, "__dict__", {}).items())
 
 
 def store_code(payload: bytes, directory: str | os.PathLike[str]) -> str:
