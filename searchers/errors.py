@@ -22,6 +22,7 @@ __all__ = [
     "SweepError",
     "UnknownArgument",
     "UnknownNameError",
+    "closest",
     "nearest",
 ]
 
@@ -62,6 +63,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
         "Did you mean 'optuna'? Known: optuna, random."
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
+    close = closest(name, names)
+    hint = f"Did you mean {close!r}? " if close else ""
     return f"{hint}Known: {', '.join(names)}."
+
+
+def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return the known name that comes closest to `name`; "" when none is alike."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=cutoff)), "")

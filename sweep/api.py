@@ -163,7 +163,8 @@ def run(
         preload: modules that trials import, imported once beforehand in addition to those found.
         env: environment variables for trials.
         durability: "full"; "fast" may lose the last moments at a power cut.
-        strict_metric: a first report without the metric ends the sweep.
+        strict_metric: end the sweep early when no trial reports the metric: after three trials, or ten reports of one;
+            and a trial that reports something else than a number under it is in ERROR.
         import_path: `file.py:function` by which the trainable can be found again; found by itself where possible.
 
     Raises:

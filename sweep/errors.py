@@ -22,9 +22,8 @@ SweepError                     the root; catch this one (its class stands in sea
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-
 from searchers import keywords
-from searchers.errors import SearchError, SpaceError, SweepError, UnknownNameError, nearest
+from searchers.errors import SearchError, SpaceError, SweepError, UnknownNameError, closest, nearest
 from searchers.keywords import F, meant
 
 __all__ = [
@@ -44,6 +43,7 @@ __all__ = [
     "UnknownArgument",
     "UnknownNameError",
     "UserCodeError",
+    "closest",
     "meant",
     "nearest",
     "refuse_unknown",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import sys
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -23,7 +23,8 @@ from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
-from sweep.callbacks.watch import ErrorFileCallback, StopKeys
+from sweep.callbacks.watch import ErrorFileCallback, MissingKeys
+from sweep.core.expected import told_of_silence
 from sweep.core.messages import Ask, Verdict
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
@@ -34,7 +35,7 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
 from sweep.drive import drive
 from sweep.engines.base import Engine
-from sweep.errors import ConfigError, ExperimentError, ResourceError, nearest
+from sweep.errors import ConfigError, ExperimentError, MetricError, ResourceError, nearest
 from sweep.interrupt import interruptible
 from sweep.names import Namer
 from sweep.policies import build_policies, describe, unsearched_lists
@@ -178,28 +179,13 @@ class Launch:
             download_experiment(storage, name)
         exists = layout.database.exists()
         if not self.request.resume.is_wanted and (exists or has_experiment(storage, name)):
-            raise ExperimentError(self._taken(layout, name))
+            is_typed = bool(self.request.import_path)  # by the command line
+            resume, other = ("--resume", "another --name") if is_typed else ("resume=True", "another name=")
+            raise ExperimentError(
+                f"there already is an experiment {name!r} in {storage.uri or storage.local_root}. Continue it with "
+                f"{resume}, give {other}, or delete it: {storage.deletion(name, is_shell=is_typed)}"
+            )
         return layout, exists
-
-    def _taken(self, layout: ExperimentLayout, name: str) -> str:
-        """Say that an experiment is there already, and the three ways on, in the words of who asked."""
-        storage = self.storage
-        is_typed = bool(self.request.import_path)  # by the command line
-        deletions = []
-        if storage.is_remote:
-            path, protocol = storage.experiment(name).path, str(storage.uri).partition("://")[0]
-            what = f"fsspec.filesystem({protocol!r})" if storage.is_named else "storage_filesystem"
-            deletions.append(f"{what}.rm({path!r}, recursive=True)")
-        if layout.root.exists():
-            here = str(layout.root)
-            is_shell = is_typed and not storage.is_remote
-            deletions.append(f"`rm -r {shlex.quote(here)}`" if is_shell else f"shutil.rmtree({here!r})")
-        resume, other = ("--resume", "--name") if is_typed else ("resume=True", "another name=")
-        return (
-            f"there already is an experiment {name!r} in {storage.uri if storage.is_remote else storage.local_root}. "
-            f"Continue it with {resume}, give {'another ' if is_typed else ''}{other}, or delete it: "
-            f"{' and '.join(deletions)}"
-        )
 
     def _seed(self) -> int:
         if self.request.seed is not None:
@@ -227,7 +213,7 @@ class Launch:
             ask_ahead=max(ahead, 2) if not self.searcher.is_adaptive else 1,
             metric=self.metric,
             mode=self.mode,
-            is_metric_strict=request.is_metric_strict and not is_set(NOT_STRICT),
+            required=self.policies.optimised if request.is_metric_strict and not is_set(NOT_STRICT) else (),
             stop=self.stop_at,
             time_budget_s=min(budgets) if budgets else None,
             can_save_on_demand=is_class,
@@ -312,6 +298,10 @@ class Launch:
             self._bring_back()
             self._say_what_surprises()
             sweep = self._drive(stack, self.lock)
+        if (error := sweep.metric_error()) is not None:
+            raise MetricError(f"{error} Everything is kept in {self.layout.root}.")
+        if not self.request.verbose and (silent := told_of_silence(sweep.trials, self.plan)):
+            warnings.warn(f"{self.layout.root.name}: {silent}", stacklevel=3)
         if self.request.verbose and sweep.ending is Ask.INTERRUPT:
             self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")
         return ExperimentAnalysis(self.layout.root), sweep.ending is Ask.INTERRUPT
@@ -454,8 +444,9 @@ class Launch:
         from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
 
         found = [*self.request.callbacks, *callbacks_from(os.environ)]
-        if self.plan.stop:
-            found.append(StopKeys(self.plan.stop, self._notice))
+        if self.plan.stop or self.plan.required:
+            metric = self.metric if self.plan.required else ""
+            found.append(MissingKeys(metric, self.plan.stop, self._notice))
         found.append(ErrorFileCallback())
         if getattr(self.scheduler, "log_config", False):
             from sweep.callbacks.policy import PolicyFiles
@@ -551,7 +542,7 @@ class Launch:
         changes = [
             f"{key} {old!r} -> {new!r}"
             for key, new in now.to_json().items()
-            if (old := then.to_json()[key]) != new and key not in ("prefix", "ask_ahead")
+            if (old := then.to_json()[key]) != new and key not in ("prefix", "ask_ahead", "required")
         ]
         for key in ("searcher", "scheduler", "space"):
             old, new = self.old_meta.get(key), self._meta()[key]

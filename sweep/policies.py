@@ -52,6 +52,14 @@ class Policies:
     space: Mapping[str, Any] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
+    @property
+    def optimised(self) -> tuple[str, ...]:
+        """The objectives, without those that are only watched."""
+        if self.metrics is None or isinstance(self.metrics, str):
+            return (self.metric,) if self.metric else ()
+        modes = self.modes if isinstance(self.modes, (list, tuple)) else [self.modes] * len(self.metrics)
+        return tuple(name for name, mode in zip(self.metrics, modes, strict=False) if mode != "obs")
+
     def complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
         """Return the config of a trial: what was suggested, and what the searcher leaves out and the scheduler adds.
 

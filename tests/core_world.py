@@ -132,7 +132,8 @@ class World:
         self.scheduler: Any = scheduler or Scripted()
         self.nodes = nodes or (Node("n", cpus=num_cpus),)
         self.packer = Packer()
-        self.plan = Plan(**{"num_trials": 1, "ask_ahead": 1, "metric": "m", **plan})
+        required = (plan["metric"],) if "metric" in plan else ()
+        self.plan = Plan(**{"num_trials": 1, "ask_ahead": 1, "metric": "m", "required": required, **plan})
         self.sweep = Sweep(self.plan, self.scheduler, self.packer, trials, kept=kept)
         self.now = 0.0
         self.commands: list[Command] = []

@@ -193,10 +193,10 @@ def test_a_searcher_that_fails_when_told_is_named_and_its_error_is_the_cause():
 
 def test_a_failure_is_raised_after_the_commit_and_after_everybody_was_told():
     with pytest.raises(MetricError) as error:
-        run(given_configs([{"x": 1}]), metric="acc")
+        run(given_configs([{"x": 1}] * 3), metric="acc", required=("acc",), num_trials=3)
     record = error.value.record
-    assert any(isinstance(event, Reported) for event in record.commits[-1][0])
-    assert [told.hook for told in record.told if told.hook is Hook.RESULT] == [Hook.RESULT]
+    assert any(isinstance(event, Exited) for event in record.commits[-1][0])
+    assert [told.hook for told in record.told if told.hook is Hook.COMPLETE] == [Hook.COMPLETE] * 3
 
 
 def test_a_searcher_that_never_answers_ends_the_sweep_after_a_minute_of_virtual_time():

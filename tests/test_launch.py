@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 import sweep
 from sweep.cli.main import main
-from sweep.errors import ConfigError, ExperimentError
+from sweep.errors import ConfigError, ExperimentError, SearchError
 from sweep.schedulers.policy import read_policy
 
 
@@ -147,7 +148,7 @@ def test_the_message_for_a_name_that_is_taken_is_in_the_words_of_the_command_lin
     text = str(error.value)
     assert "--resume" in text
     assert "--name" in text
-    assert f"`rm -r {tmp_path / 'pbt'}`" in text
+    assert f"rm -r {tmp_path / 'pbt'}" in text
     assert "shutil" not in text
 
 
@@ -228,3 +229,9 @@ def test_a_search_that_runs_wider_than_suits_it_is_told_once(
     said = capfd.readouterr().err
     assert said.count("trials at a time: Narrow") == bool(width)
     assert not width or f"{width} trials at a time: Narrow suggests from fewer results" in said
+
+
+def test_a_value_that_cannot_be_pickled_is_named_also_when_only_the_searcher_makes_it(tmp_path: Path) -> None:
+    space = {"m": {"lock": sweep.sample_from(lambda spec: threading.Lock())}}
+    with pytest.raises(SearchError, match=r"config\['m'\]\['lock'\] is a _thread\.lock"):
+        run(tmp_path, scheduler=None, config=space)

@@ -99,6 +99,10 @@ def draw_end(board: Board, about: About, *, width: int, now: float, unfinished: 
         lines.append([(f"failed {group.count} x ", "bad"), (f"{message}   ", ""), (f"trials {which}", "dim")])
     if len(board.failures) > 10:
         lines.append([(f"failed with {len(board.failures) - 10} other messages", "bad")])
+    if board.silent:
+        which = " ".join(f"{number:05d}" for number in sorted(board.silent)[:5]) + (" ..." * (len(board.silent) > 5))
+        what = f"{len(board.silent)} x never reported the metric {clean(board.plan.metric)!r}"
+        lines.append([(what, "bad"), (f"   trials {which}", "dim")])
     first = next((group.numbers[0] for group in board.failures.values() if group.numbers), None)
     if first is not None:
         lines.append([("what they printed: ", "dim"), (f"sweep logs {about.name or 'NAME'} {first:05d}", "")])

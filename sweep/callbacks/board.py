@@ -11,6 +11,7 @@ from typing import Any
 
 from sweep.callbacks.formats import clean
 from sweep.callbacks.front import Front
+from sweep.core.expected import is_silent
 from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
@@ -107,6 +108,7 @@ class Board:
         self.failures: dict[str, FailureGroup] = {}
         self._message_of: dict[str, str] = {}  # failed trial -> its message
         self.last_failures: deque[Trial] = deque(maxlen=3)
+        self.silent: set[int] = set()  # numbers of the trials that went all their way without the metric
         self.last_report_at: float | None = None
         self.num_reports = 0
         self._ranking = Ranking(plan.mode)
@@ -185,6 +187,10 @@ class Board:
             del self.live[trial.id]
         if before == "failed":
             self._forget_failure(trial.id)
+        if is_silent(trial, self.plan):
+            self.silent.add(trial.number)
+        else:
+            self.silent.discard(trial.number)
         if kind in _ENDED:
             self._end(trial, kind, now, ran)
         return Change("retry" if kind == "waiting" and before is not None else kind, trial, ran)

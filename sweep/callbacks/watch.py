@@ -1,8 +1,10 @@
-"""Small observers that every sweep has: the file with a trial's tracebacks, and a word on stop keys nobody reports."""
+"""Small observers that every sweep has: the file with a trial's tracebacks, and a word on keys that nobody
+reports."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import datetime
@@ -10,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from sweep.callbacks.base import Callback
-from sweep.core.results import Result, flatten
+from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
-from sweep.errors import nearest
+from sweep.errors import closest, nearest
 from sweep.store.layout import ExperimentLayout
 from sweep.store.schema import open_for_reading
 
-__all__ = ["ERROR_FILE", "ErrorFileCallback", "StopKeys"]
+__all__ = ["ERROR_FILE", "ErrorFileCallback", "MissingKeys"]
 
 ERROR_FILE = "error.txt"
+_REPORTS = 10  # of one trial, after which a key of stop= is missed
+_MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
 
 
 class ErrorFileCallback(Callback):
@@ -39,7 +43,7 @@ class ErrorFileCallback(Callback):
         self._write(trial)
 
     def _write(self, trial: Trial) -> None:
-        ended = self._last_exit(trial.id)
+        ended = _last_exit(self.layout, trial.id)
         said = ended.get("traceback") or ended.get("error") or trial.reason
         number = trial.failures + trial.losses
         path = self.layout.trial(trial.id) / ERROR_FILE
@@ -47,38 +51,56 @@ class ErrorFileCallback(Callback):
         with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"Failure # {max(number, 1)} (occurred at {datetime.now():%Y-%m-%d_%H-%M-%S})\n{said}\n\n")
 
-    def _last_exit(self, trial_id: str) -> dict[str, Any]:
-        with closing(open_for_reading(self.layout.database)) as connection:
-            row = connection.execute(
-                "SELECT json_remove(json_extract(data, '$.exit'), '$.pickled') FROM event"
-                " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
-                (trial_id,),
-            ).fetchone()
-        return dict(json.loads(row[0])) if row is not None and row[0] is not None else {}
 
-
-class StopKeys(Callback):
-    """Say once when the first report lacks a key of `stop=`: such a rule never ends anything.
+class MissingKeys(Callback):
+    """Say once that a trial has made ten reports without a key of `stop=`, which so ends nothing; and, at the first
+    report, that the metric looks like a slip for something that is reported.
 
     Args:
+        metric: of the sweep; "" if there is none.
         stop: the criteria.
         notice: is told.
     """
 
-    def __init__(self, stop: Mapping[str, float], notice: Callable[[str], None]) -> None:
-        self._stop = stop
+    def __init__(self, metric: str, stop: Mapping[str, float], notice: Callable[[str], None]) -> None:
+        self._metric = metric
+        self._missing = set(stop)
+        self._counts: Counter[str] = Counter()
         self._notice = notice
-        self._has_looked = False
 
     def on_trial_result(self, trial: Trial, result: Result) -> None:
-        """Look at the first report."""
-        if self._has_looked:
+        """Look for the keys, until each was seen or missed."""
+        if self._metric:
+            self._look_for_metric(trial, result)
+        if not self._missing:
             return
-        self._has_looked = True
-        missing = [key for key in self._stop if result.get(key) is None]
-        if missing:
-            names = ", ".join(map(repr, missing))
+        self._missing = {key for key in self._missing if result.get(key) is None}
+        self._counts[trial.id] += 1
+        if self._missing and self._counts[trial.id] >= _REPORTS:
+            first, names = min(self._missing), ", ".join(map(repr, sorted(self._missing)))
             self._notice(
-                f"stop= names {names}, which the first report of trial {trial.id} lacks; it ends nothing until it is "
-                f"reported. {nearest(missing[0], list(flatten(result)))}"
+                f"trial {trial.id} made {_REPORTS} reports without {names}, which stop= names; it ends nothing until "
+                f"it is reported. {nearest(first, list(flatten(result)))}"
             )
+            self._missing.clear()
+
+    def _look_for_metric(self, trial: Trial, result: Result) -> None:
+        metric, self._metric = self._metric, ""
+        if metric in result:
+            return
+        close = closest(metric, (key for key in flatten(result) if key not in AUTO_FILLED), _MISSPELT)
+        if close:
+            self._notice(
+                f"trial {trial.id} reported {close!r} and no {metric!r}, which is the metric. If that is a slip, end "
+                f"the sweep with Ctrl-C and resume it with metric={close!r}"
+            )
+
+
+def _last_exit(layout: ExperimentLayout, trial_id: str) -> dict[str, Any]:
+    with closing(open_for_reading(layout.database)) as connection:
+        row = connection.execute(
+            "SELECT json_remove(json_extract(data, '$.exit'), '$.pickled') FROM event"
+            " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
+            (trial_id,),
+        ).fetchone()
+    return dict(json.loads(row[0])) if row is not None and row[0] is not None else {}

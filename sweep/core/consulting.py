@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, ResumeTrial, SaveTrial, StopTrial
 from sweep.core.trial import Trial
-from sweep.errors import SweepError
+from sweep.errors import MetricError, SweepError
 
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
@@ -67,4 +67,6 @@ def choose(scheduler: Scheduler, startable: Sequence[Trial]) -> Trial | None:
 
 
 def _blame(scheduler: object, error: Exception) -> SweepError:
+    if isinstance(error, MetricError):
+        return error  # it names the scheduler; the fault is that of the reports
     return SweepError(f"the scheduler {type(scheduler).__name__} failed: {type(error).__name__}: {error}")

@@ -1,12 +1,15 @@
-"""What becomes of a trial when an attempt has ended: rule 14, as one pure function."""
+"""What becomes of a trial when an attempt has ended: rule 14, and what a clone takes over, as pure functions."""
 
 from __future__ import annotations
 
-from sweep.core.messages import Exit, ExitKind
-from sweep.core.plan import Plan
-from sweep.core.trial import Status, Trial
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["after_exit"]
+from sweep.core.messages import Exit, ExitKind, ResizeTrial
+from sweep.core.plan import Plan
+from sweep.core.trial import CheckpointRef, Status, Trial
+
+__all__ = ["after_exit", "cloned", "wants_save"]
 
 # Faults of the trial itself; a LOST attempt, and one that never got as far as `Started`, is the infrastructure's.
 _FAILURES = frozenset(
@@ -17,16 +20,17 @@ _FAILURES = frozenset(
 def after_exit(trial: Trial, ended: Exit, plan: Plan) -> tuple[Status, str, int, int]:
     """Return (status, reason, failures, losses) of a trial whose running attempt ended so.
 
-    What finished by itself is TERMINATED, whatever had been decided meanwhile. Otherwise a STOPPING trial goes where it
+    A trial whose error was decided is in ERROR, however it ends. What finished by itself is TERMINATED, whatever else
+    had been decided meanwhile. Otherwise a STOPPING trial goes where it
     was going, except that a pause without a committed save becomes PENDING, and that raising while it was told to stop
     counts as a failure unless it was to end anyway. Everything else is a failure or a loss, and is started again while
     `max_failures` and `max_losses` allow.
     """
     failures, losses = trial.failures, trial.losses
+    if trial.next_status is Status.ERROR:
+        return Status.ERROR, trial.reason, failures + 1, losses
     if ended.kind is ExitKind.FINISHED:
         reason = trial.reason if trial.next_status is Status.TERMINATED else ""
-        if plan.metric and trial.last_result is None:
-            reason = f"ended without reporting {plan.metric!r}"
         return Status.TERMINATED, reason, failures, losses
     if trial.status is Status.STOPPING:
         to = trial.next_status or Status.TERMINATED
@@ -47,6 +51,27 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan) -> tuple[Status, str, int,
         if _is_too_many(failures, plan):
             return Status.ERROR, _why(ended), failures, losses
     return Status.PENDING, f"starts again after: {_why(ended)}", failures, losses
+
+
+def cloned(config: Mapping[str, Any], checkpoint: CheckpointRef | None) -> dict[str, Any]:
+    """Return the changes of a trial that continues from another's checkpoint."""
+    assert checkpoint is not None
+    return {
+        "config": config,
+        "checkpoint": checkpoint,
+        "count": checkpoint.count,
+        "judged_to": checkpoint.count,
+        "pending": None,
+    }
+
+
+def wants_save(trial: Trial, plan: Plan) -> bool:
+    """Whether a STOPPING trial is to store a checkpoint on demand before it ends."""
+    if not plan.can_save_on_demand or trial.is_saved:
+        return False
+    if trial.next_status is Status.TERMINATED:
+        return plan.checkpoint_at_end
+    return trial.next_status is Status.PAUSED or isinstance(trial.pending, ResizeTrial)
 
 
 def _is_too_many(failures: int, plan: Plan) -> bool:

@@ -18,7 +18,7 @@ class Plan:
         num_trials: how many trials to make at most; None: until the searcher is exhausted or the budget is spent.
         ask_ahead: how many configs may wait; 1 for an adaptive searcher.
         metric, mode: what is optimised; empty when nothing was said. With several objectives: the first.
-        is_metric_strict: a trial's first report without the metric ends the sweep.
+        required: metrics that trials must report, and as numbers: all objectives, unless the metric is not strict.
         stop: metric -> value; a trial ends when any of them is reached (>=).
         time_budget_s: seconds of driving, over all runs of the driver; None: no limit.
         can_save_on_demand: the trainable is a class that stores a checkpoint when asked.
@@ -39,7 +39,7 @@ class Plan:
     ask_ahead: int = 64
     metric: str = ""
     mode: str = "max"
-    is_metric_strict: bool = True
+    required: tuple[str, ...] = ()
     stop: Mapping[str, float] = field(default_factory=dict)
     time_budget_s: float | None = None
     can_save_on_demand: bool = False

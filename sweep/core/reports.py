@@ -9,10 +9,10 @@ from typing import Any
 from sweep.core.messages import Reported
 from sweep.core.plan import Plan
 from sweep.core.ranking import replaces
-from sweep.core.results import AUTO_FILLED, Result, fill, flatten
+from sweep.core.results import Result, fill
 from sweep.core.trial import CheckpointRef, Trial
 
-__all__ = ["filled", "improves", "missing_metric", "reference"]
+__all__ = ["filled", "improves", "reference"]
 
 
 def filled(trial: Trial, event: Reported) -> dict[str, Any]:
@@ -61,12 +61,3 @@ def improves(trial: Trial, result: Result, plan: Plan) -> bool:
     if value is None:
         return False
     return trial.best_result is None or replaces(value, trial.best_result.get(plan.metric), plan.mode)
-
-
-def missing_metric(metric: str, result: Result) -> str:
-    """Return the message for a first report that lacks the metric."""
-    own = [key for key in flatten(dict(result)) if key not in AUTO_FILLED]
-    return (
-        f"a trial reported {', '.join(sorted(own)) or 'nothing of its own'}; expected the metric {metric!r}. "
-        "Report it, or name one of those as metric=."
-    )

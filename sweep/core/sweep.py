@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
 from sweep.core import consulting
 from sweep.core.asking import Asking
+from sweep.core.expected import Expected, no_number, silence
 from sweep.core.lineup import Lineup
 from sweep.core.messages import (
     Ask,
@@ -49,15 +50,15 @@ from sweep.core.messages import (
     Verdict,
     Waiting,
 )
-from sweep.core.outcome import after_exit
+from sweep.core.outcome import after_exit, cloned, wants_save
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
-from sweep.core.reports import filled, improves, missing_metric, reference
+from sweep.core.reports import filled, improves, reference
 from sweep.core.resources import Resources
 from sweep.core.results import Result, score
 from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
-from sweep.core.trial import HELD, LEGAL, CheckpointRef, Status, Trial, evolve
+from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, evolve, number_of
 from sweep.errors import MetricError, SweepError, SweepStalled
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Sweep:
         self._lineup = Lineup()
         self._asking = Asking()
         self._ledger = CheckpointLedger(kept or {})
+        self._expected = Expected(Plan(), {})
         self._unreleased: set[tuple[str, int]] = set()
         self._last_request = Resources()
         self._timers: list[tuple[float, int, str, int]] = []  # when, tie-breaker, trial, attempt
@@ -184,6 +186,10 @@ class Sweep:
             return False
         return not self._num_paused()
 
+    def metric_error(self) -> MetricError | None:
+        """Return what is to be raised when the sweep is over: no trial ever reported its metric."""
+        return None if self._ending in (Ask.DRAIN, Ask.INTERRUPT) else self._expected.error_at_end(self._trials)
+
     def take_changes(self) -> Changes:
         """Return what changed since the last call, for the record."""
         changes, self._changes = self._changes, Changes()
@@ -240,7 +246,7 @@ class Sweep:
     # --- a trial's life --------------------------------------------------------------------------------------------
 
     def _on_suggested(self, event: Suggested, now: float) -> None:
-        number = _number(event.trial_id)
+        number = number_of(event.trial_id)
         if not self._asking.take(number):
             return
         self._must_pump = True
@@ -318,10 +324,12 @@ class Sweep:
         is_new = count > trial.judged_to and not is_stopping
         self._changes.results.append((self.seq, trial.id, trial.attempt, event.checkpoint, values))
         changes: dict[str, Any] = {"count": count, "last_result": result}
+        fault = ""
         if is_new:
             changes["judged_to"] = count
             changes["losses"] = 0
-            if self.plan.metric and improves(trial, result, self.plan):
+            fault = no_number(self.plan.required, result)
+            if self.plan.metric and not fault and improves(trial, result, self.plan):
                 changes["best_result"] = result
         if trial.status is Status.STARTING:
             changes["status"] = Status.RUNNING
@@ -331,10 +339,13 @@ class Sweep:
         if event.checkpoint is not None:
             trial = self._bind(trial, event.checkpoint, result)
         if is_stopping:
-            self._out.append(Stop(trial.id, trial.attempt, event.seq, self._wants_save(trial)))
+            self._out.append(Stop(trial.id, trial.attempt, event.seq, wants_save(trial, self.plan)))
             return
         self._answering = (trial.id, event.seq)
-        if is_new:
+        if fault:
+            self._expected.hear(trial, result)
+            self._stop(trial, Status.ERROR, fault, now)
+        elif is_new:
             self._judge(trial, result, event.verdict, now)
         if self._answering is not None:
             self._answer(self._trials[trial.id], has_checkpoint=event.checkpoint is not None, now=now)
@@ -343,18 +354,28 @@ class Sweep:
     def _judge(self, trial: Trial, result: Result, verdict: Verdict, now: float) -> None:
         """Stop rules first, then the scheduler, as in Tune."""
         plan = self.plan
-        if plan.metric and plan.is_metric_strict and trial.best_result is None and plan.metric not in result:
-            self._fail(MetricError(missing_metric(plan.metric, result)))
-            return
+        if self._expected.is_open:
+            self._expected.hear(trial, result)
+            if self._fail_for_what_is_missing():
+                return
         if verdict is Verdict.STOP_ALL:
             self._stop_all("the stop rule ended the sweep", now)
             return
         why = "reported done" if result.get("done") is True else "by the stop rule" if verdict is Verdict.STOP else ""
         why = why or (reached(plan.stop, result) if plan.stop else "")
         if why:
-            self._decide([StopTrial(trial.id, why)], now)
+            silent = self._went_through(trial)
+            self._decide([StopTrial(trial.id, f"{why}; {silent}" if silent else why)], now)
+            self._fail_for_what_is_missing()
             return
         self._consult("on_result", now, trial, result, self.trials)
+
+    def _went_through(self, trial: Trial) -> str:
+        """Take note that a trial went all its way, and return what it should have reported and did not."""
+        if self._ending is not None:
+            return ""  # nobody knows what it would have reported
+        self._expected.went_through(trial)
+        return silence(trial, self.plan)
 
     def _answer(self, trial: Trial, *, has_checkpoint: bool, now: float) -> None:
         """Answer a report that no decision has answered: carry out what was pending, or let it continue."""
@@ -424,6 +445,8 @@ class Sweep:
         if trial.status is Status.STARTING and exit_.kind is ExitKind.FINISHED:
             trial = self._put(evolve(trial, status=Status.RUNNING))
         status, reason, failures, losses = after_exit(trial, exit_, self.plan)
+        if exit_.kind is ExitKind.FINISHED and trial.next_status not in ENDED:
+            reason = self._went_through(trial)
         trial = evolve(trial, failures=failures, losses=losses, started_from=None)
         match status:
             case Status.PENDING:
@@ -435,6 +458,7 @@ class Sweep:
                 self._out.append(Notify(Hook.PAUSE, trial))
             case _:
                 self._end(trial, status, reason, now)
+                self._fail_for_what_is_missing()
 
     def _requeue(self, trial: Trial, reason: str, now: float) -> bool:
         """Make a trial PENDING, with what waited for its exit: another config, another request.
@@ -444,7 +468,7 @@ class Sweep:
         changes: dict[str, Any] = {"status": Status.PENDING, "next_status": None, "reason": reason}
         match trial.pending:
             case CloneTrial(_, _, config, checkpoint):
-                changes |= self._cloned(config, checkpoint)
+                changes |= cloned(config, checkpoint)
             case ResizeTrial(_, resources):
                 changes["pending"] = None
                 if self._packer.could_ever_fit(resources) or not self._has_nodes:  # a machine may have gone since
@@ -459,17 +483,6 @@ class Sweep:
             return False
         self._put(trial)
         return True
-
-    @staticmethod
-    def _cloned(config: Mapping[str, Any], checkpoint: CheckpointRef | None) -> dict[str, Any]:
-        assert checkpoint is not None
-        return {
-            "config": config,
-            "checkpoint": checkpoint,
-            "count": checkpoint.count,
-            "judged_to": checkpoint.count,
-            "pending": None,
-        }
 
     def _end(self, trial: Trial, status: Status, reason: str, now: float) -> None:
         trial = self._put(
@@ -520,6 +533,8 @@ class Sweep:
 
     def _apply(self, decision: Decision, trial: Trial, now: float) -> None:
         """Carry out one decision; docs/explanation/life-of-a-trial.md says what does what in which status."""
+        if trial.next_status is Status.ERROR:
+            return  # its end is decided
         is_active = trial.status in (Status.STARTING, Status.RUNNING)
         match decision:
             case StopTrial(_, reason):
@@ -573,18 +588,16 @@ class Sweep:
         if checkpoint is None:
             self._refuse(decision, trial, now)
             return
-        bound = evolve_clone(decision, checkpoint)
+        bound = replace(decision, checkpoint=checkpoint)  # as it is now (rule 9)
         if trial.status is Status.PENDING or trial.status is Status.PAUSED:
             self._must_pump = True
-            self._put(
-                evolve(trial, status=Status.PENDING, is_by_person=False, **self._cloned(bound.config, checkpoint))
-            )
+            self._put(evolve(trial, status=Status.PENDING, is_by_person=False, **cloned(bound.config, checkpoint)))
         elif trial.status is Status.STOPPING:
             if trial.next_status is not Status.TERMINATED:
                 self._put(evolve(trial, next_status=Status.PENDING, pending=bound, is_by_person=False))
         else:
             trial = self._put(evolve(trial, pending=bound))
-            self._stop(trial, Status.PENDING, f"continues from trial {_short(decision.source_id)}", now)
+            self._stop(trial, Status.PENDING, f"continues from trial {number_of(decision.source_id):05d}", now)
 
     def _refuse(self, decision: Decision, trial: Trial, now: float) -> None:
         """Tell the scheduler that a decision was not carried out; what it answers to that is not refused again."""
@@ -594,18 +607,10 @@ class Sweep:
         self._consult("on_refused", now, trial, decision)
         self._refusing = False
 
-    def _wants_save(self, trial: Trial) -> bool:
-        """Whether a STOPPING trial is to store a checkpoint on demand before it ends."""
-        if not self.plan.can_save_on_demand or trial.is_saved:
-            return False
-        if trial.next_status is Status.TERMINATED:
-            return self.plan.checkpoint_at_end
-        return trial.next_status is Status.PAUSED or isinstance(trial.pending, ResizeTrial)
-
     def _stop(self, trial: Trial, to: Status, reason: str, now: float, *, save: bool = False) -> None:
         """Tell a STARTING or RUNNING trial to end, and set the time at which it will be killed if it does not."""
         changes: dict[str, Any] = {"status": Status.STOPPING, "next_status": to, "reason": reason}
-        if to is Status.TERMINATED:
+        if to in ENDED:
             changes["pending"] = None
         trial = self._put(evolve(trial, **changes))
         seq = 0
@@ -690,6 +695,7 @@ class Sweep:
 
     def _on_plan_changed(self, event: PlanChanged, now: float) -> None:
         self.plan = event.plan
+        self._expected = Expected(self.plan, self._trials)
         self._must_pump = True
         if self._is_open:
             self._asking.is_exhausted = False
@@ -713,7 +719,7 @@ class Sweep:
         for trial_id in list(self._trials):
             trial = self._trials[trial_id]
             if trial.status is Status.STOPPING:
-                self._end(trial, Status.TERMINATED, trial.reason, now)
+                self._end(trial, trial.next_status or Status.TERMINATED, trial.reason, now)
             elif trial.status is Status.ERROR and self.plan.retry_errored:
                 self._revive(trial, from_scratch=self.plan.retry_errored == "restart")
             elif not trial.is_ended and not self.plan.retry_unfinished:
@@ -728,7 +734,7 @@ class Sweep:
         if to is Status.PAUSED and trial.is_saved:
             trial = self._put(evolve(trial, status=Status.PAUSED, next_status=None))
             self._out.append(Notify(Hook.PAUSE, trial))
-        elif to is not Status.TERMINATED:
+        elif to not in ENDED:
             losses = trial.losses + 1
             if self._requeue(evolve(trial, losses=losses), "starts again: the driver was restarted", now):
                 self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
@@ -889,20 +895,14 @@ class Sweep:
         self._timer_count += 1
         heapq.heappush(self._timers, (when, self._timer_count, trial.id, trial.attempt))
 
+    def _fail_for_what_is_missing(self) -> bool:
+        """End the sweep when enough trials lack what all were expected to report; whether it did."""
+        error = self._expected.error(self._trials) if self._ending is None else None
+        if error is not None:
+            self._fail(error)
+        return error is not None
+
     def _fail(self, error: Exception) -> None:
         if not self._failed:
             self._failed = True
             self._out.append(Fail(error))
-
-
-def evolve_clone(decision: CloneTrial, checkpoint: CheckpointRef) -> CloneTrial:
-    """Return the decision with the checkpoint bound that the source has now (rule 9)."""
-    return CloneTrial(decision.trial_id, decision.source_id, decision.config, checkpoint)
-
-
-def _number(trial_id: str) -> int:
-    return int(_short(trial_id))
-
-
-def _short(trial_id: str) -> str:
-    return trial_id.rpartition("_")[2]

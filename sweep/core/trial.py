@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sweep.core.messages import Decision
     from sweep.core.results import Result
 
-__all__ = ["ENDED", "HELD", "LEGAL", "CheckpointRef", "Status", "Trial", "evolve", "shown_status"]
+__all__ = ["ENDED", "HELD", "LEGAL", "CheckpointRef", "Status", "Trial", "evolve", "number_of", "shown_status"]
 
 
 class Status(StrEnum):
@@ -41,6 +41,11 @@ LEGAL: Mapping[Status, frozenset[Status]] = {
     Status.TERMINATED: frozenset({Status.PENDING}),  # only when a person asks for a retry
     Status.ERROR: frozenset({Status.PENDING}),
 }
+
+
+def number_of(trial_id: str) -> int:
+    """Return the number of a trial in its sweep, from 0."""
+    return int(trial_id.rpartition("_")[2])
 
 
 def shown_status(status: Status) -> str:
@@ -113,7 +118,7 @@ class Trial(NamedTuple):
     @property
     def number(self) -> int:
         """The trial's number in its sweep, from 0."""
-        return int(self.id.rpartition("_")[2])
+        return number_of(self.id)
 
     @property
     def is_held(self) -> bool:

@@ -17,6 +17,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import sqlite3
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -105,6 +106,19 @@ class Storage:
         if self.uri is None or not self.is_named:
             return None
         return f"{self.uri}{'' if self.uri.endswith('://') else '/'}{name}"
+
+    def deletion(self, name: str, *, is_shell: bool = False) -> str:
+        """Return the calls that delete the experiment `name`, here and in remote storage.
+
+        Args:
+            is_shell: a command of the shell where one can do it.
+        """
+        local = str(self.local_root / name)
+        if not self.is_remote:
+            return f"rm -r {shlex.quote(local)}" if is_shell else f"shutil.rmtree({local!r})"
+        what = f"fsspec.filesystem({str(self.uri).partition('://')[0]!r})" if self.is_named else "storage_filesystem"
+        call = f"{what}.rm({self.experiment(name).path!r}, recursive=True)"
+        return f"{call} and shutil.rmtree({local!r})" if os.path.exists(local) else call
 
     def describe(self, name: str) -> str:
         """Return where the experiment `name` is kept, for people."""

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
+from sweep.core.expected import no_number
 from sweep.core.messages import (
     Event,
     Hook,
@@ -314,7 +315,7 @@ class _Shadow:
         self.trials: dict[str, Trial] = {}
         self.view: Mapping[str, Trial] = MappingProxyType(self.trials)
         self.last: dict[str, Result] = {}
-        self.stop: Mapping[str, float] = {}
+        self.plan = Plan()
 
     def tell(self, told: Told) -> None:
         match told.event:
@@ -326,7 +327,7 @@ class _Shadow:
                 self.trials[trial_id] = trial
                 self.scheduler.on_trial_add(trial)
             case PlanChanged(plan):
-                self.stop = plan.stop
+                self.plan = plan
             case Started(trial_id):
                 self._change(trial_id, status=Status.RUNNING)
                 self.searcher.on_unpause(trial_id)
@@ -359,7 +360,8 @@ class _Shadow:
             self.judge(trial.id, result)
         if self.hears_results:
             self.searcher.on_trial_result(trial.id, result)
-        if not (event.verdict or result.get("done") is True or reached(self.stop, result)):
+        is_over = event.verdict or result.get("done") is True or reached(self.plan.stop, result)
+        if not is_over and not no_number(self.plan.required, result):
             self.scheduler.on_result(trial, result, self.view)
 
     def _caused(self, row: list[Any]) -> None:

@@ -323,15 +323,46 @@ def test_every_failure_is_appended_to_error_txt(tmp_path: Path) -> None:
     assert "test_dispatch.py" in text
 
 
-def test_a_stop_key_that_nobody_reports_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_stop_key_that_nobody_reports_is_said_once_after_ten_reports_of_a_trial(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def train(config: dict[str, Any]) -> None:
-        for _ in range(3):
+        for _ in range(config["reports"]):
             sweep.report(accuracy=0.5)
 
-    sweep.run(train, stop={"acuracy": 0.9}, num_samples=2, storage_path=tmp_path, engine="inline")
-    said = "".join(capfd.readouterr())
-    assert said.count("stop= names 'acuracy', which the first report of trial") == 1
+    def said_with(reports: int) -> str:
+        space = {"reports": sweep.grid_search([reports, reports])}
+        sweep.run(train, config=space, stop={"acuracy": 0.9}, storage_path=tmp_path, engine="inline")
+        return "".join(capfd.readouterr())
+
+    assert "stop=" not in said_with(9)
+    said = said_with(11)
+    assert said.count("made 10 reports without 'acuracy', which stop= names") == 1
     assert "Did you mean 'accuracy'" in said
+
+
+def test_a_stop_key_that_is_reported_from_the_second_trial_on_is_not_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for step in range(12):
+            sweep.report(loss=0.5) if step < 8 else sweep.report(accuracy=0.5)
+
+    sweep.run(train, stop={"accuracy": 0.9}, num_samples=2, storage_path=tmp_path, engine="inline")
+    assert "stop=" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(("metric", "is_said"), [("los", True), ("val_loss", False), ("loss", False)])
+def test_a_metric_that_looks_misspelt_is_said_at_the_first_report(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], metric: str, is_said: bool
+) -> None:
+    def train(config: dict[str, Any]) -> None:
+        sweep.report(loss=0.5)
+        sweep.report({"loss": 0.5, metric: 1.0})
+
+    sweep.run(train, metric=metric, mode="min", num_samples=2, storage_path=tmp_path, engine="inline")
+    said = "".join(capfd.readouterr())
+    assert said.count("reported 'loss' and no 'los', which is the metric") == is_said
 
 
 # --- reporters ---

@@ -39,6 +39,7 @@ from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placemen
 from sweep.core.results import Result
 from sweep.core.retention import Kept
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
+from sweep.errors import MetricError
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
 
@@ -1815,7 +1816,7 @@ def test_rule_14_a_trial_that_finished_without_a_word_says_so():
     world.open()
     world.run(0)
     world.exited(0, ExitKind.FINISHED)
-    assert world[0].reason == "ended without reporting 'loss'"
+    assert world[0].reason == "reported nothing; expected the metric 'loss'"
 
 
 # --- rule 15: asking -----------------------------------------------------------------------------------------------
@@ -1926,16 +1927,219 @@ def test_the_oldest_waiting_trial_is_overtaken_at_most_sixteen_times():
 # --- the metric ----------------------------------------------------------------------------------------------------
 
 
-def test_a_metric_that_the_first_report_lacks_ends_the_sweep_and_names_what_was_reported():
-    world = World(metric="acc")
+def test_a_metric_that_is_no_number_puts_its_trial_alone_in_error_and_is_not_retried():
+    world = World(num_trials=2, ask_ahead=2, metric="m", max_failures=-1)
     world.open()
     world.run(0)
+    world.run(1)
+    assert world.report(0, m="0.3") == ["tell result 0", "stop 0.1#1"]
+    assert (world[0].status, world[0].next_status) == (STOPPING, ERROR)
+    assert world.exited(0) == ["tell error 0"]
+    assert (world[0].status, world[0].failures, world[0].best_result) == (ERROR, 1, None)
+    assert world[0].reason == "the metric 'm' is '0.3', a str; expected a number"
+    assert world.scheduler.heard[2:] == [("end", 0, "ERROR")]  # it was not asked about the report
+    assert world.report(1, m=1.0) == ["tell result 1", "continue 1.1#1"]
+
+
+def test_the_value_that_is_no_number_is_cut_and_a_nested_one_names_what_is_in_it():
+    world = World(num_trials=2, ask_ahead=2, metric="eval")
+    world.open()
+    world.run(0)
+    world.run(1)
+    world.report(0, eval=list(range(1000)))
+    assert world[0].reason.startswith("the metric 'eval' is [0, 1, 2")
+    assert len(world[0].reason) < 150
+    world.report(1, eval={"acc": 0.5, "loss": 1})
+    assert world[1].reason == (
+        "the metric 'eval' is {'acc': 0.5, 'loss': 1}, a dict; expected a number. Name one of 'eval/acc', 'eval/loss'"
+    )
+
+
+@pytest.mark.parametrize("value", [1, 0.5, True, float("nan"), float("inf"), None])
+def test_numbers_are_metrics_nan_and_bools_included_and_none_is_not_measured_yet(value):
+    world = World(metric="m")
+    world.open()
+    world.run(0)
+    assert world.report(0, m=value, loss=1) == ["tell result 0", "continue 0.1#1"]
+
+
+def test_every_one_of_several_objectives_has_to_be_a_number():
+    world = World(required=("m", "latency_s"))
+    world.open()
+    world.run(0)
+    assert world.report(0, m=1.0, latency_s="fast") == ["tell result 0", "stop 0.1#1"]
+    assert "'latency_s' is 'fast'" in world[0].reason
+
+
+@pytest.mark.parametrize("kind", list(ExitKind))
+def test_however_the_attempt_ends_after_a_metric_that_is_no_number_the_trial_is_in_error(kind):
+    world = World(metric="m", max_failures=3)
+    world.open()
+    world.run(0)
+    world.report(0, "0/c1", m="0.3")
+    world.exited(0, kind, "raised")
+    assert world[0].status is ERROR
+    assert "'m' is '0.3'" in world[0].reason
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        StopTrial(tid(0)),
+        CloneTrial(tid(0), tid(1), {"x": 9}),
+        PauseTrial(tid(0)),
+        ResumeTrial(tid(0)),
+        SaveTrial(tid(0)),
+        ResizeTrial(tid(0), cpus(2)),
+    ],
+)
+def test_nothing_that_a_scheduler_decides_leads_away_from_the_error_that_was_decided(decision):
+    world = World(num_trials=2, ask_ahead=2, metric="m")
+    world.open()
+    world.run(0)
+    world.run(1)
+    world.report(1, "1/c1")
+    world.report(0, m="0.3")
+    world.scheduler.next = [decision]
+    assert world.report(1) == ["tell result 1", "continue 1.1#2"]
+    assert (world[0].next_status, world[0].pending) == (ERROR, None)
+
+
+@pytest.mark.parametrize("what", [Ask.CANCEL, Ask.INTERRUPT, Ask.DRAIN, Ask.PAUSE, Ask.RESUME])
+def test_no_person_leads_away_from_the_error_that_was_decided(what):
+    world = World(metric="m")
+    world.open()
+    world.run(0)
+    world.report(0, m="0.3")
+    world.ask(what, None if what in (Ask.INTERRUPT, Ask.DRAIN) else 0)
+    world.exited(0)
+    assert world[0].status is ERROR
+    assert "'m' is '0.3'" in world[0].reason
+
+
+def test_a_trial_that_was_going_to_its_error_when_the_driver_died_is_there_after_the_restart():
+    trial = loaded(0, status=STOPPING, next_status=ERROR, reason="the metric 'm' is '0.3'", attempt=1)
+    world = World(trials=[trial], max_failures=-1)
+    assert "tell error 0" in world.open()
+    assert (world[0].status, world[0].reason) == (ERROR, "the metric 'm' is '0.3'")
+
+
+def test_a_metric_that_no_report_has_ends_the_sweep_at_the_tenth_and_names_what_was_reported():
+    world = World(metric="los")
+    world.open()
+    world.run(0)
+    for number in range(1, 10):
+        assert world.report(0, loss=1.0, eval={"f1": 2.0}) == ["tell result 0", f"continue 0.1#{number}"]
     assert "fail MetricError" in world.report(0, loss=1.0, eval={"f1": 2.0})
-    text = str(world.failure)
-    assert "eval/f1, loss" in text
-    assert "'acc'" in text
+    assert str(world.failure) == (
+        "a trial reported eval/f1, loss; expected the metric 'los'. Did you mean 'loss'? Report it, or name one of "
+        "those as metric=. When it comes after more than 10 reports, pass strict_metric=False."
+    )
     assert world.sweep.done
-    assert world.scheduler.heard[-1] == ("add", 0)
+
+
+def test_a_metric_that_three_trials_never_reported_ends_the_sweep():
+    world = World(num_trials=5, metric="acc")
+    world.open()
+    for number in range(3):
+        world.run(number)
+        world.report(number, loss=1.0)
+        lines = world.exited(number, ExitKind.FINISHED)
+        assert world[number].reason == "never reported the metric 'acc'"
+        assert world[number].status is TERMINATED
+    assert "fail MetricError" in lines
+    assert str(world.failure).startswith("3 trials reported loss; expected the metric 'acc'.")
+
+
+def test_a_metric_that_one_trial_has_shown_is_judged_per_trial_from_then_on():
+    world = World(num_trials=9, metric="acc")
+    world.open()
+    world.run(0)
+    world.report(0, acc=1.0)
+    world.exited(0, ExitKind.FINISHED)
+    for number in range(1, 5):
+        world.released(number - 1)
+        world.run(number)
+        for _ in range(12):
+            world.report(number, loss=1.0)
+        assert "tell complete" in world.exited(number, ExitKind.FINISHED)[0]
+        assert world[number].reason == "never reported the metric 'acc'"
+    assert world.failure is None
+    assert world[0].reason == ""
+    assert world.sweep.metric_error() is None
+
+
+def test_at_the_end_a_metric_that_no_trial_reported_is_an_error_also_of_a_small_sweep():
+    world = World(num_trials=1, metric="acc")
+    world.open()
+    world.run(0)
+    world.report(0, loss=1.0)
+    world.exited(0, ExitKind.FINISHED)
+    assert world.sweep.metric_error() is not None
+    assert world.failure is None
+
+
+def test_a_trial_that_reported_nothing_at_all_ends_with_that_reason():
+    world = World(num_trials=4, metric="acc")
+    world.open()
+    for number in range(3):
+        world.run(number)
+        lines = world.exited(number, ExitKind.FINISHED)
+        assert (world[number].status, world[number].reason) == (
+            TERMINATED,
+            "reported nothing; expected the metric 'acc'",
+        )
+    assert "fail MetricError" in lines
+    assert str(world.failure).startswith("3 trials reported nothing; expected the metric 'acc'.")
+
+
+@pytest.mark.parametrize("how", ["scheduler", "cancel", "drain", "interrupt", "budget"])
+def test_trials_that_were_stopped_or_drained_are_not_judged_by_what_they_reported(how):
+    world = World(num_trials=1, metric="acc", time_budget_s=10.0)
+    world.open()
+    world.run(0)
+    match how:
+        case "scheduler":
+            world.scheduler.next = [StopTrial(tid(0), "stopped early")]
+            world.report(0, loss=1.0)
+        case "budget":
+            world.wait(20.0)
+        case _:
+            world.ask(Ask(how), 0 if how == "cancel" else None)
+    world.exited(0, ExitKind.FINISHED if how in ("drain", "budget") else ExitKind.STOPPED)
+    assert "reported" not in world[0].reason
+    assert world.sweep.metric_error() is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "report"), [({"stop": {"training_iteration": 1}}, {"loss": 1.0}), ({}, {"loss": 1.0, "done": True})]
+)
+def test_a_trial_that_went_all_its_way_to_a_stop_rule_without_the_metric_says_so(plan, report):
+    world = World(num_trials=1, metric="acc", **plan)
+    world.open()
+    world.run(0)
+    assert "stop 0.1#1" in world.report(0, **report)
+    world.exited(0)
+    assert world[0].status is TERMINATED
+    assert world[0].reason.endswith("; never reported the metric 'acc'")
+    assert world.sweep.metric_error() is not None
+
+
+def test_what_earlier_runs_of_the_driver_showed_counts_after_a_resume():
+    result = Result({"loss": 1.0, "training_iteration": 1})
+    trials = [
+        loaded(n, status=TERMINATED, last_result=result, reason="never reported the metric 'los'") for n in range(2)
+    ]
+    wrong = World(trials=trials, num_trials=4, metric="los")
+    right = World(trials=trials, num_trials=4, metric="loss")
+    for world in (wrong, right):
+        world.open()
+        world.run(2)
+        world.report(2, loss=1.0)
+        world.exited(2, ExitKind.FINISHED)
+    assert "3 trials reported loss" in str(wrong.failure)
+    assert right.failure is None
+    assert right.sweep.metric_error() is None
 
 
 def test_a_later_report_may_lack_the_metric():
@@ -1946,11 +2150,59 @@ def test_a_later_report_may_lack_the_metric():
     assert world.report(0, loss=1.0) == ["tell result 0", "continue 0.1#2"]
 
 
-def test_a_metric_that_is_not_strict_may_be_missing():
-    world = World(metric="acc", is_metric_strict=False)
+def test_a_metric_that_is_not_strict_may_be_missing_or_a_text():
+    world = World(metric="acc", required=())
     world.open()
     world.run(0)
-    assert world.report(0, loss=1.0) == ["tell result 0", "continue 0.1#1"]
+    for number in range(1, 20):
+        assert world.report(0, loss=1.0) == ["tell result 0", f"continue 0.1#{number}"]
+    assert world.report(0, acc="good") == ["tell result 0", "continue 0.1#20"]
+    world.exited(0, ExitKind.FINISHED)
+    assert world[0].reason == ""
+    assert world.sweep.metric_error() is None
+
+
+# --- keys of stop= that nobody reports ---
+
+
+def test_a_stop_key_that_three_trials_never_showed_ends_the_sweep_when_it_is_the_only_criterion():
+    world = World(num_trials=5, stop={"acuracy": 0.9})
+    world.open()
+    for number in range(3):
+        assert world.failure is None
+        world.run(number)
+        world.report(number, m=1.0, accuracy=1.0)
+        world.exited(number, ExitKind.FINISHED)
+    assert isinstance(world.failure, MetricError)
+    assert "stop= names 'acuracy' alone, and 3 trials never reported it" in str(world.failure)
+    assert "Did you mean 'accuracy'?" in str(world.failure)
+
+
+def test_trials_that_never_end_show_after_a_hundred_reports_that_they_lack_the_stop_key():
+    world = World(num_trials=3, ask_ahead=3, stop={"acuracy": 0.9})
+    world.open()
+    for number in range(3):
+        world.run(number)
+    for _ in range(99):
+        for number in range(3):
+            world.report(number)
+    assert world.failure is None
+    for number in range(3):
+        world.report(number)
+    assert isinstance(world.failure, MetricError)
+
+
+@pytest.mark.parametrize("stop", [{"acuracy": 0.9, "training_iteration": 9}, {"m": 100.0}])
+def test_a_stop_key_that_is_reported_or_not_the_only_criterion_ends_no_sweep(stop):
+    world = World(num_trials=5, stop=stop)
+    world.open()
+    for number in range(5):
+        world.run(number)
+        world.report(number, m=1.0)
+        world.exited(number, ExitKind.FINISHED)
+        world.released(number)
+    assert world.failure is None
+    assert world.sweep.done
 
 
 def test_a_nested_metric_is_found_by_its_path():

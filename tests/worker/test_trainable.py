@@ -9,10 +9,11 @@ import threading
 import numpy as np
 import pytest
 
+import sweep
 from sweep.core.resources import Bundle, Resources
 from sweep.errors import TrainableError
 from sweep.worker.parameters import load_objects, store_objects, with_parameters, with_resources
-from sweep.worker.shipping import main_globals
+from sweep.worker.shipping import main_globals, refuse_unpicklable
 from sweep.worker.trainable import Trainable, prepare
 
 
@@ -215,3 +216,16 @@ def test_stored_objects_come_back_equal_private_and_writable(tmp_path):
 
 def test_globals_are_handed_to_main_only_for_code_of_main():
     assert main_globals(train) == {}
+
+
+def test_functions_and_large_arrays_in_a_config_travel_and_are_not_copied_to_be_checked():
+    seen = []
+
+    class Large(np.ndarray):
+        def __reduce_ex__(self, protocol):
+            seen.append(protocol)
+            return super().__reduce_ex__(protocol)
+
+    config = {"f": lambda x: x + 1, "large": np.zeros(10).view(Large), "lr": sweep.uniform(0, 1)}
+    refuse_unpicklable(config)
+    assert seen == [5]  # the protocol that passes arrays by reference

@@ -1,0 +1,162 @@
+"""What trials are expected to report: a number under each metric of the sweep, and some time what `stop` names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from numbers import Real
+
+from sweep.core.plan import Plan
+from sweep.core.results import AUTO_FILLED, Result, flatten
+from sweep.core.trial import Status, Trial
+from sweep.errors import MetricError, closest
+
+__all__ = ["Expected", "is_silent", "no_number", "silence", "told_of_silence"]
+
+_NOTHING = "reported nothing"
+_NEVER = "never reported the metric"
+_FEW_REPORTS = 10  # of one trial, after which a metric that nobody has shown is taken for misspelt
+_MANY_REPORTS = 100  # after which a trial that may never end lacks its stop key; some results are computed rarely
+_TRIALS = 3
+_SHOWN_KEYS = 20
+_SHOWN_CHARS = 60
+_TOLD = 5
+_USUAL = frozenset({float, int, bool, type(None)})
+
+
+def no_number(required: Iterable[str], result: Result) -> str:
+    """Return what is wrong with the first required metric whose value is no number; "" when there is none.
+
+    NaN is a number, and so are bools, as in Tune. A result may lack a metric, or say None: not measured this time.
+    """
+    for key in required:
+        value = result.get(key)
+        if type(value) in _USUAL or isinstance(value, Real):  # the latter takes ten times as long
+            continue
+        shown = repr(value)
+        shown = shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}..."
+        text = f"the metric {key!r} is {shown}, a {type(value).__name__}; expected a number"
+        if isinstance(value, Mapping):
+            inner = [f"{key}/{name}" for name in flatten(value)][:_SHOWN_KEYS]
+            text += f". Name one of {', '.join(map(repr, inner))}" if inner else ""
+        return text
+    return ""
+
+
+def silence(trial: Trial, plan: Plan) -> str:
+    """Return the reason with which a trial ends that went all its way without reporting the metric; "" if it did."""
+    if not plan.required or _has_shown(trial, plan.required[0]):
+        return ""
+    if trial.last_result is None:
+        return f"{_NOTHING}; expected the metric {plan.required[0]!r}"
+    return f"{_NEVER} {plan.required[0]!r}"
+
+
+def is_silent(trial: Trial, plan: Plan) -> bool:
+    """Whether a trial has ended with a reason that `silence` gave, and lacks the metric of this plan, too."""
+    is_told = trial.status is Status.TERMINATED and (_NEVER in trial.reason or _NOTHING in trial.reason)
+    return is_told and bool(silence(trial, plan))
+
+
+def told_of_silence(trials: Mapping[str, Trial], plan: Plan) -> str:
+    """Return how many trials never reported the metric, and which; "" when all did."""
+    silent = sorted(trial.number for trial in trials.values() if is_silent(trial, plan))
+    which = " ".join(f"{number:05d}" for number in silent[:_TOLD]) + (" ..." if len(silent) > _TOLD else "")
+    return f"{len(silent)} x never reported the metric {plan.required[0]!r}   trials {which}" if silent else ""
+
+
+class Expected:
+    """The keys that no trial has reported so far, and when that is the sweep's fault and no longer a trial's.
+
+    A metric is missing when three trials went all their way without it, or one made ten reports without it. A key of
+    `stop` is missing when it is the only one, and three trials went all their way, or made a hundred reports, without
+    it. As soon as any trial has reported a key, it is never missing again.
+    """
+
+    def __init__(self, plan: Plan, trials: Mapping[str, Trial]) -> None:
+        is_new = all(trial.last_result is None for trial in trials.values())
+        # Of a sweep that goes on, the results in between are not loaded: only the first metric is surely known.
+        metrics = plan.required if is_new else plan.required[:1]
+        seen = {key for key in metrics if any(_has_shown(trial, key) for trial in trials.values())}
+        self._metrics = [key for key in metrics if key not in seen]
+        self._stop = [key for key in plan.stop if is_new and len(plan.stop) == 1]
+        self._through = {trial.id for trial in trials.values() if is_silent(trial, plan)}  # went all their way
+        self._few: set[str] = set()  # made a few reports without
+        self._many: set[str] = set()  # made many without
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a key that nobody has shown."""
+        return bool(self._metrics or self._stop)
+
+    def hear(self, trial: Trial, result: Result) -> None:
+        """Take a judged report; `trial` as it is after it."""
+        self._metrics = [key for key in self._metrics if result.get(key) is None]
+        self._stop = [key for key in self._stop if result.get(key) is None]
+        if trial.count >= _FEW_REPORTS:
+            self._few.add(trial.id)
+        if trial.count >= _MANY_REPORTS:
+            self._many.add(trial.id)
+
+    def went_through(self, trial: Trial) -> None:
+        """Take a trial that went all its way, stopped by nobody."""
+        if self.is_open:
+            self._through.add(trial.id)
+
+    def error(self, trials: Mapping[str, Trial]) -> MetricError | None:
+        """Return what the sweep fails with now; None while it may go on."""
+        if self._metrics and self._few:
+            hint = f" When it comes after more than {_FEW_REPORTS} reports, pass strict_metric=False."
+            return self._missing_metric(self._few, trials, hint)
+        if self._metrics and len(self._through) >= _TRIALS:
+            return self._missing_metric(self._through, trials)
+        if self._stop and len(self._many | self._through) >= _TRIALS:
+            return self._missing_stop(self._many | self._through, trials)
+        return None
+
+    def error_at_end(self, trials: Mapping[str, Trial]) -> MetricError | None:
+        """Return what is to be raised when the sweep is over: some trial went all its way, and none had the metric."""
+        return self._missing_metric(self._through, trials) if self._metrics and self._through else None
+
+    def _missing_metric(self, which: set[str], trials: Mapping[str, Trial], hint: str = "") -> MetricError:
+        metric = self._metrics[0]
+        keys, shown = _reported(trials)
+        return MetricError(
+            f"{_count(which)} reported {shown}; expected the metric {metric!r}. {_meant(metric, keys)}Report it, or "
+            f"name one of those as metric=.{hint}"
+            if keys
+            else f"{_count(which)} reported nothing; expected the metric {metric!r}. Call sweep.report with it, or "
+            "return a dict that has it."
+        )
+
+    def _missing_stop(self, which: set[str], trials: Mapping[str, Trial]) -> MetricError:
+        key = self._stop[0]
+        keys, shown = _reported(trials)
+        return MetricError(
+            f"stop= names {key!r} alone, and {_count(which)} never reported it, only {shown}. "
+            f"{_meant(key, keys)}Correct stop=; when it comes late, name a second criterion, such as "
+            "'training_iteration'."
+        )
+
+
+def _has_shown(trial: Trial, key: str) -> bool:
+    return any(result is not None and result.get(key) is not None for result in (trial.best_result, trial.last_result))
+
+
+def _reported(trials: Mapping[str, Trial]) -> tuple[list[str], str]:
+    """Return the users' own keys of all last results, sorted, and the same as text."""
+    found: set[str] = set()
+    for trial in trials.values():
+        if trial.last_result is not None:
+            found.update(key for key in flatten(dict(trial.last_result)) if key not in AUTO_FILLED)
+    keys = sorted(found)
+    more = f" and {len(keys) - _SHOWN_KEYS} more" if len(keys) > _SHOWN_KEYS else ""
+    return keys, (", ".join(keys[:_SHOWN_KEYS]) + more) or "nothing of its own"
+
+
+def _count(trials: set[str]) -> str:
+    return "a trial" if len(trials) == 1 else f"{len(trials)} trials"
+
+
+def _meant(key: str, known: Iterable[str]) -> str:
+    close = closest(key, known)
+    return f"Did you mean {close!r}? " if close else ""
