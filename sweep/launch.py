@@ -23,7 +23,7 @@ from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
-from sweep.callbacks.watch import ErrorFileCallback, MissingKeys
+from sweep.callbacks.watch import AlikeFailures, ErrorFileCallback, MissingKeys
 from sweep.core.expected import told_of_silence
 from sweep.core.messages import Ask, Verdict
 from sweep.core.packing import Packer
@@ -447,7 +447,7 @@ class Launch:
         if self.plan.stop or self.plan.required:
             metric = self.metric if self.plan.required else ""
             found.append(MissingKeys(metric, self.plan.stop, self._notice))
-        found.append(ErrorFileCallback())
+        found += [ErrorFileCallback(), AlikeFailures(self._notice)]
         if getattr(self.scheduler, "log_config", False):
             from sweep.callbacks.policy import PolicyFiles
 

@@ -1,9 +1,12 @@
-"""Small observers that every sweep has: the file with a trial's tracebacks, and a word on keys that nobody
-reports."""
+"""Small observers that every sweep has: the file with a trial's tracebacks, a word on keys that nobody reports, and on
+trials that all fail alike."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import sysconfig
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -18,11 +21,14 @@ from sweep.errors import closest, nearest
 from sweep.store.layout import ExperimentLayout
 from sweep.store.schema import open_for_reading
 
-__all__ = ["ERROR_FILE", "ErrorFileCallback", "MissingKeys"]
+__all__ = ["ERROR_FILE", "AlikeFailures", "ErrorFileCallback", "MissingKeys"]
 
 ERROR_FILE = "error.txt"
 _REPORTS = 10  # of one trial, after which a key of stop= is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
+_COUNTS = (2, 5)  # failures alike at which it is said: early, and once more when it is sure
+_FRAME = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
+_LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|^<|^" + re.escape(sysconfig.get_paths()["stdlib"] + os.sep))
 
 
 class ErrorFileCallback(Callback):
@@ -50,6 +56,54 @@ class ErrorFileCallback(Callback):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"Failure # {max(number, 1)} (occurred at {datetime.now():%Y-%m-%d_%H-%M-%S})\n{said}\n\n")
+
+
+class AlikeFailures(Callback):
+    """Say so early when all trials fail in the same way before their first report: it is the code, not the configs.
+
+    Args:
+        notice: is told, once for a few failures and once for some more.
+    """
+
+    layout: ExperimentLayout
+
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._notice = notice
+        self._failed: set[str] = set()
+        self._first: tuple[str, str, str] | None = None
+        self._is_over = False
+
+    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
+        """Take the experiment's directory."""
+        self.layout = ExperimentLayout(Path(experiment_dir))
+
+    def on_trial_recover(self, trial: Trial) -> None:
+        """Compare it with those before."""
+        self._compare(trial)
+
+    def on_trial_error(self, trial: Trial) -> None:
+        """Compare it with those before."""
+        self._compare(trial)
+
+    def _compare(self, trial: Trial) -> None:
+        if self._is_over or trial.id in self._failed:
+            return
+        ended = {} if trial.last_result else _last_exit(self.layout, trial.id)
+        origin = _origin(ended)
+        self._first = self._first or origin
+        if not origin[0] or origin != self._first:
+            self._is_over = True
+            return
+        self._failed.add(trial.id)
+        count = len(self._failed)
+        self._is_over = count >= _COUNTS[-1]
+        if count in _COUNTS:
+            where = f" ({os.path.basename(origin[1])}:{origin[2]})" if origin[1] else ""
+            self._notice(
+                f"the first {count} trials that failed did so alike, before their first report: "
+                f"{ended['error']}{where}. "
+                f"`sweep logs {self.layout.root.name} {trial.number:05d}` shows more; Ctrl-C ends the sweep"
+            )
 
 
 class MissingKeys(Callback):
@@ -104,3 +158,10 @@ def _last_exit(layout: ExperimentLayout, trial_id: str) -> dict[str, Any]:
             (trial_id,),
         ).fetchone()
     return dict(json.loads(row[0])) if row is not None and row[0] is not None else {}
+
+
+def _origin(ended: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return an exception's class, and file and line of the user's code that it came from; "" if there was none."""
+    frames: list[tuple[str, str]] = _FRAME.findall(ended.get("traceback") or "")
+    own = [frame for frame in frames if not _LIBRARIES.search(frame[0])] or frames or [("", "")]
+    return (ended.get("class_name") or "", *own[-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -363,6 +364,57 @@ def test_a_metric_that_looks_misspelt_is_said_at_the_first_report(
     sweep.run(train, metric=metric, mode="min", num_samples=2, storage_path=tmp_path, engine="inline")
     said = "".join(capfd.readouterr())
     assert said.count("reported 'loss' and no 'los', which is the metric") == is_said
+
+
+def failing_alike(config: dict[str, Any]) -> None:
+    if config["x"] == "late":
+        sweep.report(loss=1.0)
+    if config["x"] == "other":
+        raise ValueError("another one")
+    config["lr"]
+
+
+@pytest.mark.parametrize(
+    ("xs", "counts"),
+    [
+        (["early"] * 9, [2, 5]),
+        (["early"] * 3, [2]),
+        (["early"], []),
+        (["early", "other", "early"], []),
+        (["early", "late", "early"], []),
+    ],
+)
+def test_the_same_failure_of_the_first_trials_is_said_at_once_with_its_count_and_not_for_each(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], xs: list[str], counts: list[int]
+) -> None:
+    sweep.run(
+        failing_alike,
+        config={"x": sweep.grid_search(xs)},
+        name="alike",
+        storage_path=tmp_path,
+        raise_on_failed_trial=False,
+        max_concurrent_trials=1,
+    )
+    said = "".join(capfd.readouterr())
+    line = failing_alike.__code__.co_firstlineno + 5
+    found = re.findall(
+        rf"the first (\d+) trials that failed did so alike, before their first report: KeyError: 'lr' "
+        rf"\(test_dispatch\.py:{line}\)",
+        said,
+    )
+    assert [int(count) for count in found] == counts
+
+
+def test_a_trial_that_fails_again_and_again_is_counted_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sweep.run(
+        failing_alike,
+        config={"x": "early"},
+        storage_path=tmp_path,
+        engine="inline",
+        max_failures=6,
+        raise_on_failed_trial=False,
+    )
+    assert "failed did so alike" not in "".join(capfd.readouterr())
 
 
 # --- reporters ---
