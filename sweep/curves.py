@@ -15,7 +15,7 @@ from sweep.core.messages import Exited, ExitKind, NodesChanged, PlanChanged, Rep
 from sweep.core.resources import Node, Resources
 from sweep.core.results import flatten, unflatten
 from sweep.engines.simulator import Point
-from sweep.errors import ConfigError, ExperimentError, UserCodeError
+from sweep.errors import ConfigError, ExperimentError, UserCodeError, refuse_unknown
 from sweep.store.layout import ExperimentLayout
 from sweep.store.reader import ExperimentReader
 from sweep.store.resume import Told, record

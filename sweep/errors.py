@@ -22,6 +22,7 @@ SweepError                     the root; catch this one (its class stands in sea
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+
 from searchers import keywords
 from searchers.errors import SearchError, SpaceError, SweepError, UnknownNameError, closest, nearest
 from searchers.keywords import F, meant
