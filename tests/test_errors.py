@@ -17,7 +17,7 @@ from sweep.store.reader import find_experiment
 
 ROOT = Path(__file__).parents[1]
 # They unwind code and are no news to anybody: `except Exception` must not swallow them.
-CONTROL_FLOW = {"StopRequested"}
+CONTROL_FLOW = {"StopRequested", "DriverCalled"}
 
 
 def classes() -> Iterator[tuple[str, list[str]]]:
@@ -39,7 +39,7 @@ def test_every_public_exception_of_both_packages_derives_from_the_one_root():
         return any(isinstance(kind, type) and issubclass(kind, BaseException) for kind in found)
 
     exceptions = {name for name in bases if is_exception(name) and not name.startswith("_")}
-    assert {"SweepError", "SearchError", "MetricError", "ChannelClosed", "StopRequested"} <= exceptions
+    assert {"SweepError", "SearchError", "MetricError", "ChannelClosed", "StopRequested", "DriverCalled"} <= exceptions
     assert {name for name in exceptions if "SweepError" not in ancestors(name)} == CONTROL_FLOW
 
 

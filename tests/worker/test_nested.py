@@ -52,8 +52,10 @@ def test_the_mark_of_an_import_counts_only_while_its_driver_lives(monkeypatch):
     refuse_nested()
 
 
-@pytest.mark.parametrize("engine", ["local", "inline"])
-@pytest.mark.parametrize("how", ["call", "process", "fork"])
+@pytest.mark.parametrize(
+    ("engine", "how"),
+    [("local", "call"), ("local", "process"), ("local", "fork"), ("inline", "call"), ("inline", "process")],
+)
 def test_a_sweep_inside_a_trial_is_refused(tmp_path, engine, how):
     def inner(config):
         sweep.report(loss=1)
