@@ -427,7 +427,7 @@ def _import_path(inner: Any) -> str:
         return ""
     try:
         file = inspect.getsourcefile(inner)
-    except TypeError:
+    except (TypeError, OSError):  # a class of a prompt, a notebook or `python -c`, whose module has no file
         return ""
     if not file or not os.path.isfile(file) or "." in qualname:
         return ""

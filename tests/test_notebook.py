@@ -1,0 +1,163 @@
+"""Trainables whose module has no file: of a notebook's cells, of `python -c`, of standard input, of a prompt."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PREPARE = """
+import sweep
+
+nodes = sweep.init(num_cpus=2, num_gpus=0)
+"""
+
+BASE = """
+class Base(sweep.Trainable):
+    def setup(self, config):
+        self.x = config["x"]
+    def step(self):
+        return {"loss": self.x, "done": self.iteration >= 1}
+    def save_checkpoint(self, checkpoint_dir):
+        return {"x": self.x}
+    def load_checkpoint(self, checkpoint):
+        self.x = checkpoint["x"]
+"""
+
+RUN = """
+arguments = {"metric": "loss", "mode": "min", "verbose": 0}
+space = {"x": sweep.grid_search([2.0, 1.0])}
+print("best", sweep.run(Base, config=space, **arguments).best_config)
+"""
+
+TUNER = """
+configs = {"tune_config": sweep.TuneConfig(metric="loss", mode="min"), "run_config": sweep.RunConfig(verbose=0)}
+print("tuned", sweep.Tuner(Base, param_space=space, **configs).fit().get_best_result().config)
+"""
+
+SCRIPT = PREPARE + BASE + RUN + TUNER
+
+
+@pytest.mark.parametrize(
+    ("options", "typed"),
+    [
+        (["-c", SCRIPT], ""),
+        ([], SCRIPT),
+        (["-"], SCRIPT),
+        (["-i"], SCRIPT),
+        (["-c", f"exec({SCRIPT!r})"], ""),
+        (["-c", f"exec({SCRIPT!r}, {{}})"], ""),
+        (["-c", f"exec({SCRIPT!r}, {{'__name__': 'of_nobody'}})"], ""),
+    ],
+    ids=["command", "stdin", "dash", "prompt", "exec", "exec in an empty namespace", "exec under another name"],
+)
+def test_a_class_trainable_runs_although_its_code_is_in_no_file(tmp_path, options, typed):
+    ended = subprocess.run(
+        [sys.executable, *options], input=typed, capture_output=True, text=True, timeout=60, cwd=tmp_path
+    )
+    assert "Traceback" not in ended.stderr, ended.stderr
+    assert ended.stdout.splitlines() == ["best {'x': 1.0}", "tuned {'x': 1.0}"]
+
+
+CELLS = {
+    "imports": PREPARE + "added = 0",
+    "a class": BASE,
+    "its run": RUN,
+    "its tuner": TUNER,
+    "a subclass in another cell, that uses a variable of a third": """
+        class Sub(Base):
+            def step(self):
+                return super().step() | {"added": added}
+
+        print(sweep.run(Sub, config=space, **arguments).best_result["added"])
+    """,
+    "the variable and the class are changed": """
+        added = 7
+
+        class Base(sweep.Trainable):
+            def step(self):
+                return {"loss": 100 + self.config["x"], "done": True}
+
+        print(sweep.run(Base, config=space, **arguments).best_result["loss"])
+    """,
+    "a subclass of what the class was": """
+        r = sweep.run(Sub, config=space, **arguments)
+        print(r.best_result["loss"], r.best_result["added"])
+    """,
+    "objects of the cell's classes": """
+        import dataclasses
+        import enum
+
+        @dataclasses.dataclass
+        class Optimizer:
+            lr: float
+
+        class Color(enum.Enum):
+            RED = 1
+            BLUE = 2
+
+        def train(config, shared):
+            assert type(config["optimizer"]) is Optimizer
+            assert type(shared) is Optimizer
+            assert config["color"] is Color.RED or config["color"] is Color.BLUE
+            sweep.report(loss=config["optimizer"].lr + shared.lr)
+
+        objects = {"optimizer": Optimizer(1.0), "color": sweep.grid_search(list(Color))}
+        trainable = sweep.with_parameters(train, shared=Optimizer(2.0))
+        print(sweep.run(trainable, config=objects, **arguments).best_result["loss"])
+    """,
+    "they come back from a checkpoint": """
+        class Keeps(sweep.Trainable):
+            def setup(self, config):
+                self.optimizer = Optimizer(4.0)
+            def step(self):
+                if self.iteration == 1 and self.optimizer.lr == 3.0:
+                    raise RuntimeError("once")
+                self.optimizer.lr -= 1.0
+                return {"loss": self.optimizer.lr, "done": self.iteration >= 2}
+            def save_checkpoint(self, checkpoint_dir):
+                return {"optimizer": self.optimizer}
+            def load_checkpoint(self, checkpoint):
+                assert type(checkpoint["optimizer"]) is Optimizer
+                self.optimizer = Optimizer(checkpoint["optimizer"].lr + 10)
+
+        saving = sweep.CheckpointConfig(checkpoint_frequency=1)
+        print(sweep.run(Keeps, max_failures=1, checkpoint_config=saving, **arguments).trials[0].last_result["loss"])
+    """,
+    "what is displayed": """
+        r = sweep.run(Sub, config=space, metric="loss", mode="min")
+        r
+    """,
+}
+
+
+def test_class_trainables_of_notebook_cells_run(tmp_path):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    sources = [textwrap.dedent(source) for source in CELLS.values()]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    nbclient.NotebookClient(
+        book, timeout=60, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    outputs = dict(zip(CELLS, (cell.outputs for cell in book.cells), strict=True))
+    printed = {
+        what: "".join(one.text for one in found if one.output_type == "stream").split("\n")[0]
+        for what, found in outputs.items()
+        if what != "what is displayed"
+    }
+    assert list(printed.values()) == [
+        "",
+        "",
+        "best {'x': 1.0}",
+        "tuned {'x': 1.0}",
+        "0",
+        "101.0",
+        "1.0 7",
+        "3.0",
+        "11.0",
+    ]
+    live, shown = outputs["what is displayed"]
+    assert "ended after" in live.data["text/html"]
+    assert "best" in shown.data["text/html"]
