@@ -63,7 +63,7 @@ def draw_block(
     """
     top = [
         _header(board, about, width, now + idle_s, "running"),
-        _bar(board, width),
+        _bar(board, width, now + idle_s),
         _counts(board),
         _usage(board, now, idle_s),
         *_best(board, about, is_last=False),
@@ -115,7 +115,7 @@ def draw_end(board: Board, about: About, *, width: int, now: float, unfinished: 
 
 
 def status_line(board: Board, now: float) -> str:
-    """Return the sweep on one line: `12:41 63/100 best=0.0412@00037 run=4 stop=17 fail=1 eta=7m`."""
+    """Return the sweep on one line: `12:41 63/100 best=0.0412@00037 run=4 stop=17 fail=1 rate=12/min eta=7m`."""
     total = "?" if board.num_trials is None else str(board.num_trials)
     parts = [duration(now), f"{board.num_ended}/{total}"]
     best = board.best
@@ -126,7 +126,10 @@ def status_line(board: Board, now: float) -> str:
         parts.append(f"pareto={len(front)}")
     parts.append(f"run={board.counts['running']}")
     parts += [f"{short}={board.counts[kind]}" for kind, short in _SHORT.items() if board.counts[kind]]
-    eta = board.eta()
+    rate = board.rate(now)
+    if rate is not None:
+        parts.append("rate={}/{}".format(*_per(rate)))
+    eta = board.eta(now)
     if eta is not None:
         parts.append(f"eta={rough_duration(eta.seconds)}")
     oldest = next(iter(board.waiting.values()), None)
@@ -158,7 +161,7 @@ def _header(board: Board, about: About, width: int, now: float, word: str) -> Li
     return line
 
 
-def _bar(board: Board, width: int) -> Line:
+def _bar(board: Board, width: int, now: float) -> Line:
     ended, total = board.num_ended, board.num_trials
     line: Line = []
     if total:
@@ -166,18 +169,26 @@ def _bar(board: Board, width: int) -> Line:
         full = min(length, length * ended // total)
         line += [("█" * full, "good"), ("░" * (length - full), "dim"), ("  " if length else "", "")]
     line.append((f"{ended}/{'?' if total is None else total} trials", "bold"))
-    eta = board.eta()
+    eta = board.eta(now)
     if total is None:
         line.append(("   ETA unbounded", ""))
     elif eta is not None:
         spread = f" (±{rough_duration(eta.spread_s)})" if eta.spread_s >= 1 else ""
         line.append((f"   ETA ~{rough_duration(eta.seconds)}{spread}", ""))
-    rate = board.rate()
+    rate = board.rate(now)
     if rate is not None:
-        line.append((f"   {number(rate * 60)} trials/min" if rate < 5 else f"   {number(rate)} trials/s", ""))
+        value, unit = _per(rate)
+        line.append((f"   {value} trials/{unit}", ""))
     if board.waiting:
         line.append((f"   queue {len(board.waiting)}", ""))
     return line
+
+
+def _per(rate: float) -> tuple[str, str]:
+    """Return a rate per second as people say it: a number of two or three digits, and the unit of time."""
+    unit, seconds = ("s", 1) if rate >= 5 else ("min", 60) if rate >= 5 / 60 else ("h", 3600)
+    value = rate * seconds
+    return f"{value:.0f}" if value >= 20 else f"{value:.2g}", unit
 
 
 def _counts(board: Board) -> Line:

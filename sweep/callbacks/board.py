@@ -12,6 +12,7 @@ from typing import Any
 from sweep.callbacks.formats import clean
 from sweep.callbacks.front import Front
 from sweep.core.expected import is_silent
+from sweep.callbacks.rate import Rate
 from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
@@ -118,7 +119,8 @@ class Board:
         self._retried: dict[str, int] = {}
         self._holding: dict[str, Trial] = {}
         self._first_config: dict[str, Any] = {}
-        self._ends: deque[float] = deque(maxlen=50)
+        self._ends = Rate()
+        self._now = 0.0
         self._durations: deque[float] = deque(maxlen=100)
         self._best_at_ends: deque[float] = deque(maxlen=11)
 
@@ -155,6 +157,8 @@ class Board:
         driving); return what became of it, None when its state is the same."""
         kind = "stopped" if trial.reason.startswith("stopped early") else "done"
         kind = _KINDS.get(trial.status, kind)
+        self._now = now
+        self._ends.begin(first)
         before = self._kinds.get(trial.id)
         if before is None:
             self._meet(trial)
@@ -199,7 +203,7 @@ class Board:
         """Take trials of earlier runs of the driver: they count, but are no news and say nothing about speed."""
         for trial in trials:
             self.update(0.0, 0.0, trial)
-        self._ends.clear()
+        self._ends = Rate()
         self._durations.clear()
         self._best_at_ends.clear()
         self.last_failures.clear()
@@ -221,19 +225,24 @@ class Board:
                 used[name] += getattr(total, name)
         return {name: (used[name], total) for name, total in totals.items() if total}
 
-    def rate(self) -> float | None:
-        """Return trials ended per second over the last 50 ends; None before the second."""
-        if len(self._ends) < 2 or self._ends[-1] <= self._ends[0]:
-            return None
-        return (len(self._ends) - 1) / (self._ends[-1] - self._ends[0])
+    def rate(self, now: float | None = None) -> float | None:
+        """Return trials ended per second, over the last minute at least; None while they are too few to tell.
 
-    def eta(self) -> Eta | None:
+        Args:
+            now: seconds of driving; None: when a trial changed last.
+        """
+        return self._ends.per_second(self._now if now is None else now)
+
+    def eta(self, now: float | None = None) -> Eta | None:
         """Return the expected time to the end; None before five ends, or without a number of trials.
 
         Remaining trials x median time of those ended / how many run now, with half the distance between the quartiles
         as the spread. Once trials were stopped early their lengths say little: then the rate of ends counts.
+
+        Args:
+            now: seconds of driving; None: when a trial changed last.
         """
-        if self.num_trials is None or len(self._ends) < _MIN_ENDS_FOR_ETA:
+        if self.num_trials is None or self._ends.total < _MIN_ENDS_FOR_ETA:
             return None
         remaining = self.num_trials - self.num_ended
         if remaining <= 0:
@@ -244,9 +253,9 @@ class Board:
             low, median, high = statistics.quantiles(self._durations, n=4)
             spread = (high - low) / 2 / median if median > 0 else 0.0
         parallel = len(self.live)
-        rate = self.rate()
+        rate = self.rate(now)
         if self.counts["stopped"] or not parallel or not median:
-            return None if rate is None else Eta(remaining / rate, spread * remaining / rate)
+            return None if not rate else Eta(remaining / rate, spread * remaining / rate)
         seconds = remaining * median / parallel
         return Eta(seconds, spread * seconds)
 
@@ -316,7 +325,7 @@ class Board:
                 self.best_ever = Best(value, trial, report.get("training_iteration"))
 
     def _end(self, trial: Trial, kind: str, now: float, ran: float) -> None:
-        self._ends.append(now)
+        self._ends.add(now)
         if trial.attempt:
             self._durations.append(ran)
         best = self.best

@@ -639,11 +639,50 @@ def test_once_trials_are_stopped_early_the_eta_follows_the_rate_of_ends() -> Non
     board = Board(PLAN, 15)
     for number in range(5):
         ended(board, number, 0.0, 2.0 * number + 2, "stopped early: worse" if number else "")
-    board.update(15, 15, Trial("abcde_00009", {}, ONE, Status.RUNNING, attempt=1))
+    board.update(10, 10, Trial("abcde_00009", {}, ONE, Status.RUNNING, attempt=1))
     eta = board.eta()
     assert eta is not None
     assert eta.seconds == pytest.approx(10 * 2.0)
     assert "eta=20s" in status_line(board, 10.0)
+
+
+def shown(board: Board, now: float, idle_s: float = 0.0, width: int = 110) -> str:
+    lines = draw_block(board, About("x"), width=width, height=20, now=now, idle_s=idle_s)
+    return "\n".join("".join(part for part, _ in line) for line in lines)
+
+
+def test_two_trials_that_ended_in_three_seconds_are_no_rate() -> None:
+    board = Board(PLAN, 100)
+    ended(board, 0, 0.0, 2.96)
+    ended(board, 1, 0.0, 3.0)
+    assert not re.search(r"trials/\w", shown(board, 3.0))
+    assert "rate=" not in status_line(board, 3.0)
+
+
+def test_the_rate_is_that_of_the_last_minute_in_the_block_and_on_the_line_and_the_eta_follows_it() -> None:
+    board = Board(PLAN, 1000)
+    for number in range(300):
+        ended(board, number, 0.0, number / 10)
+    for number in range(300, 480):
+        ended(board, number, 0.0, number - 269.0, "stopped early: worse")
+    board.update(210, 210, Trial("abcde_00999", {}, ONE, Status.RUNNING, attempt=1))
+    assert "60 trials/min" in shown(board, 210.0)
+    assert "rate=60/min eta=9m" in status_line(board, 210.0)  # 520 s
+    assert "40 trials/min" in shown(board, 210.0, idle_s=20.0)  # none has ended since
+    rate, eta = board.rate(), board.eta()
+    assert rate is not None
+    assert eta is not None
+    assert eta.seconds == pytest.approx(520 / rate)
+
+
+@pytest.mark.parametrize(
+    ("every_s", "expected"), [(0.05, "20 trials/s"), (4.0, "15 trials/min"), (600.0, "6 trials/h")], ids=str
+)
+def test_a_rate_is_said_in_the_unit_that_suits_it(every_s: float, expected: str) -> None:
+    board = Board(PLAN, 1000)
+    for number in range(100):
+        ended(board, number, every_s * number, every_s * (number + 1))
+    assert expected in shown(board, every_s * 100)
 
 
 def test_an_unlimited_sweep_says_so() -> None:
