@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, cast
 
 from sweep.callbacks.base import Callback
 from sweep.callbacks.block import About, Line, draw_block, draw_end, status_line
@@ -364,13 +364,18 @@ class _Lines:
 
 
 class _Terminal:
-    """A terminal: the block is redrawn in place by rich, and what else is printed appears above it."""
+    """A terminal: the block is redrawn in place, and what else is printed appears above it.
+
+    After each drawing the cursor is put back to where the block begins, and that place is stored. So a drawing erases
+    from there to the end of the screen, whatever has become of the one before: typed keys are echoed into the block
+    and move nothing, and lines that a narrower window has wrapped go with the rest. Where the window has another size
+    than at the last drawing, its cursor is believed in place of the stored one: it moves with the lines.
+    """
 
     is_block = True
 
     def __init__(self, file: TextIO) -> None:
         from rich.console import Console
-        from rich.live import Live
 
         class _Quiet(Console):
             def on_broken_pipe(self) -> None:
@@ -379,33 +384,86 @@ class _Terminal:
 
         self._file = file
         self._console = _Quiet(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
-        is_standard = file is sys.stdout
-        self._live = Live(
-            console=self._console,
-            auto_refresh=False,
-            redirect_stdout=is_standard,
-            redirect_stderr=is_standard,
-            vertical_overflow="crop",
-        )
+        self._lines: Sequence[Line] = ()
+        self._drawn: tuple[int, int, int] | None = None  # columns and rows of the window, lines of the block
+        self._replaced: dict[str, TextIO] = {}
+        self._is_live = False
 
     def open(self, about: About, board: Board | None) -> None:
-        self._live.start()
+        from rich.file_proxy import FileProxy
+
+        self._is_live = True
+        self._console.show_cursor(False)
+        self._console.push_render_hook(cast("Any", self))
+        if self._file is sys.stdout:
+            for name in ("stdout", "stderr"):
+                self._replaced[name] = getattr(sys, name)
+                setattr(sys, name, FileProxy(self._console, self._replaced[name]))
 
     def show(self, lines: Sequence[str], frame: _Frame) -> None:
-        width, height = self._console.size
-        for line in lines:
-            self._console.print(_encodable(line, self._file), no_wrap=True, overflow="crop", crop=True)
+        width, height = self._measure()
         # The last column stays free: some terminals wrap as soon as it is written.
-        self._live.update(self._rich(frame.block(max(1, width - 1), max(1, height - 1))), refresh=True)
+        self._lines = frame.block(max(1, width - 1), max(1, height - 1))
+        above = [[(line, "")] for line in lines]
+        self._console.print(self._rich(above), end="\n" if above else "", no_wrap=True, overflow="crop", crop=True)
+
+    def process_renderables(self, renderables: list[Any]) -> list[Any]:
+        """Put the block below what is printed: rich calls this for every print, whoever made it."""
+        return [self._control(self._erasing()), *renderables, *self._block()]
 
     def end(self, draw: Callable[[int], Sequence[Line]], status: str) -> None:
-        self._live.transient = True  # the running block gives way to the last frame
-        self._live.stop()
-        for line in draw(max(1, self._console.size.width - 1)):
+        self._leave(self._erasing())  # the running block gives way to the last frame
+        for line in draw(max(1, self._measure()[0] - 1)):
             self._console.print(self._rich([line]), soft_wrap=True)
 
     def close(self) -> None:
-        self._live.stop()
+        if self._is_live:
+            lines = self._drawn[2] if self._drawn is not None else 0
+            self._leave("\r" + "\n" * lines)  # below the block
+
+    def _leave(self, control: str) -> None:
+        """Give back the cursor and the standard streams."""
+        self._is_live = False
+        for name, stream in self._replaced.items():
+            getattr(sys, name).flush()  # half a line that somebody printed
+            setattr(sys, name, stream)
+        self._console.pop_render_hook()
+        self._console.print(self._control(control), end="")
+        self._console.show_cursor(True)
+        self._drawn = None
+
+    def _measure(self) -> tuple[int, int]:
+        """Return columns and rows of the window as it is now; COLUMNS may be of another one."""
+        try:
+            size = os.get_terminal_size(self._file.fileno())
+        except (AttributeError, OSError, ValueError):  # no real file
+            return self._console.size
+        if size.columns > 0 and size.lines > 0:
+            self._console.size = size
+        return self._console.size
+
+    def _erasing(self) -> str:
+        if self._drawn is None:
+            return ""
+        # The first row by itself: tmux stores a screen that is erased from its first cell on in its history.
+        return ("\x1b8" if self._drawn[:2] == self._measure() else "") + "\r\x1b7\x1b[2K\x1b[B\x1b[J\x1b8"
+
+    def _block(self) -> list[Any]:
+        width, height = self._measure()
+        lines = self._lines[: max(1, height - 1)]
+        if not lines:
+            return []
+        self._drawn = (width, height, len(lines))
+        up = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
+        return [self._rich(lines), self._control(f"\r{up}\x1b7")]
+
+    def _control(self, codes: str) -> Any:
+        from rich.control import Control
+        from rich.segment import ControlType, Segment
+
+        control = Control()
+        control.segment = Segment(codes, None, [(ControlType.CARRIAGE_RETURN,)])
+        return control
 
     def _rich(self, lines: Sequence[Line]) -> Any:
         from rich.text import Text

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
+import termios
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from virtual_terminal import VirtualTerminal
 
 from sweep.callbacks.block import About, draw_block, draw_end, status_line
 from sweep.callbacks.board import Board
@@ -27,31 +30,37 @@ ONE = Resources((Bundle(cpu=2, gpu=1),))
 
 
 class Terminal(io.StringIO):
-    """A terminal of which one sees the screen: it understands what is needed to redraw in place."""
+    """A terminal of which one sees the screen."""
 
     encoding = "utf-8"
+
+    def __init__(self, columns: int = 110, rows: int = 30, *, does_reflow: bool = True) -> None:
+        super().__init__()
+        self.window = VirtualTerminal(columns, rows, does_reflow=does_reflow)
+
+        self._master, self._slave = os.openpty()
+        self.resize(columns, rows)
+
+    def __del__(self) -> None:
+        os.close(self._master)
+        os.close(self._slave)
+
+    def fileno(self) -> int:
+        return self._slave
 
     def isatty(self) -> bool:
         return True
 
+    def resize(self, columns: int, rows: int) -> None:
+        self.window.resize(columns, rows)
+        termios.tcsetwinsize(self._slave, (rows, columns))
+
+    def write(self, text: str) -> int:
+        self.window.feed(text)
+        return super().write(text)
+
     def screen(self) -> list[str]:
-        rows, row, column = [""], 0, 0
-        for match in re.finditer(r"\x1b\[([?0-9;]*)([A-Za-z])|(\n)|(\r)|([^\x1b\n\r]+)", self.getvalue()):
-            code, letter, newline, back, shown = match.groups()
-            if newline:
-                row, column = row + 1, 0
-                rows += [""] * (row + 1 - len(rows))
-            elif back:
-                column = 0
-            elif letter == "A":
-                row = max(0, row - int(code or 1))
-            elif letter == "K":
-                rows[row] = ""
-            elif shown:
-                line = rows[row].ljust(column)
-                rows[row] = line[:column] + shown + line[column + len(shown) :]
-                column += len(shown)
-        return [line.rstrip() for line in rows]
+        return self.window.shown()
 
 
 class Feed:
@@ -181,7 +190,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 110, lines: int = 3
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("LINES", str(lines))
     monkeypatch.setenv("TERM", "xterm")
-    file = Terminal()
+    file = Terminal(columns, lines)
     return Progress(1, file=file, has_thread=False), file
 
 
@@ -443,6 +452,66 @@ def test_a_terminal_of_twenty_columns_does_not_crash(monkeypatch: pytest.MonkeyP
     feed.some()
     assert max(map(len, file.screen())) <= 20
     feed.finish()
+
+
+def headers(file: Terminal) -> list[str]:
+    return [line for line in file.screen() if line.startswith("sweep ")]
+
+
+@pytest.mark.parametrize("columns", [20, 60, 80, 200])
+def test_what_is_typed_leaves_no_stale_header_on_the_screen(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    progress, file = terminal(monkeypatch, columns, 24)
+    feed = Feed(progress, name="train_2026-11-22_00-25-17", resume_command="sweep resume train_2026-11-22_00-25-17")
+    feed.some()
+    for typed in ("\x03", "\x03\x03", "\n", "what is it doing?\n", "x" * 90):
+        file.window.echo(typed)
+        progress.notice("stopping")
+        progress.refresh()
+        assert len(headers(file)) == 1
+        assert not any(trace in line for line in file.screen() for trace in ("^Ceep", "doing?", "xxx"))
+    file.window.echo("\x03")
+    feed.finish()
+    assert headers(file) == [file.screen()[5]]
+
+
+@pytest.mark.parametrize("does_reflow", [True, False], ids=["reflowing", "cutting"])
+def test_a_window_that_is_resized_shows_the_block_once(monkeypatch: pytest.MonkeyPatch, does_reflow: bool) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")  # of another window
+    file = Terminal(120, 30, does_reflow=does_reflow)
+    file.write("$ python train.py\n")
+    progress = Progress(1, file=file, has_thread=False)
+    feed = Feed(progress)
+    feed.some()
+    for columns, rows in ((80, 30), (60, 30), (60, 10), (30, 10), (200, 40), (79, 24), (80, 5), (80, 24)):
+        file.resize(columns, rows)
+        progress.refresh()
+        assert file.screen()[0] == "$ python train.py"
+        assert len(headers(file)) == 1
+        assert max(map(len, file.screen())) < columns
+    feed.finish()
+    assert len(headers(file)) == 1
+    assert file.screen()[1].startswith("sweep mnist")
+
+
+def test_what_else_is_printed_stands_above_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Terminal()
+    monkeypatch.setattr(sys, "stdout", file)
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setenv("TERM", "xterm")
+    progress = Progress(1, has_thread=False)
+    feed = Feed(progress)
+    print("before the first frame")
+    feed.some()
+    print("from a callback")
+    print("a warning", file=sys.stderr)
+    assert file.screen()[:3] == ["before the first frame", "from a callback", "a warning"]
+    assert len(headers(file)) == 1
+    progress._close()  # as when the interpreter ends without the end of the sweep
+    assert sys.stdout is file
+    print("afterwards")
+    assert file.screen()[-2:] == ["afterwards", ""]
+    assert len(headers(file)) == 1
 
 
 def test_escape_sequences_in_names_and_messages_reach_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
