@@ -15,10 +15,17 @@ from sweep.settings import NO_SIGINT, is_set
 
 __all__ = ["interruptible"]
 
+_LEAVE_S = 0.5  # how long the last Ctrl-C may take to give the terminal back
+
 
 @contextlib.contextmanager
-def interruptible(engine: Engine, notice: Callable[[str], None]) -> Iterator[None]:
-    """Turn Ctrl-C (SIGTERM and SIGUSR1, too) into a wish: once saves and stops, twice kills, three times ends here."""
+def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[], None]) -> Iterator[None]:
+    """Turn Ctrl-C (SIGTERM and SIGUSR1, too) into a wish: once saves and stops, twice kills, three times ends here.
+
+    Args:
+        hear: is told how often it was wished, from within the signal handler: it may take no lock.
+        leave: gives the terminal back before the third time ends the process.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -28,14 +35,23 @@ def interruptible(engine: Engine, notice: Callable[[str], None]) -> Iterator[Non
         nonlocal times
         times += 1
         if times >= 3:
+            # On a thread, because this one may hold what the display waits for.
+            leaving = threading.Thread(target=leave, daemon=True)
+            leaving.start()
+            leaving.join(_LEAVE_S)
             os._exit(130)
+        hear(times)
         engine.post(Asked(Ask.INTERRUPT))
-        notice("stopping: trials save and end; once more to kill them" if times == 1 else "killing what still runs")
 
     wanted = [signal.SIGTERM, signal.SIGUSR1, *([] if is_set(NO_SIGINT) else [signal.SIGINT])]
     previous = {number: signal.signal(number, handler) for number in wanted}
+    # A signal that comes just before the engine waits would be handled when something else wakes it: maybe never.
+    waker = getattr(engine, "waker", None)
+    woken = None if waker is None else signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     try:
         yield
     finally:
+        if woken is not None:
+            signal.set_wakeup_fd(woken)
         for number, old in previous.items():
             signal.signal(number, old if old is not None else signal.SIG_DFL)

@@ -21,6 +21,7 @@ from sweep import __version__, inventory
 from sweep.arguments import Request, metric_and_mode, seconds_of, stop_rules
 from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
+from sweep.callbacks.ending import Ending, EndingNotice
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
 from sweep.callbacks.watch import AlikeFailures, ErrorFileCallback, MissingKeys
@@ -117,6 +118,7 @@ class Launch:
         self.start_from = _start_from(request.start_from)
         self.variables = self._variables()
         self.namer = self._namer()
+        self.ending = Ending(self.plan.interrupt_grace_s, can_kill=request.engine != "inline")
         self.packer = Packer(self.nodes)
         self._refuse_what_never_fits()
 
@@ -227,6 +229,7 @@ class Launch:
             retry_errored=request.resume.errored,
             retry_unfinished=request.resume.unfinished,
             stop_grace_s=stop_grace_s(),
+            interrupt_grace_s=stop_grace_s(Plan.interrupt_grace_s),
         )
 
     def _variables(self) -> list[str] | None:
@@ -302,7 +305,7 @@ class Launch:
             raise MetricError(f"{error} Everything is kept in {self.layout.root}.")
         if not self.request.verbose and (silent := told_of_silence(sweep.trials, self.plan)):
             warnings.warn(f"{self.layout.root.name}: {silent}", stacklevel=3)
-        if self.request.verbose and sweep.ending is Ask.INTERRUPT:
+        if sweep.ending is Ask.INTERRUPT and not getattr(self.display, "says_how_to_resume", False):
             self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")
         return ExperimentAnalysis(self.layout.root), sweep.ending is Ask.INTERRUPT
 
@@ -356,7 +359,8 @@ class Launch:
         dispatcher.setup(**self._setup_info())
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
         dispatcher.start()
-        stack.enter_context(interruptible(engine, self._notice if self.request.verbose else lambda text: None))
+        leave = getattr(self.display, "leave", lambda: None)
+        stack.enter_context(interruptible(engine, self.ending.hear, leave))
 
         def loop() -> None:
             drive(
@@ -371,10 +375,14 @@ class Launch:
             )
 
         run_inline = getattr(engine, "run", None)
-        if run_inline is not None:
-            run_inline(loop)
-        else:
-            loop()
+        try:
+            if run_inline is not None:
+                run_inline(loop)
+            else:
+                loop()
+        except BaseException as error:
+            self.ending.error = error
+            raise
         for text in (*getattr(engine, "notices", ()), *self.policies.notices, *self.scheduler.notices):
             self._notice(text)
         return sweep
@@ -463,6 +471,8 @@ class Launch:
 
             self.display = Progress(verbose=self.request.verbose)
             found.append(self.display)
+        if self.request.verbose and not getattr(self.display, "shows_ending", False):
+            found.append(EndingNotice(self.ending, can_save_on_demand=self.plan.can_save_on_demand))
         return found
 
     def _setup_info(self) -> dict[str, Any]:
@@ -483,6 +493,7 @@ class Launch:
             "nodes": self.nodes,
             "objectives": objectives_of(self.policies.metrics, self.policies.modes or self.mode),
             "resume_command": self._resume_command(),
+            "ending": self.ending,
             "is_resumed": self.exists,
             "resumed": self.exists and not self.old_meta.get(_COMPLETE),  # files must be compared with the record
             "trials": tuple(self.loaded.trials),

@@ -24,7 +24,7 @@ def is_set(name: str) -> bool:
     return _setting(name) not in ("", "0")
 
 
-def stop_grace_s() -> float:
+def stop_grace_s(default: float = Plan.stop_grace_s) -> float:
     """Return the seconds that a trial which was told to end may take before it is killed.
 
     Raises:
@@ -32,7 +32,7 @@ def stop_grace_s() -> float:
     """
     text = _setting(_CLEANUP_S)
     if not text:
-        return Plan.stop_grace_s
+        return default
     try:
         seconds = float(text)
     except ValueError:

@@ -18,6 +18,7 @@ class VirtualTerminal:
     def __init__(self, columns: int = 80, rows: int = 24, *, does_reflow: bool = True) -> None:
         self.columns, self.rows = columns, rows
         self.does_reflow = does_reflow
+        self.is_cursor_visible = True
         self._lines: list[list[str]] = [[]]  # everything since the beginning; the screen is the end of it
         self._is_wrapped = [False]  # whether a line continues the one above
         self._top = 0
@@ -85,7 +86,9 @@ class VirtualTerminal:
     def _control(self, codes: str, letter: str) -> None:
         number = int(codes) if codes.isdecimal() and int(codes) else 1
         line = self._lines[self._row]
-        if letter == "A":
+        if codes == "?25":
+            self.is_cursor_visible = letter == "h"
+        elif letter == "A":
             self._row = max(self._top, self._row - number)
         elif letter == "B":
             while self._row + number >= len(self._lines) < self._top + self.rows:

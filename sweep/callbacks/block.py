@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from sweep.callbacks.board import Board, Live, varying_pairs
+from sweep.callbacks.ending import Ending, waited_for
 from sweep.callbacks.formats import (
     clean,
     duration,
@@ -25,7 +26,7 @@ from sweep.core.resources import format_bytes
 from sweep.core.results import flatten
 from sweep.core.trial import Status, Trial
 
-__all__ = ["About", "Line", "draw_block", "draw_end", "status_line"]
+__all__ = ["About", "Line", "draw_block", "draw_end", "status_line", "stopping_lines"]
 
 Line = list[tuple[str, str]]  # (text, style); styles: "", dim, bold, good, bad
 
@@ -53,6 +54,7 @@ def draw_block(
     now: float,
     idle_s: float,
     own_table: Sequence[str] | None = None,
+    ending: Ending | None = None,
 ) -> list[Line]:
     """Return the block as it is while the sweep runs.
 
@@ -60,15 +62,18 @@ def draw_block(
         width, height: of the terminal; no line is wider, and there are at most `height` lines.
         now: seconds of driving. idle_s: seconds since the last fact, added to clocks that go on meanwhile.
         own_table: lines in place of the usual table.
+        ending: what a person wished meanwhile.
     """
+    stopping = [] if ending is None else stopping_lines(board, ending)
     top = [
-        _header(board, about, width, now + idle_s, "running"),
+        _header(board, about, width, now + idle_s, "stopping" if stopping else "running"),
+        *([(line, "bold")] for line in stopping),
         _bar(board, width, now + idle_s),
         _counts(board),
         _usage(board, now, idle_s),
         *_best(board, about, is_last=False),
     ]
-    bottom = _failures(board, about) + _keys(about)
+    bottom = _failures(board, about) + ([] if stopping else _keys())
     room = max(0, height - len(top) - len(bottom) - 1)
     if own_table is not None:
         table: list[Line] = [[(line, "")] for line in own_table[:room]]
@@ -78,15 +83,22 @@ def draw_block(
     return [_cut(line, width) for line in lines[: max(1, height)]]
 
 
-def draw_end(board: Board, about: About, *, width: int, now: float, unfinished: int) -> list[Line]:
+def draw_end(
+    board: Board, about: About, *, width: int, now: float, unfinished: int, ending: Ending | None = None
+) -> list[Line]:
     """Return the last frame, which stays on the screen: the counts, the best config as YAML to copy, the failures by
     message, and how to go on.
 
     Args:
         unfinished: trials that had not ended when the sweep did.
+        ending: how it came to its end; None: a person wished it if anything is unfinished.
     """
+    word = ending.word if ending is not None else "interrupted after" if unfinished else "ended after"
+    is_open = bool(unfinished) or (
+        ending is not None and ending.word != "ended after" and board.num_ended != board.num_trials
+    )
     lines = [
-        _header(board, about, min(width, 110), now, "interrupted after" if unfinished else "ended after"),
+        _header(board, about, min(width, 110), now, word),
         _counts(board),
         *_best(board, about, is_last=True),
     ]
@@ -108,10 +120,19 @@ def draw_end(board: Board, about: About, *, width: int, now: float, unfinished: 
         lines.append([("what they printed: ", "dim"), (f"sweep logs {about.name or 'NAME'} {first:05d}", "")])
     if unfinished:
         lines.append([(f"{unfinished} trials had not ended", "")])
-    if about.resume_command and unfinished:
+    if about.resume_command and is_open and (ending is None or ending.can_resume):
         lines.append([("resume: ", "dim"), (clean(about.resume_command), "")])
     # The YAML and the commands are there to be copied: a terminal may wrap them, but they are never cut.
     return [_cut(lines[0], width), *lines[1:]]
+
+
+def stopping_lines(board: Board, ending: Ending) -> list[str]:
+    """Return how long a sweep that is being stopped may still take, and for whom it waits; nothing if it is not."""
+    until = ending.until()
+    if not until:
+        return []
+    running = [live.trial for live in board.live.values()]
+    return [until, waited_for(running, can_save_on_demand=board.plan.can_save_on_demand)]
 
 
 def status_line(board: Board, now: float) -> str:
@@ -280,9 +301,8 @@ def _failures(board: Board, about: About) -> list[Line]:
     ]
 
 
-def _keys(about: About) -> list[Line]:
-    later = f"   later: {clean(about.resume_command)}" if about.resume_command else ""
-    return [[(f"^C once: checkpoint and stop   twice: kill{later}", "dim")]]
+def _keys() -> list[Line]:
+    return [[("^C once: stop, to be resumed   twice: kill", "dim")]]
 
 
 def _table(board: Board, width: int, room: int, now: float) -> list[Line]:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, cast
 
 from sweep.callbacks.base import Callback
-from sweep.callbacks.block import About, Line, draw_block, draw_end, status_line
+from sweep.callbacks.block import About, Line, draw_block, draw_end, status_line, stopping_lines
 from sweep.callbacks.board import Board, Change, varying_pairs
+from sweep.callbacks.ending import Ending
 from sweep.callbacks.formats import clean, duration, pairs, text
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
@@ -25,6 +26,7 @@ __all__ = ["Progress"]
 
 _FRAME_S = 0.25  # between two frames: at most 4 a second
 _HEARTBEAT_S = 30.0  # between two status lines where there is no terminal
+_STOPPING_S = 10.0  # the same while the sweep is being stopped
 _CLOCK_S = 1.0  # a frame at least that often while something runs, so that clocks go on
 _MAX_MESSAGES = 1000
 
@@ -61,6 +63,9 @@ class Progress(Callback):
             and once more at the end.
     """
 
+    shows_ending = True
+    says_how_to_resume = True
+
     def __init__(
         self,
         verbose: int = 1,
@@ -93,6 +98,8 @@ class Progress(Callback):
         self._screen: _Screen | None = None
         self._board: Board | None = None
         self._about = About()
+        self._ending: Ending | None = None
+        self._times = 0  # that somebody pressed Ctrl-C, as far as was shown
 
     @property
     def is_redrawn(self) -> bool:
@@ -113,6 +120,7 @@ class Progress(Callback):
             info.get("seed"),
             clean(info.get("resume_command") or ""),
         )
+        self._ending = info.get("ending")
         self._board = Board(plan, num_trials, info.get("nodes") or (), info.get("objectives") or ())
         self._beat_at = self._drawn_at = self._clock()
         if "trials" in info:  # of earlier runs of the driver
@@ -209,11 +217,27 @@ class Progress(Callback):
         elif not screen.is_block:
             lines = [self._change_line(board, change, now) for change in changes if change and change.kind in _WORDS]
             lines += messages
-            if self._drawn_at - self._beat_at >= _HEARTBEAT_S:
-                self._beat_at = self._drawn_at
-                lines.append(status_line(board, now + idle))
-        frame = _Frame(board, self._about, now, 0.0 if is_last else idle, table)
-        self._guarded(lambda: screen.show(lines, frame))
+            lines += [] if is_last else self._beat(board, now + idle)
+        frame = _Frame(board, self._about, now, 0.0 if is_last else idle, table, self._ending)
+
+        def draw() -> None:
+            if self._screen is not None:
+                self._screen.show(lines, frame)
+
+        self._guarded(draw)
+
+    def _beat(self, board: Board, now: float) -> list[str]:
+        """Return what is said where there is no block: now and then how it is, and at once that it is being stopped."""
+        stopping = [] if self._ending is None else stopping_lines(board, self._ending)
+        times = 0 if self._ending is None else self._ending.times
+        if times == self._times and self._drawn_at - self._beat_at < (_STOPPING_S if stopping else _HEARTBEAT_S):
+            return []
+        self._times, self._beat_at = times, self._drawn_at
+        return [f"{duration(now)} {'; '.join(stopping)}"] if stopping else [status_line(board, now)]
+
+    def leave(self) -> None:
+        """Give the terminal back at once."""
+        self._close()
 
     def _change_line(self, board: Board, change: Change, now: float) -> str:
         trial, kind = change.trial, change.kind
@@ -252,17 +276,24 @@ class Progress(Callback):
             self._screen.end(
                 lambda width: [
                     *(table if self.is_redrawn else []),  # elsewhere the last refresh has written it
-                    *draw_end(board, self._about, width=width, now=self._now, unfinished=unfinished),
+                    *draw_end(
+                        board, self._about, width=width, now=self._now, unfinished=unfinished, ending=self._ending
+                    ),
                 ],
                 status_line(board, self._now),
             )
 
     def _guarded(self, draw: Callable[[], None]) -> None:
-        """Run something that writes; when that fails, never write again."""
+        """Run something that writes; when that fails, never write there again."""
         try:
             draw()
         except (OSError, ValueError):  # a closed pipe, a closed file, a terminal that went away: not the sweep's fault
-            self._screen = None
+            had, self._screen = self._screen, None
+            if isinstance(had, _Lines) and self._ending is not None and self._ending.times and sys.stderr is not None:
+                # Ctrl-C has ended the reader of the pipe, too; who pressed it still wants to know.
+                self._screen = _Lines(sys.stderr)
+                with contextlib.suppress(OSError, ValueError):
+                    draw()
 
     # --- the thread ---
 
@@ -301,6 +332,7 @@ class _Frame:
     now: float
     idle_s: float
     table: Sequence[str] | None
+    ending: Ending | None
 
     def block(self, width: int, height: int) -> list[Line]:
         """Return the block within a width and a height."""
@@ -312,6 +344,7 @@ class _Frame:
             now=self.now,
             idle_s=self.idle_s,
             own_table=self.table,
+            ending=self.ending,
         )
 
 

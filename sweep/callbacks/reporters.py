@@ -71,6 +71,8 @@ class CLIReporter(ProgressReporter):
         ConfigError: columns or numbers that make no sense (a ValueError).
     """
 
+    says_how_to_resume = True
+
     _style: str | None = None
 
     def __init__(

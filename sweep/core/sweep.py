@@ -666,10 +666,10 @@ class Sweep:
         for trial in [t for t in self._trials.values() if t.is_held]:
             if is_second:
                 self._kill(trial, "interrupted")
-            elif trial.status is not Status.STOPPING:
-                if not isinstance(trial.pending, (PauseTrial, ResizeTrial)):
-                    trial = self._put(evolve(trial, pending=ResizeTrial(trial.id, trial.resources)))
-                self._set_timer(now + self.plan.interrupt_grace_s, trial)
+                continue
+            if trial.status is not Status.STOPPING and not isinstance(trial.pending, (PauseTrial, ResizeTrial)):
+                trial = self._put(evolve(trial, pending=ResizeTrial(trial.id, trial.resources)))
+            self._set_timer(now + self.plan.interrupt_grace_s, trial)
 
     def _kill(self, trial: Trial, reason: str) -> None:
         if trial.status is not Status.STOPPING:

@@ -242,6 +242,11 @@ class LocalEngine(Engine):
         """Hand in an event from a signal handler or another thread."""
         self._reactor.post(event)
 
+    @property
+    def waker(self) -> int:
+        """The descriptor to which the kernel's signal handlers write, so that no signal is slept through."""
+        return self._reactor.waker
+
     def close(self) -> None:
         """End everything that was started, and return when it is gone."""
         if self._is_closed:

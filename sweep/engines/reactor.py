@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import os
@@ -19,6 +20,9 @@ class Reactor:
     """Calls what was registered for descriptors that are ready and for alarms that are due.
 
     Each descriptor is registered once. Only `post` may be called from a signal handler or another thread.
+
+    Attributes:
+        waker: descriptor of which any byte that is written ends the waiting, for `signal.set_wakeup_fd`.
     """
 
     def __init__(self) -> None:
@@ -28,7 +32,7 @@ class Reactor:
         self._alarms: list[tuple[float, int, Callable[[], None]]] = []
         self._alarm_numbers = itertools.count()
         self._posted: deque[Event] = deque()
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wake, self.waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._is_closed = False
         self.listen(self._wake, self._on_wake)
 
@@ -61,7 +65,8 @@ class Reactor:
         """Keep an event for `take_posted` and wake whoever waits."""
         self._posted.append(event)
         if not self._is_closed:
-            os.eventfd_write(self._wake, 1)
+            with contextlib.suppress(BlockingIOError):  # full: it wakes anyway
+                os.write(self.waker, b"\0")
 
     def take_posted(self) -> list[Event]:
         """Return the posted events, oldest first."""
@@ -93,6 +98,7 @@ class Reactor:
         self._writers.clear()
         self._poll.close()
         os.close(self._wake)
+        os.close(self.waker)
 
     def _on_wake(self) -> None:
-        os.eventfd_read(self._wake)
+        os.read(self._wake, 1 << 16)

@@ -16,6 +16,7 @@ from virtual_terminal import VirtualTerminal
 
 from sweep.callbacks.block import About, draw_block, draw_end, status_line
 from sweep.callbacks.board import Board
+from sweep.callbacks.ending import Ending
 from sweep.callbacks.formats import width_of
 from sweep.callbacks.progress import Progress
 from sweep.callbacks.table import Columns, draw_table
@@ -23,6 +24,7 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial, evolve
+from sweep.errors import ConfigError, MetricError
 
 PLAN = Plan(metric="loss", mode="min", stop={"training_iteration": 27}, num_trials=100)
 NODES = (Node(cpus=8, memory=24 << 30, devices=(Device("gpu0"), Device("gpu1"))),)
@@ -213,7 +215,8 @@ def test_a_terminal_shows_one_block_in_place(monkeypatch: pytest.MonkeyPatch) ->
     assert row.split() == ["00000", "RUN", "3/27", "0.04123", "█▄▁", "0.1", "64", "0:05", "gpu0"]
     waiting = next(line for line in screen if line.startswith("00002"))
     assert waiting.endswith("needs 1 GPU; 2 of 2 held by 00000, 00001")
-    assert "twice: kill   later: sweep resume mnist" in text
+    assert "^C once: stop, to be resumed   twice: kill" in text
+    assert "sweep resume" not in text  # that is said at the end
 
 
 def test_the_last_frame_stays_with_the_best_config_and_the_failures_by_message(
@@ -452,6 +455,100 @@ def test_a_terminal_of_twenty_columns_does_not_crash(monkeypatch: pytest.MonkeyP
     feed.some()
     assert max(map(len, file.screen())) <= 20
     feed.finish()
+
+
+def test_a_sweep_that_is_being_stopped_says_so_in_the_next_frame_also_when_nothing_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    time = [0.0]
+    ending = Ending(30.0, clock=lambda: time[0])
+    progress, file = terminal(monkeypatch, 80)
+    feed = Feed(progress, ending=ending)
+    feed.some()
+    assert "STOPPING" not in "\n".join(file.screen())
+    ending.hear(1)
+    for time[0], left in ((0.0, "30s"), (12.0, "18s")):
+        progress.refresh()
+        screen = file.screen()
+        assert screen[0].startswith("sweep mnist   stopping ")
+        assert screen[1] == f"STOPPING  in {left} what still runs is killed; ^C again kills it now"
+        assert screen[2] == "waiting for 00000 00001 to end at the next report"
+        assert not any("^C once" in line for line in screen)
+    ending.hear(2)
+    progress.refresh()
+    assert file.screen()[1].startswith("KILLING")
+    feed.finish()
+    assert sum("resume" in line for line in file.screen()) == 1
+
+
+def test_a_pipe_is_told_at_once_that_the_sweep_is_being_stopped_and_then_each_ten_seconds() -> None:
+    time = [0.0]
+    progress, file = lines_display(clock=lambda: time[0])
+    ending = Ending(30.0, clock=lambda: time[0])
+    feed = Feed(progress, ending=ending)
+    feed.some()
+    ending.hear(1)
+    for time[0] in (0.0, 1.0, 9.0, 10.0, 11.0, 20.0):
+        progress.refresh()
+    said = [line.partition(" ")[2] for line in file.getvalue().splitlines() if "STOPPING" in line]
+    again, waiting = (
+        "what still runs is killed; ^C again kills it now",
+        "waiting for 00000 00001 to end at the next report",
+    )
+    assert said == [f"STOPPING  in {left} {again}; {waiting}" for left in ("30s", "20s", "10s")]
+
+
+def test_when_ctrl_c_has_ended_the_reader_of_the_pipe_the_rest_goes_to_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ending = Ending(30.0)
+    progress, _ = lines_display()
+    feed = Feed(progress, ending=ending)
+    feed.some()
+    ending.hear(1)
+    progress._screen._file = _Broken()  # type: ignore[union-attr]
+    progress.refresh()
+    feed.finish()
+    shown = capsys.readouterr().err
+    assert shown.count("STOPPING") == 1
+    assert shown.count("resume: sweep resume mnist") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "word", "can_resume"),
+    [
+        (None, "ended after", False),
+        (MetricError("nobody reports it"), "failed after", False),
+        (ConfigError("wrong"), "failed after", False),
+        (OSError("no space left"), "failed after", True),
+        (KeyboardInterrupt(), "interrupted after", True),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_how_to_resume_is_said_where_that_can_help(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException | None, word: str, can_resume: bool
+) -> None:
+    progress, file = terminal(monkeypatch)
+    ending = Ending()
+    feed = Feed(progress, ending=ending, num_trials=1)
+    feed.run(0)
+    if error is None:
+        feed.end(0)
+    ending.error = error
+    feed.finish()
+    assert word in file.screen()[0]
+    assert sum("resume" in line for line in file.screen()) == can_resume
+
+
+def test_what_was_interrupted_before_all_trials_were_made_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress, file = terminal(monkeypatch)
+    ending = Ending()
+    feed = Feed(progress, ending=ending, num_trials=5)
+    feed.run(0)
+    ending.hear(1)
+    feed.end(0)
+    feed.finish()
+    assert sum("resume" in line for line in file.screen()) == 1
 
 
 def headers(file: Terminal) -> list[str]:

@@ -1435,6 +1435,16 @@ def test_rule_13_an_interrupt_saves_and_stops_at_the_next_report_and_leaves_ever
     assert [world[n].failures + world[n].losses for n in range(4)] == [0] * 4
 
 
+def test_rule_13_an_interrupt_shortens_the_grace_of_a_trial_that_is_saving_already():
+    world = two_running(can_save_on_demand=True, checkpoint_at_end=True)
+    world.scheduler.next = [StopTrial(tid(0), "worse")]
+    assert "stop 0.1#1 saving" in world.report(0)
+    world.now = 10.0
+    world.ask(Ask.INTERRUPT)
+    world.now = 40.0
+    assert world.tell(Tick()) == ["kill 0.1", "kill 1.1"]
+
+
 def test_rule_13_an_interrupted_function_without_any_checkpoint_stops_at_its_next_report():
     world = two_running()
     world.ask(Ask.INTERRUPT)

@@ -1,0 +1,290 @@
+"""Ctrl-C on real processes: on a terminal, in a pipe, and where nothing is to be printed."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+from virtual_terminal import VirtualTerminal
+
+import sweep
+
+SCRIPT = """
+import fcntl, os, sys, termios, time
+import sweep
+
+if os.isatty(0):
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # Ctrl-C is for this process
+
+def silent(config):
+    time.sleep(1000)
+
+def reports(config):
+    step = 0
+    while True:
+        time.sleep(0.02)
+        step += 1
+        sweep.report(step=step)
+
+class Saves(sweep.Trainable):
+    def step(self):
+        time.sleep(0.02)
+        return {"loss": 1.0}
+    def save_checkpoint(self, checkpoint_dir):
+        time.sleep(0.3)
+        return {}
+    def load_checkpoint(self, checkpoint):
+        pass
+
+if __name__ == "__main__":
+    which, how = sys.argv[1:3]
+    arguments = {"num_samples": 4, "name": "one", "nodes": [sweep.Node(cpus=2)], "engine": how} | eval(sys.argv[3])
+    sweep.run(globals()[which], **arguments)
+    print("returned")
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def environment(tmp_path: Path, grace_s: float) -> dict[str, str]:
+    settings = {"SWEEP_FORCE_TRIAL_CLEANUP_S": str(grace_s), "SWEEP_STORAGE": str(tmp_path), "TERM": "xterm"}
+    return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")} | settings
+
+
+class Session:
+    """A program on a terminal of 80 columns, and the person before it."""
+
+    def __init__(self, command: list[str], env: dict[str, str], cwd: Path) -> None:
+        self.terminal = VirtualTerminal(80, 24)
+        self.frames: list[str] = []
+        self._master, slave = os.openpty()
+        termios.tcsetwinsize(slave, (24, 80))
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=cwd, start_new_session=True
+        )
+        os.close(slave)
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def watch(self, until: str = "", limit_s: float = 30.0) -> bool:
+        """Look at the screen until it shows something, or until the program has ended; whether it was shown."""
+        give_up = time.monotonic() + limit_s
+        while time.monotonic() < give_up:
+            if until and until in "\n".join(self.terminal.shown()):
+                return True
+            if not select.select([self._master], [], [], 0.1)[0]:
+                continue
+            try:
+                data = os.read(self._master, 1 << 16)
+            except OSError:  # the program has ended
+                data = b""
+            if not data:
+                self.process.wait(10)
+                return not until
+            self.terminal.feed(data.decode(errors="replace").replace("\r\n", "\n"))
+            self.frames.append("\n".join(self.terminal.shown()))
+        raise AssertionError(f"nothing of {until!r}:\n" + "\n".join(self.terminal.shown()))
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def start(tmp_path: Path, script: Path):
+    sessions: list[Session] = []
+
+    def start(which: str, how: str = "local", arguments: str = "{}", grace_s: float = 30.0) -> Session:
+        command = [sys.executable, str(script), which, how, arguments]
+        sessions.append(Session(command, environment(tmp_path, grace_s), tmp_path))
+        return sessions[-1]
+
+    yield start
+    for session in sessions:
+        session.close()
+
+
+def final(session: Session) -> list[str]:
+    return [line for line in session.terminal.shown() if line]
+
+
+def test_a_function_that_never_reports_is_killed_after_the_grace_that_is_shown(start, tmp_path):
+    session = start("silent", grace_s=3.0)
+    assert session.watch("00001  RUN")
+    session.type("\x03")
+    session.watch()
+    assert session.process.returncode == 0
+    stopping = [frame for frame in session.frames if "STOPPING" in frame]
+    left = {
+        seconds for frame in stopping for seconds in re.findall(r"STOPPING  in (\d)s what still runs is killed", frame)
+    }
+    assert len(left & {"1", "2", "3"}) >= 2  # it is counted down, though nothing happens
+    assert "waiting for 00000 00001 to end at the next report" in stopping[0]
+    assert not any("save" in frame for frame in session.frames)
+    screen = final(session)
+    assert screen[0].startswith("sweep one   interrupted after 0:0")
+    assert screen[-3:] == ["4 trials had not ended", "resume: the same call with name='one', resume=True", "returned"]
+    assert sum(line.startswith("sweep one") for line in screen) == 1
+    trials = sweep.ExperimentAnalysis(tmp_path / "one").trials
+    assert [trial.status for trial in trials] == ["PENDING"] * 4
+    assert trials[0].reason == "did not end within its grace"
+
+
+def test_the_second_ctrl_c_kills_at_once(start):
+    session = start("silent")
+    assert session.watch("00001  RUN")
+    session.type("\x03")
+    assert session.watch("STOPPING  in ")
+    session.type("\x03")
+    session.watch(limit_s=20.0)
+    assert session.process.returncode == 0
+    assert sum("resume" in line for line in final(session)) == 1
+
+
+def test_the_third_ctrl_c_ends_the_driver_and_gives_the_terminal_back(start):
+    session = start("silent", how="inline")
+    assert session.watch("00000  RUN")
+    session.type("\x03")
+    assert session.watch("STOPPING  trials end at their next report; the third ^C ends everything at once")
+    session.type("\x03")
+    assert session.watch("00000  STOP")  # it does not: code of this process cannot be killed
+    session.type("\x03")
+    session.watch()
+    assert session.process.returncode == 130
+    assert session.terminal.is_cursor_visible
+    assert session.terminal.shown()[-1] == ""  # the prompt comes below the block
+
+
+def test_that_trials_save_is_said_of_those_that_can(start, tmp_path):
+    session = start("Saves")
+    assert session.watch("00001  RUN")
+    session.type("\x03")
+    session.watch()
+    assert any("waiting for 00000 00001 to save and end" in frame for frame in session.frames)
+    trials = sweep.ExperimentAnalysis(tmp_path / "one").trials
+    assert [trial.checkpoint is not None for trial in trials] == [True, True, False, False]
+
+
+def driver(tmp_path: Path, *arguments: str, grace_s: float = 3.0) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(tmp_path, grace_s),
+        cwd=tmp_path,
+    )
+
+
+def wait_until_two_run(experiment: Path) -> None:
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        if len(list(experiment.glob("*/output.log"))) >= 2:
+            return
+        select.select([], [], [], 0.02)
+    raise AssertionError("nothing runs")
+
+
+def test_a_pipe_is_told_once_and_the_resume_instruction_once(script, tmp_path):
+    process = driver(tmp_path, str(script), "silent", "local", "{}")
+    wait_until_two_run(tmp_path / "one")
+    process.send_signal(signal.SIGINT)
+    lines = process.communicate(timeout=30)[0].splitlines()
+    (stopping,) = [line for line in lines if "STOPPING" in line]
+    assert re.fullmatch(
+        r"\d:\d\d STOPPING  in [123]s what still runs is killed; \^C again kills it now; "
+        r"waiting for 00000 00001 to end at the next report",
+        stopping,
+    )
+    assert lines[-2:] == ["resume: the same call with name='one', resume=True", "returned"]
+    assert sum("resume" in line for line in lines) == 1
+
+
+def test_verbose_0_prints_nothing_of_it_either(script, tmp_path):
+    process = driver(tmp_path, str(script), "silent", "local", "{'verbose': 0}")
+    wait_until_two_run(tmp_path / "one")
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[0] == "returned\n"
+
+
+@pytest.mark.parametrize(
+    "reporter", ["sweep.CLIReporter()", "type('Mute', (sweep.Callback,), {})()"], ids=["CLIReporter", "mute"]
+)
+def test_a_reporter_of_ones_own_leaves_it_to_standard_error(script, tmp_path, reporter):
+    process = driver(tmp_path, str(script), "silent", "local", f"{{'progress_reporter': {reporter}}}")
+    wait_until_two_run(tmp_path / "one")
+    process.send_signal(signal.SIGINT)
+    lines = process.communicate(timeout=30)[0].splitlines()
+    assert len([line for line in lines if re.match(r"sweep: STOPPING  in [123]s", line)]) == 1, lines
+    assert sum("resume=True" in line for line in lines) == 1, lines
+
+
+def test_the_command_line_says_how_to_resume_once_and_exits_with_130(script, tmp_path):
+    process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", "x=1", "--name", "one")
+    wait_until_two_run(tmp_path / "one")
+    process.send_signal(signal.SIGINT)
+    lines = process.communicate(timeout=30)[0].splitlines()
+    assert process.returncode == 130
+    assert [line for line in lines if "resume" in line] == ["resume: sweep resume one"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["x=1", "--minimize", "lost"],  # no trial reports it
+        ["x=1", "--minimize", "step", "--gpus", "999"],
+        ["x=1", "--minimize", "step", "--searcher", "nobody"],
+        ["x=uniform(2,1)"],
+    ],
+    ids=["metric", "request", "searcher", "range"],
+)
+def test_a_wrong_argument_is_no_reason_to_resume(script, tmp_path, arguments):
+    process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", *arguments)
+    output = process.communicate(timeout=30)[0]
+    assert process.returncode != 0
+    assert "error:" in output
+    assert "resume" not in output
+
+
+def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(tmp_path):
+    """The handler runs on the way into the waiting: Python has looked for signals, and the kernel has not begun."""
+    from sweep.engines.reactor import Reactor
+    from sweep.interrupt import interruptible
+
+    class Engine:
+        def __init__(self) -> None:
+            self.reactor = Reactor()
+            self.waker = self.reactor.waker
+
+        def post(self, event: object) -> None:
+            self.reactor.post(event)
+
+    engine = Engine()
+    heard: list[int] = []
+    with interruptible(engine, heard.append, lambda: None):
+        # The C part of a signal handler has only this effect until Python code runs on the main thread.
+        os.write(signal.set_wakeup_fd(engine.waker), b"\2")
+        engine.reactor.run_once(None)  # returns
+        os.kill(os.getpid(), signal.SIGINT)
+        engine.reactor.run_once(None)
+    assert heard == [1]
+    assert len(engine.reactor.take_posted()) == 1
+    assert signal.set_wakeup_fd(-1) == -1
+    engine.reactor.close()
