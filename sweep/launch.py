@@ -417,6 +417,7 @@ class Launch:
         options = dict(request.engine_options)
         options["env"] = {**inventory.env_vars(), **options["env"]}
         options["log_to_file"] = self.outputs
+        options["notice"] = self._notice
         return LocalEngine(self.layout.root, self.trainable, lock_fd=lock.fd, **common, **options)
 
     def _mirror(self) -> MirrorCallback | None:

@@ -36,6 +36,7 @@ from sweep.engines import host, zygote
 from sweep.engines.base import Engine, EngineCommand
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.handover import HandOver
+from sweep.engines.hangs import HANG_S, Hangs
 from sweep.engines.jobs import JobMaker
 from sweep.engines.link import Link
 from sweep.engines.nursery import Nursery, own_path
@@ -59,6 +60,7 @@ _GATHERS = 4  # looks at what arrived meanwhile, before a batch is handed out
 _KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed itself
 _RETRY_S = 0.1
 _CLOSE_S = 5.0
+_LOOKS = 6  # for hangs, while one becomes one
 
 
 class LocalEngine(Engine):
@@ -68,7 +70,8 @@ class LocalEngine(Engine):
     this happens on the thread that calls `next_events`; only `post` may be called from elsewhere.
 
     Attributes:
-        notices: what the user should be shown, oldest first, such as a module that could not be imported in advance.
+        notices: what the user should be shown, oldest first, such as a module that could not be imported in advance;
+            empty where `notice` was given.
     """
 
     def __init__(
@@ -91,6 +94,8 @@ class LocalEngine(Engine):
         name_of: Callable[[Trial], str] | None = None,
         start_from: str = "",
         hand_over: HandOver | None = None,
+        notice: Callable[[str], None] | None = None,
+        hang_s: float = HANG_S,
     ) -> None:
         """Store the trainable in the experiment and start the zygote.
 
@@ -111,6 +116,8 @@ class LocalEngine(Engine):
             name_of: returns the name that the user gives to a trial, or an empty text.
             start_from: checkpoint of trials that have none of their own; empty: they start from nothing.
             hand_over: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
+            notice: is told at once what the user should be shown.
+            hang_s: how long a trial may do nothing before its first report, until it is said what may be the reason.
 
         Raises:
             ConfigError: an unknown start method, or a system other than Linux.
@@ -124,6 +131,10 @@ class LocalEngine(Engine):
                 "reliably. Use engine='inline', or run on Linux."
             )
         self.notices: list[str] = []
+        self._say = notice or self.notices.append
+        self._hang_s = hang_s
+        self._hangs = Hangs(hang_s)
+        self._num_threads = 0  # that imports started in the process from which workers are forked
         self._layout = ExperimentLayout(Path(directory).absolute())
         self._directory = str(self._layout.root)
         self._nodes = tuple(nodes)
@@ -174,7 +185,7 @@ class LocalEngine(Engine):
             hand_over or HandOver(read_memory, devices=[device for node in self._nodes for device in node.devices]),
             self._reactor,
             emit=lambda event: self._events.append(event),
-            notice=lambda text: self.notices.append(text),
+            notice=lambda text: self._say(text),
         )
         try:
             self._start_nursery()
@@ -494,6 +505,7 @@ class LocalEngine(Engine):
                 continue
             kind = message[0]
             if kind == wire.REPORT:
+                attempt.has_reported = True
                 self._events.append(Reported(attempt.trial_id, attempt.attempt, message[2], message[3], message[4]))
             elif kind == wire.STARTED:
                 attempt.pids = attempt.pids or (message[2],)
@@ -606,18 +618,34 @@ class LocalEngine(Engine):
                         if attempt.link is None:
                             self._events.append(Waiting(attempt.trial_id, f"importing {name}"))
                 case (zygote.NOTICE, text):
-                    self.notices.append(text)
+                    self._say(text)
                 case (zygote.READY, threads):
                     nursery.is_ready = True
-                    if threads > 1:
-                        self.notices.append(
-                            f"importing {', '.join(self._modules)} started {threads - 1} threads; if trials hang, use "
-                            "start_method='spawn'"
-                        )
+                    if threads > 1 and not self._num_threads:
+                        self._num_threads = threads - 1
+                        self._look_for_hangs()
                 case (zygote.GONE, number) if number in self._slots:
                     self._bury(self._slots[number])
         if not nursery.is_alive:
             self._on_nursery_gone(nursery)
+
+    def _look_for_hangs(self) -> None:
+        """Say once what may be the reason where a trial does nothing: a lock that a thread held when it was forked."""
+        hosts = {
+            one.token: one.slot.pid
+            for one in self._attempts.values()
+            if one.link is not None and one.slot is not None and one.slot.pid and not one.has_reported
+        }
+        token = self._hangs.look(hosts, time.monotonic())
+        if token is None:
+            self._reactor.alarm(self._hang_s / _LOOKS, self._look_for_hangs)
+            return
+        (hanging,) = [one for one in self._attempts.values() if one.token == token]
+        self._say(
+            f"trial {hanging.trial.number:05d} has neither reported nor computed for {self._hang_s:g} s, and importing "
+            f"{', '.join(self._modules)} in advance started threads ({self._num_threads}), whose locks it may wait "
+            "for; if it hangs, use start_method='spawn'"
+        )
 
     def _on_nursery_gone(self, nursery: Nursery) -> None:
         """Trials go on without their zygote; another is started when the next host is needed."""
@@ -627,7 +655,7 @@ class LocalEngine(Engine):
         if nursery.importing and not nursery.is_ready:
             self._has_import_crashed = True
             while_importing = f" while importing {nursery.importing}; trials import for themselves now"
-        self.notices.append(f"the process that imports modules in advance ended ({how}){while_importing}")
+        self._say(f"the process that imports modules in advance ended ({how}){while_importing}")
         if self._nursery is nursery:
             self._nursery = None
         for slot in [slot for slot in self._slots.values() if slot.nursery is nursery]:

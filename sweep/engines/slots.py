@@ -23,6 +23,7 @@ class Attempt:
     __slots__ = (
         "attempt",
         "blockers",
+        "has_reported",
         "is_killed",
         "kill_reason",
         "link",
@@ -44,6 +45,7 @@ class Attempt:
         self.link: Link | None = None  # once the job was sent
         self.outcome: Outcome | None = None  # the worker's last word
         self.pids: tuple[int, ...] = ()  # of the worker, or of the ranks, once they have started
+        self.has_reported = False
         self.is_killed = False
         self.kill_reason = ""
         self.refusal = ""  # why it could not be given a slot so far

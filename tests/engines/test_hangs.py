@@ -1,0 +1,109 @@
+"""What does nothing at all, and what only takes long."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from conformance.driving import play
+from conformance.engines import NODE, collect, has_released, trial
+
+from sweep.core.messages import ExitKind, Kill, Start
+from sweep.engines.hangs import Hangs, processor_s
+from sweep.engines.local import LocalEngine
+from sweep.worker.session import report
+from sweep.worker.trainable import prepare
+
+
+def looks(used: dict[int, list[float]], every_s: float = 10.0) -> list[int | None]:
+    now = [0]
+    hangs = Hangs(60.0, lambda pid: used[pid][now[0]])
+    found = []
+    for now[0] in range(len(next(iter(used.values())))):
+        found.append(hangs.look({pid - 100: pid for pid in used if used[pid][now[0]] >= 0}, every_s * now[0]))
+    return found
+
+
+def test_a_trial_that_computes_does_not_hang_however_late_it_reports():
+    assert looks({101: [10.0 * look for look in range(20)]}) == [None] * 20
+
+
+def test_a_trial_that_has_used_no_processor_for_a_minute_hangs():
+    assert looks({101: [3.0] * 7}) == [None] * 6 + [1]
+    assert looks({101: [0.0, 1.0, 2.0, 3.0, *[3.05] * 6]}) == [None] * 9 + [1]  # a thread that looks now and then
+
+
+def test_what_has_reported_meanwhile_is_forgotten():
+    assert looks({101: [3.0] * 5 + [-1] + [3.0] * 5}) == [None] * 11
+
+
+def test_the_processor_time_is_that_of_the_whole_tree():
+    code = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {inner!r}]); p.wait()"
+    inner = "import time\nwhile time.process_time() < 0.3: pass\nprint('used', flush=True)\ninput()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code.format(inner=inner)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout.readline() == b"used\n"
+        assert processor_s(process.pid) >= 0.25  # the kernel's count is rounded
+        process.communicate(b"\n")
+    assert processor_s(process.pid) == 0.0
+
+
+THREADED = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+
+
+def test_threads_of_an_import_are_no_news_while_trials_go_on(tmp_path, monkeypatch):
+    (tmp_path / "threaded.py").write_text(THREADED)
+    monkeypatch.syspath_prepend(tmp_path)
+    story = play(tmp_path / "exp", lambda config: 1, [trial(0), trial(1)], preload=["threaded"])
+    assert [ended.kind for ended in story.exits] == [ExitKind.FINISHED] * 2
+    assert story.notices == []
+
+
+def test_threads_of_an_import_are_named_when_a_trial_hangs(tmp_path, monkeypatch):
+    (tmp_path / "threaded.py").write_text(THREADED)
+    monkeypatch.syspath_prepend(tmp_path)
+    os.mkfifo(tmp_path / "never")
+    gate = str(tmp_path / "never")
+    said: list[str] = []
+    engine = LocalEngine(
+        tmp_path / "exp",
+        prepare(lambda config: Path(gate).read_text()),
+        nodes=[NODE],
+        preload=["threaded"],
+        notice=said.append,
+        hang_s=0.3,
+    )
+    try:
+        engine.execute(Start(trial(7)))
+        while not said:
+            engine.next_events(engine.now() + 0.05)
+        engine.execute(Kill("abcde_00007", 1))
+        collect(engine, has_released(1))
+    finally:
+        engine.close()
+    (notice,) = said
+    assert notice.startswith("trial 00007 has neither reported nor computed for 0.3 s, and importing threaded")
+    assert notice.endswith("started threads (1), whose locks it may wait for; if it hangs, use start_method='spawn'")
+    assert engine.notices == []
+
+
+def test_a_trial_that_waits_after_its_first_report_does_not_hang(tmp_path, monkeypatch):
+    (tmp_path / "threaded.py").write_text(THREADED)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def train(config):
+        report({"loss": 1.0})
+
+    engine = LocalEngine(tmp_path / "exp", prepare(train), nodes=[NODE], preload=["threaded"], hang_s=0.1)
+    try:
+        engine.execute(Start(trial()))
+        collect(engine, lambda seen: any(hasattr(event, "metrics") for event in seen), answer=None)
+        for _ in range(10):  # nobody answers its report
+            engine.next_events(engine.now() + 0.05)
+        assert engine.notices == []
+    finally:
+        engine.close()
