@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,7 +19,10 @@ from sweep.engines.base import Engine
 from sweep.errors import ConfigError, nearest
 from sweep.schedulers import Scheduler
 
-__all__ = ["Request", "ResumeMode", "metric_and_mode", "seconds_of", "stop_rules"]
+__all__ = ["HAS_NO_RESUME", "Request", "ResumeMode", "metric_and_mode", "seconds_of", "stop_rules"]
+
+# The call that runs the sweep takes no `resume=`: what it began is continued by `Tuner.restore`.
+HAS_NO_RESUME: ContextVar[bool] = ContextVar("HAS_NO_RESUME", default=False)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from searchers import ConcurrencyLimiter
 from searchers.space import Domain
 from searchers.variants import grid_values, has_domains, path_name, walk
 from sweep import __version__, inventory
-from sweep.arguments import Request, metric_and_mode, seconds_of, stop_rules
+from sweep.arguments import HAS_NO_RESUME, Request, metric_and_mode, seconds_of, stop_rules
 from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.ending import Ending, EndingNotice
@@ -506,6 +506,11 @@ class Launch:
         where = "" if is_usual else f" --storage {self.storage.uri or root.parent}"
         if self.request.import_path:  # the command line started it, and can start it again
             return f"sweep resume {root.name}{where}"
+        if HAS_NO_RESUME.get():
+            uri = self.storage.uri
+            place = f"{uri.rstrip('/')}/{root.name}" if uri else os.path.relpath(root)
+            is_named = self.trainable.group is None and self.trainable.name != "lambda"
+            return f"sweep.Tuner.restore({place!r}, {self.trainable.name if is_named else 'trainable'}).fit()"
         return f"the same call with name={root.name!r}, resume=True"
 
     def _import_path(self) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.api import run
 from sweep.config import FailureConfig, ResumeConfig, RunConfig, TuneConfig, fields_of
-from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
+from sweep.errors import ConfigError, ExperimentError, SweepError, nearest, refuse_unknown
+from sweep.arguments import HAS_NO_RESUME
 from sweep.recipe import RECIPE_NAME, read_recipe, space_keys
 
 if TYPE_CHECKING:
@@ -145,7 +146,11 @@ class Tuner:
         """Run the sweep to its end."""
         from sweep.store.analysis import ResultGrid
 
-        analysis = run(self._trainable, **{**self._arguments, "raise_on_failed_trial": False})
+        token = HAS_NO_RESUME.set(True)
+        try:
+            analysis = run(self._trainable, **{**self._arguments, "raise_on_failed_trial": False})
+        finally:
+            HAS_NO_RESUME.reset(token)
         self._results = ResultGrid(analysis)
         return self._results
 

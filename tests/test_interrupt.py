@@ -46,8 +46,13 @@ class Saves(sweep.Trainable):
 
 if __name__ == "__main__":
     which, how = sys.argv[1:3]
-    arguments = {"num_samples": 4, "name": "one", "nodes": [sweep.Node(cpus=2)], "engine": how} | eval(sys.argv[3])
-    sweep.run(globals()[which], **arguments)
+    if how == "tuner":
+        sweep.init(num_cpus=2)
+        tuning = {"tune_config": sweep.TuneConfig(num_samples=4), "run_config": sweep.RunConfig(name="one")}
+        sweep.Tuner(globals()[which], **tuning).fit()
+    else:
+        arguments = {"num_samples": 4, "name": "one", "nodes": [sweep.Node(cpus=2)], "engine": how} | eval(sys.argv[3])
+        sweep.run(globals()[which], **arguments)
     print("returned")
 """
 
@@ -215,6 +220,20 @@ def test_a_pipe_is_told_once_and_the_resume_instruction_once(script, tmp_path):
     )
     assert lines[-2:] == ["resume: the same call with name='one', resume=True", "returned"]
     assert sum("resume" in line for line in lines) == 1
+
+
+def test_a_tuner_is_continued_by_its_restore_and_the_words_that_are_printed_do_it(script, tmp_path):
+    process = driver(tmp_path, str(script), "reports", "tuner", "{}")
+    wait_until_two_run(tmp_path / "one")
+    process.send_signal(signal.SIGINT)
+    lines = process.communicate(timeout=30)[0].splitlines()
+    (resume,) = [line for line in lines if "resume" in line]
+    assert resume == "resume: sweep.Tuner.restore('one', reports).fit()"
+    code = f"import sweep\ndef reports(config): sweep.report(step=1)\n{resume.removeprefix('resume: ')}"
+    again = driver(tmp_path, "-c", code)
+    output = again.communicate(timeout=30)[0]
+    assert again.returncode == 0, output
+    assert [trial.status for trial in sweep.ExperimentAnalysis(tmp_path / "one").trials] == ["TERMINATED"] * 4
 
 
 def test_verbose_0_prints_nothing_of_it_either(script, tmp_path):
