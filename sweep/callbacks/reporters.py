@@ -196,6 +196,11 @@ class CLIReporter(ProgressReporter):
         else:
             print(f"sweep: {text}", file=sys.stderr, flush=True)
 
+    def leave(self) -> None:
+        """Give the terminal back at once."""
+        if self._display is not None:
+            self._display.leave()
+
     def _draw(self, board: Board) -> list[str]:
         trials = list(self._trials)
         errors = draw_errors(trials, self._columns, _name_of, self._root)
