@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.api import run
-from sweep.config import FailureConfig, ResumeConfig, RunConfig, TuneConfig, fields_of
-from sweep.errors import ConfigError, ExperimentError, SweepError, nearest, refuse_unknown
 from sweep.arguments import HAS_NO_RESUME
+from sweep.config import FailureConfig, ResumeConfig, RunConfig, TuneConfig, fields_of
+from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
 from sweep.recipe import RECIPE_NAME, read_recipe, space_keys
 
 if TYPE_CHECKING:

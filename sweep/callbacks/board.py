@@ -11,8 +11,8 @@ from typing import Any
 
 from sweep.callbacks.formats import clean
 from sweep.callbacks.front import Front
-from sweep.core.expected import is_silent
 from sweep.callbacks.rate import Rate
+from sweep.core.expected import is_silent
 from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
