@@ -377,8 +377,7 @@ class TBXLoggerCallback(LoggerCallback):
     def __init__(self) -> None:
         if importlib.util.find_spec("tensorboardX") is None:
             raise ConfigError(
-                "TBXLoggerCallback needs tensorboardX, which is not installed. "
-                "Run: pip install 'sweep-engine[tensorboard]'"
+                "TBXLoggerCallback needs tensorboardX, which is not installed. Run: pip install tensorboardX"
             )
         self._writers: OrderedDict[str, Any] = OrderedDict()
 

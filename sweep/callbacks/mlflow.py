@@ -230,9 +230,7 @@ def setup_mlflow(
 
 def _require() -> Any:
     if importlib.util.find_spec("mlflow") is None:
-        raise ConfigError(
-            "logging to MLflow needs it, and it is not installed. Run: pip install 'sweep-engine[mlflow]'"
-        )
+        raise ConfigError("logging to MLflow needs mlflow, which is not installed. Run: pip install mlflow-skinny")
     return importlib.import_module("mlflow")
 
 

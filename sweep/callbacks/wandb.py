@@ -181,7 +181,7 @@ def setup_wandb(
 def _require() -> Any:
     if importlib.util.find_spec("wandb") is None:
         raise ConfigError(
-            "logging to Weights & Biases needs wandb, which is not installed. Run: pip install 'sweep-engine[wandb]'"
+            "logging to Weights & Biases needs wandb, which is not installed. Run: pip install wandb"
         )
     return importlib.import_module("wandb")
 

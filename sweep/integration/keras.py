@@ -20,7 +20,7 @@ from sweep.store.checkpoints import Checkpoint
 
 __all__ = ["HOOKS", "ReportCheckpointCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]
 
-(_keras,) = require(["keras"], library="keras", extra="keras")
+(_keras,) = require(["keras"], library="keras")
 if TYPE_CHECKING:
 
     class _Callback:

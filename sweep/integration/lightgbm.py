@@ -12,7 +12,7 @@ from sweep.store.checkpoints import Checkpoint
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]
 
-(_lightgbm,) = require(["lightgbm"], library="lightgbm", extra="lightgbm")
+(_lightgbm,) = require(["lightgbm"], library="lightgbm")
 
 
 @refuse_unknown()

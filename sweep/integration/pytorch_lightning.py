@@ -35,7 +35,7 @@ _NO_REPORT_IN = (
 )
 
 _found = [sys.modules[name] for name in _NAMES if hasattr(sys.modules.get(name), "Callback")]
-_lightning = (_found or require(_NAMES, library="lightning", extra="lightning"))[0]
+_lightning = (_found or require(_NAMES, library="lightning"))[0]
 if TYPE_CHECKING:
     _Callback = object
     _DDPStrategy = object

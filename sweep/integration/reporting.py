@@ -19,11 +19,11 @@ __all__ = ["MetricChoice", "Metrics", "chosen_hooks", "checkpoint_file", "is_fir
 Metrics = str | Sequence[str] | Mapping[str, str] | None
 
 
-def require(names: Sequence[str], *, library: str, extra: str) -> list[ModuleType]:
+def require(names: Sequence[str], *, library: str) -> list[ModuleType]:
     """Return those of the modules that are installed.
 
     Raises:
-        ImportError: none of them is; the text says how to install `library`, which the extra of that name brings.
+        ImportError: none of them is; the text says how to install `library`.
     """
     found = []
     for name in names:
@@ -35,7 +35,7 @@ def require(names: Sequence[str], *, library: str, extra: str) -> list[ModuleTyp
     if not found:
         raise ImportError(
             f"sweep.integration.{names[-1].partition('.')[0]} needs {library}, which is not installed. "
-            f"Run: pip install 'sweep-engine[{extra}]'"
+            f"Run: pip install {library}"
         )
     return found
 

@@ -11,7 +11,7 @@ from sweep.worker.session import get_context
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "prepare_trainer"]
 
-(_transformers,) = require(["transformers"], library="transformers", extra="transformers")
+(_transformers,) = require(["transformers"], library="transformers")
 if TYPE_CHECKING:
     _TrainerCallback = object
 else:

@@ -12,7 +12,7 @@ from sweep.store.checkpoints import Checkpoint
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]
 
-(_xgboost,) = require(["xgboost"], library="xgboost", extra="xgboost")
+(_xgboost,) = require(["xgboost"], library="xgboost")
 if TYPE_CHECKING:
     _TrainingCallback = object
 else:
