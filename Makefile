@@ -3,17 +3,20 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run test test-docs test-slow test-chaos test-gpu lint bench clean
+.PHONY: run test test-docs test-wheel test-slow test-chaos test-gpu lint bench clean
 
 run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
 
 test: $(VENV)/.ok
-	$(PY) -m pytest -m "not docs and not slow and not chaos and not gpu and not ray" \
+	$(PY) -m pytest -m "not docs and not wheel and not slow and not chaos and not gpu and not ray" \
 		-n 2 --dist loadfile --no-loadscope-reorder
 
 test-docs: $(VENV)/.ok
 	$(PY) -m pytest -m "docs" -n 2 --dist load
+
+test-wheel: $(VENV)/.ok
+	$(PY) -m pytest -m "wheel" --timeout=600 tests/test_wheel.py
 
 test-slow: $(VENV)/.ok
 	$(PY) -m pip install -q -c constraints.txt -e '.[test,integrations]'
