@@ -1,4 +1,4 @@
-"""What is shipped and what installing it brings: extras, licence, and the commands that messages tell people to type."""
+"""What is shipped and what installing it brings: extras, license, and the commands that messages name."""
 
 from __future__ import annotations
 

@@ -180,9 +180,7 @@ def setup_wandb(
 
 def _require() -> Any:
     if importlib.util.find_spec("wandb") is None:
-        raise ConfigError(
-            "logging to Weights & Biases needs wandb, which is not installed. Run: pip install wandb"
-        )
+        raise ConfigError("logging to Weights & Biases needs wandb, which is not installed. Run: pip install wandb")
     return importlib.import_module("wandb")
 
 

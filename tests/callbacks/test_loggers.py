@@ -328,5 +328,5 @@ def test_tensorboard_keeps_few_writers_open(tmp_path: Path) -> None:
 
 def test_a_missing_tensorboardx_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="Run: pip install tensorboardX$"):
+    with pytest.raises(ConfigError, match=r"Run: pip install tensorboardX$"):
         TBXLoggerCallback()

@@ -202,7 +202,7 @@ def test_a_key_reaches_the_library_and_its_absence_is_said_before_the_first_tria
 
 def test_a_missing_library_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="Run: pip install wandb$"):
+    with pytest.raises(ConfigError, match=r"Run: pip install wandb$"):
         WandbLoggerCallback()
 
 
