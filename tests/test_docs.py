@@ -305,25 +305,6 @@ def test_every_sweep_command_that_is_shown_is_understood():
         command.make_context(arguments[0], list(arguments[1:]), resilient_parsing=False).close()
 
 
-# --- the README ----------------------------------------------------------------------------------------------------
-
-
-def test_the_first_screen_of_the_readme_is_a_sentence_two_commands_one_short_example_and_three_links():
-    page = ALL["README.md"]
-    text = page.path.read_text(encoding="utf-8").partition("\n## ")[0]
-    title, sentence, *_ = (part for part in text.split("\n\n") if part.strip())
-    assert title.startswith("# ")
-    assert sentence.count(". ") == 0
-    assert sentence.endswith(".")
-    first = [block for block in page.blocks if block.last <= text.count("\n") + 1]
-    assert list(commands_of(Page(page.path, first))) == [["make", "run"], ["make", "test"]]
-    (example,) = (block for block in first if block.language == "python")
-    assert len(example.text.splitlines()) <= 20
-    assert example.output
-    assert len(re.findall(r"\]\(", text)) == 3
-    assert text.count("\n") < 60
-
-
 # --- lists that are complete ---------------------------------------------------------------------------------------
 
 
