@@ -19,7 +19,9 @@ import click
 import pytest
 
 import sweep
+from searchers import SEARCHERS
 from sweep.cli import main as cli
+from sweep.schedulers import SCHEDULERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -349,6 +351,32 @@ def test_every_bad_input_that_is_tested_has_an_entry_in_the_faq():
     named = re.findall(r"^<!-- (test_\w+) -->$", "\n".join(ALL["docs/faq.md"].prose), flags=re.M)
     allowed = {name for name in tested if "_is_allowed_" in name}
     assert set(named) == tested - allowed
+
+
+# --- pages that are looked things up in open with the lookup ---------------------------------------------------------
+
+
+def opening(name: str) -> str:
+    """Return what a page says before its first section."""
+    return ALL[name].path.read_text(encoding="utf-8").partition("\n## ")[0]
+
+
+def test_the_faq_opens_with_an_index_of_its_entries_in_the_order_of_the_alphabet():
+    words = re.findall(r"^\| \[(.+?)\]\((#.+?)\) \|", opening("docs/faq.md"), flags=re.M)
+    entries = [line.removeprefix("### ") for line in ALL["docs/faq.md"].prose if line.startswith("### ")]
+    assert len(set(map(slug, entries))) == len(entries)
+    linked = {link for _, link in words}
+    assert [f"[words of it](#{slug(entry)})" for entry in entries if f"#{slug(entry)}" not in linked] == []
+    in_order = [re.sub(r"[^a-z0-9 ]", "", word.lower()).strip() for word, _ in words]
+    assert in_order == sorted(in_order)
+
+
+def test_choose_opens_with_a_table_from_situations_to_a_searcher_and_a_scheduler():
+    rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \|$", opening("docs/choose.md"), flags=re.M)
+    assert [cell.strip() for cell in rows[0]] == ["your situation", "searcher", "scheduler"]
+    assert len(rows) > 10
+    named = set(re.findall(r"`\"(\w+)\"`", " ".join(cell for row in rows for cell in row)))
+    assert named <= {*SEARCHERS, *SCHEDULERS}
 
 
 # --- the examples --------------------------------------------------------------------------------------------------

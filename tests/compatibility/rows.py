@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -153,13 +154,21 @@ def page(rows: Sequence[Row]) -> str:
     lines = [
         "# Tune, row by row",
         "",
-        "Everything that a Ray Tune user can do and expects, and what becomes of it here. *Core* rows are in most",
-        "scripts, *common* ones in many, *rare* ones are grouped. *Covered* means that it works and a test proves it;",
-        "*different* that it deliberately means something else, with the reason; *left* that it is not there.",
-        "",
-        "This page is written by `python tests/compatibility/rows.py` from `tests/compatibility/tune_rows.toml`.",
+        "To find a name of Tune's, search this page for it: `run(metric=)`, `ASHAScheduler`, `get_best_trial`. Or go to its",
+        "section:",
         "",
         *_counts(rows),
+        "",
+        "| word | means |",
+        "| --- | --- |",
+        "| core, common, rare | the row is in most scripts, in many, in few; rare ones are grouped |",
+        "| trap, complaint | what surprises Tune's users by design, and what they complain about |",
+        "| a test alone | covered: it works as in Tune, and this test proves it |",
+        "| different | it deliberately means something else, for the reason that is given |",
+        "| left | it is not there, for the reason that is given |",
+        "",
+        "Everything that a Ray Tune user can do and expects is a row here. `python tests/compatibility/rows.py` writes the page",
+        "from `tests/compatibility/tune_rows.toml`; a test fails where a test that is named does not exist.",
     ]
     for section, (title, _, _) in SECTIONS.items():
         of_section = [row for row in rows if row.section == section]
@@ -173,10 +182,16 @@ def _counts(rows: Sequence[Row]) -> list[str]:
     lines = [f"| section | rows | {' | '.join(STATES)} |", "| --- | --- | --- | --- | --- | --- |"]
     for section, (title, _, _) in SECTIONS.items():
         number = f"{section}. " if section.isdigit() else ""
-        lines.append(_count_line(f"{number}{title}", [row for row in rows if row.section == section]))
+        link = f"[{number}{title}](#{_anchor(number + title)})"
+        lines.append(_count_line(link, [row for row in rows if row.section == section]))
     for mark in ("C", "M", "R"):
         lines.append(_count_line(f"**{MARKS[mark]}, all sections**", [row for row in rows if row.mark == mark]))
     return [*lines, _count_line("**all**", rows)]
+
+
+def _anchor(heading: str) -> str:
+    """Return what GitHub makes of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _count_line(title: str, rows: Sequence[Row]) -> str:

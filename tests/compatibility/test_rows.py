@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compatibility.rows import DATA, PAGE, Row, has_test, load, page, problems
+from compatibility.rows import DATA, MARKS, PAGE, Row, has_test, load, page, problems
 
 ROWS = load()
 
@@ -60,13 +60,22 @@ def test_the_page_shows_counts_decisions_and_tests():
         Row("6-d", "R", "d", is_todo=True),
     ]
     text = page(rows)
-    assert "| 1. Entry points and their parameters | 2 | 1 | 1 | 0 | 0 |" in text
-    assert "| 6. Stopping | 2 | 0 | 0 | 1 | 1 |" in text
+    entry_points = "[1. Entry points and their parameters](#1-entry-points-and-their-parameters)"
+    assert f"| {entry_points} | 2 | 1 | 1 | 0 | 0 |" in text
+    assert "| [6. Stopping](#6-stopping) | 2 | 0 | 0 | 1 | 1 |" in text
     assert "| **rare, all sections** | 2 | 0 | 0 | 1 | 1 |" in text
     assert "| **all** | 4 | 1 | 1 | 1 | 1 |" in text
     assert "| 1.1-a | core | a \\| b | `test_x.py::test_a` |" in text
     assert "| 1.1-b | common | b | different: it is better; `test_x.py::test_b` |" in text
     assert "| 6-c | rare | c | left: not yet |" in text
+
+
+def test_the_page_opens_with_how_to_find_a_row_its_sections_and_the_meaning_of_the_words():
+    opening = page(ROWS).partition("\n## ")[0].split("\n\n")
+    assert opening[1].startswith("To find a name of Tune's, search this page")
+    assert opening[2].startswith("| section | rows |")
+    assert opening[3].startswith("| word | means |")
+    assert {word for word in (*MARKS.values(), "different", "left") if word not in opening[3]} == set()
 
 
 def test_a_test_is_looked_for_where_it_is_named():
