@@ -154,8 +154,8 @@ def page(rows: Sequence[Row]) -> str:
     lines = [
         "# Tune, row by row",
         "",
-        "To find a name of Tune's, search this page for it: `run(metric=)`, `ASHAScheduler`, `get_best_trial`. Or go to its",
-        "section:",
+        "To find a name of Tune's, search this page for it: `run(metric=)`, `ASHAScheduler`, `get_best_trial`. Or",
+        "go to its section:",
         "",
         *_counts(rows),
         "",
@@ -167,8 +167,8 @@ def page(rows: Sequence[Row]) -> str:
         "| different | it deliberately means something else, for the reason that is given |",
         "| left | it is not there, for the reason that is given |",
         "",
-        "Everything that a Ray Tune user can do and expects is a row here. `python tests/compatibility/rows.py` writes the page",
-        "from `tests/compatibility/tune_rows.toml`; a test fails where a test that is named does not exist.",
+        "Everything that a Ray Tune user can do and expects is a row. `python tests/compatibility/rows.py` writes this",
+        "page from `tests/compatibility/tune_rows.toml`, and every test that it names exists.",
     ]
     for section, (title, _, _) in SECTIONS.items():
         of_section = [row for row in rows if row.section == section]
