@@ -47,7 +47,7 @@ FIRST = (
     *((0.012, 128), (0.009, 256), (0.04, 128), (0.03, 512)),
 )
 
-_REDRAWN = re.compile(r"(?:\r?\x1b\[(?:2K|1A|\?25[lh])|\r)+")
+_REDRAWN = re.compile(r"(?:\x1b\[(?:\d*[ABJK]|\?25[lh])|\x1b[78]|\r)+")  # the cursor moves, lines are erased
 _FONTS = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", "Liberation Mono", monospace'
 
 
