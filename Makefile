@@ -9,7 +9,7 @@ run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
 
 test: $(VENV)/.ok
-	$(PY) -m pytest -m "not docs and not wheel and not slow and not chaos and not gpu and not ray" \
+	$(PY) -m pytest -m "not docs and not wheel and not slow and not chaos and not gpu" \
 		-n 2 --dist loadfile --no-loadscope-reorder
 
 test-docs: $(VENV)/.ok

@@ -251,9 +251,9 @@ def _best(board: Board, about: About, *, is_last: bool) -> list[Line]:
             (f"  trial {best.trial.number:05d}{_at(best.step)}", ""),
         ])  # fmt: skip
     if best is not None and not is_last:
-        change = board.improvement()
+        change, ended = board.improvement() or (0.0, 0)
         if change:
-            lines[0].append((f"  ({change:+.1%} in the last 10 trials)", "dim"))
+            lines[0].append((f"  ({change:+.1%} in the last {ended} trial{'' if ended == 1 else 's'})", "dim"))
         lines[0].append((f"   {pairs(varying_pairs(board, best.trial.config))}", ""))
     earlier = board.better_earlier if is_last else None
     if earlier is not None:

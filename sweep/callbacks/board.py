@@ -259,13 +259,14 @@ class Board:
         seconds = remaining * median / parallel
         return Eta(seconds, spread * seconds)
 
-    def improvement(self) -> float | None:
-        """Return how far the best value moved while the last ten trials ended, as a fraction; None when unknown."""
+    def improvement(self) -> tuple[float, int] | None:
+        """Return how far the best value moved, as a fraction, while how many trials ended, ten at most; None when
+        unknown."""
         best = self.best
         if best is None or len(self._best_at_ends) < 2 or not self._best_at_ends[0]:
             return None
         change = (best.value - self._best_at_ends[0]) / abs(self._best_at_ends[0])
-        return change if math.isfinite(change) else None
+        return (change, len(self._best_at_ends) - 1) if math.isfinite(change) else None
 
     def _meet(self, trial: Trial) -> None:
         config = flatten(trial.config)

@@ -263,6 +263,23 @@ def test_the_best_so_far_gets_worse_again_with_the_last_report_of_its_trial() ->
     ]
 
 
+def test_how_far_the_best_moved_is_said_with_how_many_trials_have_ended_meanwhile() -> None:
+    progress, _ = lines_display()
+    feed = Feed(progress)
+    said = []
+    for number in range(13):
+        feed.run(number)
+        feed.report(number, 1.0 / (number + 1), 1)
+        feed.end(number)
+        progress.refresh()
+        board = progress._board
+        assert board is not None
+        text = "\n".join(shown_lines(draw_block(board, About(), width=200, height=40, now=1.0, idle_s=0)))
+        said += re.findall(r"\((\S+) in the last (\d+ trials?)\)", text)
+    assert said[:2] == [("-50.0%", "1 trial"), ("-66.7%", "2 trials")]
+    assert [count for _, count in said[-2:]] == ["10 trials", "10 trials"]
+
+
 def end_of(feed: Feed, file: io.StringIO) -> list[str]:
     """Return what is written at the end, after the line of counts."""
     written = len(file.getvalue())
