@@ -119,6 +119,7 @@ class Sweep:
         self._expected = Expected(Plan(), {})
         self._unreleased: set[tuple[str, int]] = set()
         self._last_request = Resources()
+        self._why = ("", "")  # the trial that was last told what it waits for, and that
         self._timers: list[tuple[float, int, str, int]] = []  # when, tie-breaker, trial, attempt
         self._timer_count = 0
         self._answering: tuple[str, int] | None = None  # trial and seq of the report that still needs its answer
@@ -772,8 +773,8 @@ class Sweep:
             resources, _ = next(iter(self._lineup))
             is_refused = self._packer.fits_now(resources)
             why = "its choose() returned None" if is_refused else self._packer.why_not(resources)
-            name = type(self._scheduler).__name__
-            self._stall(f"{name} starts none of the {self._counts[Status.PENDING]} waiting trials; {why}")
+            who = f"{type(self._scheduler).__name__} starts none of the {self._counts[Status.PENDING]} waiting trials"
+            self._stall(f"{who}; {why}")
         elif (not self._can_ask or self._asking.is_put_off) and self._wake_paused(now):
             self._must_pump = True
         elif self._can_ask and (overdue_s := self._asking.overdue_s(now)) is not None:
@@ -784,8 +785,7 @@ class Sweep:
 
     def _wake_paused(self, now: float) -> bool:
         """Let the scheduler do something about paused trials; whether anything can start or ended now."""
-        number = self._num_paused()
-        if not number:
+        if not (number := self._num_paused()):
             return False
         self._consult("on_idle", now, self.trials)
         if self._num_paused() < number or self._failed:
@@ -804,8 +804,9 @@ class Sweep:
         self._fail(SweepStalled(f"nothing runs, and {why}"))
 
     def _say_why(self, trial_id: str) -> None:
-        trial = self._trials[trial_id]
-        self._put(evolve(trial, reason=self._packer.why_not(trial.resources)))
+        self._why = (trial_id, self._packer.why_not(self._trials[trial_id].resources))
+        if self._trials[trial_id].reason != self._why[1]:
+            self._put(evolve(self._trials[trial_id], reason=self._why[1]))
 
     def _start_one(self, now: float) -> bool:
         """Start one trial if any fits; the oldest may be overtaken by those that fit, but not for ever."""
@@ -814,8 +815,9 @@ class Sweep:
             return False
         is_blocked = not fitting or fitting[0] != oldest_id
         if is_blocked:
-            if not (reason := self._trials[oldest_id].reason) or reason.startswith("starts again"):
-                self._say_why(oldest_id)
+            reason = self._trials[oldest_id].reason
+            if not reason or reason.startswith("starts again") or self._why == (oldest_id, reason):
+                self._say_why(oldest_id)  # also anew: others may hold by now what it waits for
             if not fitting:
                 return False
         try:

@@ -112,6 +112,22 @@ def test_why_a_trial_that_has_ended_still_holds_its_devices_is_said_to_the_one_t
     assert world[1].status is Status.STARTING
 
 
+def test_what_a_trial_waits_for_is_said_anew_when_others_hold_it():
+    world = World(num_trials=4, ask_ahead=4, num_cpus=3)
+    world.open()
+    for number, amount in enumerate((1, 2, 3, 1)):
+        world.suggest(number, cpus(amount))
+    for number in (0, 1):
+        world.started(number)
+    assert world[2].reason == "waits for cpu=3; 0 of 3 free, the rest held by 00000, 00001"
+    world.exited(0, ExitKind.FINISHED)
+    world.released(0)
+    assert world[2].reason == "waits for cpu=3; 0 of 3 free, the rest held by 00001, 00003"
+    world.exited(1, ExitKind.FINISHED)
+    world.released(1)
+    assert world[2].reason == "waits for cpu=3; 2 of 3 free, the rest held by 00003"
+
+
 def test_what_changed_is_handed_over_once_and_holds_the_filled_in_results():
     world = World()
     world.open()
