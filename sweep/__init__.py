@@ -316,12 +316,19 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        value: Any = importlib.import_module(_MODULES[name])
-    elif name in _HOME_OF:
-        value = getattr(importlib.import_module(_HOME_OF[name]), name)
-    else:
+    if name not in _MODULES and name not in _HOME_OF:
         raise AttributeError(f"module 'sweep' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(_MODULES.get(name) or _HOME_OF[name])
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "searchers":
+            raise
+        # Something of this name in the directory of the script comes first on the path.
+        import searchers
+
+        where = searchers.__file__ or next(iter(searchers.__path__))
+        raise ImportError(f"{where} hides the package 'searchers', which belongs to sweep. Rename it.") from None
+    value: Any = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 

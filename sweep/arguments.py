@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +32,7 @@ class ResumeMode:
     is_wanted: bool = False
     errored: str = ""  # "", "continue", "restart"
     unfinished: bool = True
+    is_auto: bool = field(default=False, compare=False)  # whether or not there is something to resume
 
     @classmethod
     def parse(cls, value: bool | str | None) -> ResumeMode:
@@ -59,7 +60,7 @@ class ResumeMode:
                     known = ("ERRORED", "ERRORED_ONLY", "RESTART_ERRORED", "RESTART_ERRORED_ONLY")
                     raise ConfigError(f"resume={value!r}: unknown suffix {suffix!r}. {nearest(suffix, known)}")
             unfinished = unfinished and not suffix.endswith("_ONLY")
-        return cls(True, errored, unfinished)
+        return cls(True, errored, unfinished, is_auto=head == "AUTO")
 
     def with_config(self, config: ResumeConfig | None) -> ResumeMode:
         """Return this mode with what `resume_config=` says; a config alone does not ask for resuming.
@@ -75,7 +76,7 @@ class ResumeMode:
             raise ConfigError("resume='AUTO+...' and resume_config both say which trials go on; give one of them.")
         kind = ResumeConfig.ResumeType
         errored = {kind.RESUME: "continue", kind.RESTART: "restart", kind.SKIP: ""}[kind(config.errored)]
-        return ResumeMode(self.is_wanted, errored, config.unfinished is kind.RESUME)
+        return ResumeMode(self.is_wanted, errored, config.unfinished is kind.RESUME, self.is_auto)
 
 
 @dataclass(frozen=True)

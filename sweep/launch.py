@@ -453,9 +453,12 @@ class Launch:
         from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
 
         found = [*self.request.callbacks, *callbacks_from(os.environ)]
-        if self.plan.stop or self.plan.required:
-            metric = self.metric if self.plan.required else ""
-            found.append(MissingKeys(metric, self.plan.stop, self._notice))
+        rules = dict.fromkeys(self.plan.stop, "which stop= names; it ends nothing until it is reported")
+        base = getattr(self.scheduler, "base_scheduler", self.scheduler)
+        if time_attr := getattr(base, "time_attr", ""):
+            rules[time_attr] = f"which time_attr of {describe(base)} names; it decides nothing until it is reported"
+        metric = self.metric if self.plan.required else ""
+        found.append(MissingKeys(metric, rules, self.plan.checkpoint_score, self._notice))
         found += [ErrorFileCallback(), AlikeFailures(self._notice)]
         if getattr(self.scheduler, "log_config", False):
             from sweep.callbacks.policy import PolicyFiles
@@ -570,7 +573,10 @@ class Launch:
         self._notice(text + (f"; changed: {', '.join(changes)}" if changes else ""))
 
     def _say_what_surprises(self) -> None:
-        """Say in one line each what silently costs people a day: a search too wide, GPUs that trials will not see."""
+        """Say in one line each what silently costs people a day: nothing to resume, a search too wide, unseen GPUs."""
+        if self.request.resume.is_wanted and not self.request.resume.is_auto and not self.exists:
+            where = self.storage.uri or self.layout.root.parent
+            self._notice(f"there is no experiment {self.layout.root.name!r} in {where} to resume; a new one starts")
         wanted = self.request.resources_per_trial
         best = self.searcher.best_concurrency
         if best is not None and self.request.verbose and (width := self._width()) > best:
@@ -657,9 +663,8 @@ def _make_writable(layout: ExperimentLayout) -> None:
     except OSError as error:
         raise ExperimentError(
             f"{layout.root} cannot be written: {error.strerror or error}. Pass storage_path=, or set SWEEP_STORAGE, "
-            f"to a "
-            "directory of yours."
-        ) from error
+            "to a directory of yours."
+        ) from None
 
 
 def _meta_of(database: Path) -> dict[str, Any]:

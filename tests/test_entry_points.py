@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -454,3 +456,16 @@ def test_resume_suffixes_and_resume_config_together_are_refused() -> None:
         sweep.run(half, resume="AUTO+ERRORED", resume_config=ResumeConfig())
     with pytest.raises(ConfigError, match=r"expected a sweep\.ResumeConfig"):
         sweep.run(half, resume=True, resume_config={"errored": "resume"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shadow", ["searchers.py", "searchers/__init__.py", "searchers/mine.py"])
+def test_a_file_that_hides_the_package_of_searchers_is_named(tmp_path, shadow):
+    (tmp_path / shadow).parent.mkdir(exist_ok=True)
+    (tmp_path / shadow).write_text("")
+    (tmp_path / "script.py").write_text("import sweep\nprint(sweep.run)\n")
+    said = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    if shadow == "searchers/mine.py":  # no package: the one that is installed comes first
+        assert said.returncode == 0, said.stderr
+        return
+    last = said.stderr.splitlines()[-1]
+    assert last == f"ImportError: {tmp_path / shadow} hides the package 'searchers', which belongs to sweep. Rename it."

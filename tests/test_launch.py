@@ -235,3 +235,21 @@ def test_a_value_that_cannot_be_pickled_is_named_also_when_only_the_searcher_mak
     space = {"m": {"lock": sweep.sample_from(lambda spec: threading.Lock())}}
     with pytest.raises(SearchError, match=r"config\['m'\]\['lock'\] is a _thread\.lock"):
         run(tmp_path, scheduler=None, config=space)
+
+
+@pytest.mark.parametrize(("resume", "is_said"), [(True, True), ("AUTO", False)])
+def test_a_sweep_that_was_to_be_resumed_and_is_not_there_is_said_to_begin(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], resume: Any, is_said: bool
+) -> None:
+    for _ in range(2):  # the second finds it
+        run(
+            tmp_path,
+            scheduler=None,
+            config={"lr": 0.1, "steps": 1},
+            name="mine",
+            resume=resume,
+            verbose=1,
+            engine="inline",
+        )
+    said = capfd.readouterr().err
+    assert said.count(f"there is no experiment 'mine' in {tmp_path} to resume; a new one starts") == is_said

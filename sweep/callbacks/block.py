@@ -99,7 +99,7 @@ def draw_end(
     )
     lines = [
         _header(board, about, min(width, 110), now, word),
-        _counts(board),
+        _counts(board, is_last=True),
         *_best(board, about, is_last=True),
     ]
     best = board.best
@@ -212,12 +212,13 @@ def _per(rate: float) -> tuple[str, str]:
     return f"{value:.0f}" if value >= 20 else f"{value:.2g}", unit
 
 
-def _counts(board: Board) -> Line:
+def _counts(board: Board, *, is_last: bool = False) -> Line:
     counts = board.counts
     retried = f" ({board.retries} retries used)" if board.retries else ""
+    waiting = f"waiting {len(board.waiting)} · " if is_last and board.waiting else ""  # before that it is the queue
     return [
-        (f"running {counts['running'] + counts['starting']} · paused {counts['paused']} · done {counts['done']}", ""),
-        (f" · stopped early {counts['stopped']} · ", ""),
+        (f"{waiting}running {counts['running'] + counts['starting']} · paused {counts['paused']}", ""),
+        (f" · done {counts['done']} · stopped early {counts['stopped']} · ", ""),
         (f"failed {counts['failed']}{retried}", "bad" if counts["failed"] else ""),
     ]
 

@@ -24,7 +24,7 @@ from sweep.store.schema import open_for_reading
 __all__ = ["ERROR_FILE", "AlikeFailures", "ErrorFileCallback", "MissingKeys"]
 
 ERROR_FILE = "error.txt"
-_REPORTS = 10  # of one trial, after which a key of stop= is missed
+_REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
 _COUNTS = (2, 5)  # failures alike at which it is said: early, and once more when it is sure
 _FRAME = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
@@ -107,18 +107,20 @@ class AlikeFailures(Callback):
 
 
 class MissingKeys(Callback):
-    """Say once that a trial has made ten reports without a key of `stop=`, which so ends nothing; and, at the first
-    report, that the metric looks like a slip for something that is reported.
+    """Say once that what a rule goes by is not reported, so that the rule does nothing: after ten reports of a trial,
+    or at the end of one that finished; and, at the first report, that the metric looks like a slip.
 
     Args:
         metric: of the sweep; "" if there is none.
-        stop: the criteria.
+        rules: key -> what names it and what follows, as the end of a sentence.
+        score: the key by which checkpoints are kept; "" if there is none. It is missed at the first checkpoint.
         notice: is told.
     """
 
-    def __init__(self, metric: str, stop: Mapping[str, float], notice: Callable[[str], None]) -> None:
+    def __init__(self, metric: str, rules: Mapping[str, str], score: str, notice: Callable[[str], None]) -> None:
         self._metric = metric
-        self._missing = set(stop)
+        self._rules = dict(rules)  # those that are neither seen nor missed so far
+        self._score = score
         self._counts: Counter[str] = Counter()
         self._notice = notice
 
@@ -126,17 +128,37 @@ class MissingKeys(Callback):
         """Look for the keys, until each was seen or missed."""
         if self._metric:
             self._look_for_metric(trial, result)
-        if not self._missing:
+        if not self._rules:
             return
-        self._missing = {key for key in self._missing if result.get(key) is None}
+        self._rules = {key: rule for key, rule in self._rules.items() if result.get(key) is None}
         self._counts[trial.id] += 1
-        if self._missing and self._counts[trial.id] >= _REPORTS:
-            first, names = min(self._missing), ", ".join(map(repr, sorted(self._missing)))
+        if self._counts[trial.id] >= _REPORTS:
+            self._miss(trial, result)
+
+    def on_trial_save(self, trial: Trial) -> None:
+        """Look for the key by which checkpoints are kept."""
+        score, self._score = self._score, ""
+        if score and trial.last_result is not None and trial.last_result.get(score) is None:
+            meant = nearest(score, list(flatten(trial.last_result)))
             self._notice(
-                f"trial {trial.id} made {_REPORTS} reports without {names}, which stop= names; it ends nothing until "
-                f"it is reported. {nearest(first, list(flatten(result)))}"
+                f"trial {trial.id} has a checkpoint and reported no {score!r}, which checkpoint_score_attribute names; "
+                f"checkpoints without it are the first to be deleted. {meant}"
             )
-            self._missing.clear()
+
+    def on_trial_complete(self, trial: Trial) -> None:
+        """A trial that finished, and was stopped by nobody, has shown whatever it reports."""
+        if self._rules and not trial.reason and trial.last_result is not None:
+            self._miss(trial, trial.last_result)
+
+    def _miss(self, trial: Trial, result: Result) -> None:
+        missing, self._rules = self._rules, {}
+        for rule in dict.fromkeys(missing.values()):
+            keys = sorted(key for key in missing if missing[key] == rule)
+            count = self._counts[trial.id]
+            self._notice(
+                f"trial {trial.id} made {count} report{'' if count == 1 else 's'} without "
+                f"{', '.join(map(repr, keys))}, {rule}. {nearest(keys[0], list(flatten(result)))}"
+            )
 
     def _look_for_metric(self, trial: Trial, result: Result) -> None:
         metric, self._metric = self._metric, ""

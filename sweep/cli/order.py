@@ -153,6 +153,19 @@ class Order:
             return 1
         return -1 if self.time_s is not None else 10
 
+    def num_configs(self) -> int | None:
+        """Return how many configs there are; None when there are more than can be counted."""
+        from searchers.space import Categorical, Domain
+        from searchers.variants import grid_values, walk
+
+        number = 1
+        for _, leaf in walk(self.space()):
+            if isinstance(leaf, Categorical):
+                number *= len(leaf.categories)
+            elif isinstance(leaf, Domain) or grid_values(leaf) is not None:
+                return None
+        return number
+
     def _searcher(self) -> Any:
         if not self.searcher_options:
             return self.searcher

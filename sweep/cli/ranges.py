@@ -16,6 +16,7 @@ __all__ = ["parse_literal", "parse_parameter", "parse_range", "put"]
 _NAME = re.compile(r"(?:--)?([A-Za-z_][\w.-]*)[=~](.*)", re.DOTALL)
 _CALL = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _INT = re.compile(r"[+-]?\d+")
+_FROM_TO = re.compile(r"([+-]?[\d.]*\d(?:e[+-]?\d+)?)\.\.+([+-]?\.?\d[\d.]*(?:e[+-]?\d+)?)", re.IGNORECASE)
 _WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 
 
@@ -71,6 +72,9 @@ def parse_range(text: str, *, is_grid: bool = False) -> Any:
         return _listing([parse_literal(part) for part in parts], is_grid)
     match = _CALL.fullmatch(text.strip())
     if match is None:
+        if ends := _FROM_TO.fullmatch(text.strip()):
+            low, high = ends.groups()
+            raise ConfigError(f"{text!r} is no range; expected uniform({low},{high}), or loguniform or randint.")
         return parse_literal(text)
     value = _call(match[1], _split(match[2]), is_grid)
     if isinstance(value, _Interval):

@@ -97,6 +97,9 @@ def execute(order: Order, *, resume: bool | str | None, verbose: int, as_json: b
 
     trainable = import_trainable(order.target, _note if verbose else None)
     arguments = order.arguments()
+    number = order.num_configs()
+    if verbose and order.trials is None and number is not None and 1 < number < order.num_samples():
+        _note(f"{order.num_samples()} trials draw from {number} configurations; --searcher grid tries each once")
     callbacks: list[Callback] = [_Noter(order)]
     if as_json:
         callbacks.append(_JsonLines())

@@ -336,10 +336,39 @@ def test_a_stop_key_that_nobody_reports_is_said_once_after_ten_reports_of_a_tria
         sweep.run(train, config=space, stop={"acuracy": 0.9}, storage_path=tmp_path, engine="inline")
         return "".join(capfd.readouterr())
 
-    assert "stop=" not in said_with(9)
+    said = said_with(3)
+    assert said.count("made 3 reports without 'acuracy', which stop= names") == 1  # at the end of a trial
+    assert said.count("stop=") == 1
     said = said_with(11)
     assert said.count("made 10 reports without 'acuracy', which stop= names") == 1
     assert "Did you mean 'accuracy'" in said
+
+
+def test_a_progress_that_nobody_reports_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for epoch in range(3):
+            sweep.report(loss=0.5, epoch=epoch)
+
+    scheduler = sweep.ASHAScheduler(time_attr="epochs", max_t=20, metric="loss", mode="min")
+    sweep.run(train, num_samples=3, scheduler=scheduler, storage_path=tmp_path, engine="inline")
+    said = "".join(capfd.readouterr())
+    assert said.count("made 3 reports without 'epochs', which time_attr of asha names; it decides nothing") == 1
+    assert "Did you mean 'epoch'" in said
+
+
+def test_a_score_of_checkpoints_that_is_not_reported_is_said_at_the_first_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for step in range(3):
+            (tmp_path / "state").mkdir(exist_ok=True)
+            sweep.report(acc=-abs(step - 1), checkpoint=sweep.Checkpoint(tmp_path / "state"))
+
+    keep = sweep.CheckpointConfig(num_to_keep=1, checkpoint_score_attribute="accuracy")
+    sweep.run(train, num_samples=2, checkpoint_config=keep, storage_path=tmp_path, engine="inline")
+    said = "".join(capfd.readouterr())
+    assert said.count("reported no 'accuracy', which checkpoint_score_attribute names") == 1
+    assert "Did you mean 'acc'" in said
 
 
 def test_a_stop_key_that_is_reported_from_the_second_trial_on_is_not_said(

@@ -81,6 +81,9 @@ def test_commas_inside_quotes_and_parentheses_do_not_split() -> None:
         ("lr=loguniform(0,1)", "lr=loguniform\\(0,1\\): "),
         ("lr=uniform(0,1", "not closed"),
         ("lr=uniform(0,1))", "without an opening"),
+        ("lr=0.1..0.2", r"no range; expected uniform\(0.1,0.2\)"),
+        ("lr=1e-5...1e-1", r"no range; expected uniform\(1e-5,1e-1\)"),
+        ("lr=-.5..+3", r"no range; expected uniform\(-.5,\+3\)"),
         ("n=range(5,1)", "is empty"),
         ("n=range(1,5,0)", "step of 0"),
         ("n=range(0,1e9)", "use randint"),
@@ -91,6 +94,11 @@ def test_commas_inside_quotes_and_parentheses_do_not_split() -> None:
 def test_a_mistake_names_the_parameter_and_what_was_expected(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_parameter(text)
+
+
+@pytest.mark.parametrize("text", ["a..b", "..", "1.5", "../data", "v1..", "1...", "1.2.3"])
+def test_a_text_with_dots_is_itself(text: str) -> None:
+    assert parse_parameter(f"path={text}") == ("path", 1.5 if text == "1.5" else text)
 
 
 def test_dotted_names_nest() -> None:

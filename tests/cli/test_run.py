@@ -76,6 +76,27 @@ def call(*arguments: str) -> Result:
     return CliRunner().invoke(sweep, arguments, standalone_mode=False)
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["x=1,2", "y=a,b,c"], "10 trials draw from 6 configurations; --searcher grid tries each once"),
+        (["x=1,2", "--trials", "10"], ""),
+        (["x=1,2", "--searcher", "grid"], ""),
+        (["x=1,2", "y=uniform(0,1)"], ""),
+        (["x=1,2,3,4", "y=1,2,3"], ""),
+        (["x=1"], ""),
+        (["x=1,2", "-q"], ""),
+    ],
+)
+def test_more_trials_than_there_are_configurations_are_pointed_out(
+    script: Path, api: Api, typed: list[str], said: str
+) -> None:
+    result = call("run", f"{script}:train", *typed)
+    assert result.exception is None
+    assert ("configurations" in result.stderr) == bool(said)
+    assert said in result.stderr
+
+
 def test_options_and_ranges_become_arguments_of_the_api(script: Path, api: Api) -> None:
     done = api.made.trial({})
     api.made.end(done)
