@@ -128,6 +128,7 @@ __all__ = [
     "keyed_rng",
     "lograndint",
     "loguniform",
+    "name_of",
     "pareto_front",
     "qlograndint",
     "qloguniform",
@@ -172,6 +173,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def name_of(searcher: Searcher) -> str:
+    """Return the name under which `SEARCHERS` lists the class of a searcher; for a class of others that class's own.
+
+    The table is not needed for it: it would import every searcher.
+    """
+    kind = type(searcher)
+    for name, (class_name, _) in _CLASSES.items():
+        if class_name == kind.__name__ and _HOME_OF[class_name] == kind.__module__:
+            return name
+    return kind.__name__
 
 
 def _maker(class_name: str, arguments: dict[str, Any]) -> Callable[..., Searcher]:

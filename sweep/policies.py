@@ -9,7 +9,6 @@ from types import NoneType
 from typing import Any
 
 from searchers import (
-    SEARCHERS,
     BasicVariantGenerator,
     ConcurrencyLimiter,
     Domain,
@@ -20,6 +19,7 @@ from searchers import (
     Searcher,
     as_searcher,
     create_searcher,
+    name_of,
 )
 from searchers.departures import constants_of, departure
 from searchers.variants import grid_values, has_domains, merge, walk
@@ -192,8 +192,9 @@ def describe(thing: object, space: Mapping[str, Any] | None = None) -> str:
             grids = [leaf for leaf in leaves if grid_values(leaf) is not None]
             domains = [leaf for leaf in leaves if isinstance(leaf, Domain)]
             return "grid" if grids and all(grid_values(leaf) is not None for leaf in domains) else "random"
-    names = [name for name, make in (*SEARCHERS.items(), *SCHEDULERS.items()) if make is type(thing)]
-    return names[0] if names else type(thing).__name__
+    if isinstance(thing, Searcher):
+        return name_of(thing)
+    return next((name for name, make in SCHEDULERS.items() if make is type(thing)), type(thing).__name__)
 
 
 def _foreign(searcher: Any) -> Any:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sysconfig
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -28,7 +27,8 @@ _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
 _COUNTS = (2, 5)  # failures alike at which it is said: early, and once more when it is sure
 _FRAME = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
-_LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|^<|^" + re.escape(sysconfig.get_paths()["stdlib"] + os.sep))
+_STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|^<|^" + re.escape(_STDLIB))
 
 
 class ErrorFileCallback(Callback):

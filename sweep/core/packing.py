@@ -216,6 +216,7 @@ class Packer:
         self._notes: dict[Holder, str] = {}
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._ever: dict[Resources, bool] = {}
+        self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
         self.set_nodes(nodes)
 
     @property
@@ -237,6 +238,7 @@ class Packer:
                     self._nodes[place.node].hold(bundle, place)
         self._full.clear()
         self._ever.clear()
+        self._whys.clear()
 
     def place(self, resources: Resources, holder: Holder) -> Placement | None:
         """Reserve room for one trial, or return None if it does not fit now.
@@ -256,6 +258,7 @@ class Packer:
             self._full.add(resources)
             return None
         self._held[holder] = (resources, placement)
+        self._whys.clear()
         return placement
 
     def fits_now(self, resources: Resources) -> bool:
@@ -281,6 +284,7 @@ class Packer:
             if place.node in self._nodes:
                 self._nodes[place.node].give(bundle, place)
         self._full.clear()
+        self._whys.clear()
         return True
 
     def could_ever_fit(self, resources: Resources) -> bool:
@@ -297,9 +301,15 @@ class Packer:
         """Note why somebody still holds something, for `why_not`."""
         if holder in self._held:
             self._notes[holder] = f" ({why})" if why else ""
+            self._whys.clear()
 
     def why_not(self, resources: Resources) -> str:
         """Return what the request waits for now and who holds it, in one line."""
+        if resources not in self._whys:
+            self._whys[resources] = self._why_not(resources)
+        return self._whys[resources]
+
+    def _why_not(self, resources: Resources) -> str:
         if not self.could_ever_fit(resources):
             return self.why_never(resources)
         parts = []
