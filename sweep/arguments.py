@@ -14,6 +14,7 @@ from searchers.base import Searcher
 from sweep.callbacks.base import Callback
 from sweep.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig
 from sweep.core.resources import Node
+from sweep.core.results import ANONYMOUS_METRIC
 from sweep.core.stoppers import FunctionStopper, Stopper, TimeoutStopper, combine
 from sweep.engines.base import Engine
 from sweep.errors import ConfigError, nearest
@@ -127,7 +128,7 @@ def metric_and_mode(metric: Any, mode: Any) -> tuple[str, str]:
         if one is not None and one not in ("min", "max"):
             raise ConfigError(f"mode is {one!r}; expected 'min' or 'max'. Say 'min' for a loss, 'max' for a score.")
     if metric is None:
-        return ("_metric" if mode is not None else ""), (modes[0] or "max")
+        return (ANONYMOUS_METRIC if mode is not None else ""), (modes[0] or "max")
     first = metric if isinstance(metric, str) else (list(metric) or [""])[0]
     if not isinstance(first, str) or not first:
         raise ConfigError(f"metric is {metric!r}; expected the name of something that trials report.")

@@ -84,7 +84,7 @@ class Launch:
             self.trainable = replace(self.trainable, name=request.trainable_name)
         if self.trainable.space is not None:
             self.request = request = replace(request, config=self.trainable.space(request.config or {}))
-        refuse_unpicklable(request.config)
+        refuse_unpicklable(request.config, is_warned=True)
         self.nodes = self._nodes()
         self.request_of = self._request_function()
         self.storage = parse_storage(request.storage_path, request.storage_filesystem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -162,6 +163,7 @@ class Model:
     [
         ({"lr": 0.1, "model": {"lock": threading.Lock()}}, r"config\['model'\]\['lock'\] is a _thread\.lock"),
         ({"rows": (row for row in [1, 2])}, r"config\['rows'\] is a generator"),
+        ({"data": {"file": io.TextIOWrapper(io.BytesIO())}}, r"config\['data'\]\['file'\] is a _io\.TextIOWrapper"),
         ({"log": [1, sys.stderr]}, r"config\['log'\]\[1\] is a "),
         ({"m": sweep.choice(["a", threading.Lock()])}, r"config\['m'\]\.categories\[1\] is a _thread\.lock"),
         ({"m": sweep.grid_search([{"k": threading.Lock()}])}, r"config\['m'\].*\[0\]\['k'\] is a _thread\.lock"),

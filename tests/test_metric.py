@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import warnings
 from contextlib import closing
@@ -33,6 +34,21 @@ def test_trials_that_report_nothing_at_all_are_an_error_that_says_what_to_call(t
     with pytest.raises(MetricError, match=r"a trial reported nothing; expected the metric 'loss'\. Call sweep"):
         run(lambda config: None)
     sweep.run(lambda config: None, verbose=0)  # without a metric nobody waits for a report
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ({"loss": None}, "reported None under the metric 'loss'; expected a number"),
+        (
+            0.5,
+            "a bare number, which is filed under '_metric'; expected the metric 'loss'. Write `return {'loss'",
+        ),
+    ],
+)
+def test_a_metric_that_is_none_and_a_bare_number_are_told_apart_from_a_slip(returned, said):
+    with pytest.raises(MetricError, match=re.escape(said)):
+        sweep.run(lambda config: returned, metric="loss", mode="min", num_samples=2, verbose=0, engine="inline")
 
 
 def test_a_metric_that_is_reported_later_is_allowed_also_when_it_is_strict():

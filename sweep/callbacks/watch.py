@@ -168,7 +168,7 @@ class MissingKeys(Callback):
         if close:
             self._notice(
                 f"trial {trial.id} reported {close!r} and no {metric!r}, which is the metric. If that is a slip, end "
-                f"the sweep with Ctrl-C and resume it with metric={close!r}"
+                f"the sweep with Ctrl-C and start it again with the metric {close!r}"
             )
 
 

@@ -105,7 +105,7 @@ def read_spec(path: Path) -> Order:
     """Return what a spec file asks for.
 
     Raises:
-        ConfigError: the file cannot be read, is no YAML, or has mistakes: all of them, in the order of their lines.
+        ConfigError: the file cannot be read, is not valid YAML, or has mistakes: all of them, by line.
     """
     data, lines, mistakes = load_yaml(path)
     spec: _Spec | None = None

@@ -42,7 +42,7 @@ def load_yaml(path: Path) -> tuple[Any, dict[KeyPath, int], list[tuple[KeyPath, 
         before = text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         what = f"the character U+{ord(text[error.position]):04X} is not allowed"
-        raise ConfigError(f"{path}:{line}:{column}: no YAML: {what}; is it a text file?") from None
+        raise ConfigError(f"{path}:{line}:{column}: not valid YAML: {what}; is it a text file?") from None
     return data, lines, mistakes
 
 
@@ -55,8 +55,8 @@ def _text(path: Path) -> str:
         read = bytes(error.object[: error.start])
         line, column = read.count(b"\n") + 1, len(read) - read.rfind(b"\n")
         raise ConfigError(
-            f"{path}:{line}:{column}: no YAML: the byte 0x{error.object[error.start]:02x} is no UTF-8; expected a text "
-            "file, saved as UTF-8."
+            f"{path}:{line}:{column}: not valid YAML: the byte 0x{error.object[error.start]:02x} is no UTF-8; "
+            "expected a text file, saved as UTF-8."
         ) from error
 
 
@@ -71,7 +71,7 @@ def _told(path: Path, error: Any) -> str:
         begins = f" from line {error.context_mark.line + 1}" if error.context_mark.line != mark.line else ""
         what = f"{what} ({error.context}{begins})"
     where = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
-    return f"{path}{where}: no YAML: {what}."
+    return f"{path}{where}: not valid YAML: {what}."
 
 
 def check_size(events: Iterable[Any], path: Path) -> None:

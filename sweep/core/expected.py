@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from numbers import Real
 
 from sweep.core.plan import Plan
-from sweep.core.results import AUTO_FILLED, Result, flatten
+from sweep.core.results import ANONYMOUS_METRIC, AUTO_FILLED, Result, flatten
 from sweep.core.trial import Status, Trial
 from sweep.errors import MetricError, closest
 
@@ -120,6 +120,13 @@ class Expected:
     def _missing_metric(self, which: set[str], trials: Mapping[str, Trial], hint: str = "") -> MetricError:
         metric = self._metrics[0]
         keys, shown = _reported(trials)
+        if metric in keys:
+            return MetricError(f"{_count(which)} reported None under the metric {metric!r}; expected a number.")
+        if keys == [ANONYMOUS_METRIC]:
+            return MetricError(
+                f"{_count(which)} returned or yielded a bare number, which is filed under {ANONYMOUS_METRIC!r}; "
+                f"expected the metric {metric!r}. Write `return {{{metric!r}: value}}` or sweep.report({metric}=value)."
+            )
         return MetricError(
             f"{_count(which)} reported {shown}; expected the metric {metric!r}. {_meant(metric, keys)}Report it, or "
             f"name one of those as metric=.{hint}"

@@ -9,7 +9,9 @@ from sweep.core.messages import Exit, ExitKind, ResizeTrial
 from sweep.core.plan import Plan
 from sweep.core.trial import CheckpointRef, Status, Trial
 
-__all__ = ["after_exit", "cloned", "wants_save"]
+__all__ = ["after_exit", "budget_spent", "cloned", "wants_save", "was_put_off"]
+
+_BUDGET = "the time budget of"
 
 # Faults of the trial itself; a LOST attempt, and one that never got as far as `Started`, is the infrastructure's.
 _FAILURES = frozenset(
@@ -80,3 +82,15 @@ def _is_too_many(failures: int, plan: Plan) -> bool:
 
 def _why(ended: Exit) -> str:
     return ended.error or ended.kind.value.lower().replace("_", " ")
+
+
+def budget_spent(budget_s: float) -> str:
+    """Return the reason with which trials end when the time budget is over."""
+    return f"{_BUDGET} {budget_s:g} s is spent"
+
+
+def was_put_off(trial: Trial, plan: Plan, now: float) -> bool:
+    """Whether the time budget of an earlier run ended a trial before it began, and there is time for it now."""
+    has_time = plan.time_budget_s is None or now < plan.time_budget_s
+    is_unbegun = trial.status is Status.TERMINATED and not trial.attempt
+    return has_time and is_unbegun and trial.reason.startswith(_BUDGET)

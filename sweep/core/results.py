@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
-__all__ = ["AUTO_FILLED", "Result", "fill", "flatten", "score", "unflatten"]
+__all__ = ["ANONYMOUS_METRIC", "AUTO_FILLED", "Result", "fill", "flatten", "score", "unflatten"]
 
 # Keys that are filled in and therefore never a user's own metric.
+ANONYMOUS_METRIC = "_metric"  # of a number that a function returns or yields by itself, as in Tune
+
 AUTO_FILLED = frozenset(
     {
         "training_iteration",

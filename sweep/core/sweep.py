@@ -50,7 +50,7 @@ from sweep.core.messages import (
     Verdict,
     Waiting,
 )
-from sweep.core.outcome import after_exit, cloned, wants_save
+from sweep.core.outcome import after_exit, budget_spent, cloned, wants_save, was_put_off
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.reports import filled, improves, reference
@@ -183,9 +183,7 @@ class Sweep:
             return False
         if self._ending is not None:
             return True
-        if self._counts[Status.PENDING] or self._can_ask:
-            return False
-        return not self._num_paused()
+        return not (self._counts[Status.PENDING] or self._can_ask or self._num_paused())
 
     def metric_error(self) -> MetricError | None:
         """Return what is to be raised when the sweep is over: no trial ever reported its metric."""
@@ -723,6 +721,8 @@ class Sweep:
                 self._end(trial, trial.next_status or Status.TERMINATED, trial.reason, now)
             elif trial.status is Status.ERROR and self.plan.retry_errored:
                 self._revive(trial, from_scratch=self.plan.retry_errored == "restart")
+            elif was_put_off(trial, self.plan, now):
+                self._revive(trial, from_scratch=True)
             elif not trial.is_ended and not self.plan.retry_unfinished:
                 self._end(trial, Status.TERMINATED, "was not finished when its sweep was resumed without it", now)
 
@@ -750,10 +750,9 @@ class Sweep:
                 self._kill(trial, "did not end within its grace")
         budget = self.plan.time_budget_s
         if budget is not None and now >= budget and self._ending is None and self._is_open:
-            self._stop_all(f"the time budget of {budget:g} s is spent", now)
+            self._stop_all(budget_spent(budget), now)
             self._must_pump = True
-        if self._asking.is_due(now):
-            self._must_pump = True
+        self._must_pump = self._must_pump or self._asking.is_due(now)
 
     # --- starting and asking ---------------------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from sweep.core.ranking import best_of, shown_objectives
+from sweep.core.results import ANONYMOUS_METRIC, flatten
 from sweep.core.results import Result as Report
-from sweep.core.results import flatten
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest, refuse_unknown
 from sweep.store.notebook import analysis_page
 from sweep.store.reader import ExperimentReader, TrialRow
@@ -91,7 +91,7 @@ class ExperimentAnalysis:
         self._objectives = self._reader.objectives
         one, its_mode = (None, None) if self._objectives else (self._reader.metric, self._reader.mode)
         mode_alone = default_mode is not None and default_metric is None and self._reader.metric is None
-        self.default_metric = default_metric or ("_metric" if mode_alone else one)
+        self.default_metric = default_metric or (ANONYMOUS_METRIC if mode_alone else one)
         self.default_mode = default_mode or its_mode
 
     # --- all trials ---
@@ -375,7 +375,10 @@ class ExperimentAnalysis:
         mode = mode or self.default_mode or modes.get(metric or "")
         if not metric or not mode:
             missing = " and ".join(name for name, value in (("metric", metric), ("mode", mode)) if not value)
-            raise ConfigError(f"no {missing} is known; give metric='...' and mode='min' or 'max', here or to the run.")
+            raise ConfigError(
+                f"no {missing} {'is' if len(missing) < 10 else 'are'} known; give metric='...' and mode='min' or 'max' "
+                "here or to the run; on the command line --metric and --goal."
+            )
         check_mode(mode)
         return metric, mode
 
@@ -409,6 +412,8 @@ class ExperimentAnalysis:
     def _nothing_found(self, metric: str) -> str:
         names = self._reader.metric_names()
         known = nearest(metric, names) if names else "Nothing was reported yet."
+        if metric in names:
+            known = "All that was reported under it is NaN, infinite or no number."
         return f"no trial of {self._reader.name} has a usable number under {metric!r}. {known}"
 
 

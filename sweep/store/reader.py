@@ -338,7 +338,8 @@ class ExperimentReader:
         """Say in one sentence that no driver runs the sweep and how it goes on; empty when it runs or has ended."""
         state, driver = self.state(), self.driver()
         who = "" if driver is None else f" (pid {driver.pid} on {driver.host or 'this machine'})"
-        again = f"`sweep resume {self.root.name}` or resume=True in the script goes on"
+        command = str(self.meta.get("resume_command") or f"sweep resume {self.root.name}")
+        again = f"{f'`{command}`' if command.startswith('sweep') else command} goes on"
         if state == "crashed":
             return f"no driver runs {self.name}: RUNNING is what trials were when it died{who}; {again}."
         if state == "stopped":

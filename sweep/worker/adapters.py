@@ -8,14 +8,13 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sweep.core.results import ANONYMOUS_METRIC
 from sweep.errors import UserCodeError
 from sweep.worker.saved import load_from, save_into
 from sweep.worker.session import Session, StopRequested, report
 from sweep.worker.trainable import Trainable, former_arguments
 
 __all__ = ["Kept", "run_class", "run_function"]
-
-ANONYMOUS_METRIC = "_metric"
 
 
 def run_function(

@@ -8,10 +8,13 @@ import functools
 import hashlib
 import importlib.machinery
 import inspect
+import io
 import itertools
 import os
+import pickle
 import sys
 import types
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +22,7 @@ from sweep.errors import ConfigError, TrainableError
 from sweep.importing import is_reached
 
 __all__ = [
+    "WARN_BYTES",
     "functions_of",
     "is_importable",
     "main_globals",
@@ -31,6 +35,7 @@ __all__ = [
 # Imports inside function bodies are preloaded only for these: measured to be safe to fork after a mere import.
 SAFE_TO_PRELOAD = frozenset({"jax", "numpy", "optuna", "pandas", "scipy", "sklearn", "torch"})
 _MAX_VISITS = 2000
+WARN_BYTES = 10_000_000
 _MAX_DEPTH, _MAX_ITEMS = 4, 16  # of the containers among shared objects
 _TRAIN = "sweep.train."
 # What torch itself imports when the first optimizer of a process is built: 1.8 s, in every trial that builds one.
@@ -74,14 +79,23 @@ def pickle_trainable(trainable: Any) -> bytes:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def refuse_unpicklable(config: Any) -> None:
+def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
     """Refuse a config, or a space, that cannot travel to another process; what it holds in buffers is not copied.
+
+    Args:
+        is_warned: warn of a large one, which is stored with each trial and in each of its log files.
 
     Raises:
         ConfigError: something in it cannot be pickled; the message names the innermost such thing by its keys.
     """
-    why = _why_not(config)
+    why, num_bytes = _measured(config)
     if why is None:
+        if is_warned and num_bytes > WARN_BYTES:
+            warnings.warn(
+                f"config takes {num_bytes / 1e6:.0f} MB, which are stored anew with each trial. Give large objects to "
+                "sweep.with_parameters(trainable, data=...), or load them inside.",
+                stacklevel=2,
+            )
         return
     path, value = "config", config
     seen = {id(config)}
@@ -99,26 +113,47 @@ def refuse_unpicklable(config: Any) -> None:
     )
 
 
-class _Nowhere:
-    """A file that keeps nothing."""
+class _Counter:
+    """A file that keeps nothing but how much was written."""
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
 
     def write(self, data: Any) -> int:
+        self.num_bytes += len(data)
         return len(data)
 
 
 def _why_not(value: Any) -> str | None:
     """Return why a value cannot be pickled; None when it can."""
+    return _measured(value)[0]
+
+
+def _measured(value: Any) -> tuple[str | None, int]:
+    """Return why a value cannot be pickled, None when it can, and how many bytes it takes."""
     if _is_plain(value):
-        return None
+        return None, 0
     import cloudpickle
 
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, thing: Any) -> Any:
+            if isinstance(thing, _FILES):  # cloudpickle would send what can be read from it
+                raise TypeError(f"cannot pickle {type(thing).__name__!r} object")
+            return super().reducer_override(thing)
+
+    counter = _Counter()
+
+    def count(buffer: pickle.PickleBuffer) -> None:
+        counter.num_bytes += buffer.raw().nbytes
+
     try:
-        cloudpickle.Pickler(_Nowhere(), protocol=5, buffer_callback=lambda buffer: None).dump(value)
+        Pickler(counter, protocol=5, buffer_callback=count).dump(value)
     except Exception as error:  # whatever the __reduce__ of the user's objects raises
-        return str(error) or type(error).__name__
-    return None
+        return str(error) or type(error).__name__, 0
+    return None, counter.num_bytes
 
 
+_FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
 _PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})
 
 

@@ -21,14 +21,12 @@ from sweep.store.checkpoints import MANIFEST, Checkpoint, verify
 from sweep.worker.parameters import unwrap
 from sweep.worker.saved import Clock, load_from, save_into
 from sweep.worker.session import current
-from sweep.worker.shipping import pickle_trainable, referenced_modules
+from sweep.worker.shipping import WARN_BYTES, pickle_trainable, referenced_modules
 
 if TYPE_CHECKING:
     from sweep.worker.group_environment import GroupSpec
 
 __all__ = ["PreparedTrainable", "Trainable", "prepare"]
-
-WARN_BYTES = 10_000_000
 
 
 @refuse_unknown()

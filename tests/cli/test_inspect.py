@@ -328,7 +328,7 @@ def test_csv_has_every_column_and_full_numbers(storage: Path) -> None:
         ),
         (["show", "digits", "77"], "from 0 to 5"),
         (["best", "digits", "--metric", "los", "--goal", "minimize"], "Reported were: loss, acc"),
-        (["best", "empty"], "no metric and mode is known"),
+        (["best", "empty"], "no metric and mode are known"),
     ],
 )
 def test_what_is_not_there_is_answered_with_what_is(storage: Path, arguments: list[str], message: str) -> None:

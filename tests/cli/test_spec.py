@@ -149,7 +149,7 @@ def test_plain_programs_and_commands_are_refused_with_one_sentence_each(tmp_path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [1\nb: 2", r"spec.yaml:2:2: no YAML"),
+        ("a: [1\nb: 2", r"spec.yaml:2:2: not valid YAML"),
         ("", "found nothing"),
         ("- a", "found a list"),
         ("program: nowhere.py:f", "there is no file nowhere.py beside"),

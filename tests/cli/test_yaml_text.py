@@ -30,18 +30,27 @@ HEAD = "program: train.py:train\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (HEAD + "\tmethod: tpe\n", "2:1: no YAML: found a tab; YAML is indented by spaces."),
+        (HEAD + "\tmethod: tpe\n", "2:1: not valid YAML: found a tab; YAML is indented by spaces."),
         (HEAD + "method: tpe\nmethod: gp\n", "3: method: 'method' is given twice; it is already on line 2."),
-        (HEAD + "metric: {name: a\nrun_cap: 3\n", "3:8: no YAML: expected ',' or '}', but got ':' (while parsing"),
-        (HEAD + "name: a: b\n", "2:8: no YAML: mapping values are not allowed here."),
+        (
+            HEAD + "metric: {name: a\nrun_cap: 3\n",
+            "3:8: not valid YAML: expected ',' or '}', but got ':' (while parsing",
+        ),
+        (HEAD + "name: a: b\n", "2:8: not valid YAML: mapping values are not allowed here."),
         (
             HEAD + "name: 'a\n",
-            "3:1: no YAML: found unexpected end of stream (while scanning a quoted",
+            "3:1: not valid YAML: found unexpected end of stream (while scanning a quoted",
         ),
-        (HEAD + "name: *a\n", "2:7: no YAML: found undefined alias 'a'."),
-        (HEAD + "name: !!python/object:os.system x\n", "2:7: no YAML: could not determine a constructor for the tag"),
-        (HEAD + "---\nprogram: a\n", "2:1: no YAML: but found another document"),
-        (HEAD + "base: &b {}\nparameters: {<<: *b}\n", "3:14: no YAML: found the merge key <<, which is not supported"),
+        (HEAD + "name: *a\n", "2:7: not valid YAML: found undefined alias 'a'."),
+        (
+            HEAD + "name: !!python/object:os.system x\n",
+            "2:7: not valid YAML: could not determine a constructor for the tag",
+        ),
+        (HEAD + "---\nprogram: a\n", "2:1: not valid YAML: but found another document"),
+        (
+            HEAD + "base: &b {}\nparameters: {<<: *b}\n",
+            "3:14: not valid YAML: found the merge key <<, which is not supported",
+        ),
         (
             HEAD + f"parameters: {{x: {{value: {'1' * 5000}}}}}\n",
             "2:25: '1111111111111111111111111111111111111...'",
@@ -57,10 +66,10 @@ HEAD = "program: train.py:train\n"
         ("a: &a [*a]\n", "1:8: *a stands within &a itself, without end."),
         (
             b"program: tr\xe4in.py:t\n",
-            "1:12: no YAML: the byte 0xe4 is no UTF-8; expected a text file, saved as UTF-8.",
+            "1:12: not valid YAML: the byte 0xe4 is no UTF-8; expected a text file, saved as UTF-8.",
         ),
-        (b"\x89PNG\r\n\x1a\n", "1:1: no YAML: the byte 0x89 is no UTF-8"),
-        (b"a: b\nc: \0\0", "2:4: no YAML: the character U+0000 is not allowed; is it a text file?"),
+        (b"\x89PNG\r\n\x1a\n", "1:1: not valid YAML: the byte 0x89 is no UTF-8"),
+        (b"a: b\nc: \0\0", "2:4: not valid YAML: the character U+0000 is not allowed; is it a text file?"),
     ],
 )
 def test_a_malformed_spec_is_one_line_with_its_position_and_no_traceback(tmp_path, monkeypatch, capsys, text, said):

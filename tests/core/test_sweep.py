@@ -1564,6 +1564,20 @@ def test_rule_13_a_budget_spent_by_earlier_runs_starts_nothing():
     assert world.sweep.done
 
 
+def test_rule_13_a_trial_that_a_budget_ended_before_it_began_runs_when_there_is_time_again():
+    spent = "the time budget of 10 s is spent"
+    unbegun = loaded(status=TERMINATED, placement=None, attempt=0, reason=spent)
+    begun = loaded(1, status=TERMINATED, placement=None, attempt=1, reason=spent)
+    cancelled = loaded(2, status=TERMINATED, placement=None, attempt=0, reason="cancelled")
+    for budget, revived in ((60.0, True), (None, True), (12.0, False)):
+        world = World(trials=[unbegun, begun, cancelled], time_budget_s=budget, num_trials=3)
+        world.now = 12.0
+        world.open()
+        assert [world[n].status for n in (1, 2)] == [TERMINATED, TERMINATED]
+        assert (world[0].status is Status.STARTING) == revived
+        assert world.sweep.done != revived
+
+
 def test_rule_13_a_stop_is_followed_by_a_kill_after_the_grace_unless_it_exited():
     world = World(stop_grace_s=5.0)
     world.open()

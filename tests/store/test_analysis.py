@@ -300,7 +300,7 @@ def test_without_metric_or_mode_the_error_says_what_to_give(tmp_path: Path) -> N
     for _ in range(2):
         made.report(made.trial({"x": 1}), {"loss": 1.0})
     analysis = ExperimentAnalysis(made.close())
-    with pytest.raises(ValueError, match="no metric and mode is known"):
+    with pytest.raises(ValueError, match="no metric and mode are known"):
         _ = analysis.best_config
     assert analysis.get_best_config("loss", "min") == {"x": 1}
     assert ExperimentAnalysis(made.root, default_metric="loss", default_mode="min").best_config == {"x": 1}

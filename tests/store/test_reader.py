@@ -70,7 +70,7 @@ def test_a_process_that_is_gone_drives_nothing(tmp_path: Path) -> None:
     assert reader.state() == "crashed"
     assert reader.state_hint() == (
         f"no driver runs made: RUNNING is what trials were when it died (pid {child.pid} on {socket.gethostname()}); "
-        "`sweep resume made` or resume=True in the script goes on."
+        "`sweep resume made` goes on."
     )
 
 
