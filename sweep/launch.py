@@ -39,7 +39,7 @@ from sweep.engines.base import Engine
 from sweep.errors import ConfigError, ExperimentError, MetricError, ResourceError, nearest
 from sweep.interrupt import interruptible
 from sweep.names import Namer
-from sweep.policies import build_policies, describe, unsearched_lists
+from sweep.policies import build_policies, describe, refuse_foreign_domains, unsearched_lists
 from sweep.recipe import space_keys, write_recipe
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
@@ -84,6 +84,7 @@ class Launch:
             self.trainable = replace(self.trainable, name=request.trainable_name)
         if self.trainable.space is not None:
             self.request = request = replace(request, config=self.trainable.space(request.config or {}))
+        refuse_foreign_domains(request.config)
         refuse_unpicklable(request.config, is_warned=True)
         self.nodes = self._nodes()
         self.request_of = self._request_function()

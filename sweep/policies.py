@@ -27,7 +27,17 @@ from sweep.arguments import metric_and_mode
 from sweep.errors import ConfigError, SearchError
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 
-__all__ = ["Policies", "build_policies", "describe", "unsearched_lists"]
+__all__ = ["Policies", "build_policies", "describe", "refuse_foreign_domains", "unsearched_lists"]
+
+# Modules whose objects are distributions that other libraries draw from; here they would be constants.
+_FOREIGN = (
+    "scipy.stats.",
+    "optuna.distributions.",
+    "hyperopt.pyll.",
+    "ray.tune.search.",
+    "skopt.space.",
+    "ConfigSpace.",
+)
 
 Names = str | Sequence[str] | None
 
@@ -135,6 +145,22 @@ def build_policies(
         metrics, modes = getattr(policy, "metrics", policy.metric), getattr(policy, "modes", policy.mode)
         first, first_mode = metric_and_mode(metrics, modes)
     return Policies(searcher, policy, metrics, modes, first, first_mode, space)
+
+
+def refuse_foreign_domains(config: Mapping[str, Any] | None) -> None:
+    """Refuse a space with a distribution of another library in it, which every trial would be given as it is.
+
+    Raises:
+        ConfigError: there is one; the message names its key.
+    """
+    for path, leaf in walk(config or {}):
+        kind = type(leaf)
+        if f"{kind.__module__}.".startswith(_FOREIGN):
+            where = "".join(f"[{key!r}]" for key in path)
+            raise ConfigError(
+                f"config{where} is a {kind.__name__} of {kind.__module__.partition('.')[0]}; nothing is drawn from it "
+                "here. Write sweep.uniform(lower, upper), loguniform, randint or choice in its place."
+            )
 
 
 def unsearched_lists(search_alg: Any, scheduler: Scheduler, config: Mapping[str, Any] | None) -> str:

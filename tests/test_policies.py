@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import optuna
 import pytest
 
 import searchers
 import sweep
 from searchers import SEARCHERS, BasicVariantGenerator
-from sweep.policies import describe, unsearched_lists
+from sweep.errors import ConfigError
+from sweep.policies import describe, refuse_foreign_domains, unsearched_lists
 from sweep.schedulers import SCHEDULERS
 from sweep.store.reader import ExperimentReader
 
@@ -140,3 +143,18 @@ def test_the_header_and_the_record_have_the_names_that_people_type(tmp_path, cap
     assert "searcher tpe (limit 2), scheduler asha" in capfd.readouterr().out
     meta = ExperimentReader(tmp_path / "named").meta
     assert (meta["searcher"], meta["scheduler"]) == ("tpe (limit 2)", "asha")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: pytest.importorskip("scipy.stats").loguniform(1e-3, 1),
+        lambda: pytest.importorskip("scipy.stats").randint(1, 9),
+        lambda: optuna.distributions.FloatDistribution(0, 1),
+        lambda: optuna.distributions.CategoricalDistribution(["a"]),
+    ],
+)
+def test_a_distribution_of_another_library_is_refused_by_its_key(make):
+    with pytest.raises(ConfigError, match=r"config\['model'\]\['lr'\] is a \w+ of (scipy|optuna)"):
+        refuse_foreign_domains({"width": sweep.randint(1, 9), "model": {"lr": make()}})
+    refuse_foreign_domains({"width": sweep.randint(1, 9), "array": np.zeros(3), "x": np.float64(1)})

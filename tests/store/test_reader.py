@@ -74,6 +74,14 @@ def test_a_process_that_is_gone_drives_nothing(tmp_path: Path) -> None:
     )
 
 
+def test_a_sweep_of_a_script_goes_on_by_its_own_call(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "mine", resume_command="the same call with name='mine', resume=True")
+    made.trial({"x": 1})
+    made.commit()
+    said = ExperimentReader(made.root).state_hint()
+    assert said == "no driver runs mine now; the same call with name='mine', resume=True goes on."
+
+
 def test_a_later_process_of_the_same_number_is_not_the_driver(tmp_path: Path) -> None:
     reader = reader_of(tmp_path)
     with reader.layout.lock.open("w"):  # this process holds the file open, but it began long after the driver
