@@ -128,7 +128,6 @@ __all__ = [
     "keyed_rng",
     "lograndint",
     "loguniform",
-    "name_of",
     "pareto_front",
     "qlograndint",
     "qloguniform",

@@ -153,7 +153,7 @@ def test_ls_of_what_is_no_sweep_says_what_is_there(storage: Path, where: str, me
 
 
 def test_a_sweep_without_a_driver_says_so_wherever_its_trials_are_shown(storage: Path) -> None:
-    hint = "no driver runs digits: RUNNING is what trials were when it died; `sweep resume digits` or resume=True"
+    hint = "no driver runs digits: RUNNING is what trials were when it died; `sweep resume digits` goes on"
     for command in (["trials", "digits"], ["ls", "digits"], ["why", "digits"]):
         assert hint in call(storage, *command).stderr, command
     assert f"hint: {hint}" in call(storage, "show", "digits", "4").stdout

@@ -328,7 +328,7 @@ def test_a_rank_that_was_stopped_is_found_and_every_rank_shows_where_it_is(run, 
 def test_every_rank_writes_to_a_log_of_its_own(run):
     def loop():
         rank = sweep.get_context().get_world_rank()
-        print(f"printed by {rank}")
+        print(f"printed by {rank}", flush=True)
         subprocess.run(["sh", "-c", f"echo shouted by {rank} >&2"], check=True)
 
     analysis = run(loop, num_workers=3)
