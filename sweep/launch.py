@@ -458,8 +458,10 @@ class Launch:
         base = getattr(self.scheduler, "base_scheduler", self.scheduler)
         if time_attr := getattr(base, "time_attr", ""):
             rules[time_attr] = f"which time_attr of {describe(base)} names; it decides nothing until it is reported"
-        metric = self.metric if self.plan.required else ""
-        found.append(MissingKeys(metric, rules, self.plan.checkpoint_score, self._notice))
+        rules = {key: rule for key, rule in rules.items() if key not in ("training_iteration", "time_total_s")}
+        metric, score = self.metric if self.plan.required else "", self.plan.checkpoint_score
+        if metric or rules or score:
+            found.append(MissingKeys(metric, rules, score, self._notice))
         found += [ErrorFileCallback(), AlikeFailures(self._notice)]
         if getattr(self.scheduler, "log_config", False):
             from sweep.callbacks.policy import PolicyFiles

@@ -126,6 +126,8 @@ class Dispatcher:
             for hook, names in _HOOKS.items()
         }
         self._is_wanted = {hook: any(groups) for hook, groups in self._wanted.items()}
+        # those that listen to results only until they have found something out: handing results over has its price
+        self._leaving = [c for c in self._callbacks if hasattr(c, "has_heard_results")]
         self._begins = [c for c in self._callbacks if type(c).on_step_begin is not Callback.on_step_begin]
         self._ends = [c for c in self._callbacks if type(c).on_step_end is not Callback.on_step_end]
         self._steppers = [c for c in self._callbacks if type(c).on_step is not Callback.on_step]
@@ -201,6 +203,11 @@ class Dispatcher:
                 self._call(callback, "on_step_end", iteration=self._iteration, trials=self._trials)
             self._handled += len(told)
             self._room.set()
+            for leaver in [c for c in self._leaving if getattr(c, "has_heard_results")]:  # noqa: B009 - few have it
+                self._leaving.remove(leaver)
+                results = [[one for one in hooks if one.callback is not leaver] for hooks in self._wanted[Hook.RESULT]]
+                self._wanted[Hook.RESULT] = results
+                self._is_wanted[Hook.RESULT] = any(results)
             if self._states.is_needed and time.monotonic() - self._stored_at > _STATE_S:
                 self._states.store()
                 self._stored_at = time.monotonic()

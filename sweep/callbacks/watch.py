@@ -124,6 +124,11 @@ class MissingKeys(Callback):
         self._counts: Counter[str] = Counter()
         self._notice = notice
 
+    @property
+    def has_heard_results(self) -> bool:
+        """Whether there is nothing left to look for in results."""
+        return not self._metric and not self._rules
+
     def on_trial_result(self, trial: Trial, result: Result) -> None:
         """Look for the keys, until each was seen or missed."""
         if self._metric:

@@ -7,7 +7,7 @@ import pickle
 import re
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -584,3 +584,31 @@ def test_a_notebook_reporter_works_outside_of_one_too(tmp_path: Path) -> None:
 def test_a_reporter_refuses_what_makes_no_sense(make: Any) -> None:
     with pytest.raises(ConfigError):
         make()
+
+
+def test_who_has_heard_enough_is_told_no_more_results(tmp_path: Path) -> None:
+    """Where nobody else listens, results are not even handed over."""
+
+    class Listens(Callback):
+        heard: ClassVar[list[str]] = []
+        has_heard_results = False
+
+        def on_trial_result(self, trial: Trial, result: Result) -> None:
+            self.heard.append("result")
+            self.has_heard_results = True
+
+        def on_trial_complete(self, trial: Trial) -> None:
+            self.heard.append("complete")
+
+    listens = Listens()
+    dispatcher = Dispatcher([listens], lambda text: None)
+    dispatcher.start()
+    trial = Trial("abcde_00000", {}, Resources())
+    told = Notify(Hook.RESULT, trial, Result({"loss": 1}))
+    dispatcher.notify([told])
+    while dispatcher._leaving:
+        dispatcher._room.wait(0.01)
+    dispatcher.notify([told])
+    dispatcher.notify([Notify(Hook.COMPLETE, trial)])
+    dispatcher.close([])
+    assert listens.heard == ["result", "complete"]
