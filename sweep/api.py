@@ -7,6 +7,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,6 @@ _FORMER = {
     "checkpoint_score_attribute": "Pass checkpoint_config=sweep.CheckpointConfig(checkpoint_score_attribute=...).",
     "num_to_keep": "Pass checkpoint_config=sweep.CheckpointConfig(num_to_keep=...).",
     "param_space": "run() calls it config.",
-    "failure_config": "run() takes max_failures and fail_fast themselves.",
     "max_t": "It is a parameter of schedulers: scheduler=sweep.ASHAScheduler(max_t=...).",
     "sync_to_cloud": "Give the URI as storage_path.",
     "global_checkpoint_period": "Every result is on disk before its trial goes on; leave it out.",
@@ -100,6 +100,9 @@ def run(
     sync_config: SyncConfig | None = None,
     max_failures: int = 0,
     fail_fast: bool | str = False,
+    failure_config: FailureConfig | None = None,
+    trial_timeout_s: float | timedelta | None = None,
+    report_timeout_s: float | timedelta | None = None,
     restore: str | os.PathLike[str] | None = None,
     resume: bool | str | None = None,
     resume_config: ResumeConfig | None = None,
@@ -148,6 +151,11 @@ def run(
         sync_config: how a URI is kept up to date.
         max_failures: failures a trial may have and still be started again; -1: unlimited.
         fail_fast: the first failed trial ends the sweep; "raise": its exception leaves `run`.
+        failure_config: the same two, and more: which failures count, what becomes of those for lack of memory.
+        trial_timeout_s: seconds that a trial may run, in all its attempts; then it is asked to stop, and killed if it
+            does not.
+        report_timeout_s: seconds that a report of a trial may take; then the stacks of its processes are written to its
+            log, and it is killed.
         restore: a checkpoint's directory that every trial starts from.
         resume: True or "AUTO": continue the experiment `name` if it exists. `+ERRORED` also continues failed trials,
             `+RESTART_ERRORED` starts them anew, `+ERRORED_ONLY` and `+RESTART_ERRORED_ONLY` end unfinished ones.
@@ -184,6 +192,13 @@ def run(
     if isinstance(trainable, str):
         name_of_trainable, trainable = trainable, registered(trainable)
     checkpoints = _checkpoint_config(checkpoint_config, deprecated)
+    failures = _failure_config(
+        failure_config,
+        max_failures=max_failures,
+        fail_fast=fail_fast,
+        trial_timeout_s=trial_timeout_s,
+        report_timeout_s=report_timeout_s,
+    )
     request = Request(
         trainable=trainable,
         trainable_name=name_of_trainable,
@@ -198,7 +213,7 @@ def run(
         resources_per_trial=resources_per_trial,
         max_concurrent=max_concurrent_trials,
         resume=ResumeMode.parse(resume).with_config(resume_config),
-        failures=FailureConfig(max_failures, fail_fast),
+        failures=failures,
         checkpoints=checkpoints,
         metric=metric,
         mode=mode,
@@ -227,8 +242,9 @@ def run(
         recipe=pack_recipe({key: value for key, value in _changed(given).items() if key not in _NOT_KEPT}),
     )
     analysis, was_interrupted = Launch(request).run()
-    if not was_interrupted and (raise_on_failed_trial or str(fail_fast).lower() == "raise"):
-        _raise_failed(analysis, is_bare=str(fail_fast).lower() == "raise")
+    is_bare = str(failures.fail_fast).lower() == "raise"
+    if not was_interrupted and (raise_on_failed_trial or is_bare):
+        _raise_failed(analysis, is_bare=is_bare)
     return analysis
 
 
@@ -354,6 +370,21 @@ def _checkpoint_config(given: CheckpointConfig | None, deprecated: Mapping[str, 
         stacklevel=4,
     )
     return CheckpointConfig(**fields)
+
+
+def _failure_config(given: FailureConfig | None, **own: Any) -> FailureConfig:
+    """Return the config with what `run` itself was given; both may not say different things."""
+    if given is None:
+        return FailureConfig(**own)
+    if not isinstance(given, FailureConfig):
+        raise ConfigError(f"failure_config is {given!r:.100}; expected a sweep.FailureConfig.")
+    default = FailureConfig()
+    said = {name: value for name, value in own.items() if value != getattr(default, name)}
+    for name, value in said.items():
+        other = getattr(given, name)
+        if other not in (value, getattr(default, name)):
+            raise ConfigError(f"{name}={value!r} and failure_config, which says {other!r}, were both given; give one.")
+    return replace(given, **said)
 
 
 def _raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from sweep.core.failures import CLASSES, RETRIED
 from sweep.errors import ConfigError, nearest, refuse_unknown
 
 if TYPE_CHECKING:
@@ -84,22 +85,44 @@ def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
     {
         "controller_failure_limit": "The driver is no process of its own that could fail alone; leave it out.",
         "max_retries": "It is called max_failures.",
+        "timeout": "Say trial_timeout_s, for a trial as a whole, or report_timeout_s, for one report.",
     }
 )
 @dataclass(frozen=True, repr=False)
 class FailureConfig(_ShowsChanges):
-    """What happens when trials fail.
+    """What happens when trials fail, and for how long they may run.
+
+    The classes of failures: `user` (its code raised), `killed` (a signal ended it, or it left without a word),
+    `timeout`, `hung`, `out_of_memory` (of the machine or of a device), `nan`, `start` (it ended before its code began)
+    and `lost` (what supervised it is gone). The last two count to a limit of their own: three in a row.
 
     Attributes:
         max_failures: failures a trial may have and still be started again, from its checkpoint; -1: unlimited.
         fail_fast: the first failed trial ends the sweep; "raise": and its exception leaves `run` at once.
-        hang_timeout_s: a worker of a training group that does not report for so long, while it does not wait for the
-            sweep, counts as hung: the stacks of all are written to their logs, and the group fails. None: never.
+        hang_timeout_s: another spelling of `report_timeout_s`.
+        report_timeout_s: seconds that a trial, or a worker of a training group, may take for a report, while it does
+            not wait for the sweep; then the stacks of its processes are written to its log and it is killed, as
+            `hung`. None: for ever.
+        trial_timeout_s: seconds that a trial may run, in all its attempts; then it is asked to stop, and keeps its
+            results if it does so at its next report. Otherwise it is killed, at most five seconds later, as `timeout`.
+        retry_on: classes of failures after which a trial is started again; None: all but `timeout` and `nan`. A trial
+            that is started again after a `timeout` has all its time again.
+        out_of_memory: "retry" as after any failure; "retry_alone": once more even where `max_failures` is used up, with
+            nothing else on its nodes; "fail": never again.
+        nan: a metric of the sweep that is NaN is recorded ("record"), or a failure of the trial ("error").
+
+    Raises:
+        ConfigError: a value that makes no sense.
     """
 
     max_failures: int = 0
     fail_fast: bool | str = False
-    hang_timeout_s: float | None = None
+    hang_timeout_s: float | timedelta | None = None
+    report_timeout_s: float | timedelta | None = None
+    trial_timeout_s: float | timedelta | None = None
+    retry_on: Collection[str] | None = None
+    out_of_memory: str = "retry"
+    nan: str = "record"
 
     def __post_init__(self) -> None:
         number = self.max_failures
@@ -107,13 +130,59 @@ class FailureConfig(_ShowsChanges):
             raise ConfigError(f"max_failures is {number!r}; expected a whole number, or -1 for no limit.")
         if not (isinstance(self.fail_fast, bool) or str(self.fail_fast).lower() == "raise"):
             raise ConfigError(f"fail_fast is {self.fail_fast!r}; expected True, False or 'raise'.")
-        hang = self.hang_timeout_s
-        if hang is not None and (isinstance(hang, bool) or not isinstance(hang, (int, float)) or not 0 < hang < 1e9):
-            raise ConfigError(f"hang_timeout_s is {hang!r}; expected seconds above 0, or None for no limit.")
+        for name in ("hang_timeout_s", "report_timeout_s", "trial_timeout_s"):
+            given = getattr(self, name)
+            value = given.total_seconds() if isinstance(given, timedelta) else given
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9
+            ):
+                raise ConfigError(f"{name} is {given!r}; expected seconds above 0, or None for no limit.")
+        if None not in (self.hang_timeout_s, self.report_timeout_s) and self.hang_timeout_s != self.report_timeout_s:
+            raise ConfigError(
+                f"hang_timeout_s={self.hang_timeout_s!r} and report_timeout_s={self.report_timeout_s!r} are two "
+                "spellings of one limit; give one of them."
+            )
+        for name, known in (("out_of_memory", ("retry", "retry_alone", "fail")), ("nan", ("record", "error"))):
+            value = getattr(self, name)
+            if value not in known:
+                raise ConfigError(f"{name} is {value!r}; expected {' or '.join(map(repr, known))}.")
+        if self.retry_on is not None:
+            object.__setattr__(self, "retry_on", _classes(self.retry_on))
         if self.fail_fast and self.max_failures != 0:
             raise ConfigError(
                 f"fail_fast with max_failures={self.max_failures}: choose one, they contradict each other."
             )
+
+    @property
+    def report_limit_s(self) -> float | None:
+        """Seconds that a report may take, whichever spelling was used."""
+        return _seconds(self.report_timeout_s if self.report_timeout_s is not None else self.hang_timeout_s)
+
+    @property
+    def trial_limit_s(self) -> float | None:
+        """Seconds that a trial may run."""
+        return _seconds(self.trial_timeout_s)
+
+    @property
+    def retried(self) -> tuple[str, ...]:
+        """The classes of failures after which a trial is started again."""
+        return RETRIED if self.retry_on is None else tuple(self.retry_on)
+
+
+def _seconds(value: float | timedelta | None) -> float | None:
+    return value.total_seconds() if isinstance(value, timedelta) else None if value is None else float(value)
+
+
+def _classes(given: Any) -> tuple[str, ...]:
+    """Return classes of failures in their usual order."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Collection) else given
+    for name in names if isinstance(names, tuple) else (names,):
+        if not isinstance(name, str) or name not in CLASSES:
+            raise ConfigError(
+                f"retry_on has {name!r}; expected classes of failures: {', '.join(CLASSES)}. "
+                + (nearest(name, list(CLASSES)) if isinstance(name, str) else "")
+            )
+    return tuple(name for name in CLASSES if name in names)
 
 
 @refuse_unknown(

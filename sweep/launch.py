@@ -221,6 +221,10 @@ class Launch:
             time_budget_s=min(budgets) if budgets else None,
             can_save_on_demand=is_class,
             max_failures=request.failures.max_failures,
+            retry_on=request.failures.retried,
+            out_of_memory=request.failures.out_of_memory,
+            nan=request.failures.nan,
+            trial_timeout_s=request.failures.trial_limit_s,
             fail_fast=bool(request.failures.fail_fast),
             num_to_keep=keep.num_to_keep,
             checkpoint_score=keep.checkpoint_score_attribute or "",
@@ -419,6 +423,7 @@ class Launch:
         options["env"] = {**inventory.env_vars(), **options["env"]}
         options["log_to_file"] = self.outputs
         options["notice"] = self._notice
+        options["report_timeout_s"] = request.failures.report_limit_s
         return LocalEngine(self.layout.root, self.trainable, lock_fd=lock.fd, **common, **options)
 
     def _mirror(self) -> MirrorCallback | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.api import run
 from sweep.arguments import HAS_NO_RESUME
-from sweep.config import FailureConfig, ResumeConfig, RunConfig, TuneConfig, fields_of
+from sweep.config import ResumeConfig, RunConfig, TuneConfig, fields_of
 from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
 from sweep.recipe import RECIPE_NAME, read_recipe, space_keys
 
@@ -56,7 +55,7 @@ class Tuner:
     ) -> None:
         own = getattr(trainable, "run_config", None)  # of a trainer
         config = run_config or (own if isinstance(own, RunConfig) else RunConfig())
-        self._trainable = _with_hang_limit(trainable, config.failure_config)
+        self._trainable = trainable
         self._arguments = {
             **_of_tune_config(tune_config or TuneConfig()),
             **_of_run_config(config),
@@ -171,11 +170,8 @@ def _of_tune_config(config: TuneConfig) -> dict[str, Any]:
 
 
 def _of_run_config(config: RunConfig) -> dict[str, Any]:
-    failures = config.failure_config or FailureConfig()
-    other = ("failure_config", "local_dir", "runtime_env", "worker_runtime_env")
+    other = ("local_dir", "runtime_env", "worker_runtime_env")
     return {item.name: getattr(config, item.name) for item in fields(config) if item.name not in other} | {
-        "max_failures": failures.max_failures,
-        "fail_fast": failures.fail_fast,
         "env": config.env_vars,
     }
 
@@ -236,15 +232,3 @@ def _check_keys(space: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"param_space is another space, {' and '.join(parts)}; expected the keys that the experiment was run with."
         )
-
-
-def _with_hang_limit(trainable: Any, failures: FailureConfig | None) -> Any:
-    """Return a trainer with the hang limit of the run, which is for its groups; others cannot have one."""
-    if failures is None or failures.hang_timeout_s is None:
-        return trainable
-    own = getattr(trainable, "run_config", None)
-    if not isinstance(own, RunConfig):
-        raise ConfigError("hang_timeout_s is for the workers of training groups; leave it out, or pass a trainer.")
-    limited = copy.copy(trainable)
-    limited.run_config = replace(own, failure_config=failures)
-    return limited

@@ -108,7 +108,8 @@ def draw_end(
         lines += [[(f"  {line}", "")] for line in to_yaml(best.trial.config).splitlines()]
     for message, group in sorted(board.failures.items(), key=lambda item: -item[1].count)[:10]:
         which = " ".join(f"{number:05d}" for number in group.numbers) + (" ..." if group.count > 5 else "")
-        lines.append([(f"failed {group.count} x ", "bad"), (f"{message}   ", ""), (f"trials {which}", "dim")])
+        which = f"{group.failure} · trials {which}" if group.failure else f"trials {which}"
+        lines.append([(f"failed {group.count} x ", "bad"), (f"{message}   ", ""), (which, "dim")])
     if len(board.failures) > 10:
         lines.append([(f"failed with {len(board.failures) - 10} other messages", "bad")])
     if board.silent:

@@ -73,10 +73,11 @@ class Change:
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Trials that failed with the same message: how many, and the numbers of the first few."""
+    """Trials that failed with the same message: how many, of which class, and the numbers of the first few."""
 
     count: int = 0
     numbers: list[int] = field(default_factory=list)
+    failure: str = ""
 
 
 class Board:
@@ -338,7 +339,7 @@ class Board:
         message = clean(trial.reason.partition("\n")[0]) or "failed"
         if message not in self.failures and len(self.failures) >= _MAX_GROUPS:
             message = "other messages"
-        group = self.failures.setdefault(message, FailureGroup())
+        group = self.failures.setdefault(message, FailureGroup(failure=trial.failure))
         self._message_of[trial.id] = message
         group.count += 1
         if len(group.numbers) < 5:

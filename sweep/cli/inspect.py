@@ -312,9 +312,16 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
                 "ERROR": "failed",
             }.get(row.status, "")
         rows.append(
-            {"trial": f"{row.number:05d}", "state": row.status, "asks": str(row.resources), "reason": clean(reason)}
+            {
+                "trial": f"{row.number:05d}",
+                "state": row.status,
+                "failure": row.failure,
+                "asks": str(row.resources),
+                "reason": clean(reason),
+            }
         )
-    print_rows(rows, ["trial", "state", "asks", "reason"], style, empty=f"{reader.name} has no trials yet")
+    failure = ["failure"] if style != "table" or any(row["failure"] for row in rows) else []
+    print_rows(rows, ["trial", "state", *failure, "asks", "reason"], style, empty=f"{reader.name} has no trials yet")
     hint = reader.state_hint()
     if hint and style == "table":
         click.echo(hint, err=True)
@@ -366,7 +373,7 @@ def _experiment_row(path: Path) -> dict[str, Any]:
     }
 
 
-_FIXED = ("trial", "state", "step", "time_s", "attempt", "reason", "trial_id")
+_FIXED = ("trial", "state", "step", "time_s", "attempt", "failure", "reason", "trial_id")
 _MORE = (
     *("name", "experiment_tag", "trainable_name", "date", "timestamp", "time_this_iter_s", "pid", "hostname"),
     *("failures", "logdir"),
@@ -400,7 +407,7 @@ def _trial_table(reader: ExperimentReader) -> Table:
     head = ["trial", "name", "state", "step"] if is_named else ["trial", "state", "step"]
     return Table(
         rows,
-        [*head, *ordered, *names.values(), "time_s", "attempt", "reason", "trial_id"],
+        [*head, *ordered, *names.values(), "time_s", "attempt", "failure", "reason", "trial_id"],
         more=[column for column in _MORE if column not in head],
         aliases={
             "id": "trial_id",
@@ -414,9 +421,20 @@ def _trial_table(reader: ExperimentReader) -> Table:
             "num_failures": "failures",
         },
         texts=frozenset(
-            {"trial", "name", "state", "reason", "trial_id", "experiment_tag", "trainable_name", "logdir", "date"}
+            {
+                "trial",
+                "name",
+                "state",
+                "failure",
+                "reason",
+                "trial_id",
+                "experiment_tag",
+                "trainable_name",
+                "logdir",
+                "date",
+            }
         ),
-        silent=frozenset({"trial_id", "attempt"}),
+        silent=frozenset({"trial_id", "attempt", "failure"}),
         is_telling=_is_telling,
     )
 
@@ -430,6 +448,7 @@ def _fixed_cells(reader: ExperimentReader, trial: TrialRow) -> dict[str, Any]:
         "step": last.get("training_iteration"),
         "time_s": last.get("time_total_s"),
         "attempt": trial.attempt,
+        "failure": trial.failure or None,
         "reason": trial.reason,
         "trial_id": trial.trial_id,
         "name": trial.trial_name,
@@ -516,6 +535,7 @@ def _facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
     return {
         "trial": row.trial_id,
         "state": row.status,
+        "failure": row.failure,
         "reason": row.reason,
         "hint": hint,
         "config": row.config,

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from sweep.config import FailureConfig
 from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
 from sweep.importing import DriverCalled, ended_at, importing, load_file, why_missing
 
@@ -35,7 +36,8 @@ class Order:
         trials: how often the space is sampled; -1: no limit; None: 10, or once for a grid, or no limit with `time_s`.
         scheduler_options, searcher_options: arguments of their constructors.
         goal_value: a trial that reaches it is ended.
-        trial_time_s: likewise after that many seconds of training.
+        trial_time_s: seconds that a trial may run. report_time_s: seconds that it may take for a report.
+        failures: `retry_on`, `out_of_memory` and `nan` of `FailureConfig`.
     """
 
     target: str = ""
@@ -47,6 +49,7 @@ class Order:
     trials: int | None = None
     time_s: float | None = None
     trial_time_s: float | None = None
+    report_time_s: float | None = None
     concurrency: int | None = None
     resources: dict[str, Any] | None = None
     searcher: str | None = None
@@ -57,6 +60,7 @@ class Order:
     name: str | None = None
     storage: str | None = None
     retries: int = 0
+    failures: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def load(cls, directory: Path) -> Order | None:
@@ -138,6 +142,9 @@ class Order:
             "name": self.name,
             "storage_path": self.storage,
             "max_failures": self.retries,
+            "trial_timeout_s": self.trial_time_s,
+            "report_timeout_s": self.report_time_s,
+            "failure_config": FailureConfig(**self.failures) if self.failures else None,
             "seed": self.seed,
             "stop": stop,
             "import_path": self.target,
@@ -184,17 +191,14 @@ class Order:
         return create_scheduler(self.scheduler, **self.scheduler_options)
 
     def _stop(self) -> Any:
-        bounds: dict[str, float] = {}
-        if self.trial_time_s is not None:
-            bounds["time_total_s"] = self.trial_time_s
         if self.goal_value is None or self.metric is None:
-            return bounds or None
+            return None
         if self.goal == "maximize":
-            return bounds | {self.metric: self.goal_value}
-        metric, value, seconds = self.metric, self.goal_value, self.trial_time_s or math.inf
+            return {self.metric: self.goal_value}
+        metric, value = self.metric, self.goal_value
 
         def has_reached(trial_id: str, result: Mapping[str, Any]) -> bool:
-            return bool(result.get(metric, math.inf) <= value or result.get("time_total_s", 0.0) >= seconds)
+            return bool(result.get(metric, math.inf) <= value)
 
         return has_reached
 

@@ -31,6 +31,8 @@ __all__ = ["execute", "run"]
 @click.option("--maximize", metavar="METRIC", help="Short for --metric METRIC --goal maximize.")
 @click.option("--trials", type=int, help="How often the space is sampled; -1: no limit.  [default: 10, a grid once]")
 @click.option("--time", "time_text", metavar="SPAN", help="End after this long: 90s, 30m, 2h.")
+@click.option("--trial-time", metavar="SPAN", help="Stop a trial that has run for so long.")
+@click.option("--report-time", metavar="SPAN", help="Kill a trial that reports nothing for so long.")
 @click.option("--concurrency", type=click.IntRange(min=1), help="How many trials may run at a time.")
 @click.option("--cpus", type=float, help="CPUs per trial.  [default: 1]")
 @click.option("--gpus", type=float, help="GPUs per trial; a share such as 0.5 is possible.")
@@ -138,6 +140,8 @@ def _order(target: str, ranges: Sequence[str], options: dict[str, Any]) -> Order
         "searcher": options["searcher"] and options["searcher"].lower(),
         "scheduler": options["scheduler"] and options["scheduler"].lower(),
         "time_s": options["time_text"] and parse_seconds(options["time_text"]),
+        "trial_time_s": options["trial_time"] and parse_seconds(options["trial_time"]),
+        "report_time_s": options["report_time"] and parse_seconds(options["report_time"]),
     }
     if given["scheduler"] and given["scheduler"] != order.scheduler:
         order.scheduler_options = {}

@@ -13,6 +13,7 @@ from searchers import SEARCHERS
 from searchers.errors import SearchError, nearest
 from sweep.cli.order import Order, parse_seconds, split_target
 from sweep.cli.yaml_text import KeyPath, load_yaml
+from sweep.core.failures import CLASSES
 from sweep.core.resources import parse_resources
 from sweep.errors import ConfigError
 
@@ -64,10 +65,14 @@ class _EarlyTerminate(_Model):
 class _Budget(_Model):
     time: str | _Number | None = None
     trial_time: str | _Number | None = None
+    report_time: str | _Number | None = None
 
 
 class _Failures(_Model):
     retries: Annotated[int, Field(ge=-1)] = 0
+    retry_on: list[Literal[tuple(CLASSES)]] | None = None  # type: ignore[valid-type]
+    out_of_memory: Literal["retry", "retry_alone", "fail"] | None = None
+    nan: Literal["record", "error"] | None = None
 
 
 class _Spec(_Model):
@@ -163,6 +168,8 @@ def _order(spec: _Spec, path: Path) -> Order:
         retries=spec.failures.retries,
         time_s=_seconds(spec.budget.time),
         trial_time_s=_seconds(spec.budget.trial_time),
+        report_time_s=_seconds(spec.budget.report_time),
+        failures=spec.failures.model_dump(exclude={"retries"}, exclude_none=True),
     )
     if spec.metric is not None:
         order.metric, order.goal, order.goal_value = spec.metric.name, spec.metric.goal, spec.metric.target
@@ -316,7 +323,7 @@ def _check_values(data: Mapping[str, Any], path: Path) -> list[tuple[KeyPath, st
         except ValueError as error:
             mistakes.append((("resources_per_trial",), str(error)))
     budget = data.get("budget")
-    for key in ("time", "trial_time"):
+    for key in ("time", "trial_time", "report_time"):
         value = budget.get(key) if isinstance(budget, dict) else None
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
             try:

@@ -10,7 +10,7 @@ from sweep.core.results import ANONYMOUS_METRIC, AUTO_FILLED, Result, flatten
 from sweep.core.trial import Status, Trial
 from sweep.errors import MetricError, closest
 
-__all__ = ["Expected", "is_silent", "no_number", "silence", "told_of_silence"]
+__all__ = ["Expected", "fault", "is_silent", "no_number", "silence", "told_of_silence"]
 
 _NOTHING = "reported nothing"
 _NEVER = "never reported the metric"
@@ -40,6 +40,19 @@ def no_number(required: Iterable[str], result: Result) -> str:
             text += f". Name one of {', '.join(map(repr, inner))}" if inner else ""
         return text
     return ""
+
+
+def fault(plan: Plan, result: Result) -> tuple[str, str]:
+    """Return what is wrong with what was reported under the required metrics, and the class of that failure; ("", "")
+    when nothing is."""
+    if text := no_number(plan.required, result):
+        return text, "user"
+    for key in plan.required if plan.nan == "error" else ():
+        value = result.get(key)
+        if isinstance(value, Real) and value != value:
+            iteration = result.get("training_iteration")
+            return f"the metric {key!r} is NaN at iteration {iteration}, and nan='error' is set", "nan"
+    return "", ""
 
 
 def silence(trial: Trial, plan: Plan) -> str:

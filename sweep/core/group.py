@@ -553,7 +553,7 @@ class GroupRules:
         hang_s = self._limits.hang_s or 0.0
         stopped = [rank for rank, state in sorted(self._states.items()) if state == "T"]
         who = f"{_ranks(stopped)} {'is' if len(stopped) == 1 else 'are'} stopped (SIGSTOP)" if stopped else self._hung
-        text = f"no report within hang_timeout_s={hang_s:g}: {who}. The stacks of all ranks are in "
+        text = f"no report within report_timeout_s={hang_s:g}: {who}. The stacks of all ranks are in "
         return Outcome("HUNG", text + _logs(range(len(self._ranks))), class_name="GroupHung")
 
     def _end(self) -> Outcome:

@@ -60,9 +60,9 @@ class ExitKind(StrEnum):
     STOPPED = "STOPPED"  # it obeyed a Stop
     FAILED = "FAILED"  # it raised
     KILLED = "KILLED"  # a signal, or it exited without a word
-    TIMEOUT = "TIMEOUT"
+    TIMEOUT = "TIMEOUT"  # it was killed because it ran for too long
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
-    HUNG = "HUNG"
+    HUNG = "HUNG"  # it was killed because it reported nothing for too long
     LOST = "LOST"  # the infrastructure's fault: node or host gone
 
 
@@ -330,11 +330,12 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End every process of the attempt now."""
+    """End every process of the attempt now; `kind` is that of the exit that follows, if nothing was faster."""
 
     trial_id: str
     attempt: int
     reason: str = ""
+    kind: ExitKind = ExitKind.KILLED
 
 
 @dataclass(frozen=True, slots=True)

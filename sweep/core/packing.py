@@ -214,6 +214,8 @@ class Packer:
         self._nodes: dict[str, _Free] = {}
         self._held: dict[Holder, tuple[Resources, Placement]] = {}
         self._notes: dict[Holder, str] = {}
+        self._tenants: Counter[str] = Counter()  # how many hold something of a node
+        self._alone: dict[str, Holder] = {}  # node -> who has it for itself
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._ever: dict[Resources, bool] = {}
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
@@ -232,7 +234,10 @@ class Packer:
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Take a new inventory; what is held stays held where its node still exists."""
         self._nodes = _Free.of(nodes)
-        for resources, placement in self._held.values():
+        self._tenants.clear()
+        self._alone.clear()
+        for holder, (resources, placement) in self._held.items():
+            self._move_in(holder, resources, placement)
             for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
                 if place.node in self._nodes:
                     self._nodes[place.node].hold(bundle, place)
@@ -253,11 +258,12 @@ class Packer:
         """
         if resources in self._full:
             return None
-        placement = _search(resources, self._nodes)
+        placement = _search(resources, self._open(resources))
         if placement is None:
             self._full.add(resources)
             return None
         self._held[holder] = (resources, placement)
+        self._move_in(holder, resources, placement)
         self._whys.clear()
         return placement
 
@@ -265,7 +271,7 @@ class Packer:
         """Whether `place` would succeed now."""
         if resources in self._full:
             return False
-        placement = _search(resources, self._nodes)
+        placement = _search(resources, self._open(resources))
         if placement is None:
             self._full.add(resources)
             return False
@@ -283,9 +289,26 @@ class Packer:
         for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
             if place.node in self._nodes:
                 self._nodes[place.node].give(bundle, place)
+        for node in {place.node for place in placement.bundles}:
+            self._tenants[node] -= 1
+            self._alone.pop(node, None)
         self._full.clear()
         self._whys.clear()
         return True
+
+    def _move_in(self, holder: Holder, resources: Resources, placement: Placement) -> None:
+        for node in {place.node for place in placement.bundles}:
+            self._tenants[node] += 1
+            if resources.alone:
+                self._alone[node] = holder
+
+    def _open(self, resources: Resources) -> dict[str, _Free]:
+        """Return the nodes that a request may lie on now: not those that somebody has alone; alone: empty ones."""
+        if resources.alone:
+            return {name: free for name, free in self._nodes.items() if not self._tenants[name]}
+        if self._alone:
+            return {name: free for name, free in self._nodes.items() if name not in self._alone}
+        return self._nodes
 
     def could_ever_fit(self, resources: Resources) -> bool:
         """Whether the request fits the idle inventory."""
@@ -312,6 +335,8 @@ class Packer:
     def _why_not(self, resources: Resources) -> str:
         if not self.could_ever_fit(resources):
             return self.why_never(resources)
+        if resources.alone:
+            return "waits until nothing else runs on its node, to run alone after it ran out of memory"
         parts = []
         for name, of_type, need in resources.needs():
             have = sum(node.amount(name, of_type) for node in self.nodes)
@@ -326,6 +351,9 @@ class Packer:
                 parts.append(f"waits for {format_request(name, need, of_type)}; {there}")
                 if shown:
                     parts[-1] += f", the rest held by {shown}{more}"
+        if not parts and self._alone:
+            by = ", ".join(sorted({holder[0].rpartition("_")[2] for holder in self._alone.values()}))
+            return f"waits for {by}, which runs alone after it ran out of memory"
         return "; ".join(parts) or f"waits for {resources} in one piece; what is free is scattered"
 
     def used(self) -> dict[str, tuple[float, float]]:

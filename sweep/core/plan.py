@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.core.failures import RETRIED
+
 __all__ = ["Plan"]
 
 
@@ -24,6 +26,11 @@ class Plan:
         can_save_on_demand: the trainable is a class that stores a checkpoint when asked.
         max_failures: failures a trial may have and still be started again; -1: unlimited.
         max_losses: likewise for faults of the infrastructure.
+        retry_on: classes of failures (`core.failures.CLASSES`) after which a trial is started again.
+        out_of_memory: what becomes of a trial that ran out of memory: "retry" as after any failure, "retry_alone" with
+            nothing else on its nodes, once even where no failure is allowed, or "fail".
+        nan: a metric that is NaN is recorded ("record"), or a failure of the trial ("error").
+        trial_timeout_s: seconds that a trial may run in all its attempts; then it is asked to stop. None: no limit.
         fail_fast: the first trial in ERROR ends the sweep.
         num_to_keep: checkpoints kept per trial; None: all.
         checkpoint_score, checkpoint_mode: which are kept; empty: the latest.
@@ -45,6 +52,10 @@ class Plan:
     can_save_on_demand: bool = False
     max_failures: int = 0
     max_losses: int = 3
+    retry_on: tuple[str, ...] = RETRIED
+    out_of_memory: str = "retry"
+    nan: str = "record"
+    trial_timeout_s: float | None = None
     fail_fast: bool = False
     num_to_keep: int | None = None
     checkpoint_score: str = ""

@@ -199,6 +199,7 @@ class Resources:
         bundles: in order; the first is the trial's own process, the others are for what it launches.
         strategy: PACK (few nodes), SPREAD (many), STRICT_PACK (one node), STRICT_SPREAD (one node per bundle).
         distinct_devices: bundles never share one device (wanted anyway where it is possible).
+        alone: nothing else runs on its nodes meanwhile.
         bundles_per_slice: the bundles that ask for TPU chips, in order, fill whole TPU slices, so many to each; 0: they
             may lie anywhere.
 
@@ -210,6 +211,7 @@ class Resources:
     strategy: str = "PACK"
     distinct_devices: bool = False
     bundles_per_slice: int = 0
+    alone: bool = False
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -233,7 +235,7 @@ class Resources:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.bundles, self.strategy, self.distinct_devices, self.bundles_per_slice))
+        return hash((self.bundles, self.strategy, self.distinct_devices, self.bundles_per_slice, self.alone))
 
     def __hash__(self) -> int:
         return self._hash
@@ -320,6 +322,8 @@ class Resources:
             data["distinct_devices"] = True
         if self.bundles_per_slice:
             data["bundles_per_slice"] = self.bundles_per_slice
+        if self.alone:
+            data["alone"] = True
         return data
 
     @classmethod
@@ -330,6 +334,7 @@ class Resources:
             data.get("strategy", "PACK"),
             data.get("distinct_devices", False),
             data.get("bundles_per_slice", 0),
+            data.get("alone", False),
         )
 
 

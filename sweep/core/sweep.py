@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
-from sweep.core import consulting
+from sweep.core import consulting, outcome
 from sweep.core.asking import Asking
-from sweep.core.expected import Expected, no_number, silence
+from sweep.core.expected import Expected, fault, silence
 from sweep.core.lineup import Lineup
 from sweep.core.messages import (
     Ask,
@@ -50,7 +49,6 @@ from sweep.core.messages import (
     Verdict,
     Waiting,
 )
-from sweep.core.outcome import after_exit, budget_spent, cloned, wants_save, was_put_off
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.reports import filled, improves, reference
@@ -58,6 +56,7 @@ from sweep.core.resources import Resources
 from sweep.core.results import Result, score
 from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
+from sweep.core.timers import Timers
 from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, evolve, number_of
 from sweep.errors import MetricError, SweepError, SweepStalled
 
@@ -120,8 +119,7 @@ class Sweep:
         self._unreleased: set[tuple[str, int]] = set()
         self._last_request = Resources()
         self._why = ("", "")  # the trial that was last told what it waits for, and that
-        self._timers: list[tuple[float, int, str, int]] = []  # when, tie-breaker, trial, attempt
-        self._timer_count = 0
+        self._timers = Timers()
         self._answering: tuple[str, int] | None = None  # trial and seq of the report that still needs its answer
         self._refusing = False
         self._end_reason = ""
@@ -165,7 +163,7 @@ class Sweep:
     @property
     def deadline(self) -> float | None:
         """When to send `Tick` at the latest; None: nothing depends on time."""
-        soonest = self._timers[0][0] if self._timers else None
+        soonest = self._timers.soonest
         budget = self.plan.time_budget_s
         if budget is not None and self._ending is None and (soonest is None or budget < soonest):
             soonest = budget
@@ -220,7 +218,7 @@ class Sweep:
             case Suggested():
                 self._on_suggested(event, now)
             case Started():
-                self._on_started(event)
+                self._on_started(event, now)
             case Saved():
                 self._on_saved(event, now)
             case Exited():
@@ -275,29 +273,20 @@ class Sweep:
         placement = self._packer.place(trial.resources, holder)
         if placement is None:
             return False
-        ref = trial.checkpoint
-        trial = self._put(
-            evolve(
-                trial,
-                status=Status.STARTING,
-                attempt=trial.attempt + 1,
-                placement=placement,
-                started_from=ref,
-                count=ref.count if ref else 0,
-                is_saved=False,
-                reason="",
-            )
-        )
+        trial = self._put(outcome.begun(trial, placement))
         self._unreleased.add(holder)
         self._out.append(Start(trial))
         return True
 
-    def _on_started(self, event: Started) -> None:
+    def _on_started(self, event: Started, now: float) -> None:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return
         if trial.status is Status.STARTING:
-            trial = self._put(evolve(trial, status=Status.RUNNING, reason=""))
+            trial = evolve(trial, status=Status.RUNNING, reason="")
+        trial = self._put(evolve(trial, running_since=now))
+        if self.plan.trial_timeout_s is not None:
+            self._timers.set(now + self.plan.trial_timeout_s - trial.ran_s, trial, is_limit=True)
         self._out.append(Notify(Hook.START, trial))
         if trial.started_from is not None:
             self._out.append(Notify(Hook.RESTORE, trial))
@@ -323,12 +312,15 @@ class Sweep:
         is_new = count > trial.judged_to and not is_stopping
         self._changes.results.append((self.seq, trial.id, trial.attempt, event.checkpoint, values))
         changes: dict[str, Any] = {"count": count, "last_result": result}
-        fault = ""
+        wrong = ""
+        if not is_stopping:
+            wrong, failure = fault(self.plan, result)
+            if wrong:
+                changes["failure"] = failure
         if is_new:
             changes["judged_to"] = count
             changes["losses"] = 0
-            fault = no_number(self.plan.required, result)
-            if self.plan.metric and not fault and improves(trial, result, self.plan):
+            if self.plan.metric and not wrong and improves(trial, result, self.plan):
                 changes["best_result"] = result
         if trial.status is Status.STARTING:
             changes["status"] = Status.RUNNING
@@ -338,12 +330,12 @@ class Sweep:
         if event.checkpoint is not None:
             trial = self._bind(trial, event.checkpoint, result)
         if is_stopping:
-            self._out.append(Stop(trial.id, trial.attempt, event.seq, wants_save(trial, self.plan)))
+            self._out.append(Stop(trial.id, trial.attempt, event.seq, outcome.wants_save(trial, self.plan)))
             return
         self._answering = (trial.id, event.seq)
-        if fault:
+        if wrong:
             self._expected.hear(trial, result)
-            self._stop(trial, Status.ERROR, fault, now)
+            self._stop(trial, Status.ERROR, wrong, now)
         elif is_new:
             self._judge(trial, result, event.verdict, now)
         if self._answering is not None:
@@ -443,20 +435,19 @@ class Sweep:
         exit_ = event.exit
         if trial.status is Status.STARTING and exit_.kind is ExitKind.FINISHED:
             trial = self._put(evolve(trial, status=Status.RUNNING))
-        status, reason, failures, losses = after_exit(trial, exit_, self.plan)
+        status, trial = outcome.after_exit(trial, exit_, self.plan, now)
         if exit_.kind is ExitKind.FINISHED and trial.next_status not in ENDED:
-            reason = self._went_through(trial)
-        trial = evolve(trial, failures=failures, losses=losses, started_from=None)
+            trial = evolve(trial, reason=self._went_through(trial))
         match status:
             case Status.PENDING:
-                was_stopped = trial.status is Status.STOPPING
-                if self._requeue(trial, reason, now) and not was_stopped:
+                is_retry = bool(trial.failure) or trial.status is not Status.STOPPING
+                if self._requeue(trial, trial.reason, now) and is_retry:
                     self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
             case Status.PAUSED:
-                trial = self._put(evolve(trial, status=status, next_status=None, reason=reason))
+                trial = self._put(evolve(trial, status=status, next_status=None))
                 self._out.append(Notify(Hook.PAUSE, trial))
             case _:
-                self._end(trial, status, reason, now)
+                self._end(trial, status, trial.reason, now)
                 self._fail_for_what_is_missing()
 
     def _requeue(self, trial: Trial, reason: str, now: float) -> bool:
@@ -467,7 +458,7 @@ class Sweep:
         changes: dict[str, Any] = {"status": Status.PENDING, "next_status": None, "reason": reason}
         match trial.pending:
             case CloneTrial(_, _, config, checkpoint):
-                changes |= cloned(config, checkpoint)
+                changes |= outcome.cloned(config, checkpoint)
             case ResizeTrial(_, resources):
                 changes["pending"] = None
                 if self._packer.could_ever_fit(resources) or not self._has_nodes:  # a machine may have gone since
@@ -484,9 +475,9 @@ class Sweep:
         return True
 
     def _end(self, trial: Trial, status: Status, reason: str, now: float) -> None:
-        trial = self._put(
-            evolve(trial, status=status, next_status=None, pending=None, reason=reason, is_by_person=False)
-        )
+        failure = trial.failure or ("user" if trial.attempt else "start") if status is Status.ERROR else ""
+        changes = {"next_status": None, "pending": None, "is_by_person": False}
+        trial = self._put(evolve(trial, status=status, reason=reason, failure=failure, **changes))
         self._must_pump = True
         self._asking.hear_news()  # also when no process ended: the scheduler may have stopped one that was paused
         self._out.append(Notify(Hook.COMPLETE if status is Status.TERMINATED else Hook.ERROR, trial, trial.last_result))
@@ -590,7 +581,9 @@ class Sweep:
         bound = replace(decision, checkpoint=checkpoint)  # as it is now (rule 9)
         if trial.status is Status.PENDING or trial.status is Status.PAUSED:
             self._must_pump = True
-            self._put(evolve(trial, status=Status.PENDING, is_by_person=False, **cloned(bound.config, checkpoint)))
+            self._put(
+                evolve(trial, status=Status.PENDING, is_by_person=False, **outcome.cloned(bound.config, checkpoint))
+            )
         elif trial.status is Status.STOPPING:
             if trial.next_status is not Status.TERMINATED:
                 self._put(evolve(trial, next_status=Status.PENDING, pending=bound, is_by_person=False))
@@ -618,9 +611,11 @@ class Sweep:
             self._answering = None
         self._out.append(Stop(trial.id, trial.attempt, seq, save))
         grace = self.plan.save_grace_s if save else self.plan.stop_grace_s
+        if trial.failure == "timeout" and self.plan.trial_timeout_s is not None:
+            grace = min(grace, self.plan.trial_timeout_s)
         if self._ending is Ask.INTERRUPT:
             grace = min(grace, self.plan.interrupt_grace_s)
-        self._set_timer(now + grace, trial)
+        self._timers.set(now + grace, trial)
 
     def _stop_all(self, reason: str, now: float) -> None:
         """End everything for good: budget spent, a stopper's stop_all, fail_fast, cancel."""
@@ -668,7 +663,7 @@ class Sweep:
                 continue
             if trial.status is not Status.STOPPING and not isinstance(trial.pending, (PauseTrial, ResizeTrial)):
                 trial = self._put(evolve(trial, pending=ResizeTrial(trial.id, trial.resources)))
-            self._set_timer(now + self.plan.interrupt_grace_s, trial)
+            self._timers.set(now + self.plan.interrupt_grace_s, trial)
 
     def _kill(self, trial: Trial, reason: str) -> None:
         if trial.status is not Status.STOPPING:
@@ -677,10 +672,7 @@ class Sweep:
 
     def _revive(self, trial: Trial, *, from_scratch: bool) -> None:
         """Start an ended trial again; the scheduler hears of it as of a new one."""
-        changes: dict[str, Any] = {"status": Status.PENDING, "reason": "", "failures": 0, "losses": 0}
-        if from_scratch:
-            changes |= {"checkpoint": None, "count": 0, "judged_to": 0, "last_result": None, "best_result": None}
-        self._hear("on_trial_add", self._put(evolve(trial, **changes)))
+        self._hear("on_trial_add", self._put(outcome.revived(trial, from_scratch=from_scratch)))
 
     def _on_nodes_changed(self, event: NodesChanged, now: float) -> None:
         self._packer.set_nodes(event.nodes)
@@ -721,14 +713,15 @@ class Sweep:
                 self._end(trial, trial.next_status or Status.TERMINATED, trial.reason, now)
             elif trial.status is Status.ERROR and self.plan.retry_errored:
                 self._revive(trial, from_scratch=self.plan.retry_errored == "restart")
-            elif was_put_off(trial, self.plan, now):
+            elif outcome.was_put_off(trial, self.plan, now):
                 self._revive(trial, from_scratch=True)
             elif not trial.is_ended and not self.plan.retry_unfinished:
                 self._end(trial, Status.TERMINATED, "was not finished when its sweep was resumed without it", now)
 
     def _recover(self, trial: Trial, now: float) -> None:
         """The driver that held this trial is gone, and its processes with it (rule 6)."""
-        trial = self._put(evolve(trial, placement=None, started_from=None))
+        ran_s = trial.running_s(now)
+        trial = self._put(evolve(trial, placement=None, started_from=None, ran_s=ran_s, running_since=None))
         if not trial.is_held:
             return
         to = trial.next_status if trial.status is Status.STOPPING else None
@@ -741,18 +734,28 @@ class Sweep:
                 self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
 
     def _on_time(self, now: float) -> None:
-        while self._timers and self._timers[0][0] <= now:
-            _, _, trial_id, attempt = heapq.heappop(self._timers)
+        for trial_id, attempt, is_limit in self._timers.due(now):
             trial = self._trials.get(trial_id)
             if trial is None or trial.attempt != attempt or not trial.is_held:
                 continue
-            if trial.status is Status.STOPPING or self._ending is Ask.INTERRUPT:
+            if is_limit:
+                self._on_limit(trial, now)
+            elif trial.status is Status.STOPPING and trial.failure == "timeout":
+                self._out.append(Kill(trial.id, attempt, trial.reason + outcome.DISOBEYED, ExitKind.TIMEOUT))
+            elif trial.status is Status.STOPPING or self._ending is Ask.INTERRUPT:
                 self._kill(trial, "did not end within its grace")
         budget = self.plan.time_budget_s
         if budget is not None and now >= budget and self._ending is None and self._is_open:
-            self._stop_all(budget_spent(budget), now)
+            self._stop_all(outcome.budget_spent(budget), now)
             self._must_pump = True
         self._must_pump = self._must_pump or self._asking.is_due(now)
+
+    def _on_limit(self, trial: Trial, now: float) -> None:
+        """A trial has run for as long as it may: it has failed, unless it ends when it is asked to."""
+        if trial.status is not Status.STOPPING:
+            save = self.plan.checkpoint_at_end and self.plan.can_save_on_demand
+            why = outcome.time_is_up(self.plan)
+            self._stop(evolve(trial, failure="timeout"), Status.TERMINATED, why, now, save=save)
 
     # --- starting and asking ---------------------------------------------------------------------------------------
 
@@ -891,10 +894,6 @@ class Sweep:
             return new
         ticket = self._lineup.add(new.id, new.resources, new.attempt > 0)
         return evolve(new, ticket=0 if self._ending is Ask.INTERRUPT else ticket)  # it goes on first when it is resumed
-
-    def _set_timer(self, when: float, trial: Trial) -> None:
-        self._timer_count += 1
-        heapq.heappush(self._timers, (when, self._timer_count, trial.id, trial.attempt))
 
     def _fail_for_what_is_missing(self) -> bool:
         """End the sweep when enough trials lack what all were expected to report; whether it did."""

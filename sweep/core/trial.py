@@ -92,6 +92,8 @@ class Trial(NamedTuple):
         is_by_person: a person paused it; only a person resumes it.
         reason: why it waits, or why it ended; shown to the user.
         ticket: its place among those that wait, or its last one: smaller is earlier.
+        failure: which kind of failure its last attempt was, one of `core.failures.CLASSES`; empty: none.
+        ran_s: seconds that its former attempts ran, from `Started` on. running_since: when the running one started.
     """
 
     id: str
@@ -114,11 +116,18 @@ class Trial(NamedTuple):
     is_by_person: bool = False
     reason: str = ""
     ticket: int = 0
+    failure: str = ""
+    ran_s: float = 0.0
+    running_since: float | None = None
 
     @property
     def number(self) -> int:
         """The trial's number in its sweep, from 0."""
         return number_of(self.id)
+
+    def running_s(self, now: float) -> float:
+        """Return the seconds that it has run so far, in all its attempts."""
+        return self.ran_s + (now - self.running_since if self.running_since is not None else 0.0)
 
     @property
     def is_held(self) -> bool:

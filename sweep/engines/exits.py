@@ -31,6 +31,7 @@ def classify(
     peak_rss_bytes: int = 0,
     is_killed_by_us: bool = False,
     kill_reason: str = "",
+    kill_kind: ExitKind = ExitKind.KILLED,
     has_oom_kill: bool = False,
 ) -> Exit:
     """Return how an attempt ended.
@@ -39,7 +40,7 @@ def classify(
         outcome: the worker's last word, None when there was none. It counts before everything else: the user's code had
             returned or raised by then.
         status: wait status of the worker; None: its host was lost, so nobody knows.
-        is_killed_by_us: a `Kill` was carried out.
+        is_killed_by_us: a `Kill` was carried out, with this reason and kind of exit.
         has_oom_kill: the kernel's count of processes killed for memory rose meanwhile.
     """
     if outcome is not None:
@@ -53,9 +54,7 @@ def classify(
             peak_rss_bytes=peak_rss_bytes,
         )
     if is_killed_by_us:
-        return Exit(
-            ExitKind.KILLED, error=kill_reason or "killed", signal=int(signal.SIGKILL), peak_rss_bytes=peak_rss_bytes
-        )
+        return Exit(kill_kind, error=kill_reason or "killed", signal=int(signal.SIGKILL), peak_rss_bytes=peak_rss_bytes)
     if status is None:
         return Exit(ExitKind.LOST, error="the process that supervised it was killed; what it ran was ended")
     if os.WIFSIGNALED(status):

@@ -63,6 +63,7 @@ class _Attempt:
         self.is_running = False
         self.is_killed = False
         self.kill_reason = ""
+        self.kill_kind = ExitKind.KILLED
         self.answers: deque[tuple[Any, ...]] = deque()
 
 
@@ -166,10 +167,10 @@ class InlineEngine(Engine):
                     if not known.is_running:
                         self._finish(known, Exit(ExitKind.STOPPED, error="stopped before it started"))
                     known.answers.append((wire.STOP, known.token, seq, save))
-                case Kill(reason=reason):
-                    known.is_killed, known.kill_reason = True, reason
+                case Kill(reason=reason, kind=kind):
+                    known.is_killed, known.kill_reason, known.kill_kind = True, reason, kind
                     if not known.is_running:
-                        self._finish(known, classify(None, 0, is_killed_by_us=True, kill_reason=reason))
+                        self._finish(known, classify(None, 0, is_killed_by_us=True, kill_reason=reason, kill_kind=kind))
                     known.answers.append((wire.STOP, known.token, 0, False))
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
@@ -306,6 +307,7 @@ class InlineEngine(Engine):
                         0,
                         is_killed_by_us=is_killed,
                         kill_reason=attempt.kill_reason,
+                        kill_kind=attempt.kill_kind,
                     ),
                 )
             self._turn.notify_all()

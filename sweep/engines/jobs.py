@@ -45,6 +45,7 @@ class JobMaker:
         outputs: tuple[str, str] | None = None,
         name_of: Callable[[Trial], str] | None = None,
         start_from: str = "",
+        report_timeout_s: float | None = None,
     ) -> None:
         """Take what all jobs have in common.
 
@@ -55,6 +56,7 @@ class JobMaker:
             outputs: names of the files for standard output and standard error; None: both go to `output.log`.
             name_of: returns the name that the user gives to a trial, or an empty text.
             start_from: checkpoint of trials that have none of their own.
+            report_timeout_s: how long ranks of groups may take for a report; None: as their trainer says.
         """
         self.directory = str(directory)
         self._driver = process_mark(os.getpid())
@@ -71,6 +73,7 @@ class JobMaker:
         self._outputs = outputs or ()
         self._name_of = name_of
         self._start_from = start_from
+        self._report_timeout_s = report_timeout_s
         self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
 
     @property
@@ -90,7 +93,9 @@ class JobMaker:
 
     def _spec(self, trial: Trial) -> GroupSpec:
         assert self._trainable.group is not None
-        return self._trainable.group(trial.config)
+        spec = self._trainable.group(trial.config)
+        limit_s = self._report_timeout_s  # that of the run wins over that of a trainer alone
+        return spec if limit_s is None else dataclasses.replace(spec, hang_s=limit_s)
 
     def make_group(
         self, token: int, trial: Trial, ports: Sequence[int], *, path: Sequence[str], log_limit_bytes: int

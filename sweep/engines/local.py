@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import select
 import socket
 import sys
 import time
@@ -42,8 +41,9 @@ from sweep.engines.link import Link
 from sweep.engines.nursery import Nursery, own_path
 from sweep.engines.reactor import Reactor
 from sweep.engines.release import Releases
+from sweep.engines.silence import Silences
 from sweep.engines.slots import Attempt, Slot
-from sweep.engines.tree import end_marked
+from sweep.engines.tree import await_end, end_marked
 from sweep.errors import ConfigError
 from sweep.store.layout import ExperimentLayout
 from sweep.worker import environment, wire
@@ -59,7 +59,6 @@ LOG_LIMIT_BYTES = 64 << 20
 _GATHERS = 4  # looks at what arrived meanwhile, before a batch is handed out
 _KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed itself
 _RETRY_S = 0.1
-_CLOSE_S = 5.0
 _LOOKS = 6  # for hangs, while one becomes one
 
 
@@ -96,6 +95,7 @@ class LocalEngine(Engine):
         hand_over: HandOver | None = None,
         notice: Callable[[str], None] | None = None,
         hang_s: float = HANG_S,
+        report_timeout_s: float | None = None,
     ) -> None:
         """Store the trainable in the experiment and start the zygote.
 
@@ -118,6 +118,7 @@ class LocalEngine(Engine):
             hand_over: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
             notice: is told at once what the user should be shown.
             hang_s: how long a trial may do nothing before its first report, until it is said what may be the reason.
+            report_timeout_s: how long a report may take before the trial counts as hung and is killed; None: for ever.
 
         Raises:
             ConfigError: an unknown start method, or a system other than Linux.
@@ -167,6 +168,7 @@ class LocalEngine(Engine):
             outputs=log_to_file,
             name_of=name_of,
             start_from=start_from,
+            report_timeout_s=report_timeout_s,
         )
 
         self._events: list[Event] = []
@@ -180,6 +182,12 @@ class LocalEngine(Engine):
         self._has_import_crashed = False  # then trials import for themselves, and fail one by one
         self._is_closed = False
         self._reactor = Reactor()
+        self._silences = Silences(  # the host of a group watches its ranks
+            None if self._jobs.is_group else report_timeout_s,
+            self._reactor,
+            log_of=lambda attempt: self._layout.trial(attempt.trial_id) / self._outputs[-1],
+            kill=lambda attempt, reason: self._kill(attempt, reason, ExitKind.HUNG),
+        )
         self._releases = Releases(
             self._nodes,
             hand_over or HandOver(read_memory, devices=[device for node in self._nodes for device in node.devices]),
@@ -225,8 +233,8 @@ class LocalEngine(Engine):
                     self._finish(known, Exit(ExitKind.STOPPED, error="stopped before it started"))
                 else:
                     self._answer(known, wire.STOP, seq, save)
-            case Kill(reason=reason):
-                self._kill(known, reason)
+            case Kill(reason=reason, kind=kind):
+                self._kill(known, reason, kind)
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         """Wait until something happened, and return all that did; `[Tick()]` at the deadline."""
@@ -273,7 +281,7 @@ class LocalEngine(Engine):
         if self._nursery is not None:
             self._nursery.close()
         for pid in orphans:
-            _await_end(pid)
+            await_end(pid)
         self._slots.clear()
         self._attempts.clear()
         self._reactor.close()
@@ -437,16 +445,18 @@ class LocalEngine(Engine):
     # --- answers and ends --------------------------------------------------------------------------------------------
 
     def _answer(self, attempt: Attempt, kind: int, seq: int, save: bool = False) -> None:
+        if kind != wire.STOP:
+            self._silences.watch(attempt)
         if attempt.link is not None:
             attempt.link.send(wire.frame((kind, attempt.token, seq, save)))
 
-    def _kill(self, attempt: Attempt, reason: str) -> None:
+    def _kill(self, attempt: Attempt, reason: str, kind: ExitKind = ExitKind.KILLED) -> None:
         if attempt.is_killed:
             return
-        attempt.is_killed, attempt.kill_reason = True, reason
+        attempt.is_killed, attempt.kill_reason, attempt.kill_kind = True, reason, kind
         slot = attempt.slot
         if slot is None or attempt.link is None:
-            self._finish(attempt, classify(None, 0, is_killed_by_us=True, kill_reason=reason))
+            self._finish(attempt, classify(None, 0, is_killed_by_us=True, kill_reason=reason, kill_kind=kind))
             return
         slot.tell(host.KILL, attempt.token)
         self._reactor.alarm(_KILL_GRACE_S, lambda: self._kill_host_of(attempt))
@@ -459,11 +469,12 @@ class LocalEngine(Engine):
         if slot.nursery.is_alive:
             slot.nursery.end_host(slot.number)
         elif slot.pid:
-            _await_end(slot.pid, patience_s=0)
+            await_end(slot.pid, patience_s=0)
 
     def _finish(self, attempt: Attempt, exit: Exit) -> None:
         """The attempt is over and its processes are gone: say so."""
         del self._attempts[attempt.trial_id, attempt.attempt]
+        self._silences.rest(attempt)
         if attempt in self._waiting:
             self._waiting.remove(attempt)
         if attempt.slot is not None:
@@ -487,6 +498,7 @@ class LocalEngine(Engine):
                 peak_rss_bytes=peak,
                 is_killed_by_us=attempt.is_killed,
                 kill_reason=attempt.kill_reason,
+                kill_kind=attempt.kill_kind,
                 has_oom_kill=has_oom_kill,
             ),
         )
@@ -506,9 +518,11 @@ class LocalEngine(Engine):
             kind = message[0]
             if kind == wire.REPORT:
                 attempt.has_reported = True
+                self._silences.rest(attempt)
                 self._events.append(Reported(attempt.trial_id, attempt.attempt, message[2], message[3], message[4]))
             elif kind == wire.STARTED:
                 attempt.pids = attempt.pids or (message[2],)
+                self._silences.watch(attempt)
                 self._events.append(Started(attempt.trial_id, attempt.attempt, message[2]))
             elif kind == wire.SAVED:
                 self._events.append(Saved(attempt.trial_id, attempt.attempt, message[2], message[3]))
@@ -517,6 +531,7 @@ class LocalEngine(Engine):
             elif kind == wire.PIDS:
                 attempt.pids = tuple(message[2])
             elif kind == wire.WAITING:
+                (self._silences.rest if message[2] else self._silences.watch)(attempt)
                 self._events.append(Waiting(attempt.trial_id, message[2]))
 
     def _on_full(self, link: Link, is_full: bool) -> None:
@@ -666,19 +681,3 @@ class LocalEngine(Engine):
 def _key(trial: Trial) -> tuple[Resources, tuple[str, ...]]:
     """Return what a reused worker must have in common with a trial: request and devices."""
     return (trial.resources, trial.placement.devices if trial.placement is not None else ())
-
-
-def _await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
-    """Wait for a host whose zygote is gone to end by itself, then kill it."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        if not poll.poll(1000 * patience_s):
-            os.kill(pid, 9)
-            poll.poll(1000 * _CLOSE_S)
-    finally:
-        os.close(descriptor)

@@ -126,8 +126,8 @@ class Simulator(Engine):
                     if save:
                         self._save(attempt, seq)
                     self._end(attempt, Exit(ExitKind.STOPPED))
-            case Kill(reason=reason):
-                self._end(attempt, Exit(ExitKind.KILLED, reason or "killed"))
+            case Kill(reason=reason, kind=kind):
+                self._end(attempt, Exit(kind, reason or "killed"))
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         if self._posted:

@@ -7,6 +7,7 @@ import pickle
 import socket
 from typing import Any
 
+from sweep.core.messages import ExitKind
 from sweep.core.trial import Trial
 from sweep.engines.exits import Outcome
 from sweep.engines.link import Link, receive_from
@@ -25,6 +26,7 @@ class Attempt:
         "blockers",
         "has_reported",
         "is_killed",
+        "kill_kind",
         "kill_reason",
         "link",
         "outcome",
@@ -48,6 +50,7 @@ class Attempt:
         self.has_reported = False
         self.is_killed = False
         self.kill_reason = ""
+        self.kill_kind = ExitKind.KILLED
         self.refusal = ""  # why it could not be given a slot so far
         self.blockers: set[int] = set()  # slots whose idle worker holds devices of this one, and is being ended
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 from collections.abc import Iterable
 
-__all__ = ["become_subreaper", "children_of", "descendants", "end_descendants", "end_marked", "end_tree"]
+__all__ = ["await_end", "become_subreaper", "children_of", "descendants", "end_descendants", "end_marked", "end_tree"]
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PATIENCE_S = 5.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -128,6 +130,22 @@ def end_tree(root: int) -> None:
         os.sched_yield()
     with contextlib.suppress(ProcessLookupError):
         os.kill(root, signal.SIGKILL)
+
+
+def await_end(pid: int, *, patience_s: float = _PATIENCE_S) -> None:
+    """Wait for a host whose zygote is gone to end by itself, then kill it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(1000 * patience_s):
+            os.kill(pid, 9)
+            poll.poll(1000 * _PATIENCE_S)
+    finally:
+        os.close(descriptor)
 
 
 def _has_children() -> bool:

@@ -132,6 +132,7 @@ def _own_columns(
             (time.class_name or time.exit_kind or None) if bad else None
             for bad, time in zip(failed, times, strict=True)
         ),
+        "failure": _texts(trial.failure or None for trial in trials),
         "error": _texts(
             (time.error or trial.reason or None) if bad else None
             for bad, trial, time in zip(failed, trials, times, strict=True)

@@ -27,14 +27,14 @@ _INSERT_RESULT = "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_TRIAL = (
     "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement, "
     "checkpoint,"
-    " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket, config, "
-    "resources, number, trial_id)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket, "
+    "failure, ran_s, running_since, config, resources, number, trial_id)"
+    f" VALUES ({', '.join('?' * 24)})"
 )
 _UPDATE_STATE = (
     "UPDATE trial SET status=?, reason=?, attempt=?, failures=?, losses=?, next_status=?, pending=?, placement=?,"
     " checkpoint=?, started_from=?, count=?, judged_to=?, is_saved=?, is_by_person=?, last_result=?, best_result=?,"
-    " ticket=? WHERE trial_id=?"
+    " ticket=?, failure=?, ran_s=?, running_since=? WHERE trial_id=?"
 )
 _INSERT_LABEL = "INSERT OR REPLACE INTO label VALUES (?, ?)"
 _UPDATE_PROGRESS = "UPDATE trial SET count=?, judged_to=?, losses=?, last_result=?, best_result=? WHERE trial_id=?"
@@ -217,6 +217,9 @@ class Journal:
                 last,
                 best,
                 trial.ticket,
+                trial.failure,
+                trial.ran_s,
+                trial.running_since,
             )
             is_same = old is not None and old.config is trial.config and old.resources is trial.resources
             if is_same or (old is None and trial.id in self._known and trial.is_ended):
@@ -257,4 +260,6 @@ def _differs_in_progress_only(old: Trial, new: Trial) -> bool:
         and old.is_saved == new.is_saved
         and old.is_by_person == new.is_by_person
         and old.ticket == new.ticket
+        and old.failure == new.failure
+        and old.running_since == new.running_since
     )

@@ -48,6 +48,7 @@ class TrialRow:
     Attributes:
         status: as users see it: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
         reason: why it waits, or why it ended.
+        failure: which kind of failure its last attempt was, one of `sweep.core.failures.CLASSES`; empty: none.
         count: reports so far.
         last_seq, best_seq: keys of its last and best result; None before the first.
         last_wall: when its last report was committed, in UTC epoch seconds.
@@ -73,6 +74,7 @@ class TrialRow:
     last_text: str | None = field(repr=False)
     last_checkpoint_text: str | None = field(default=None, repr=False)
     last_wall: float | None = field(default=None, repr=False)
+    failure: str = ""
     name: str = ""
     is_trusted: bool = field(default=False, repr=False)
     meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -287,10 +289,13 @@ class ExperimentReader:
             meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
             has_names = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'label'").fetchone() is not None
             names = dict(connection.execute("SELECT trial_id, name FROM label")) if has_names else {}
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            failure = "t.failure" if version > 2 else "''"
             rows = connection.execute(
                 "SELECT t.trial_id, t.number, t.status, t.reason, t.attempt, t.failures, t.losses, t.count,"
                 " t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, r.metrics,"
-                " r.checkpoint, r.wall FROM trial t LEFT JOIN result r ON r.seq = t.last_result ORDER BY t.number"
+                f" r.checkpoint, r.wall, {failure}"
+                " FROM trial t LEFT JOIN result r ON r.seq = t.last_result ORDER BY t.number"
             )
             shown = {status.value: shown_status(status) for status in Status}
             trials = tuple(

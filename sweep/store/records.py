@@ -218,8 +218,8 @@ def _command(command: Command) -> list[Any] | None:
             return ["Save", trial_id, seq]
         case Stop(trial_id, attempt, seq, save):
             return ["Stop", trial_id, attempt, seq, save]
-        case Kill(trial_id, attempt, reason):
-            return ["Kill", trial_id, attempt, reason]
+        case Kill(trial_id, attempt, reason, kind):
+            return ["Kill", trial_id, attempt, reason] + ([] if kind is ExitKind.KILLED else [kind.value])
         case Discard(checkpoint):
             return ["Discard", checkpoint.path]
         case Fail(error):

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
-from sweep.core.expected import no_number
+from sweep.core.expected import fault
 from sweep.core.messages import (
     Event,
     Hook,
@@ -130,17 +130,18 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
     requests: dict[str, Resources] = {}
     (version,) = db.execute("PRAGMA user_version").fetchone()
     ticket = "ticket" if version > 1 else "0"  # of older records nothing is known but the order of the trials
+    times = "failure, ran_s, running_since" if version > 2 else "'', 0.0, NULL"
     query = (
         "SELECT trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, "
         "started_from,"
-        f" count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason, {ticket}"
-        " FROM trial ORDER BY number"
+        f" count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason, {ticket},"
+        f" {times} FROM trial ORDER BY number"
     )
     for row in db.execute(query):
         trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, started_from = row[
             :10
         ]
-        count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason, ticket = row[10:]
+        count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason, ticket, *times = row[10:]
         if resources not in requests:
             requests[resources] = Resources.from_json(json.loads(resources))
         yield Trial(
@@ -164,6 +165,7 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
             bool(is_by_person),
             reason,
             ticket,
+            *times,
         )
 
 
@@ -361,7 +363,7 @@ class _Shadow:
         if self.hears_results:
             self.searcher.on_trial_result(trial.id, result)
         is_over = event.verdict or result.get("done") is True or reached(self.plan.stop, result)
-        if not is_over and not no_number(self.plan.required, result):
+        if not is_over and not fault(self.plan, result)[0]:
             self.scheduler.on_result(trial, result, self.view)
 
     def _caused(self, row: list[Any]) -> None:

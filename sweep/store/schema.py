@@ -11,7 +11,8 @@ seconds of driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.
     event   kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Reported ...); `data` its
             other fields; the metrics of a Reported are only in `result` (same seq)
     trial   one row per trial, its latest state; last_result and best_result are `result.seq`; those that wait come in
-            the order of their tickets (since version 2)
+            the order of their tickets (since version 2); failure: class of the failure that its last attempt was;
+            ran_s, running_since: seconds of driving (since version 3)
     result  one row per report, `metrics` as filled in (training_iteration, time_total_s, timestamp ...), without config
     label   only with trial_name_creator: the names it gave
 """
@@ -27,7 +28,7 @@ from sweep.errors import ExperimentError, NoExperimentError
 __all__ = ["APPLICATION_ID", "LABELS", "SCHEMA", "UPGRADES", "VERSION", "check_version", "open_for_reading"]
 
 APPLICATION_ID = 0x53575031  # "SWP1"
-VERSION = 2
+VERSION = 3
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -62,7 +63,10 @@ CREATE TABLE trial (
     is_by_person INTEGER NOT NULL DEFAULT 0,
     last_result INTEGER,
     best_result INTEGER,
-    ticket INTEGER NOT NULL DEFAULT 0
+    ticket INTEGER NOT NULL DEFAULT 0,
+    failure TEXT NOT NULL DEFAULT '',
+    ran_s REAL NOT NULL DEFAULT 0,
+    running_since REAL
 ) WITHOUT ROWID;
 CREATE TABLE result (
     seq INTEGER PRIMARY KEY,
@@ -76,7 +80,12 @@ CREATE TABLE result (
 """
 
 # What brings a file of version n to version n + 1; the first run that continues such an experiment does it.
-UPGRADES = {1: "ALTER TABLE trial ADD COLUMN ticket INTEGER NOT NULL DEFAULT 0;"}
+UPGRADES = {
+    1: "ALTER TABLE trial ADD COLUMN ticket INTEGER NOT NULL DEFAULT 0;",
+    2: "ALTER TABLE trial ADD COLUMN failure TEXT NOT NULL DEFAULT '';"
+    " ALTER TABLE trial ADD COLUMN ran_s REAL NOT NULL DEFAULT 0;"
+    " ALTER TABLE trial ADD COLUMN running_since REAL;",
+}
 
 LABELS = "CREATE TABLE IF NOT EXISTS label (trial_id TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID"
 

@@ -57,7 +57,6 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
     import sweep.store.analysis
 
     run = trainer.run_config
-    failures = run.failure_config or FailureConfig()
     analysis = sweep.api.run(
         trainer,
         name=run.name,
@@ -66,7 +65,7 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
         checkpoint_config=run.checkpoint_config,
         verbose=run.verbose,
         progress_reporter=run.progress_reporter,
-        max_failures=failures.max_failures,
+        failure_config=run.failure_config,
         callbacks=[one for one in run.callbacks or () if not isinstance(one, TuneReportCallback)],
         raise_on_failed_trial=True,
     )

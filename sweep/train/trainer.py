@@ -170,7 +170,7 @@ class DataParallelTrainer:
             workers_per_slice=plan.workers_per_slice if plan is not None else 0,
             env=self.run_config.env_vars,
             checkpoint=self.resume_from_checkpoint.path if self.resume_from_checkpoint is not None else "",
-            hang_s=failures.hang_timeout_s if failures is not None else None,
+            hang_s=failures.report_limit_s if failures is not None else None,
         )
 
     def space_of(self, given: Mapping[str, Any]) -> dict[str, Any]:

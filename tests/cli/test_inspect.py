@@ -508,7 +508,13 @@ def test_why_says_what_each_trial_waits_for_and_who_holds_the_devices(storage: P
     assert "CPUs held by 00004 (1)\ngpu0 held by 00004\n" in shown
     only = json.loads(call(storage, "why", "digits", "5", "-f", "json").output)
     assert only == [
-        {"trial": "00005", "state": "PENDING", "asks": "cpu=1", "reason": "needs gpu=1; 1 of 1 held by 00004"}
+        {
+            "trial": "00005",
+            "state": "PENDING",
+            "failure": "",
+            "asks": "cpu=1",
+            "reason": "needs gpu=1; 1 of 1 held by 00004",
+        }
     ]
 
 

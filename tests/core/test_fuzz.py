@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from searchers.base import EXHAUSTED, NOT_NOW, Searcher
+from sweep.core.failures import CLASSES
 from sweep.core.messages import (
     Ask,
     Asked,
@@ -165,7 +166,7 @@ class WildEngine(Engine):
         if live is None:
             return
         if isinstance(command, Kill):
-            self.end(key, Exit(ExitKind.KILLED))
+            self.end(key, Exit(command.kind))
             return
         if isinstance(command, Stop) and command.seq == 0:
             if self.rng.random() < 0.1:
@@ -329,6 +330,10 @@ def run_one(seed: int) -> tuple[Sweep, Exception | None]:
         mode="min",
         can_save_on_demand=rng.random() < 0.5,
         max_failures=rng.choice([0, 2, -1]),
+        retry_on=tuple(rng.sample(sorted(CLASSES), rng.choice([len(CLASSES), 4]))),
+        out_of_memory=rng.choice(["retry", "retry_alone", "fail"]),
+        nan=rng.choice(["record", "error"]),
+        trial_timeout_s=rng.choice([None, None, 0.5, 3.0]),
         fail_fast=rng.random() < 0.1,
         num_to_keep=rng.choice([None, 1, 2]),
         checkpoint_score=rng.choice(["", "m"]),

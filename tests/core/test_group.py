@@ -1059,7 +1059,7 @@ def test_a_hang_is_written_down_by_all_ranks_before_they_are_ended(states, who):
     check(rules, (tick(70.5), []), (reported(1, 2, now=70.6), []), (tick(71.0), [KillAll()]))
     assert end_all(rules, 3) == Outcome(
         "HUNG",
-        f"no report within hang_timeout_s=60: {who}. The stacks of all ranks are in rank0.log, rank1.log, rank2.log",
+        f"no report within report_timeout_s=60: {who}. The stacks of all ranks are in rank0.log, rank1.log, rank2.log",
         class_name="GroupHung",
     )
 
@@ -1071,7 +1071,7 @@ def test_all_ranks_that_are_equally_far_behind_are_named():
     ending = end_all(rules, 2)
     assert ending is not None
     assert ending.error == (
-        "no report within hang_timeout_s=0.5: ranks 0, 1 are at report 1. The stacks of all ranks are in rank0.log, "
+        "no report within report_timeout_s=0.5: ranks 0, 1 are at report 1. The stacks of all ranks are in rank0.log, "
         "rank1.log"
     )
 
@@ -1082,7 +1082,7 @@ def test_a_rank_that_reports_while_stacks_are_written_is_named_nevertheless():
     ending = end_all(rules, 1)
     assert ending is not None
     assert ending.error == (
-        "no report within hang_timeout_s=60: rank 0 is at report 0. The stacks of all ranks are in rank0.log"
+        "no report within report_timeout_s=60: rank 0 is at report 0. The stacks of all ranks are in rank0.log"
     )
 
 

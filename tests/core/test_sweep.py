@@ -1731,7 +1731,7 @@ def test_rule_13_fail_fast_stops_the_others_after_the_first_error():
 
 # --- rule 14: how an exit counts -----------------------------------------------------------------------------------
 
-MY_FAULT = [ExitKind.FAILED, ExitKind.KILLED, ExitKind.TIMEOUT, ExitKind.OUT_OF_MEMORY, ExitKind.HUNG]
+MY_FAULT = [ExitKind.FAILED, ExitKind.KILLED, ExitKind.OUT_OF_MEMORY, ExitKind.HUNG]
 
 
 @pytest.mark.parametrize("kind", MY_FAULT)

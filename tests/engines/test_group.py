@@ -314,7 +314,7 @@ def test_a_rank_that_was_stopped_is_found_and_every_rank_shows_where_it_is(run, 
 
     analysis = run(loop, hang_timeout_s=1)
     assert str(only(analysis).error) == (
-        "no report within hang_timeout_s=1: rank 1 is stopped (SIGSTOP). The stacks of all ranks are in rank0.log, "
+        "no report within report_timeout_s=1: rank 1 is stopped (SIGSTOP). The stacks of all ranks are in rank0.log, "
         "rank1.log"
     )
     assert "in waiting_for_the_other\n" in log(analysis, 0)

@@ -27,6 +27,7 @@ FIXED = [
     "gpus",
     "peak_rss_mb",
     "error_class",
+    "failure",
     "error",
     "logdir",
     "trial_id",

@@ -14,6 +14,7 @@ from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError
 from sweep.store import journal as journal_module
 from sweep.store.journal import Journal
+from sweep.store.reader import ExperimentReader
 from sweep.store.resume import load, record
 
 
@@ -115,21 +116,36 @@ def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
         Journal(tmp_path / "other.db")
 
 
-def test_a_file_of_the_first_version_is_read_as_it_is_and_upgraded_when_it_is_continued(tmp_path):
+_ADDED = {1: ["ticket", "failure", "ran_s", "running_since"], 2: ["failure", "ran_s", "running_since"]}
+
+
+@pytest.mark.parametrize("version", _ADDED)
+def test_a_file_of_an_older_version_is_read_as_it_is_and_upgraded_when_it_is_continued(tmp_path, version):
     path = tmp_path / "sweep.db"
     journal = Journal(path)
     trial = Trial("00000_00000", {"x": 1}, Resources())
     journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
     journal.close()
     connection = sqlite3.connect(path)
-    connection.executescript("ALTER TABLE trial DROP COLUMN ticket; PRAGMA user_version=1;")
+    for column in _ADDED[version]:
+        connection.execute(f"ALTER TABLE trial DROP COLUMN {column}")
+    connection.execute(f"PRAGMA user_version={version}")
+    connection.commit()
     connection.close()
-    assert [loaded.ticket for loaded in load(path).trials] == [0]
+
+    def read():
+        (loaded,) = load(path).trials
+        return loaded.ticket, loaded.failure, loaded.ran_s, loaded.running_since
+
+    assert read() == (0, "", 0.0, None)
+    assert [row.failure for row in ExperimentReader(tmp_path).trials()] == [""]
+    later = evolve(trial, ticket=7, failure="killed", ran_s=2.5, running_since=3.5)
     journal = Journal(path)
-    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: evolve(trial, ticket=7)}), 1.0)
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: later}), 1.0)
     journal.close()
-    assert [loaded.ticket for loaded in load(path).trials] == [7]
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (2,)
+    assert read() == (7, "killed", 2.5, 3.5)
+    assert [row.failure for row in ExperimentReader(tmp_path).trials()] == ["killed"]
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (3,)
 
 
 @pytest.mark.parametrize("cut", [0, 50, 600, 5000])

@@ -118,7 +118,7 @@ def test_a_stopped_rank_is_found_by_the_hang_limit_and_the_stacks_of_all_are_in_
     )
     analysis = sweep.run(trainer, storage_path=tmp_path, raise_on_failed_trial=False, verbose=0)
     (trial,) = analysis.trials
-    assert str(trial.error).startswith("no report within hang_timeout_s=1: rank 1 is stopped (SIGSTOP)")
+    assert str(trial.error).startswith("no report within report_timeout_s=1: rank 1 is stopped (SIGSTOP)")
     logs = [Path(trial.path, f"rank{rank}.log").read_text() for rank in range(2)]
     assert "all_reduce" in logs[0]  # where the one that waited was
     assert "stops_itself" in logs[1]

@@ -1,0 +1,121 @@
+"""Trials that report nothing for too long: what their processes are doing goes to their logs, then they are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sweep.engines.reactor import Reactor
+from sweep.engines.slots import Attempt
+from sweep.engines.tree import descendants
+
+__all__ = ["Silences", "tell_stacks"]
+
+_WRITING_S = 1.0  # for processes to write their stacks
+
+
+class Silences:
+    """Watch attempts that owe a report; those that wait for an answer, or say what they wait for, owe none.
+
+    Args:
+        limit_s: how long a report may take; None: nothing is watched.
+        log_of: returns the file with the output of an attempt.
+        kill: is given an attempt and the reason.
+    """
+
+    def __init__(
+        self,
+        limit_s: float | None,
+        reactor: Reactor,
+        *,
+        log_of: Callable[[Attempt], Path],
+        kill: Callable[[Attempt, str], None],
+    ) -> None:
+        self._limit_s = limit_s
+        self._reactor = reactor
+        self._log_of = log_of
+        self._kill = kill
+        self._since: dict[Attempt, float] = {}
+        self._is_looking = False
+
+    def watch(self, attempt: Attempt) -> None:
+        """From now on the attempt owes a report."""
+        if self._limit_s is None:
+            return
+        self._since.pop(attempt, None)  # the latest come last
+        self._since[attempt] = time.monotonic()
+        if not self._is_looking:
+            self._is_looking = True
+            self._reactor.alarm(self._limit_s, self._look)
+
+    def rest(self, attempt: Attempt) -> None:
+        """It owes none: it has made one, waits for something that is not its own, or is over."""
+        self._since.pop(attempt, None)
+
+    def _look(self) -> None:
+        assert self._limit_s is not None
+        now = time.monotonic()
+        while self._since:
+            attempt, since = next(iter(self._since.items()))
+            if since + self._limit_s > now:
+                self._reactor.alarm(since + self._limit_s - now, self._look)
+                return
+            del self._since[attempt]
+            self._give_up(attempt)
+        self._is_looking = False
+
+    def _give_up(self, attempt: Attempt) -> None:
+        log = self._log_of(attempt)
+        host = attempt.slot.pid if attempt.slot is not None else 0
+        stopped = tell_stacks(host, log) if host else []
+        who = f"process {stopped[0]} is stopped (SIGSTOP); " if stopped else ""
+        reason = f"no report within report_timeout_s={self._limit_s:g}; {who}what its processes do is in {log.name}"
+        self._reactor.alarm(_WRITING_S, lambda: self._kill(attempt, reason))
+
+
+def tell_stacks(root: int, log: Path) -> list[int]:
+    """Have the descendants of a process write the stacks of all their threads into `log`; return who is stopped.
+
+    Python processes of this package answer to SIGUSR1. Of others `log` gets what the kernel tells of them.
+    """
+    lines, stopped, able = ["--- no report for too long: the stacks of its processes"], [], []
+    for pid in descendants(root):
+        about = _about(pid)
+        if about is None:
+            continue
+        name, state, can_tell, waits_in = about
+        if state == "T":
+            stopped.append(pid)
+        how = "" if can_tell else f", in {waits_in}" if waits_in not in ("", "0") else ""
+        lines.append(f"--- process {pid} ({name}): {_STATES.get(state, state)}{how}")
+        if can_tell:
+            able.append(pid)
+    with contextlib.suppress(OSError), open(log, "a", encoding="utf-8", errors="replace") as file:
+        file.write("\n".join([*lines, ""]))
+    for pid in able:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGUSR1)
+            os.kill(pid, signal.SIGCONT)  # a stopped one would never write
+    return stopped
+
+
+_STATES = {"R": "runs", "S": "waits", "D": "waits for a device", "T": "is stopped", "t": "is traced", "Z": "has ended"}
+
+
+def _about(pid: int) -> tuple[str, str, bool, str] | None:
+    """Return command, state, whether it writes its stacks when it is told to, and what it waits in; None: gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+    except OSError:
+        return None
+    waits_in = ""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/wchan", encoding="utf-8") as file:
+        waits_in = file.read()
+    caught = int(fields.get("SigCgt", "0"), 16)
+    can_tell = bool(caught >> (signal.SIGUSR1 - 1) & 1)
+    return fields.get("Name", "?"), fields.get("State", "?")[:1], can_tell, waits_in
