@@ -618,7 +618,23 @@ def a_loop() -> None:
         sweep.report(a=sweep.get_context().get_world_size())
 
 
+def meet() -> None:
+    """Wait until two trials have come as far as this, so that they really run at the same time."""
+    context = sweep.get_context()
+    place = Path(context.get_trial_dir()).parent / "code"
+    (place / f"met-{context.get_trial_id()}").touch()
+    until = time.monotonic() + 60
+    while len(list(place.glob("met-*"))) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def a_meeting_loop() -> None:
+    meet()
+    a_loop()
+
+
 def a_trial(config: dict[str, Any]) -> None:
+    meet()
     inside(a_loop, callbacks=[TuneReportCallback()]).fit()
 
 
@@ -629,7 +645,7 @@ def test_eight_groups_of_two_on_four_cpus_run_two_at_a_time_while_there_are_two(
             a_trial, num_samples=8, resources_per_trial=sweep.PlacementGroupFactory([{}, {"CPU": 1}, {"CPU": 1}])
         )
     else:
-        analysis = run(group(a_loop), num_samples=8)
+        analysis = run(group(a_meeting_loop), num_samples=8)
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 8
     assert [trial.last_result["a"] for trial in analysis.trials] == [2] * 8
     assert most_at_once(analysis.experiment_path) == 2
