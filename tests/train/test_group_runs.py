@@ -629,8 +629,11 @@ def meet() -> None:
 
 
 def a_meeting_loop() -> None:
-    meet()
-    a_loop()
+    size = sweep.get_context().get_world_size()
+    sweep.report(a=size)
+    if rank() == 0:  # whose report was answered: by then the group counts as started
+        meet()
+    sweep.report(a=size)
 
 
 def a_trial(config: dict[str, Any]) -> None:
