@@ -79,6 +79,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.callbacks.wandb",
         "sweep.errors",
         "sweep.store.checkpoints",
+        "sweep.train.creator",
+        "sweep.train.horovod",
         "sweep.train.torch",
         "sweep.worker.session",
     ),

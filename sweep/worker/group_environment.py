@@ -10,6 +10,7 @@ from sweep.accelerators.tpu import identity_variables, slice_variables
 from sweep.core.resources import BundlePlacement, Device, Node, Placement, Resources
 from sweep.errors import ConfigError
 from sweep.worker import environment
+from sweep.worker.horovod_environment import horovod_variables
 from sweep.worker.wire import GroupJob, Job, Rank
 
 __all__ = ["GroupSpec", "RankPlan", "group_job", "is_sharing_devices", "plan_ranks", "used_backend"]
@@ -24,7 +25,7 @@ class GroupSpec:
     """What a group is, besides its placement.
 
     Attributes:
-        framework: "torch", "jax", "tensorflow" or "" (the ranks find each other by themselves).
+        framework: "torch", "jax", "tensorflow", "horovod" or "" (the ranks find each other by themselves).
         backend: of torch, as the user chose it; empty: nccl with GPUs, gloo without, or where ranks share a GPU.
         visibility: "share": every rank sees the GPUs of all ranks on its node, and `cuda:LOCAL_RANK` is its own;
             "isolate": it sees its own only, and `LOCAL_RANK` is 0 for it, so that the same holds.
@@ -49,12 +50,12 @@ class GroupSpec:
     @property
     def num_ports(self) -> int:
         """Loopback ports that the ranks need; -1: one for each."""
-        return {"torch": 1, "jax": 1, "tensorflow": -1}.get(self.framework, 0)
+        return {"torch": 1, "jax": 1, "horovod": 1, "tensorflow": -1}.get(self.framework, 0)
 
     @property
     def port_kind(self) -> str:
         """How the ports are kept for them, see `worker.rendezvous`."""
-        return {"torch": "listening", "tensorflow": "named"}.get(self.framework, "shared")
+        return {"torch": "listening", "horovod": "listening", "tensorflow": "named"}.get(self.framework, "shared")
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def plan_ranks(
         resources, placement: of the trial; the bundles after a head are the ranks'.
         nodes: the inventory.
         environ: the driver's own environment; what it sets is not overwritten by defaults.
-        ports: on loopback: one for torch and jax, one per rank for TensorFlow.
+        ports: on loopback: one for torch, jax and Horovod, one per rank for TensorFlow.
 
     Raises:
         ConfigError: NCCL was chosen and two ranks share a GPU.
@@ -111,6 +112,8 @@ def plan_ranks(
     is_shared = is_kept or spec.visibility == "share"
     size = len(members)
     node_ids = list(dict.fromkeys(member.place.node for member in members))
+    is_horovod = spec.framework == "horovod"
+    local_sizes = [sum(member.place.node == node for member in members) for node in node_ids]
     backend = used_backend(resources, placement, spec)
     plans = []
     for number, member in enumerate(members):
@@ -144,6 +147,7 @@ def plan_ranks(
                     **{name: value for name, value in soft.items() if name not in user},
                     **environment.visible_variables([*seen, *chips], here, user, share=share),
                     **_rank_variables(rank, spec, trial_id, attempt, is_shared, ports),
+                    **(horovod_variables(rank, local_sizes, host=_HOST, interface=_LOOPBACK) if is_horovod else {}),
                 },
                 threads,
             )
@@ -266,6 +270,8 @@ def _rank_defaults(
     if spec.framework == "jax":
         gpus = "rocm" if any(device.vendor == "amd" for device in member.gpus) else "cuda"
         return {"JAX_PLATFORMS": "tpu" if rank.num_tpus else gpus if rank.devices else "cpu"}
+    if spec.framework == "horovod" and rank.num_nodes == 1:
+        return {"NCCL_SOCKET_IFNAME": _LOOPBACK}
     return {}
 
 

@@ -648,6 +648,58 @@ def test_tensorflows_workers_know_each_others_ports():
         assert has == {**who(rank, 3), **threads(1)}
 
 
+# --- Horovod ---------------------------------------------------------------------------------------------------------
+
+
+def horovod(rank, size, **others):
+    """Return everything that a Horovod rank on one machine has, besides who it is, threads and devices."""
+    return {
+        "HOROVOD_RANK": f"{rank}",
+        "HOROVOD_SIZE": f"{size}",
+        "HOROVOD_LOCAL_RANK": f"{rank}",
+        "HOROVOD_LOCAL_SIZE": f"{size}",
+        "HOROVOD_CROSS_RANK": "0",
+        "HOROVOD_CROSS_SIZE": "1",
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "29500",
+        "HOROVOD_GLOO_IFACE": "lo",
+        "HOROVOD_HOSTNAME": "localhost",
+        "HOROVOD_ELASTIC": None,
+        "NCCL_SOCKET_IFNAME": "lo",
+        **others,
+    }
+
+
+HOROVOD = GroupSpec("horovod", visibility="share")
+
+
+def test_horovods_ranks_are_told_what_horovodrun_would_tell_them():
+    own = {"NCCL_SOCKET_IFNAME": "eth0", "HOROVOD_GLOO_IFACE": "eth0", "HOROVOD_SIZE": "7"}
+    plans = plan(CPU, [on(), on()], HOROVOD, nodes=[Node("n")])
+    assert variables(plans) == [{**who(rank, 2), **horovod(rank, 2), **threads(1)} for rank in range(2)]
+    assert [one.rank.port for one in plans] == [PORT, PORT]
+    plans = plan(CPU, [on()], HOROVOD, nodes=[Node("n")], environ=own)
+    expected = {**who(0, 1), **horovod(0, 1), **threads(1)}
+    del expected["NCCL_SOCKET_IFNAME"]  # the user's own stays
+    assert variables(plans) == [expected]
+
+
+@pytest.mark.parametrize(("visibility", "shown"), [("share", ["0,1", "0,1"]), ("isolate", ["0", "1"])])
+def test_horovods_local_ranks_count_whatever_gpus_are_seen(visibility, shown):
+    plans = plan(GPU, [on(0), on(1)], GroupSpec("horovod", visibility=visibility), nodes=[node(0, 1)])
+    assert variables(plans) == [
+        {
+            **who(rank, 2, is_virtual=visibility == "isolate"),
+            **horovod(rank, 2),
+            **threads(1),
+            **cuda(shown[rank]),
+        }
+        for rank in range(2)
+    ]
+
+
 # --- heads and nodes -------------------------------------------------------------------------------------------------
 
 
@@ -718,7 +770,13 @@ def test_workers_without_devices_are_grouped_by_node_in_the_order_of_their_bundl
 
 @pytest.mark.parametrize(
     ("framework", "number", "kind"),
-    [("torch", 1, "listening"), ("jax", 1, "shared"), ("tensorflow", -1, "named"), ("", 0, "shared")],
+    [
+        ("torch", 1, "listening"),
+        ("jax", 1, "shared"),
+        ("tensorflow", -1, "named"),
+        ("horovod", 1, "listening"),
+        ("", 0, "shared"),
+    ],
 )
 def test_a_framework_says_how_many_ports_it_needs_and_how_they_are_kept(framework, number, kind):
     spec = GroupSpec(framework)
