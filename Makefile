@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run test test-docs test-wheel test-slow test-chaos test-gpu lint bench clean
+.PHONY: run test test-docs test-wheel test-slow test-chaos test-gpu test-horovod lint bench clean
 
 run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
@@ -28,6 +28,11 @@ test-chaos: $(VENV)/.ok
 test-gpu: $(VENV)/.ok
 	$(PY) -m pip install -q -c constraints.txt -e '.[test,gpu]'
 	$(PY) -m pytest -m "gpu" --timeout=600
+
+# The environment is kept in the user's cache, or where SWEEP_HOROVOD_ENVIRONMENT says.
+test-horovod: $(VENV)/.ok
+	$(PY) tests/horovod_environment.py
+	$(PY) -m pytest --timeout=600 tests/train/test_horovod_groups.py tests/integration/test_horovod.py
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .

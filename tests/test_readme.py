@@ -161,12 +161,12 @@ def test_the_comparison_names_every_scheduler_that_judges_trials():
 def test_the_status_names_every_trainer_and_every_library_with_callbacks():
     trainers = {
         name
-        for module in ("torch", "jax", "tensorflow", "trainer")
+        for module in ("torch", "jax", "tensorflow", "horovod", "trainer")
         for name in re.findall(r"^class (\w+Trainer)\b", (ROOT / "sweep" / "train" / f"{module}.py").read_text(), re.M)
     }
     assert set(re.findall(r"`(\w+Trainer)`", bullet("Groups"))) == trainers
     files = {path.stem for path in (ROOT / "sweep" / "integration").glob("*.py")}
-    assert set(re.findall(r"`(\w+)`", bullet("Callbacks"))) == files - {"__init__", "boosting", "reporting"}
+    assert set(re.findall(r"`(\w+)`", bullet("Callbacks"))) == files - {"__init__", "boosting", "horovod", "reporting"}
 
 
 def test_the_status_names_every_engine():

@@ -675,7 +675,17 @@ def test_the_reference_shows_the_signatures_of_training_groups_as_they_are(modul
     assert shown == f"{name}{signature.replace(parameters=parameters, return_annotation=signature.empty)}"
 
 
-@pytest.mark.parametrize("module", ["sweep.train.torch", "sweep.train.jax", "sweep.train.tensorflow", "sweep.train"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "sweep.train.torch",
+        "sweep.train.jax",
+        "sweep.train.tensorflow",
+        "sweep.train.horovod",
+        "sweep.integration.horovod",
+        "sweep.train",
+    ],
+)
 def test_the_reference_lists_every_name_of_a_training_module(module):
     shown = {text.partition("(")[0] for home, text in documented() if home == module}
     text = API.read_text(encoding="utf-8").partition("\n## Training groups")[2]
