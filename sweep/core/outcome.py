@@ -66,6 +66,8 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
     if trial.next_status is Status.ERROR:
         failure = trial.failure or "user"
         return _failed(trial, failure, trial.reason, plan, is_final=failure != "nan")
+    if ended.kind is ExitKind.HUNG and trial.failure == "timeout":  # both limits at once; it did not stop, either
+        ended = replace(ended, kind=ExitKind.TIMEOUT, error=trial.reason + DISOBEYED)
     trial = evolve(trial, failure="")
     if ended.kind is ExitKind.FINISHED:
         reason = trial.reason if trial.next_status is Status.TERMINATED else ""

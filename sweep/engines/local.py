@@ -445,8 +445,8 @@ class LocalEngine(Engine):
     # --- answers and ends --------------------------------------------------------------------------------------------
 
     def _answer(self, attempt: Attempt, kind: int, seq: int, save: bool = False) -> None:
-        if kind != wire.STOP:
-            self._silences.watch(attempt)
+        is_over = kind == wire.STOP  # how long the end may take is the sweep's to say
+        (self._silences.rest if is_over else self._silences.watch)(attempt)
         if attempt.link is not None:
             attempt.link.send(wire.frame((kind, attempt.token, seq, save)))
 

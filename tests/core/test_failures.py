@@ -182,6 +182,17 @@ def test_a_trial_that_ends_when_it_is_asked_to_has_not_failed(exit_kind):
     assert (world[0].status, world[0].failure, world[0].reason) == (TERMINATED, "", "has run for trial_timeout_s=60 s")
 
 
+def test_a_trial_that_turns_out_to_hang_when_its_time_is_up_has_failed():
+    world = limited()
+    world.started(0)
+    world.wait(60)
+    assert world.exited(0, ExitKind.HUNG, "no report") == ["tell error 0"]
+    assert (world[0].failure, world[0].reason) == (
+        "timeout",
+        "has run for trial_timeout_s=60 s and did not stop when it was asked to",
+    )
+
+
 def test_the_grace_is_no_longer_than_the_limit():
     world = World(trial_timeout_s=1, stop_grace_s=5)
     world.open()
