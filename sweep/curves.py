@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from pathlib import Path
@@ -58,7 +58,7 @@ class _Draft:
     resources: Resources | None
     points: dict[int, Point] = field(default_factory=dict)  # by the number of the report
     count: int = 0
-    saved: int = 0
+    saved: dict[str, int] = field(default_factory=dict)  # by path of a checkpoint that there is: count of its report
     end: Exited | None = None
 
 
@@ -269,16 +269,24 @@ def _take(told: Told, drafts: dict[str, _Draft], root: Path) -> None:
             draft.points[draft.count] = _point(
                 float(metrics.get("time_this_iter_s", 0.0)), dict(told.metrics), has_checkpoint=checkpoint is not None
             )
-            draft.saved = draft.count if checkpoint is not None else draft.saved
-        case Saved(trial_id):
-            drafts[trial_id].saved = drafts[trial_id].count
+            if checkpoint is not None:
+                draft.saved[checkpoint] = draft.count
+        case Saved(trial_id, _, _, checkpoint):
+            drafts[trial_id].saved[checkpoint] = drafts[trial_id].count
         case Exited(trial_id) as event:
-            drafts[trial_id].end = event
+            draft = drafts[trial_id]
+            draft.end = event
+            if event.exit.kind is ExitKind.DAMAGED and draft.saved:
+                draft.saved.popitem()
+        case PlanChanged(plan):
+            _drop(drafts, plan.lost)
     for row in told.caused or ():
+        if row[0] == "Discard":
+            _drop(drafts, row[1:])
         if row[0] != "Start" or row[2] == 1:
             continue
         draft = drafts[row[1]]
-        draft.count = draft.saved
+        draft.count = next(reversed(draft.saved.values()), 0)
         if len(row) > 4 and dict(row[4]) != dict(draft.config):
             raise ExperimentError(
                 f"{root}: the scheduler changed the config of {row[1]} on its way, so its curve belongs to no one "
@@ -286,11 +294,17 @@ def _take(told: Told, drafts: dict[str, _Draft], root: Path) -> None:
             )
 
 
+def _drop(drafts: Mapping[str, _Draft], paths: Iterable[str]) -> None:
+    for path in paths:
+        if (draft := drafts.get(path.partition("/")[0])) is not None:
+            draft.saved.pop(path, None)
+
+
 def _finished(trial_id: str, draft: _Draft) -> RecordedCurve:
     points = tuple(draft.points[count] for count in sorted(draft.points))
     kind = draft.end.exit.kind if draft.end is not None else None
     error = draft.end.exit.error or kind.value if draft.end is not None and kind is not None else ""
-    is_failed = kind not in (None, ExitKind.FINISHED, ExitKind.STOPPED, ExitKind.LOST)
+    is_failed = kind not in (None, ExitKind.FINISHED, ExitKind.STOPPED, ExitKind.LOST, ExitKind.DAMAGED)
     is_done = bool(points) and points[-1].metrics.get("done") is True
     is_cut = not is_failed and kind is not ExitKind.FINISHED and not is_done
     return RecordedCurve(trial_id, draft.config, points, is_cut, error if is_failed else "", draft.resources)

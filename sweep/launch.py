@@ -24,7 +24,7 @@ from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.ending import Ending, EndingNotice
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
-from sweep.callbacks.watch import AlikeFailures, ErrorFileCallback, MissingKeys
+from sweep.callbacks.watch import AlikeFailures, DamageNotice, ErrorFileCallback, MissingKeys
 from sweep.core.expected import told_of_silence
 from sweep.core.messages import Ask, Verdict
 from sweep.core.packing import Packer
@@ -233,6 +233,7 @@ class Launch:
             checkpoint_at_end=is_class if keep.checkpoint_at_end is None else keep.checkpoint_at_end,
             retry_errored=request.resume.errored,
             retry_unfinished=request.resume.unfinished,
+            lost=self.loaded.lost,
             stop_grace_s=stop_grace_s(),
             interrupt_grace_s=stop_grace_s(Plan.interrupt_grace_s),
         )
@@ -467,7 +468,7 @@ class Launch:
         metric, score = self.metric if self.plan.required else "", self.plan.checkpoint_score
         if metric or rules or score:
             found.append(MissingKeys(metric, rules, score, self._notice))
-        found += [ErrorFileCallback(), AlikeFailures(self._notice)]
+        found += [ErrorFileCallback(), AlikeFailures(self._notice), DamageNotice(self._notice)]
         if getattr(self.scheduler, "log_config", False):
             from sweep.callbacks.policy import PolicyFiles
 
@@ -565,8 +566,8 @@ class Launch:
         before = self.loaded.plan
         if before is None or not self.request.verbose:
             return
-        now = replace(self.plan, retry_errored="", retry_unfinished=True)
-        then = replace(before, retry_errored="", retry_unfinished=True)
+        now = replace(self.plan, retry_errored="", retry_unfinished=True, lost=())
+        then = replace(before, retry_errored="", retry_unfinished=True, lost=())
         changes = [
             f"{key} {old!r} -> {new!r}"
             for key, new in now.to_json().items()

@@ -23,6 +23,7 @@ from sweep.core.messages import (
     Suggested,
 )
 from sweep.core.packing import Packer
+from sweep.core.retention import without
 from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
 from sweep.drive import tell
@@ -204,8 +205,9 @@ class _Replayer:
         kept = None
         self.policies, _ = own_policies(self.layout, self.given)
         if self.found.num_runs:
-            trials = list(self.sweep.trials.values())
+            self.existing.difference_update(plan.lost)
             kept = kept_before(self.layout.database, plan, self.existing, told.seq)
+            trials = [t if t.is_ended else without(plan.lost, t, kept) for t in self.sweep.trials.values()]
             retell(self.layout.database, self.policies.scheduler, self.policies.searcher, before=told.seq)
         nodes = next((t.event.nodes for t in self._after(told) if isinstance(t.event, NodesChanged)), ())
         self.sweep = Sweep(plan, self.policies.scheduler, Packer(nodes), trials, kept=kept, seq=told.seq - 1)

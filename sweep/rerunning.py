@@ -16,6 +16,7 @@ from sweep.core.messages import (
     Asked,
     Command,
     Event,
+    Exit,
     Exited,
     ExitKind,
     NodesChanged,
@@ -107,6 +108,8 @@ class _Timing:
             case Saved(trial_id, attempt, number, path):
                 self.paths[trial_id, attempt, number] = path
                 self.saves[trial_id, attempt, number] = at - self._last[trial_id, attempt], seq
+            case Exited(exit=Exit(kind=ExitKind.DAMAGED)):
+                raise _cannot("a checkpoint that a trial was started from was damaged")
             case Exited(trial_id, attempt) as event:
                 key = trial_id, attempt
                 self.exits[key] = event

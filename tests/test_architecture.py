@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.importing",
         "sweep.accelerators",
         "sweep.store.layout",
+        "sweep.store.manifest",
         "sweep.store.checkpoints",
     ),
     "sweep.engines": (

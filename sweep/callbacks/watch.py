@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from sweep.callbacks.base import Callback
+from sweep.core.outcome import fell_back
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
 from sweep.store.layout import ExperimentLayout
 from sweep.store.schema import open_for_reading
 
-__all__ = ["ERROR_FILE", "AlikeFailures", "ErrorFileCallback", "MissingKeys"]
+__all__ = ["ERROR_FILE", "AlikeFailures", "DamageNotice", "ErrorFileCallback", "MissingKeys"]
 
 ERROR_FILE = "error.txt"
 _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
@@ -41,8 +42,9 @@ class ErrorFileCallback(Callback):
         self.layout = ExperimentLayout(Path(experiment_dir))
 
     def on_trial_recover(self, trial: Trial) -> None:
-        """Write why it has to be started again."""
-        self._write(trial)
+        """Write why it has to be started again, unless that is no fault of its own."""
+        if not fell_back(trial):
+            self._write(trial)
 
     def on_trial_error(self, trial: Trial) -> None:
         """Write why it failed."""
@@ -79,7 +81,8 @@ class AlikeFailures(Callback):
 
     def on_trial_recover(self, trial: Trial) -> None:
         """Compare it with those before."""
-        self._compare(trial)
+        if not fell_back(trial):
+            self._compare(trial)
 
     def on_trial_error(self, trial: Trial) -> None:
         """Compare it with those before."""
@@ -104,6 +107,22 @@ class AlikeFailures(Callback):
                 f"{ended['error']}{where}. "
                 f"`sweep logs {self.layout.root.name} {trial.number:05d}` shows more; Ctrl-C ends the sweep"
             )
+
+
+class DamageNotice(Callback):
+    """Say that a trial continues from another checkpoint than its last, because that proved damaged.
+
+    Args:
+        notice: is told, for each.
+    """
+
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._notice = notice
+
+    def on_trial_recover(self, trial: Trial) -> None:
+        """Say it."""
+        if fell_back(trial):
+            self._notice(f"trial {trial.number:05d} {trial.reason}")
 
 
 class MissingKeys(Callback):

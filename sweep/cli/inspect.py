@@ -299,6 +299,7 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
     """
     reader = find_experiment(name, storage)
     chosen = list(reader.trials()) if trial is None else [reader.trial(trial)]
+    damage = reader.damage()
     rows = []
     for row in chosen:
         if row.placement is not None and not row.is_ended:
@@ -311,6 +312,8 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
                 "TERMINATED": "finished by itself",
                 "ERROR": "failed",
             }.get(row.status, "")
+        if row.trial_id in damage and damage[row.trial_id] not in reason:
+            reason += f" (an earlier start failed: {damage[row.trial_id]})"
         rows.append(
             {
                 "trial": f"{row.number:05d}",

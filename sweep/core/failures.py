@@ -36,6 +36,8 @@ def class_of(ended: Exit, *, has_begun: bool) -> str:
             return ""
         case ExitKind.LOST:
             return "lost"
+        case ExitKind.DAMAGED:
+            return "start"
         case _ if not has_begun:
             return "start"
         case ExitKind.FAILED if _is_short_of_memory(ended):

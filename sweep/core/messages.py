@@ -64,6 +64,7 @@ class ExitKind(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     HUNG = "HUNG"  # it was killed because it reported nothing for too long
     LOST = "LOST"  # the infrastructure's fault: node or host gone
+    DAMAGED = "DAMAGED"  # the checkpoint that it was started from is; none of its code has run
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ __all__ = [
     "begun",
     "budget_spent",
     "cloned",
+    "fell_back",
     "revived",
     "time_is_up",
     "wants_save",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 _BUDGET = "the time budget of"
+_FALLS_BACK = "starts again from "
 DISOBEYED = " and did not stop when it was asked to"
 
 
@@ -58,10 +60,12 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
     A trial whose error was decided is in ERROR, however it ends, unless `retry_on` names what it did. What finished by
     itself is TERMINATED, whatever else had been decided meanwhile. Otherwise a STOPPING trial goes where it was going,
     except that a pause without a committed save becomes PENDING, that raising while it was told to stop counts as a
-    failure unless it was to end anyway, and that one which had to be killed because it ran for too long has failed.
+    failure unless it was to end anyway, and that one which had to be killed because it ran for too long has failed. One
+    whose checkpoint proved damaged is started again from another, which is no failure.
     Everything else is a failure or a loss, and is started again while `max_failures`, `max_losses` and `retry_on`
     allow.
     """
+    started_from = trial.started_from
     trial = evolve(trial, ran_s=trial.running_s(now), running_since=None, started_from=None)
     if trial.next_status is Status.ERROR:
         failure = trial.failure or "user"
@@ -81,6 +85,9 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
             return to, trial
         status, failed = _failed(trial, failure, why, plan)
         return (status, failed) if status is Status.ERROR else (to, evolve(failed, reason=trial.reason))
+    if ended.kind is ExitKind.DAMAGED and started_from is not None:
+        where = trial.checkpoint.path if trial.checkpoint is not None else "the beginning"
+        return Status.PENDING, evolve(trial, reason=f"{_FALLS_BACK}{where}: {ended.error}")
     if failure in ("start", "lost"):
         losses = trial.losses + 1
         trial = evolve(trial, losses=losses, failure=failure, reason=f"starts again after: {why}")
@@ -107,6 +114,11 @@ def _failed(trial: Trial, failure: str, why: str, plan: Plan, *, is_final: bool 
     if failure == "timeout":
         trial = evolve(trial, ran_s=0.0)  # who may try again has all the time again
     return Status.PENDING, evolve(trial, resources=replace(trial.resources, alone=True)) if is_alone_next else trial
+
+
+def fell_back(trial: Trial) -> bool:
+    """Whether a trial waits because the checkpoint that it was started from proved damaged."""
+    return trial.reason.startswith(_FALLS_BACK)
 
 
 def cloned(config: Mapping[str, Any], checkpoint: CheckpointRef | None) -> dict[str, Any]:

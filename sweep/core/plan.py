@@ -39,6 +39,7 @@ class Plan:
         stop_grace_s, save_grace_s, interrupt_grace_s: how long a trial may take to obey before it is killed.
         retry_errored: trials in ERROR are started again: "" (no), "continue" (from their checkpoint), "restart".
         retry_unfinished: on resume, trials that had not ended are continued; otherwise they are ended.
+        lost: paths of checkpoints that were stored, not discarded, and gone when the run began.
     """
 
     prefix: str = "00000"
@@ -67,6 +68,7 @@ class Plan:
     interrupt_grace_s: float = 30.0
     retry_errored: str = ""
     retry_unfinished: bool = True
+    lost: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; `Plan(**values)` reads them back."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.core.messages import CloneTrial
-from sweep.core.trial import CheckpointRef, Trial
+from sweep.core.messages import CloneTrial, ExitKind
+from sweep.core.trial import CheckpointRef, Trial, evolve
 
-__all__ = ["CheckpointLedger", "Kept", "expendable"]
+__all__ = ["CheckpointLedger", "Kept", "expendable", "without"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,24 @@ def expendable(kept: Sequence[Kept], num_to_keep: int | None, by_score: bool) ->
     return [item for i, item in enumerate(kept) if i not in wanted]
 
 
+def without(lost: Collection[str], trial: Trial, kept: Mapping[str, Sequence[Kept]]) -> Trial:
+    """Return a trial with the checkpoint that it continues from when its own is among those that are lost.
+
+    That is the newest that is kept of the trial that saved the lost one, which is another one's for a clone; else its
+    own newest; else none, and the trial begins anew.
+
+    Args:
+        lost: paths of checkpoints that are gone or damaged.
+    """
+    if trial.checkpoint is None or trial.checkpoint.path not in lost:
+        return trial
+    owner = trial.checkpoint.path.partition("/")[0]
+    left = [item.ref for one in (trial.id, owner) for item in kept.get(one, ()) if item.ref.path not in lost]
+    ref = left[-1] if left else None
+    count = ref.count if ref is not None else 0
+    return evolve(trial, checkpoint=ref, count=count, judged_to=trial.judged_to if owner == trial.id else count)
+
+
 class CheckpointLedger:
     """Count who refers to which checkpoint; nothing is given up for deletion while a trial refers to it.
 
@@ -63,6 +81,15 @@ class CheckpointLedger:
                 free.append(old.ref)
         self._kept[trial_id] = kept
         return free
+
+    def after_exit(self, trial: Trial, kind: ExitKind) -> Trial:
+        """Return a trial whose attempt has ended so, with another checkpoint if that of the attempt proved damaged."""
+        if kind is not ExitKind.DAMAGED or trial.started_from is None:
+            return trial
+        damaged = trial.started_from.path
+        for owner in {damaged.partition("/")[0], trial.id}:
+            self._kept[owner] = [item for item in self._kept.get(owner, ()) if item.ref.path != damaged]
+        return without({damaged}, trial, self._kept)
 
     def replace(self, old: Trial | None, new: Trial) -> list[CheckpointRef]:
         """Follow a trial that changed; returns what was only waiting for its last reference."""

@@ -435,6 +435,7 @@ class Sweep:
         exit_ = event.exit
         if trial.status is Status.STARTING and exit_.kind is ExitKind.FINISHED:
             trial = self._put(evolve(trial, status=Status.RUNNING))
+        trial = self._ledger.after_exit(trial, exit_.kind)
         status, trial = outcome.after_exit(trial, exit_, self.plan, now)
         if exit_.kind is ExitKind.FINISHED and trial.next_status not in ENDED:
             trial = evolve(trial, reason=self._went_through(trial))

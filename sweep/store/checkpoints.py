@@ -11,7 +11,6 @@ How a checkpoint is stored, and what is there when the process is killed between
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import json
 import os
@@ -24,9 +23,9 @@ from typing import Any
 
 from sweep.errors import CheckpointError, ExperimentError, refuse_unknown
 from sweep.store.filesystems import RemoteDirectory, home_of, identity, locate
+from sweep.store.manifest import MANIFEST, METADATA, sync_directory, verify, write_manifest
 
 __all__ = [
-    "HASH_LIMIT_BYTES",
     "MANIFEST",
     "METADATA",
     "Checkpoint",
@@ -39,11 +38,7 @@ __all__ = [
     "verify",
 ]
 
-MANIFEST = ".sweep-manifest.json"
-METADATA = ".sweep-metadata.json"
 STRAY_PREFIX = "tmp-"
-HASH_LIMIT_BYTES = 1 << 30  # larger files are compared by size only: hashing them would cost as much as loading them
-_CHUNK_BYTES = 1 << 20
 _counter = itertools.count()
 
 
@@ -276,48 +271,12 @@ def persist(
         else:
             copy = _link_or_copy if is_source_immutable else shutil.copy2
             shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MANIFEST), copy_function=copy)
-        manifest = {name: _sync_file(os.path.join(temporary, name)) for name in _files(temporary)}
-        _write_synced(os.path.join(temporary, MANIFEST), json.dumps({"version": 1, "files": manifest}))
-        for directory, _, _ in os.walk(temporary):
-            _sync_directory(directory)
+        write_manifest(temporary)
         os.rename(temporary, target)
-        _sync_directory(parent)
+        sync_directory(parent)
     except (OSError, shutil.Error) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(f"the checkpoint {target} could not be written: {error}.") from error
-
-
-def verify(directory: str | os.PathLike[str], *, is_hashed: bool = True) -> None:
-    """Check a stored checkpoint against its manifest: names and sizes, and the hash of files below 1 GiB.
-
-    Args:
-        is_hashed: False compares names and sizes only.
-
-    Raises:
-        CheckpointError: it is missing, was never completed, or a file is missing, was added, changed or cut.
-    """
-    root = os.path.abspath(directory)
-    try:
-        with open(os.path.join(root, MANIFEST), encoding="utf-8") as file:
-            expected = json.load(file)["files"]
-    except FileNotFoundError:
-        state = "has no manifest: it was not stored by a trial" if os.path.isdir(root) else "is missing"
-        raise CheckpointError(f"the checkpoint {root} {state}.") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"the checkpoint {root} is damaged: its manifest cannot be read ({error}).") from error
-    found = set(_files(root))
-    for name in expected:
-        if name not in found:
-            raise CheckpointError(f"the checkpoint {root} is damaged: {name} is missing.")
-    for name in sorted(found - set(expected)):
-        raise CheckpointError(f"the checkpoint {root} is damaged: {name} was added after it was stored.")
-    for name, (size, digest) in expected.items():
-        path = os.path.join(root, name)
-        actual = os.path.getsize(path)
-        if actual != size:
-            raise CheckpointError(f"the checkpoint {root} is damaged: {name} has {actual} bytes, expected {size}.")
-        if digest and is_hashed and _hash(path) != digest:
-            raise CheckpointError(f"the checkpoint {root} is damaged: the contents of {name} have changed.")
 
 
 def discard(directory: str | os.PathLike[str]) -> None:
@@ -491,45 +450,3 @@ def _link_or_copy(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)  # another file system, or one without hard links
-
-
-def _files(root: str) -> list[str]:
-    names = []
-    for directory, _, files in os.walk(root):
-        for file in files:
-            if file != MANIFEST and not file.startswith(METADATA):
-                names.append(os.path.relpath(os.path.join(directory, file), root))
-    return sorted(names)
-
-
-def _sync_file(path: str) -> tuple[int, str]:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        size = os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
-    return size, _hash(path) if size < HASH_LIMIT_BYTES else ""
-
-
-def _hash(path: str) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _write_synced(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

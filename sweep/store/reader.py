@@ -433,6 +433,16 @@ class ExperimentReader:
             ).fetchone()
         return {} if row is None or row[0] is None else dict(json.loads(row[0]))
 
+    def damage(self) -> dict[str, str]:
+        """Return by trial what was wrong with the last checkpoint that it could not be started from."""
+        with self.connect() as connection:
+            return dict(
+                connection.execute(
+                    "SELECT trial_id, json_extract(data, '$.exit.error') FROM event WHERE kind = 'Exited'"
+                    """ AND data LIKE '%"DAMAGED"%' AND json_extract(data, '$.exit.kind') = 'DAMAGED' ORDER BY seq"""
+                )
+            )
+
     def pickled_error(self, trial_id: str) -> bytes:
         """Return the exception that ended the trial's last attempt as it was pickled; empty when it was not kept."""
         with self.connect() as connection:

@@ -29,7 +29,7 @@ from sweep.core.messages import (
 from sweep.core.plan import Plan
 from sweep.core.resources import Placement, Resources
 from sweep.core.results import Result, score
-from sweep.core.retention import Kept
+from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.store.encoding import decode
@@ -55,12 +55,14 @@ class Loaded:
         seq: number of the last event. at: seconds of driving so far.
         plan: of the last run; None when nothing was recorded yet.
         missing: checkpoints that trials refer to and that are not there.
+        lost: all that were stored, not discarded, and are not there.
     """
 
     trials: list[Trial] = field(default_factory=list)
     kept: dict[str, list[Kept]] = field(default_factory=dict)
     strays: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    lost: tuple[str, ...] = ()
     seq: int = 0
     at: float = 0.0
     plan: Plan | None = None
@@ -101,7 +103,9 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
         saved |= {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM event WHERE kind = 'Saved'")}
         # an ended trial that never saved has nothing to look for
         existing = _existing(root, [t.id for t in loaded.trials if t.id in saved or not t.is_ended or t.checkpoint])
+        committed = _committed(db)
         loaded.kept = _kept(db, loaded.plan, existing)
+        loaded.lost = tuple(sorted(committed - existing))
         wanted = {item.ref.path for items in loaded.kept.values() for item in items}
         for i, trial in enumerate(loaded.trials):
             if trial.checkpoint is None:
@@ -110,9 +114,7 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
                 wanted.add(trial.checkpoint.path)
             elif not trial.is_ended:
                 loaded.missing.append(trial.checkpoint.path)
-                older = loaded.kept.get(trial.id, [])
-                ref = older[-1].ref if older else None
-                loaded.trials[i] = evolve(trial, checkpoint=ref, count=ref.count if ref else 0)
+                loaded.trials[i] = without(loaded.lost, trial, loaded.kept)
         loaded.strays = sorted(existing - wanted)
         return loaded
     finally:
@@ -181,6 +183,20 @@ def _existing(root: Path, trial_ids: list[str]) -> set[str]:
             if name.startswith("tmp-") or CHECKPOINT_PATTERN.match(name):
                 found.add(f"{trial_id}/{name}")
     return found
+
+
+def _committed(db: sqlite3.Connection) -> set[str]:
+    """Return the checkpoints that the record says there are: stored, and not discarded since."""
+    stored = "SELECT seq, checkpoint FROM result WHERE checkpoint IS NOT NULL"
+    latest: dict[str, int] = {}
+    for seq, path in db.execute(f"{stored} UNION SELECT seq, json_extract(data, '$[1]') FROM event WHERE kind='Saved'"):
+        latest[path] = max(seq, latest.get(path, 0))
+    if latest:
+        for seq, commands in db.execute("""SELECT seq, commands FROM event WHERE commands LIKE '%"Discard"%'"""):
+            for row in decode(commands):
+                if row[0] == "Discard" and latest.get(row[1], seq + 1) <= seq:
+                    del latest[row[1]]
+    return set(latest)
 
 
 def kept_before(database: Path, plan: Plan, existing: set[str], before: int) -> dict[str, list[Kept]]:

@@ -28,7 +28,7 @@ from sweep.worker.shipping import main_globals
 
 __all__ = ["Outcome", "become_worker", "run_job", "run_spawned", "serve", "set_death_signal"]
 
-FINISHED, STOPPED, FAILED = "FINISHED", "STOPPED", "FAILED"
+FINISHED, STOPPED, FAILED, DAMAGED = "FINISHED", "STOPPED", "FAILED", "DAMAGED"
 
 _PR_SET_PDEATHSIG = 1
 _MAX_TRACEBACK = 1 << 16
@@ -220,6 +220,8 @@ def run_job(
         code.load(job)
         config = unpickle(job.config)
         session = _session_of(job, channel, config, control)
+        if damage := session.damage():
+            return (DAMAGED, damage, "", "", b"")
         install(session)
         try:
             if job.kind == "class":

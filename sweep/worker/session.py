@@ -14,8 +14,9 @@ from typing import Any
 
 from sweep.core.resources import Resources
 from sweep.errors import UserCodeError
-from sweep.store.checkpoints import MANIFEST, Checkpoint, free_target, persist, verify
+from sweep.store.checkpoints import Checkpoint, free_target, persist
 from sweep.store.layout import checkpoint_name
+from sweep.store.manifest import MANIFEST, DamagedError, set_aside, verify
 from sweep.worker import wire
 from sweep.worker.control import Control
 from sweep.worker.metrics import MAX_BYTES, check_size, plain_metrics
@@ -75,7 +76,7 @@ class Session:
         self._hostname = os.uname().nodename
         self._lock = threading.Lock()
         self._last = time.monotonic()
-        self._checkpoint: Checkpoint | None = None
+        self._checkpoint: Checkpoint | None = None  # the latest, known to be whole
         self._pending = ""  # directory that `checkpoint_dir` gave out: the next report's checkpoint
 
     @property
@@ -232,6 +233,27 @@ class Session:
         persist(source, target, is_source_spent=is_source_spent, is_source_immutable=is_source_immutable)
         return os.path.relpath(target, self.job.directory)
 
+    def damage(self) -> str:
+        """Say what is wrong with the checkpoint of a trial that this attempt is started from; empty: nothing.
+
+        A damaged one is moved aside, so that nobody is offered it again.
+
+        Raises:
+            OSError: it cannot be read, which says nothing of it.
+        """
+        path = self.job.checkpoint
+        if self.job.home or not path.startswith(self.job.directory + os.sep):
+            return ""  # of the user's own: `get_checkpoint` refuses it
+        try:
+            verify(path, is_exact=False)
+        except DamagedError as error:
+            name, why = os.path.relpath(path, self.job.directory), str(error)
+            aside = set_aside(path)
+            said = why.replace(path, name).rstrip(".")
+            return f"{said}; what is left of it is in {os.path.relpath(aside, self.job.directory)}" if aside else said
+        self._checkpoint = Checkpoint(path)
+        return ""
+
     def get_checkpoint(self) -> Checkpoint | None:
         """Return the latest checkpoint: stored by this attempt, else the one it was started from.
 
@@ -241,7 +263,7 @@ class Session:
         if self._checkpoint is None and self.job.checkpoint:
             path = self.job.checkpoint
             if os.path.exists(os.path.join(path, MANIFEST)) or path.startswith(self.job.directory + os.sep):
-                verify(path)  # a directory of the user's own has no manifest
+                verify(path, is_exact=False)  # a directory of the user's own has no manifest
             self._checkpoint = Checkpoint(path)
         return self._checkpoint
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.core.retention import Kept, expendable
-from sweep.core.trial import CheckpointRef
+from sweep.core.messages import ExitKind
+from sweep.core.resources import Resources
+from sweep.core.retention import CheckpointLedger, Kept, expendable, without
+from sweep.core.trial import CheckpointRef, Trial
 
 
 def kept(*scores: float) -> list[Kept]:
@@ -53,3 +55,37 @@ def test_the_latest_is_always_kept_and_never_more_than_one_above_the_number(scor
         assert items[-1] in left
     if by_score and gone:
         assert max(item.score for item in items) in {item.score for item in left}
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "lost", "own", "source", "expected"),
+    [
+        ("t_1/c2", {"t_1/c2"}, ["t_1/c1", "t_1/c2"], [], ("t_1/c1", 1, 9)),
+        ("t_1/c2", {"t_1/c1", "t_1/c2"}, ["t_1/c1", "t_1/c2"], [], (None, 0, 9)),
+        ("t_1/c2", {"t_1/c1"}, ["t_1/c1", "t_1/c2"], [], ("t_1/c2", 2, 9)),
+        # a clone: first what else there is of its source, then its own
+        ("t_0/c4", {"t_0/c4"}, ["t_1/c2"], ["t_0/c3", "t_0/c4"], ("t_0/c3", 3, 3)),
+        ("t_0/c4", {"t_0/c4"}, ["t_1/c2"], ["t_0/c4", "t_0/c5"], ("t_0/c5", 5, 5)),
+        ("t_0/c4", {"t_0/c4"}, ["t_1/c2"], [], ("t_1/c2", 2, 2)),
+        ("t_0/c4", {"t_0/c4"}, [], [], (None, 0, 0)),
+    ],
+)
+def test_what_a_trial_continues_from_without_what_is_lost(checkpoint, lost, own, source, expected):
+    def ref(path: str) -> CheckpointRef:
+        return CheckpointRef(path, int(path[-1]))
+
+    kept = {"t_1": [Kept(ref(path)) for path in own], "t_0": [Kept(ref(path)) for path in source]}
+    trial = Trial("t_1", {}, Resources(), checkpoint=ref(checkpoint), count=int(checkpoint[-1]), judged_to=9)
+    found = without(lost, trial, kept)
+    assert (found.checkpoint and found.checkpoint.path, found.count, found.judged_to) == expected
+
+
+def test_the_ledger_forgets_a_damaged_checkpoint_whoever_was_started_from_it():
+    refs = [CheckpointRef(f"t_0/c{n}", n) for n in (1, 2)]
+    ledger = CheckpointLedger({"t_0": [Kept(ref) for ref in refs]})
+    clone = Trial("t_1", {}, Resources(), checkpoint=refs[1], started_from=refs[1])
+    assert ledger.after_exit(clone, ExitKind.FAILED) is clone
+    assert ledger.after_exit(clone, ExitKind.DAMAGED).checkpoint == refs[0]
+    source = Trial("t_0", {}, Resources(), checkpoint=refs[0])
+    assert ledger.add("t_0", Kept(CheckpointRef("t_0/c3", 3)), 2, False) == []  # two are left
+    assert ledger.after_exit(source, ExitKind.DAMAGED) is source  # it was started from none

@@ -510,7 +510,7 @@ def test_a_checkpoint_is_stored_before_its_report_is_told_and_the_next_attempt_f
     assert second.saved == ["abcde_00000/checkpoint_000002.2", "abcde_00000/checkpoint_000003"]
 
 
-def test_a_damaged_checkpoint_fails_the_attempt_with_its_name(tmp_path):
+def test_a_damaged_checkpoint_ends_the_attempt_before_its_code_runs_and_is_moved_aside(tmp_path):
     def train(config):
         import tempfile
 
@@ -523,8 +523,11 @@ def test_a_damaged_checkpoint_fails_the_attempt_with_its_name(tmp_path):
     (tmp_path / "abcde_00000/checkpoint_000001/state").write_text("evil")
     again = trial(attempt=2, checkpoint=CheckpointRef("abcde_00000/checkpoint_000001", count=1))
     ended = play(tmp_path, train, [again]).exit
-    assert ended.kind is ExitKind.FAILED
-    assert "the contents of state have changed" in ended.error
+    assert ended.kind is ExitKind.DAMAGED
+    assert ended.error == (
+        "the checkpoint abcde_00000/checkpoint_000001 is damaged: the contents of state have changed; what is left of "
+        "it is in abcde_00000/damaged_checkpoint_000001"
+    )
 
 
 class Counter(Trainable):

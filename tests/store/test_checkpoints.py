@@ -86,7 +86,7 @@ def test_a_missing_checkpoint_a_missing_source_and_an_existing_target_are_refuse
         persist(source, tmp_path / "target")
 
 
-@pytest.mark.parametrize("call", ["fsync", "rename", "copytree", "_write_synced"])
+@pytest.mark.parametrize("call", ["fsync", "rename", "copytree", "write_manifest"])
 def test_a_writer_killed_anywhere_leaves_a_whole_checkpoint_or_a_stray(tmp_path, source, call):
     # Dies at each call of that name in turn, until one run gets to its end.
     script = (
