@@ -32,6 +32,7 @@ __all__ = [
     "discard",
     "fetch",
     "free_target",
+    "known_whole",
     "persist",
     "pin",
     "sweep_strays",
@@ -69,6 +70,7 @@ class Checkpoint:
 
     path: str
     filesystem: Any
+    _is_verified = False  # it was stored by this process, or compared with its manifest
 
     def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
         if not isinstance(path, (str, os.PathLike)):
@@ -87,10 +89,10 @@ class Checkpoint:
         """Copy the files to `path` (None: a new temporary directory, the caller's to delete) and return it.
 
         Raises:
-            CheckpointError: the checkpoint is gone, or cannot be copied, or `path` lies inside of it.
+            CheckpointError: the checkpoint is gone or damaged, or cannot be copied, or `path` lies inside of it.
         """
         if self.filesystem is None:
-            self._require()
+            self._require_whole()
             if path is not None and Path(path).resolve().is_relative_to(Path(self.path).resolve()):
                 raise CheckpointError(
                     f"{path} is the checkpoint {self.path} itself or lies in it; expected a directory outside of it."
@@ -116,10 +118,10 @@ class Checkpoint:
         Users of one remote checkpoint in one process share the download; it is deleted when the last block ends.
 
         Raises:
-            CheckpointError: the checkpoint is gone, or cannot be downloaded.
+            CheckpointError: the checkpoint is gone or damaged, or cannot be downloaded.
         """
         if self.filesystem is None:
-            self._require()
+            self._require_whole()
             yield self.path
             return
         with _shared_download(self._remote) as directory:
@@ -173,6 +175,14 @@ class Checkpoint:
             raise CheckpointError(
                 f"there is no checkpoint at {self.path}. It may have been deleted because of num_to_keep; raise it."
             )
+
+    def _require_whole(self) -> None:
+        """See to it that it is there and, the first time, that it is what was stored; a directory of the user's own
+        has no manifest, and passes."""
+        self._require()
+        if not self._is_verified and os.path.exists(os.path.join(self.path, MANIFEST)):
+            verify(self.path, is_exact=False)
+            self._is_verified = True
 
     def _fetch(self) -> bool:
         """Bring the checkpoint from the remote storage of its experiment; whether it has one."""
@@ -231,6 +241,13 @@ class Checkpoint:
 
     def __hash__(self) -> int:
         return hash(self.path)
+
+
+def known_whole(path: str) -> Checkpoint:
+    """Return the checkpoint in a directory that was just stored, or compared with its manifest."""
+    checkpoint = Checkpoint(path)
+    checkpoint._is_verified = True
+    return checkpoint
 
 
 def _gone(name: str, advice: str) -> CheckpointError:

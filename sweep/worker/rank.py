@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweep.errors import CheckpointError
-from sweep.store.checkpoints import Checkpoint
+from sweep.store.checkpoints import Checkpoint, known_whole
 from sweep.store.layout import shards_name
 from sweep.worker import wire
 from sweep.worker.session import Session, StopRequested
@@ -74,7 +74,7 @@ class RankSession(Session):
                 self._channel.send(wire.frame((wire.MERGED, token, message[2], path)))
                 continue
             if len(message) > 4 and message[4]:
-                self._checkpoint = Checkpoint(os.path.join(self.job.directory, message[4]))
+                self._checkpoint = known_whole(os.path.join(self.job.directory, message[4]))
             self.is_stopping = self.is_stopping or kind == wire.STOP
             if not self.is_stopping and message[2] != seq:
                 continue

@@ -14,7 +14,7 @@ from typing import Any
 
 from sweep.core.resources import Resources
 from sweep.errors import UserCodeError
-from sweep.store.checkpoints import Checkpoint, free_target, persist
+from sweep.store.checkpoints import Checkpoint, free_target, known_whole, persist
 from sweep.store.layout import checkpoint_name
 from sweep.store.manifest import MANIFEST, DamagedError, set_aside, verify
 from sweep.worker import wire
@@ -166,7 +166,7 @@ class Session:
         return wire.frame((wire.REPORT, self.job.token, self._seq + 1, values, stored))
 
     def _continue_from(self, stored: str) -> None:
-        self._checkpoint = Checkpoint(os.path.join(self.job.directory, stored))
+        self._checkpoint = known_whole(os.path.join(self.job.directory, stored))
 
     def _await_answer(self) -> None:
         """Wait for the answer to the report that was just sent; those to others are dropped, a stop is always taken."""
@@ -217,7 +217,7 @@ class Session:
             os.mkdir(inner)
             self.saver(inner)
             stored = self._store(inner, self._seq, is_source_spent=True)
-        self._checkpoint = Checkpoint(os.path.join(self.job.directory, stored))
+        self._checkpoint = known_whole(os.path.join(self.job.directory, stored))
         return stored
 
     def report_with_save(self, metrics: Mapping[str, Any]) -> None:
@@ -251,7 +251,7 @@ class Session:
             aside = set_aside(path)
             said = why.replace(path, name).rstrip(".")
             return f"{said}; what is left of it is in {os.path.relpath(aside, self.job.directory)}" if aside else said
-        self._checkpoint = Checkpoint(path)
+        self._checkpoint = known_whole(path)
         return ""
 
     def get_checkpoint(self) -> Checkpoint | None:
@@ -264,7 +264,7 @@ class Session:
             path = self.job.checkpoint
             if os.path.exists(os.path.join(path, MANIFEST)) or path.startswith(self.job.directory + os.sep):
                 verify(path, is_exact=False)  # a directory of the user's own has no manifest
-            self._checkpoint = Checkpoint(path)
+            self._checkpoint = known_whole(path)
         return self._checkpoint
 
 

@@ -402,3 +402,20 @@ def test_a_copy_of_a_checkpoint_into_itself_is_refused(tmp_path, target):
         Checkpoint.from_directory(tmp_path).to_directory(tmp_path / target)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "inner"]
     assert Checkpoint.from_directory(tmp_path / "inner").to_directory(tmp_path / "beside")
+
+
+@pytest.mark.parametrize("way", ["as_directory", "to_directory"])
+def test_a_damaged_checkpoint_is_not_handed_out(tmp_path, source, way):
+    def open_it():
+        checkpoint = Checkpoint(tmp_path / "checkpoint_000001")
+        if way == "to_directory":
+            return Path(checkpoint.to_directory(tmp_path / "copy"))
+        with checkpoint.as_directory() as directory:
+            return Path(directory)
+
+    persist(source, tmp_path / "checkpoint_000001")
+    (tmp_path / "checkpoint_000001" / "notes.txt").touch()  # what somebody adds is no damage
+    assert (open_it() / "model").is_file()
+    (tmp_path / "checkpoint_000001" / "model").write_bytes(bytes(700))
+    with pytest.raises(CheckpointError, match="contents of model have changed"):
+        open_it()
