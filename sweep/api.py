@@ -169,7 +169,7 @@ def run(
         nodes: the inventory; None: that of `sweep.init`, else this machine.
         start_method: "zygote" (fast), or "spawn" (for libraries that cannot be forked).
         preload: modules that trials import, imported once beforehand in addition to those found.
-        env: environment variables for trials.
+        env: environment variables for trials; the experiment keeps their names, and not their values.
         durability: "full"; "fast" may lose the last moments at a power cut.
         strict_metric: end the sweep early when no trial reports the metric: after three trials, or ten reports of one;
             and a trial that reports something else than a number under it is in ERROR.

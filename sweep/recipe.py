@@ -14,19 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from searchers.variants import path_name, walk
-from sweep.errors import ExperimentError
+from sweep.errors import ConfigError, ExperimentError
 from sweep.importing import unpickle
+from sweep.private import create_private
 
-__all__ = ["RECIPE_NAME", "pack_recipe", "read_recipe", "space_keys", "write_recipe"]
+__all__ = ["RECIPE_NAME", "environment_again", "pack_recipe", "read_recipe", "space_keys", "write_recipe"]
 
 RECIPE_NAME = "tuner.pkl"
+_ENV_NAMES = "env_names"  # in place of `env`: values of variables are often secrets, and are not stored
 _VERSION = 1
 
 
 def pack_recipe(arguments: Mapping[str, Any]) -> bytes:
-    """Return arguments as bytes; now, because searchers and schedulers change once they are used."""
+    """Return arguments as bytes; now, because searchers and schedulers change once they are used.
+
+    Of environment variables only the names are kept.
+    """
     import cloudpickle
 
+    if "env" in arguments:
+        names = sorted(arguments["env"])
+        arguments = {**{key: value for key, value in arguments.items() if key != "env"}, _ENV_NAMES: names}
     parts: dict[str, bytes | None] = {}
     for name, value in arguments.items():
         try:
@@ -39,7 +47,8 @@ def pack_recipe(arguments: Mapping[str, Any]) -> bytes:
 def write_recipe(root: Path, data: bytes) -> None:
     """Store packed arguments in an experiment's directory, whole or not at all."""
     temporary = root / f".{RECIPE_NAME}.{os.getpid()}"
-    temporary.write_bytes(data)
+    with create_private(temporary) as file:
+        file.write(data)
     temporary.replace(root / RECIPE_NAME)
 
 
@@ -70,6 +79,31 @@ def read_recipe(root: Path) -> tuple[dict[str, Any], list[str]]:
         except Exception:  # its class may be gone, or need what this process has not
             lost.append(name)
     return arguments, lost
+
+
+def environment_again(
+    arguments: Mapping[str, Any], environ: Mapping[str, str], *, is_given: bool = False
+) -> dict[str, Any]:
+    """Return the arguments of a recipe with the environment variables of the trials: those of its names, from `environ`.
+
+    Args:
+        is_given: the caller has other variables for them.
+
+    Raises:
+        ConfigError: some are not in `environ`; the message names them.
+    """
+    names = arguments.get(_ENV_NAMES)
+    rest = {key: value for key, value in arguments.items() if key != _ENV_NAMES}
+    if names is None or is_given:
+        return rest
+    missing = [name for name in names if name not in environ]
+    if missing:
+        raise ConfigError(
+            f"the experiment gave its trials the environment variable{'s' if len(missing) > 1 else ''} "
+            f"{', '.join(missing)}, whose values are not stored; expected {'them' if len(missing) > 1 else 'it'} in the "
+            "environment. Export them, or pass them again: run_config=RunConfig(runtime_env={'env_vars': {...}})."
+        )
+    return {**rest, "env": {name: environ[name] for name in names}}
 
 
 def space_keys(space: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from sweep.api import run
 from sweep.arguments import HAS_NO_RESUME
 from sweep.config import ResumeConfig, RunConfig, TuneConfig, fields_of
 from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
-from sweep.recipe import RECIPE_NAME, read_recipe, space_keys
+from sweep.recipe import RECIPE_NAME, environment_again, read_recipe, space_keys
 
 if TYPE_CHECKING:
     from sweep.store.analysis import ResultGrid
@@ -102,7 +102,8 @@ class Tuner:
 
         Raises:
             ExperimentError: there is no experiment, or it cannot be restored.
-            ConfigError: the trainable has another name, the space other keys, or two arguments contradict each other.
+            ConfigError: the trainable has another name, the space other keys, two arguments contradict each other, or
+                environment variables of the trials, whose values are not stored, are not in the environment.
         """
         from sweep.store.reader import ExperimentReader
 
@@ -128,6 +129,7 @@ class Tuner:
                 f"{root / RECIPE_NAME} does not hold everything: what was given could not be pickled, or its code is "
                 f"not here. Pass it again: {shown}."
             )
+        arguments = environment_again(arguments, os.environ, is_given="env" in changes)
         tuner = cls.__new__(cls)
         tuner._arguments = {**arguments, **changes, **_place_of(path, storage_filesystem)}
         suffix = "+ERRORED" if resume_errored else "+RESTART_ERRORED" if restart_errored else ""

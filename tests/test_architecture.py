@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.errors",
         "sweep.importing",
         "sweep.accelerators",
+        "sweep.private",
         "sweep.store.layout",
         "sweep.store.manifest",
         "sweep.store.checkpoints",
@@ -55,7 +56,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Outside a trial `fit` is a sweep of one trial: it composes, late.
     "sweep.train.fit": OWN,
     # The record holds what searchers answered, signals included.
-    "sweep.store": ("sweep.core", "sweep.errors", "sweep.importing", "searchers.base", "searchers.errors"),
+    "sweep.store": (
+        "sweep.core",
+        "sweep.errors",
+        "sweep.importing",
+        "sweep.private",
+        "searchers.base",
+        "searchers.errors",
+    ),
     "sweep.store.winners": ("sweep.core", "sweep.store", "searchers.pareto"),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.store.resume": ("sweep.core", "sweep.errors", "sweep.drive", "searchers.base", "sweep.schedulers.base"),
@@ -63,6 +71,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.core",
         "sweep.errors",
         "sweep.importing",
+        "sweep.private",
         "sweep.store.layout",
         "sweep.store.schema",
         "sweep.store.encoding",
@@ -90,7 +99,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.config": ("sweep.core", "sweep.errors"),
     "sweep.inventory": ("sweep.core", "sweep.errors", "sweep.accelerators", "sweep.config"),
     "sweep.experiment": ("sweep.config", "sweep.errors"),
-    "sweep.recipe": ("sweep.errors", "sweep.importing", "searchers.variants"),
+    "sweep.private": (),
+    "sweep.recipe": ("sweep.errors", "sweep.importing", "sweep.private", "searchers.variants"),
     "sweep.registry": ("sweep.errors",),
     "sweep.names": ("sweep.core",),
     "sweep.settings": ("sweep.core.plan", "sweep.errors"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from sweep.callbacks.base import Callback
 from sweep.importing import unpickle
+from sweep.private import create_private
 
 __all__ = ["STATES_NAME", "CallbackStates"]
 
@@ -58,7 +59,7 @@ class CallbackStates:
                 self._say_once(f"the state of the callback {key} cannot be stored: {type(error).__name__}: {error}")
         temporary = f"{self._path}.{os.getpid()}"
         try:
-            with open(temporary, "wb") as file:
+            with create_private(temporary) as file:
                 file.write(pickle.dumps(parts))
             os.replace(temporary, self._path)
         except OSError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError, nearest
+from sweep.private import SUFFIXES, create_private
 from sweep.store.layout import REMOTE_NOTE
 
 __all__ = ["RemoteDirectory", "as_filesystem", "identity", "locate", "remember_home", "home_of"]
@@ -216,6 +217,8 @@ class RemoteDirectory:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f"tmp-{target.name}-{os.getpid()}-{next(_counter)}")
         try:
+            if name.endswith(SUFFIXES):
+                create_private(temporary).close()  # it is filled, and keeps its mode
             self.filesystem.get_file(self.full(name), str(temporary))
             os.replace(temporary, target)
         finally:

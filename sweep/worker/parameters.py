@@ -25,6 +25,7 @@ from typing import Any
 from sweep.core.resources import Resources, parse_resources
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.importing import unpickle
+from sweep.private import create_private
 
 __all__ = ["load_objects", "store_objects", "unwrap", "with_parameters", "with_resources"]
 
@@ -199,7 +200,7 @@ def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
     header = pickle.dumps(spans, 5)
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f"tmp-{path.name}-{os.getpid()}"
-    with open(temporary, "wb") as file:
+    with create_private(temporary) as file:
         file.write(len(header).to_bytes(8, "little") + header)
         for (start, _), part in zip(spans, parts, strict=True):
             file.seek(start)
@@ -207,7 +208,7 @@ def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
         file.truncate(at)
         file.flush()
         os.fsync(file.fileno())
-    os.chmod(temporary, 0o444)  # a private mapping would show later changes
+    os.chmod(temporary, 0o400)  # a private mapping would show later changes
     os.replace(temporary, path)
     return str(path)
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from sweep.errors import CheckpointError
 from sweep.importing import importing
+from sweep.private import create_private
 
 __all__ = ["CLOCK_FILE", "DICT_FILE", "Clock", "load_from", "save_into"]
 
@@ -103,7 +104,7 @@ def save_into(instance: Saved, directory: str) -> None:
         )
     if isinstance(returned, dict):
         try:
-            with open(os.path.join(directory, DICT_FILE), "wb") as file:
+            with create_private(os.path.join(directory, DICT_FILE)) as file:
                 pickle.dump(returned, file, protocol=5)
         except Exception as error:  # whatever a value's own __reduce__ raises
             raise CheckpointError(

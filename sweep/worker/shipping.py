@@ -20,6 +20,7 @@ from typing import Any
 
 from sweep.errors import ConfigError, TrainableError
 from sweep.importing import is_reached
+from sweep.private import create_private
 
 __all__ = [
     "WARN_BYTES",
@@ -182,7 +183,7 @@ def store_code(payload: bytes, directory: str | os.PathLike[str]) -> str:
     path = os.path.join(directory, f"{hashlib.sha256(payload).hexdigest()}.pkl")
     if not os.path.exists(path):
         temporary = os.path.join(directory, f"tmp-{os.path.basename(path)}-{os.getpid()}")
-        with open(temporary, "wb") as file:
+        with create_private(temporary) as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
