@@ -44,7 +44,7 @@ from sweep.recipe import space_keys, write_recipe
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.store.journal import Journal
-from sweep.store.layout import ExperimentLayout, tidy_name
+from sweep.store.layout import ExperimentLayout, checked_trial_id, tidy_name
 from sweep.store.lock import DriverLock
 from sweep.store.remote import check_writable, download_experiment, has_experiment, parse_storage
 from sweep.store.resume import Loaded, load, retell
@@ -211,7 +211,7 @@ class Launch:
         ahead = 1 if self.searcher.is_adaptive else min(64, request.max_concurrent or 64)
         prefix = self.old_meta.get("prefix") or (self.loaded.plan.prefix if self.loaded.plan else uuid.uuid4().hex[:5])
         return Plan(
-            prefix=prefix,
+            prefix=checked_trial_id(prefix),
             num_trials=self.searcher.num_trials(samples),
             ask_ahead=max(ahead, 2) if not self.searcher.is_adaptive else 1,
             metric=self.metric,
@@ -324,26 +324,27 @@ class Launch:
         """Bring searcher and scheduler up to the record, and remove what nothing refers to."""
         if not self.exists:
             return
-        from sweep.store.checkpoints import discard
-
         for path in self.loaded.strays:
-            discard(self.layout.root / path)
+            self._discard(path)
         for path in self.loaded.missing:
             self._notice(f"the checkpoint {path} is gone; its trial continues from the one before, or from the start")
         retell(self.layout.database, self.scheduler, self.searcher, self._judge())
         self._print_differences()
 
-    def _drive(self, stack: contextlib.ExitStack, lock: DriverLock) -> Sweep:
-        from sweep.store.checkpoints import discard
+    def _discard(self, path: str) -> None:
+        from sweep.store.checkpoints import discard_in
 
-        root = self.layout.root
+        if not discard_in(self.layout.root, path):
+            self._notice(f"{path} is not deleted: a symbolic link leads out of {self.layout.root}")
+
+    def _drive(self, stack: contextlib.ExitStack, lock: DriverLock) -> Sweep:
         mirror = self._mirror()
         if mirror is not None:
             stack.callback(_finish, mirror)  # last of all: the record is closed by then
         journal = Journal(
             self.layout.database,
             durability=self.request.durability,
-            discard=lambda path: discard(root / path),
+            discard=self._discard,
             notice=self._notice,
             name_of=self.namer.name_of if self.namer is not None else None,
         )

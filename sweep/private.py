@@ -1,4 +1,4 @@
-"""Files that only their owner may read: what this package pickles runs code where it is loaded, and may hold secrets."""
+"""Files that only their owner may read: a pickle runs code where it is loaded, and may hold secrets."""
 
 from __future__ import annotations
 

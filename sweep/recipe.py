@@ -84,7 +84,7 @@ def read_recipe(root: Path) -> tuple[dict[str, Any], list[str]]:
 def environment_again(
     arguments: Mapping[str, Any], environ: Mapping[str, str], *, is_given: bool = False
 ) -> dict[str, Any]:
-    """Return the arguments of a recipe with the environment variables of the trials: those of its names, from `environ`.
+    """Return the arguments of a recipe with the environment variables of the trials, taken by name from `environ`.
 
     Args:
         is_given: the caller has other variables for them.
@@ -100,8 +100,8 @@ def environment_again(
     if missing:
         raise ConfigError(
             f"the experiment gave its trials the environment variable{'s' if len(missing) > 1 else ''} "
-            f"{', '.join(missing)}, whose values are not stored; expected {'them' if len(missing) > 1 else 'it'} in the "
-            "environment. Export them, or pass them again: run_config=RunConfig(runtime_env={'env_vars': {...}})."
+            f"{', '.join(missing)}, whose values are not stored; expected {'them' if len(missing) > 1 else 'it'} in "
+            "the environment. Export them, or pass them again: run_config=RunConfig(runtime_env={'env_vars': {...}})."
         )
     return {**rest, "env": {name: environ[name] for name in names}}
 

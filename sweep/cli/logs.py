@@ -12,7 +12,7 @@ import click
 
 from sweep.cli.inspect import storage_option
 from sweep.errors import ConfigError
-from sweep.store.layout import rank_output, rank_outputs
+from sweep.store.layout import checked_name, rank_output, rank_outputs
 from sweep.store.reader import ExperimentReader, find_experiment
 from sweep.worker.output import OUTPUT_NAME
 
@@ -75,7 +75,7 @@ def _outputs(reader: ExperimentReader, directory: Path) -> list[Path]:
     """
     names = dict.fromkeys(reader.meta.get("log_to_file") or ())
     usual = directory / OUTPUT_NAME
-    named = [directory / name for name in names]
+    named = [directory / checked_name(name) for name in names]
     return [usual, *named] if not named or usual.exists() else named
 
 

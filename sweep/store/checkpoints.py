@@ -23,6 +23,7 @@ from typing import Any
 
 from sweep.errors import CheckpointError, ExperimentError, refuse_unknown
 from sweep.store.filesystems import RemoteDirectory, home_of, identity, locate
+from sweep.store.layout import leads_outside
 from sweep.store.manifest import MANIFEST, METADATA, sync_directory, verify, write_manifest
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "METADATA",
     "Checkpoint",
     "discard",
+    "discard_in",
     "fetch",
     "free_target",
     "known_whole",
@@ -306,12 +308,28 @@ def discard(directory: str | os.PathLike[str]) -> None:
     parent, name = os.path.split(target)
     temporary = os.path.join(parent, f"{STRAY_PREFIX}{name}-{os.getpid()}-{next(_counter)}")
     try:
+        if os.path.islink(target):
+            os.unlink(target)
+            return
         os.rename(target, temporary)
         shutil.rmtree(temporary)
     except FileNotFoundError:
         return
     except OSError as error:
         raise CheckpointError(f"the checkpoint {target} could not be deleted: {error}.") from error
+
+
+def discard_in(root: str | os.PathLike[str], path: str) -> bool:
+    """Delete a checkpoint of the experiment in `root`, and return whether it may be: a directory that a symbolic link
+    leads to, outside of the experiment, is left alone.
+
+    Raises:
+        CheckpointError: the disk refused.
+    """
+    if leads_outside(root, path):
+        return False
+    discard(os.path.join(root, path))
+    return True
 
 
 def sweep_strays(trial_dir: str | os.PathLike[str], keep: Iterable[str] | None = None) -> list[str]:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, ExperimentError
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -21,8 +21,12 @@ __all__ = [
     "STORAGE_VARIABLE",
     "ExperimentLayout",
     "checkpoint_name",
+    "checked_checkpoint",
+    "checked_name",
+    "checked_trial_id",
     "copy_root",
     "find_shards",
+    "leads_outside",
     "rank_output",
     "rank_outputs",
     "shards_name",
@@ -40,6 +44,58 @@ OUTGOING = ".sweep-outgoing"  # what is being uploaded, safe from being deleted 
 _RANK_PATTERN = re.compile(r"rank(\d+)\.log")
 _SHARDS = "tmp-shards-"  # a stray like every `tmp-*`
 CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")
+
+
+_TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_CHECKPOINT_NAME = re.compile(r"checkpoint_\d+[A-Za-z0-9_.-]*")
+_FOREIGN = "It was changed by hand, or somebody else's; nothing was read or written there."
+
+
+def checked_trial_id(trial_id: str) -> str:
+    """Return the id of a trial that a record names, which becomes the name of a directory.
+
+    Raises:
+        ExperimentError: it is none, such as a path that leads out of the experiment.
+    """
+    if not isinstance(trial_id, str) or not _TRIAL_ID.fullmatch(trial_id):
+        raise ExperimentError(
+            f"the record names a trial {trial_id!r:.100}; expected an id such as a1b2c_00042, because it becomes the "
+            f"name of a directory. {_FOREIGN}"
+        )
+    return trial_id
+
+
+def checked_checkpoint(path: str) -> str:
+    """Return the path of a checkpoint that a record names, relative to its experiment.
+
+    Raises:
+        ExperimentError: it is none, such as a path that leads out of the experiment.
+    """
+    trial_id, _, name = path.partition("/") if isinstance(path, str) else ("", "", "")
+    if not _TRIAL_ID.fullmatch(trial_id) or not _CHECKPOINT_NAME.fullmatch(name):
+        raise ExperimentError(
+            f"the record names a checkpoint {path!r:.100}; expected a path such as a1b2c_00042/checkpoint_000003. "
+            f"{_FOREIGN}"
+        )
+    return path
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a file in a trial's directory that a record names.
+
+    Raises:
+        ExperimentError: it is none, such as a path.
+    """
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise ExperimentError(f"the record names a file {name!r:.100}; expected a name without a path. {_FOREIGN}")
+    return name
+
+
+def leads_outside(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
+    """Whether what is at `path` in an experiment lies elsewhere, because a directory on the way is a symbolic link."""
+    parent = os.path.realpath(os.path.dirname(os.path.join(root, path)))
+    home = os.path.realpath(root)
+    return parent != home and not parent.startswith(os.path.join(home, ""))
 
 
 def storage_root(storage_path: str | os.PathLike[str] | None = None) -> Path:
@@ -105,8 +161,12 @@ class ExperimentLayout:
         return self.root / "code"
 
     def trial(self, trial_id: str) -> Path:
-        """Directory of one trial: output, checkpoints, what its loggers wrote."""
-        return self.root / trial_id
+        """Directory of one trial: output, checkpoints, what its loggers wrote; `checked_trial_id` may refuse it."""
+        return self.root / checked_trial_id(trial_id)
+
+    def checkpoint(self, path: str) -> Path:
+        """Directory of a checkpoint, of which a record says where it lies; `checked_checkpoint` may refuse it."""
+        return self.root / checked_checkpoint(path)
 
     def output(self, trial_id: str) -> Path:
         """What the trial printed, standard output and error together."""

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from sweep.errors import CheckpointError
+from sweep.store.layout import leads_outside
 
 __all__ = [
     "FULL_BYTES",
@@ -110,12 +111,19 @@ def _entries(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
     return {str(name): (int(size), str(checksum)) for name, (size, checksum) in manifest["files"].items()}
 
 
-def set_aside(directory: str) -> str:
+def set_aside(root: str, path: str) -> str:
     """Move a damaged checkpoint out of the way, `checkpoint_000003` to `damaged_checkpoint_000003`, and return that.
 
     Several processes may find the same damage: for those that come late, and where nothing can be renamed, nothing is
-    returned.
+    returned. Nor is anything moved that lies outside of the experiment, where a symbolic link leads.
+
+    Args:
+        root: of the experiment.
+        path: of the checkpoint in it.
     """
+    directory = os.path.join(root, path)
+    if leads_outside(root, path):
+        return ""
     parent, name = os.path.split(os.path.abspath(directory))
     target, number = os.path.join(parent, f"{ASIDE_PREFIX}{name}"), 1
     while os.path.lexists(target):

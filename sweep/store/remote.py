@@ -71,7 +71,7 @@ _LOGS = (
 _LOCAL_ONLY = ("driver.lock", "code")
 _LOCAL_PREFIXES = (DATABASE, STRAY_PREFIX, ".probe-", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, OUTGOING)
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "oci"}
-_REFERENCE = re.compile(r'"([^"/\\]+/checkpoint_\d{6,}[^"/\\]*)"')
+_REFERENCE = re.compile(r'"([A-Za-z0-9][A-Za-z0-9_-]*/checkpoint_\d{6,}[^"/\\]*)"')
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def open_all_for_reading(storage_path: str | os.PathLike[str] | None = None) -> 
 
 def has_checkpoint(root: Path, path: str) -> bool:
     """Whether the checkpoint `path` of the experiment in `root` exists: here, or where it can be fetched from."""
-    if (root / path).is_dir():
+    if ExperimentLayout(root).checkpoint(path).is_dir():
         return True
     try:
         stamp = (root / MIRROR_STATE).stat().st_mtime_ns
@@ -509,10 +509,10 @@ def _bring_checkpoints(remote: RemoteDirectory, layout: ExperimentLayout) -> boo
     needed |= {path for path in state.checkpoints if path.partition("/")[0] in going}
     has_come = False
     for path in sorted(needed):
-        if (layout.root / path).is_dir():
+        if layout.checkpoint(path).is_dir():
             continue
         try:
-            fetch(remote / path, layout.root / path)
+            fetch(remote / path, layout.checkpoint(path))
         except CheckpointError as error:
             if error.__cause__ is not None:  # it could not be reached, or the disk is full
                 raise

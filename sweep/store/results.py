@@ -500,7 +500,7 @@ def _ascending(value: Any, sign: float) -> float:
 def _checkpoint(reader: ExperimentReader, ref: CheckpointRef | None) -> Checkpoint | None:
     if ref is None:
         return None
-    return Checkpoint(str(reader.root / ref.path))
+    return Checkpoint(str(reader.layout.checkpoint(ref.path)))
 
 
 def error_of(reader: ExperimentReader, row: TrialRow) -> SweepError | None:

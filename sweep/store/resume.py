@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from searchers.base import Searcher
 from sweep.core.expected import fault
 from sweep.core.messages import (
+    CloneTrial,
+    Decision,
     Event,
     Hook,
     NodesChanged,
@@ -33,7 +35,7 @@ from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.store.encoding import decode
-from sweep.store.layout import CHECKPOINT_PATTERN
+from sweep.store.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.store.records import decode_event, decode_pending
 from sweep.store.schema import open_for_reading
 
@@ -147,16 +149,16 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
         if resources not in requests:
             requests[resources] = Resources.from_json(json.loads(resources))
         yield Trial(
-            trial_id,
+            checked_trial_id(trial_id),
             decode(config, trust=trust),
             requests[resources],
             Status(status),
             Status(next_status) if next_status else None,
-            decode_pending(trial_id, pending, trust=trust),
+            _checked(decode_pending(trial_id, pending, trust=trust)),
             attempt,
             Placement.from_json(json.loads(placement)) if placement else None,
-            CheckpointRef(*json.loads(checkpoint)) if checkpoint else None,
-            CheckpointRef(*json.loads(started_from)) if started_from else None,
+            _ref(checkpoint),
+            _ref(started_from),
             count,
             judged_to,
             results.get(last),
@@ -169,6 +171,20 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
             ticket,
             *times,
         )
+
+
+def _ref(text: str | None) -> CheckpointRef | None:
+    if not text:
+        return None
+    ref = CheckpointRef(*json.loads(text))
+    checked_checkpoint(ref.path)
+    return ref
+
+
+def _checked(pending: Decision | None) -> Decision | None:
+    if isinstance(pending, CloneTrial) and pending.checkpoint is not None:
+        checked_checkpoint(pending.checkpoint.path)
+    return pending
 
 
 def _existing(root: Path, trial_ids: list[str]) -> set[str]:

@@ -203,10 +203,10 @@ class Uploader:
                 self._send_metadata(path)
         pinned: dict[str, Path | None] = {}
         for path in sorted(found):  # all of them before the first is sent, which may take long
-            target = root / OUTGOING / path
+            place, target = self.layout.checkpoint(path), root / OUTGOING / path
             shutil.rmtree(target, ignore_errors=True)
             try:
-                pinned[path] = pin(root / path, target)
+                pinned[path] = pin(place, target)
                 self.problems.pop(path, None)
             except CheckpointError as error:
                 self.problems[path] = str(error)

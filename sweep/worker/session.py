@@ -248,7 +248,7 @@ class Session:
             verify(path, is_exact=False)
         except DamagedError as error:
             name, why = os.path.relpath(path, self.job.directory), str(error)
-            aside = set_aside(path)
+            aside = set_aside(self.job.directory, name)
             said = why.replace(path, name).rstrip(".")
             return f"{said}; what is left of it is in {os.path.relpath(aside, self.job.directory)}" if aside else said
         self._checkpoint = known_whole(path)

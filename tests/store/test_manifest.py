@@ -101,8 +101,8 @@ def test_an_error_of_the_disk_is_damage(stored: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_is_damaged_is_moved_aside_once_under_a_name_that_is_free(stored: Path, tmp_path: Path):
-    assert set_aside(str(stored)) == str(tmp_path / "damaged_checkpoint_000001")
-    assert set_aside(str(stored)) == ""
+    assert set_aside(str(tmp_path), stored.name) == str(tmp_path / "damaged_checkpoint_000001")
+    assert set_aside(str(tmp_path), stored.name) == ""
     stored.mkdir()
-    assert set_aside(str(stored)) == str(tmp_path / "damaged_checkpoint_000001.2")
+    assert set_aside(str(tmp_path), stored.name) == str(tmp_path / "damaged_checkpoint_000001.2")
     assert sorted(os.listdir(tmp_path)) == ["damaged_checkpoint_000001", "damaged_checkpoint_000001.2"]

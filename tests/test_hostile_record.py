@@ -1,0 +1,176 @@
+"""A record that names what lies outside of its experiment: nothing there is read, written or deleted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sweep import ExperimentAnalysis, Tuner
+from sweep.cli.main import sweep as command_line
+from sweep.errors import ExperimentError
+from sweep.store.checkpoints import discard_in
+from sweep.store.layout import checked_checkpoint, checked_name, checked_trial_id, leads_outside
+
+GOLDEN = Path(__file__).parent / "golden"
+SECRET = "what the neighbour printed"
+LOOKING = [
+    ("ls",),
+    ("ls", "function"),
+    ("trials", "function"),
+    ("trials", "function", "--format", "json"),
+    ("best", "function"),
+    ("show", "function"),
+    ("show", "function", "0"),
+    ("logs", "function", "0"),
+    ("why", "function"),
+    ("replay", "function"),
+    ("simulate", "function", "--scheduler", "asha"),
+]
+WAYS = {
+    "trial id": "UPDATE {table} SET trial_id = '../victim' WHERE trial_id = '{first}'",
+    "absolute trial id": "UPDATE {table} SET trial_id = '{storage}/victim' WHERE trial_id = '{first}'",
+    "log_to_file": """INSERT OR REPLACE INTO meta VALUES ('log_to_file', '["../../victim/output.log", "x"]')""",
+}
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A storage with an experiment, and a neighbour's directory that looks like a trial's."""
+    monkeypatch.syspath_prepend(str(GOLDEN))
+    root = tmp_path / "storage"
+    shutil.copytree(GOLDEN / "v1" / "function", root / "function")
+    victim = root / "victim"
+    shutil.copytree(next((root / "function").glob("*_00000")), victim)
+    (victim / "output.log").write_text(SECRET)
+    (victim / "tmp-save-1").mkdir()
+    for path in (root / "function").glob("*_00000/output.log"):
+        path.unlink()
+    return root
+
+
+def everything_in(directory: Path) -> dict[str, Any]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
+        for path in sorted(directory.rglob("*"))
+    }
+
+
+def forge(storage: Path, *statements: str) -> None:
+    database = sqlite3.connect(storage / "function" / "sweep.db")
+    (first,) = database.execute("SELECT trial_id FROM trial WHERE number = 0").fetchone()
+    for statement in statements:
+        tables = ("trial", "event", "result") if "{table}" in statement else ("",)
+        for table in tables:
+            database.execute(statement.format(table=table, first=first, storage=storage))
+    database.commit()
+    database.close()
+
+
+def resume(storage: Path) -> Any:
+    import golden_work
+
+    return Tuner.restore(storage / "function", golden_work.train).fit()
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_a_command_that_looks_stays_inside(storage: Path, way: str):
+    forge(storage, WAYS[way])
+    before = everything_in(storage / "victim")
+    for command in LOOKING:
+        done = CliRunner().invoke(command_line, [*command, "--storage", str(storage)])
+        assert SECRET not in done.output, command
+        if command[0] == "logs":
+            assert isinstance(done.exception, ExperimentError), (done.output, done.exception)
+            assert "the record names a " in str(done.exception)
+    assert everything_in(storage / "victim") == before
+
+
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [
+        (WAYS["trial id"], "names a trial '../victim'"),
+        (WAYS["absolute trial id"], "names a trial '/"),
+        ("""UPDATE meta SET value = '"../victim"' WHERE key = 'prefix'""", "names a trial '../victim'"),
+        (
+            """UPDATE trial SET checkpoint = '["../victim/checkpoint_000003", 3, 3, 0.1]' WHERE number = 3""",
+            "names a checkpoint '../victim/checkpoint_000003'",
+        ),
+        (
+            """UPDATE trial SET pending = '["clone", "a", {{}}, ["../victim/checkpoint_000003", 3]]' WHERE number = 3""",
+            "names a checkpoint '../victim/checkpoint_000003'",
+        ),
+    ],
+)
+def test_a_resume_refuses_it_and_leaves_everything_as_it_is(storage: Path, way: str, says: str):
+    forge(storage, way)
+    before = everything_in(storage / "victim")
+    with pytest.raises(ExperimentError, match=says):
+        resume(storage)
+    assert everything_in(storage / "victim") == before
+
+
+def test_checkpoints_that_results_name_outside_are_neither_opened_nor_deleted(storage: Path):
+    forge(
+        storage,
+        "UPDATE result SET checkpoint = '../victim/checkpoint_000003' WHERE checkpoint LIKE '%_00003/checkpoint_000001'",
+    )
+    before = everything_in(storage / "victim")
+    analysis = ExperimentAnalysis(storage / "function")
+    with pytest.raises(ExperimentError, match=r"names a checkpoint '\.\./victim/checkpoint_000003'"):
+        analysis.get_trial_checkpoints_paths(analysis.trials[3])
+    assert resume(storage)[3].status == "TERMINATED"  # retention keeps two: it would have been discarded
+    assert everything_in(storage / "victim") == before
+
+
+def test_a_symbolic_link_that_leads_out_is_not_followed_to_delete_anything(storage: Path):
+    trial = next((storage / "function").glob("*_00003"))
+    before = {path.name for path in (storage / "victim").iterdir()}
+    shutil.rmtree(trial)
+    trial.symlink_to(storage / "victim")
+    grid = resume(storage)
+    assert before <= {path.name for path in (storage / "victim").iterdir()}  # its strays and old checkpoints
+    assert grid[3].status == "TERMINATED"
+
+
+def test_what_a_link_leads_to_is_deleted_only_where_it_lies_inside(tmp_path: Path):
+    root, victim = tmp_path / "experiment", tmp_path / "victim"
+    (victim / "checkpoint_000001").mkdir(parents=True)
+    (root / "a_1" / "checkpoint_000001").mkdir(parents=True)
+    (root / "out").symlink_to(victim)
+    (root / "in").symlink_to("a_1")
+    assert leads_outside(root, "out/checkpoint_000001")
+    assert not discard_in(root, "out/checkpoint_000001")
+    assert (victim / "checkpoint_000001").is_dir()
+    assert discard_in(root, "in/checkpoint_000001")
+    assert not (root / "a_1" / "checkpoint_000001").exists()
+    (root / "a_1" / "checkpoint_000002").symlink_to(victim)  # the link itself goes, what it leads to stays
+    assert discard_in(root, "a_1/checkpoint_000002")
+    assert os.listdir(root / "a_1") == []
+    assert (victim / "checkpoint_000001").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad"),
+    [
+        (checked_trial_id, ["a1b2c_00042", "t"], ["", ".", "..", "../a", "a/b", "/a", "a\0", "a\n", ".a", None, 7]),
+        (
+            checked_checkpoint,
+            ["a_1/checkpoint_000003", "a_1/checkpoint_000003.2"],
+            ["a_1", "a_1/", "a_1/sweep.db", "../checkpoint_000003", "a_1/../checkpoint_000003", "/checkpoint_000003",
+             "a_1/checkpoint_000003/..", "a_1/checkpoint_000003/x", "a_1/tmp-x", None, 7],
+        ),
+        (checked_name, ["output.log", "a b"], ["", ".", "..", "../x", "a/b", "/x", None]),
+    ],
+)  # fmt: skip
+def test_what_a_record_may_name(check: Callable[[Any], str], good: list[Any], bad: list[Any]):
+    assert [check(one) for one in good] == good
+    for one in bad:
+        with pytest.raises(ExperimentError, match="the record names a "):
+            check(one)
