@@ -54,7 +54,7 @@ TuneError = SweepError  # what Tune calls it
 
 
 class UserCodeError(SweepError):
-    """The user's code failed; its own exception, when it could be kept, is the `__cause__`.
+    """The user's code failed; its own exception, when it was kept and may be loaded, is the `__cause__`.
 
     Attributes:
         class_name: of the user's exception; empty when there was none (a signal, an exit without a word).

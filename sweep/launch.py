@@ -313,7 +313,7 @@ class Launch:
             warnings.warn(f"{self.layout.root.name}: {silent}", stacklevel=3)
         if sweep.ending is Ask.INTERRUPT and not getattr(self.display, "says_how_to_resume", False):
             self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")
-        return ExperimentAnalysis(self.layout.root), sweep.ending is Ask.INTERRUPT
+        return ExperimentAnalysis._of_this_process(self.layout.root), sweep.ending is Ask.INTERRUPT
 
     def _lock(self) -> DriverLock:
         lock = DriverLock(self.layout.lock)

@@ -205,7 +205,7 @@ def _place_of(path: str | os.PathLike[str], filesystem: Any) -> dict[str, Any]:
 def _results_at(root: Any) -> ResultGrid:
     from sweep.store.analysis import ExperimentAnalysis, ResultGrid
 
-    return ResultGrid(ExperimentAnalysis(root))
+    return ResultGrid(ExperimentAnalysis._of_this_process(root))
 
 
 def _check_name(trainable: Any, recorded: Mapping[str, Any], root: Any) -> None:

@@ -103,7 +103,7 @@ def test_a_command_that_looks_stays_inside(storage: Path, way: str):
             "names a checkpoint '../victim/checkpoint_000003'",
         ),
         (
-            """UPDATE trial SET pending = '["clone", "a", {{}}, ["../victim/checkpoint_000003", 3]]' WHERE number = 3""",
+            'UPDATE trial SET pending = \'["clone", "a", {{}}, ["../victim/checkpoint_000003", 3]]\' WHERE number = 3',
             "names a checkpoint '../victim/checkpoint_000003'",
         ),
     ],
@@ -119,7 +119,8 @@ def test_a_resume_refuses_it_and_leaves_everything_as_it_is(storage: Path, way: 
 def test_checkpoints_that_results_name_outside_are_neither_opened_nor_deleted(storage: Path):
     forge(
         storage,
-        "UPDATE result SET checkpoint = '../victim/checkpoint_000003' WHERE checkpoint LIKE '%_00003/checkpoint_000001'",
+        "UPDATE result SET checkpoint = '../victim/checkpoint_000003'"
+        " WHERE checkpoint LIKE '%_00003/checkpoint_000001'",
     )
     before = everything_in(storage / "victim")
     analysis = ExperimentAnalysis(storage / "function")

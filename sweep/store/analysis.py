@@ -61,9 +61,10 @@ class ExperimentAnalysis:
         trials: ignored with a warning: all trials are in the record.
         default_metric, default_mode: used where a method is given none; None: what the sweep itself optimised, or
             nothing if it had several objectives.
-        trust: give configs and reports with the objects that were put into them (functions, classes ...). Loading them
-            runs code from the experiment, so it is for experiments of one's own. Otherwise something stands for such a
-            value that prints like it.
+        trust: give configs and reports with the objects that were put into them (functions, classes ...), and errors
+            with the exceptions themselves. Loading them runs code from the experiment, so it is for experiments of
+            one's own. Otherwise something stands for such a value that prints like it, and errors are texts. What a run
+            returns has the exceptions of its trials in any case.
 
     Raises:
         ExperimentError: there is no experiment (a damaged or newer one likewise).
@@ -95,6 +96,13 @@ class ExperimentAnalysis:
         self.default_mode = default_mode or its_mode
 
     # --- all trials ---
+
+    @classmethod
+    def _of_this_process(cls, root: Path) -> ExperimentAnalysis:
+        """Return the analysis of an experiment that this process has run, or is about to go on with."""
+        analysis = cls(root)
+        analysis._reader.is_own = True
+        return analysis
 
     @property
     def experiment_path(self) -> str:
@@ -469,7 +477,7 @@ class ResultGrid:
 
     @property
     def errors(self) -> list[SweepError]:
-        """Why each trial in ERROR is there; this loads their exceptions as `Result.error` does."""
+        """Why each trial in ERROR is there, as `Result.error` says it."""
         found = (error_of(self._reader, row) for row in self._reader.trials() if row.status == "ERROR")
         return [error for error in found if error is not None]
 

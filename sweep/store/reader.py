@@ -211,6 +211,9 @@ class ExperimentReader:
         trust: load the objects that configs and reports hold (functions, classes, whatever JSON cannot say). This runs
             code from the experiment: only for one's own.
 
+    Attributes:
+        is_own: this process made the experiment: the exceptions of its trials are loaded. Not so in another process.
+
     Raises:
         ExperimentError: there is no experiment, it is damaged, or a newer version wrote it.
     """
@@ -221,6 +224,7 @@ class ExperimentReader:
             root = root.parent
         self.layout = ExperimentLayout(root)
         self.trust = trust
+        self.is_own = False
         self._snapshot: Snapshot | None = None
         if not self.layout.database.is_file():
             raise NoExperimentError(what_is_there(root))
@@ -231,7 +235,7 @@ class ExperimentReader:
         return f"ExperimentReader({str(self.root)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"layout": self.layout, "trust": self.trust, "_snapshot": None}
+        return {"layout": self.layout, "trust": self.trust, "is_own": False, "_snapshot": None}
 
     @property
     def root(self) -> Path:

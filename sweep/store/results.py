@@ -182,7 +182,7 @@ class TrialView:
 
     @property
     def error(self) -> SweepError | None:
-        """Why it is in ERROR; None otherwise. As `Result.error`, with the same warning about pickles."""
+        """Why it is in ERROR; None otherwise. As `Result.error`."""
         return error_of(self._reader, self._row)
 
     def is_finished(self) -> bool:
@@ -197,10 +197,8 @@ class TrialView:
         return str(ended.get("traceback") or ended.get("error") or self.reason)
 
     def get_pickled_error(self) -> BaseException | None:
-        """Return the user's own exception of a trial in ERROR; None when there is none or it was not kept.
-
-        This loads a pickle from the experiment; see `Result.error`.
-        """
+        """Return the user's own exception of a trial in ERROR; None when there is none, when it was not kept, or when
+        the experiment is not trusted: see `Result.error`."""
         error = self.error
         return None if error is None else error.__cause__
 
@@ -273,12 +271,13 @@ class Result:
         return {name: getattr(self, name) for name in ("path", "_row", "_reader", "choice")}
 
     @classmethod
-    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
+    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None, *, trust: bool = False) -> Result:
         """Return the result of the trial whose directory is `path`.
 
         Args:
             path: the directory, a link to it, or its URI.
             storage_filesystem: of fsspec or pyarrow, on which it lies; None: this machine, or what the URI says.
+            trust: as for `ExperimentAnalysis`: load what was pickled, which runs code from the experiment.
 
         Raises:
             ExperimentError: the directory does not lie in an experiment.
@@ -287,12 +286,12 @@ class Result:
         text = os.fspath(path).rstrip("/")
         if "://" in text or storage_filesystem is not None:
             parent, _, name = text.rpartition("/")
-            reader = ExperimentReader(open_storage_for_reading(parent, storage_filesystem))
+            reader = ExperimentReader(open_storage_for_reading(parent, storage_filesystem), trust=trust)
             return result_of(reader, reader.trial(name))
         directory = Path(path).expanduser().absolute()
         if directory.is_symlink():  # as `trial_dirname_creator` names it
             directory = directory.resolve()
-        reader = ExperimentReader(directory.parent)
+        reader = ExperimentReader(directory.parent, trust=trust)
         return result_of(reader, reader.trial(directory.name))
 
     @property
@@ -404,10 +403,10 @@ class Result:
     def error(self) -> SweepError | None:
         """Why the trial is in ERROR, None otherwise.
 
-        A fault of the user's code is a `UserCodeError` with the class name and traceback of the original as text, and
-        the original exception as its `__cause__`. That one is kept as a pickle, which is loaded here and only here:
-        loading runs code that the experiment names, so ask for it of experiments that you trust. When its class cannot
-        be imported there is no cause.
+        A fault of the user's code is a `UserCodeError` with the class name and traceback of the original as text. Its
+        `__cause__` is the original exception in what the run itself returned, and where the experiment was opened with
+        `trust=True`: it is kept as a pickle, and loading that runs code which the experiment names. Otherwise, and when
+        its class cannot be imported, there is no cause.
         """
         return error_of(self._reader, self._row)
 
@@ -514,7 +513,8 @@ def error_of(reader: ExperimentReader, row: TrialRow) -> SweepError | None:
     error.traceback = ended.get("traceback") or ""
     if error.traceback:
         error.add_note(error.traceback)
-    error.__cause__ = _original(reader.pickled_error(row.trial_id))
+    if reader.is_own or reader.trust:
+        error.__cause__ = _original(reader.pickled_error(row.trial_id))
     return error
 
 

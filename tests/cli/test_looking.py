@@ -126,3 +126,69 @@ def test_a_command_that_must_load_the_searcher_and_the_scheduler_says_so(directo
     assert "pickle.find_class script" in seen
     assert "note: loading the searcher and the scheduler of first runs code from " in said
     assert code == 0, said
+
+
+API = """
+import inspect, warnings
+warnings.simplefilter("ignore")
+import pandas, pandas.io.formats.html
+import sweep
+from sweep.store.reader import ExperimentReader
+
+def read(thing):
+    names = []
+    for name in dir(type(thing)):
+        if name.startswith("_") and name not in ("__repr__", "_repr_html_", "__len__"):
+            continue
+        if name in ("connect", "from_path"):
+            continue
+        attribute = inspect.getattr_static(thing, name)
+        try:
+            value = getattr(thing, name)
+            if callable(value) and not isinstance(attribute, property):
+                needed = [p for p in inspect.signature(value).parameters.values() if p.default is p.empty]
+                if any(p.kind is not p.VAR_POSITIONAL and p.kind is not p.VAR_KEYWORD for p in needed):
+                    continue
+                value = value()
+            repr(list(value.items()) if hasattr(value, "items") else value)
+            names.append(name)
+        except sweep.errors.SweepError:
+            pass  # there are no several objectives, for instance
+    return names
+
+def read_all(trust):
+    analysis = sweep.ExperimentAnalysis("sweep_results/first", trust=trust)
+    grid = sweep.ResultGrid(analysis)
+    names = read(analysis) + read(grid) + read(ExperimentReader("sweep_results/first", trust=trust))
+    for trial, result in zip(analysis.trials, grid):
+        names += read(trial) + read(result) + read(sweep.Result.from_path(result.path, trust=trust))
+    assert {"error", "errors", "get_pickled_error", "history", "dataframe", "metrics_dataframe", "config"} <= {*names}
+    return [repr(error.__cause__) for error in grid.errors]
+"""
+WATCH = """
+import json, sys
+seen = []
+
+def hook(event, arguments):
+    if event == "pickle.find_class":
+        seen.append(".".join(arguments[:2]) if len(arguments) > 1 else arguments[0])
+
+exec(open("api.py").read())
+sys.addaudithook(hook)
+causes = read_all(len(sys.argv) > 1)
+print(json.dumps([causes, seen, "script" in sys.modules]))
+"""
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_reading_by_python_loads_pickles_only_of_what_is_trusted(directory: Path, trust: bool):
+    (directory / "api.py").write_text(API)
+    command = [sys.executable, "-c", WATCH, *(["trust"] if trust else [])]
+    found = subprocess.run(command, cwd=directory, env=environ(directory), capture_output=True, text=True)
+    assert found.stdout, found.stderr
+    causes, seen, is_imported = json.loads(found.stdout.splitlines()[-1])
+    if trust:
+        assert {"script.MyError", "script.Mine"} <= set(seen)
+        assert all(cause.startswith("MyError(") for cause in causes)
+    else:
+        assert (set(causes), seen, is_imported) == ({"None"}, [], False)

@@ -142,8 +142,13 @@ def test_a_trial_has_what_tunes_trials_have(grid: ResultGrid) -> None:
     assert {ended: 1}[grid._analysis.trials[0]] == 1
 
 
-def test_a_trials_errors_are_texts_unless_the_exception_is_asked_for(grid: ResultGrid) -> None:
-    ended, failed, _ = grid._analysis.trials
+def trusting(grid: ResultGrid) -> ResultGrid:
+    return ResultGrid(ExperimentAnalysis(grid.experiment_path, trust=True))
+
+
+def test_a_trials_errors_are_texts_unless_the_experiment_is_trusted(grid: ResultGrid) -> None:
+    assert grid._analysis.trials[1].get_pickled_error() is None
+    ended, failed, _ = trusting(grid)._analysis.trials
     assert (ended.get_error(), ended.get_pickled_error(), ended.error_file) == (None, None, None)
     assert failed.get_error() == 'Traceback\n  File "train.py", line 3'
     assert isinstance(failed.get_pickled_error(), Boom)
@@ -242,7 +247,13 @@ def test_checkpoints_are_ordered_by_their_score_the_best_last(
 # --- errors ---
 
 
-def test_an_error_has_the_users_own_exception_as_its_cause(grid: ResultGrid) -> None:
+def test_an_error_has_the_users_own_exception_as_its_cause_where_the_experiment_is_trusted(grid: ResultGrid) -> None:
+    error = grid[1].error
+    assert isinstance(error, UserCodeError)
+    assert (str(error), error.class_name, error.__cause__) == ("Boom: lr", "Boom", None)
+    assert [one.__cause__ for one in grid.errors] == [None]
+    assert isinstance(Result.from_path(grid[1].path, trust=True).error.__cause__, Boom)
+    grid = trusting(grid)
     error = grid[1].error
     assert isinstance(error, UserCodeError)
     assert str(error) == "Boom: lr"
@@ -269,7 +280,7 @@ def test_an_exception_that_cannot_be_loaded_leaves_the_text(tmp_path: Path, kept
     made = MadeExperiment(tmp_path)
     exit_ = {"error": "KeyError: x", "class_name": "KeyError", "traceback": "Traceback", "pickled": kept}
     made.end(made.trial({}), kind="FAILED", **exit_)
-    error = ResultGrid(ExperimentAnalysis(made.close()))[0].error
+    error = ResultGrid(ExperimentAnalysis(made.close(), trust=True))[0].error
     assert isinstance(error, UserCodeError)
     assert (str(error), error.class_name, error.__cause__) == ("KeyError: x", "KeyError", None)
 
@@ -287,7 +298,7 @@ def _touch(path: str) -> Witness:
     return Witness(path)
 
 
-def test_only_asking_for_the_error_loads_its_pickle(tmp_path: Path) -> None:
+def test_only_asking_for_the_error_of_what_is_trusted_loads_its_pickle(tmp_path: Path) -> None:
     witness = tmp_path / "witness"
     made = MadeExperiment(tmp_path)
     for _ in range(2):
@@ -302,8 +313,10 @@ def test_only_asking_for_the_error_loads_its_pickle(tmp_path: Path) -> None:
         shown.append(frame.to_string())
     pickle.loads(pickle.dumps((analysis, grid, grid[0], analysis.trials)))
     assert all(shown)
-    assert not witness.exists()
     assert isinstance(grid[1].error, UserCodeError)
+    assert analysis.trials[0].get_pickled_error() is None
+    assert not witness.exists()
+    assert isinstance(Result.from_path(grid[1].path, trust=True).error, UserCodeError)
     assert witness.exists()
 
 
