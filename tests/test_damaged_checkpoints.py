@@ -19,6 +19,7 @@ from sweep.curves import Curves
 from sweep.replaying import replay
 from sweep.schedulers import FIFOScheduler
 from sweep.store.resume import record
+from sweep.train import DataParallelTrainer, ScalingConfig
 
 
 def truncate(directory: Path) -> None:
@@ -225,3 +226,30 @@ def test_a_clone_of_a_damaged_checkpoint_continues_from_the_one_before_else_from
     assert [one["is_clone"], other["is_clone"]] == [False, True]
     assert exits(root).count(ExitKind.DAMAGED) > number
     assert replay(root).is_same
+
+
+def test_a_reused_worker_likewise(tmp_path: Path):
+    keep = CheckpointConfig(checkpoint_frequency=1)
+    result, root = go(
+        tmp_path, Train, config={"harm": "zero"}, checkpoint_config=keep, engine="local", reuse_actors=True
+    )
+    assert (result.metrics["step"], result.metrics["start"]) == (4, 2)
+    assert exits(root)[:2] == [ExitKind.FAILED, ExitKind.DAMAGED]
+
+
+def ranks(config: dict[str, Any]) -> None:
+    context = sweep.train.get_context()
+    start = restored()
+    for step in range(start + 1, 5):
+        if step == 4 and start == 0 and context.get_world_rank() == 1:
+            zero(newest(str(sweep.get_trial_dir())))
+            raise RuntimeError("fails once")
+        save(step)
+        sweep.report(step=step, start=start)
+
+
+def test_a_group_likewise(tmp_path: Path):
+    trainer = DataParallelTrainer(ranks, scaling_config=ScalingConfig(num_workers=2))
+    result, root = go(tmp_path, trainer, engine="local", nodes=[sweep.Node(cpus=4)], resources_per_trial=None)
+    assert (result.metrics["step"], result.metrics["start"]) == (4, 2)
+    assert exits(root) == [ExitKind.FAILED, ExitKind.DAMAGED, ExitKind.FINISHED]
