@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweep.accelerators import gpu
 from sweep.core.resources import Device, format_bytes
 
-__all__ = ["Holder", "MemoryUse", "describe", "read_memory"]
+__all__ = ["Holder", "MemoryUse", "describe", "read_memory", "read_placed"]
 
 _NAMED_HOLDERS = 3
 # What runs on a device, by kind; the second name is for drivers that do not have the first.
@@ -71,6 +71,17 @@ def read_memory(devices: Sequence[Device]) -> dict[str, MemoryUse] | None:
         if memory is not None and memory.total > 0:
             found[device.id] = MemoryUse(int(memory.used), int(memory.total), _holders(library, handle))
     return found
+
+
+def read_placed(devices: Sequence[tuple[str, Device]]) -> Mapping[tuple[str, str], MemoryUse] | None:
+    """Return the memory in use of devices that are given with their nodes, by (node, id); see `read_memory`.
+
+    The nodes are those of this machine: what several of them call the same is one device to the driver.
+    """
+    memory = read_memory(list({device.id: device for _, device in devices}.values()))
+    if memory is None:
+        return None
+    return {(node, device.id): memory[device.id] for node, device in devices if device.id in memory}
 
 
 def describe(identity: str, use: MemoryUse) -> str:

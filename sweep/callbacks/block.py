@@ -385,7 +385,7 @@ def _where(trial: Trial) -> str:
         return clean(trial.reason)
     if trial.placement is None:
         return ""
-    devices = trial.placement.devices
+    devices = trial.placement.device_names
     if devices:
         return ",".join(clean(device) for device in devices)
     nodes = dict.fromkeys(bundle.node for bundle in trial.placement.bundles)

@@ -26,6 +26,7 @@ from sweep.cli.tables import (
     selection_options,
 )
 from sweep.core.ranking import shown_objectives
+from sweep.core.resources import name_device
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.store.analysis import ExperimentAnalysis
@@ -614,7 +615,7 @@ def clean_line(line: str) -> str:
 def _holding(row: TrialRow) -> str:
     if row.placement is None:
         return "nothing"
-    devices = ", ".join(row.placement.devices)
+    devices = ", ".join(row.placement.device_names)
     return f"{row.resources}" + (f" on {devices}" if devices else "")
 
 
@@ -630,7 +631,7 @@ def _holders(rows: Sequence[TrialRow]) -> dict[str, list[str]]:
         for bundle in row.placement.bundles:
             for device, share in bundle.devices:
                 part = "" if share == 1 else f" ({share:g})"
-                held.setdefault(device, []).append(f"{row.number:05d}{part}")
+                held.setdefault(name_device(bundle.node, device), []).append(f"{row.number:05d}{part}")
     return held
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from sweep.errors import ResourceError, refuse_unknown
 
 __all__ = [
+    "LOCAL",
     "STRATEGIES",
     "Bundle",
     "BundlePlacement",
@@ -25,11 +26,13 @@ __all__ = [
     "format_amount",
     "format_request",
     "list_devices",
+    "name_device",
     "parse_bytes",
     "parse_resources",
     "plain_type",
 ]
 
+LOCAL = "local"  # the node that a machine is where no others are declared
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 # The shapes in which libtpu shows a part of a host to one process.
@@ -68,14 +71,16 @@ class Node:
         custom: other countable things by name.
         slice: the TPU slice that it is a host of, hosts of one slice in the order of their worker ids; empty: none but
             its own.
+        gpu_note: why it has no more GPUs, in words, for error messages; empty: that was declared, or is not remarkable.
     """
 
-    id: str = "local"
+    id: str = LOCAL
     cpus: float = 1.0
     memory: int = 0
     devices: tuple[Device, ...] = ()
     custom: Mapping[str, float] = field(default_factory=dict)
     slice: str = ""
+    gpu_note: str = field(default="", compare=False)
 
     @property
     def slice_key(self) -> tuple[bool, str]:
@@ -355,6 +360,11 @@ def PlacementGroupFactory(bundles: Sequence[Mapping[str, Any]], strategy: str = 
     return Resources(tuple(_bundle(bundle, default_cpu=0.0) for bundle in bundles), strategy)
 
 
+def name_device(node: str, device: str) -> str:
+    """Return a device for people: its id, and before it the node, but for the one that every machine is by itself."""
+    return device if node == LOCAL else f"{node}:{device}"
+
+
 @dataclass(frozen=True, slots=True)
 class BundlePlacement:
     """Where one bundle lies: its node, and per device the share in (0, 1] it holds."""
@@ -371,8 +381,18 @@ class Placement:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Ids of all devices held, each once, in order."""
-        return tuple(dict.fromkeys(device for bundle in self.bundles for device, _ in bundle.devices))
+        """Ids of all devices held, in order; on several nodes an id may stand for a device of each."""
+        return tuple(device for _, device in self.placed_devices)
+
+    @property
+    def placed_devices(self) -> tuple[tuple[str, str], ...]:
+        """All devices held as (node, id), each once, in order: what a device is known by."""
+        return tuple(dict.fromkeys((bundle.node, device) for bundle in self.bundles for device, _ in bundle.devices))
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """All devices held, for people."""
+        return tuple(name_device(node, device) for node, device in self.placed_devices)
 
     def to_json(self) -> list[Any]:
         """Return plain JSON values; `from_json` reads them back."""

@@ -28,7 +28,22 @@ def why_never(resources: Resources, nodes: Sequence[Node], can_hold: CanHold) ->
         advice = "Lower num_workers, or declare the hosts of a slice with sweep.init(nodes=[Node(..., slice=...)])"
     else:
         problem = _lack_of_devices(resources, nodes) or _lack_in_all(resources, nodes)
-    return f"a trial asks for {resources}; {problem}. {advice}."
+    notes = dict.fromkeys(node.gpu_note for node in nodes if node.gpu_note)
+    because = "".join(f" {note[0].upper()}{note[1:]}." for note in notes) if _lacks_gpus(resources, nodes) else ""
+    return f"a trial asks for {resources}; {problem}.{because} {advice}."
+
+
+def _lacks_gpus(resources: Resources, nodes: Sequence[Node]) -> bool:
+    """Whether there are too few GPUs in all, on every node, of a type, or for shares on devices of their own."""
+
+    def have(of_type: str) -> list[float]:
+        return [node.amount("gpu", of_type) for node in nodes]
+
+    return (
+        any(bundle.gpu > max(have(bundle.accelerator_type), default=0.0) for bundle in resources.bundles)
+        or any(name == "gpu" and need > sum(have(of_type)) for name, of_type, need in resources.needs())
+        or bool(nodes and _lack_of_devices(resources, nodes))
+    )
 
 
 def _unknown_types(resources: Resources, nodes: Sequence[Node]) -> str:

@@ -16,12 +16,15 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.accelerators.meter import MemoryUse, describe
-from sweep.core.resources import Device
+from sweep.core.resources import Device, name_device
 
-__all__ = ["Clear", "HandOver", "Quarantined", "Reader", "Waits"]
+__all__ = ["Clear", "HandOver", "Placed", "Quarantined", "Reader", "Waits"]
 
-Reader = Callable[[Sequence[Device]], Mapping[str, MemoryUse] | None]
-"""Gives the memory in use by device id; None, or a device left out: nobody can tell."""
+Placed = tuple[str, Device]
+"""A device with the id of its node: two nodes may have devices of the same id."""
+
+Reader = Callable[[Sequence[Placed]], Mapping[tuple[str, str], MemoryUse] | None]
+"""Gives the memory in use by (node, device id); None, or a device left out: nobody can tell."""
 
 _SLACK_BYTES = 64 << 20  # a driver's own use of an idle device moves by some MiB
 
@@ -46,13 +49,13 @@ class Quarantined:
     """Some devices of this entry did not become clean in time; those not named are clean."""
 
     key: Hashable
-    device_ids: tuple[str, ...]
+    devices: tuple[tuple[str, str], ...]  # (node, id)
     reason: str
 
 
 @dataclass(slots=True)
 class _Entry:
-    devices: tuple[Device, ...]
+    devices: tuple[Placed, ...]
     deadline: float
     reason: str = ""
 
@@ -68,7 +71,7 @@ class HandOver:
         self,
         read: Reader,
         *,
-        devices: Sequence[Device] = (),
+        devices: Sequence[Placed] = (),
         threshold: float = 0.05,
         patience_s: float = 60.0,
         look_every_s: float = 0.25,
@@ -97,14 +100,14 @@ class HandOver:
         self._look_every_s = look_every_s
         self._entries: dict[Hashable, _Entry] = {}
         gpus = _gpus(devices)
-        self._before = {identity: use.used_bytes for identity, use in ((read(gpus) if gpus else None) or {}).items()}
+        self._before = {place: use.used_bytes for place, use in ((read(gpus) if gpus else None) or {}).items()}
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""
         return not self._entries
 
-    def enter(self, key: Hashable, devices: Sequence[Device], now: float) -> bool:
+    def enter(self, key: Hashable, devices: Sequence[Placed], now: float) -> bool:
         """Begin to watch the devices of a trial whose processes are gone; True: they are clean, nothing to wait for.
 
         Args:
@@ -130,12 +133,12 @@ class HandOver:
         """
         if self.next_look is None or now < self.next_look:
             return []
-        watched = {device.id: device for entry in self._entries.values() for device in entry.devices}
+        watched = {_place(placed): placed for entry in self._entries.values() for placed in entry.devices}
         memory = self._read(tuple(watched.values()))
         changes: list[Clear | Waits | Quarantined] = []
         for key, entry in list(self._entries.items()):
             unclean = self._unclean(entry.devices, memory)
-            reason = "; ".join(describe(identity, use) for identity, use in unclean.items())
+            reason = "; ".join(describe(name_device(*place), use) for place, use in unclean.items())
             if not unclean:
                 changes.append(Clear(key))
             elif now >= entry.deadline:
@@ -158,18 +161,25 @@ class HandOver:
         times = [now + self._look_every_s, *(entry.deadline for entry in self._entries.values())]
         self.next_look = min(times if planned is None else [*times, planned])
 
-    def _unclean(self, devices: Sequence[Device], memory: Mapping[str, MemoryUse] | None) -> dict[str, MemoryUse]:
-        unclean: dict[str, MemoryUse] = {}
-        for device in devices:
-            use = (memory or {}).get(device.id)
+    def _unclean(
+        self, devices: Sequence[Placed], memory: Mapping[tuple[str, str], MemoryUse] | None
+    ) -> dict[tuple[str, str], MemoryUse]:
+        unclean: dict[tuple[str, str], MemoryUse] = {}
+        for placed in devices:
+            place = _place(placed)
+            use = (memory or {}).get(place)
             if use is None:
                 continue  # declared, or of a vendor whose memory nobody reads: there is nothing to wait for
-            before = self._before.get(device.id)
+            before = self._before.get(place)
             most = self._threshold * use.total_bytes
             if use.used_bytes > (most if before is None else max(most, before + _SLACK_BYTES)):
-                unclean[device.id] = use
+                unclean[place] = use
         return unclean
 
 
-def _gpus(devices: Sequence[Device]) -> tuple[Device, ...]:
-    return tuple(device for device in devices if device.kind == "gpu")
+def _gpus(devices: Sequence[Placed]) -> tuple[Placed, ...]:
+    return tuple((node, device) for node, device in devices if device.kind == "gpu")
+
+
+def _place(placed: Placed) -> tuple[str, str]:
+    return placed[0], placed[1].id

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep.accelerators.meter import read_memory
+from sweep.accelerators.meter import read_placed
 from sweep.core.messages import (
     Continue,
     Event,
@@ -190,7 +190,8 @@ class LocalEngine(Engine):
         )
         self._releases = Releases(
             self._nodes,
-            hand_over or HandOver(read_memory, devices=[device for node in self._nodes for device in node.devices]),
+            hand_over
+            or HandOver(read_placed, devices=[(node.id, device) for node in self._nodes for device in node.devices]),
             self._reactor,
             emit=lambda event: self._events.append(event),
             notice=lambda text: self._say(text),
@@ -678,6 +679,6 @@ class LocalEngine(Engine):
                 self._bury(slot)
 
 
-def _key(trial: Trial) -> tuple[Resources, tuple[str, ...]]:
+def _key(trial: Trial) -> tuple[Resources, tuple[tuple[str, str], ...]]:
     """Return what a reused worker must have in common with a trial: request and devices."""
-    return (trial.resources, trial.placement.devices if trial.placement is not None else ())
+    return (trial.resources, trial.placement.placed_devices if trial.placement is not None else ())

@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from sweep.core.messages import Event, NodesChanged, Released, Waiting
-from sweep.core.resources import Device, Node
+from sweep.core.resources import Node
 from sweep.core.trial import Trial
-from sweep.engines.handover import Clear, HandOver, Quarantined, Waits
+from sweep.engines.handover import Clear, HandOver, Placed, Quarantined, Waits
 from sweep.engines.reactor import Reactor
 
 __all__ = ["Releases"]
@@ -68,8 +68,8 @@ class Releases:
         self._waiting[key] = then
         self._set_alarm()
 
-    def _known(self, held: set[tuple[str, str]]) -> list[Device]:
-        return [device for node in self.nodes for device in node.devices if (node.id, device.id) in held]
+    def _known(self, held: set[tuple[str, str]]) -> list[Placed]:
+        return [(node.id, device) for node in self.nodes for device in node.devices if (node.id, device.id) in held]
 
     def _set_alarm(self) -> None:
         if self._hand_over.next_look is not None and not self._is_alarm_set:
@@ -85,10 +85,10 @@ class Releases:
                 case Waits(key, reason):
                     if isinstance(key, tuple):
                         self._emit(Waiting(str(key[0]), reason))
-                case Quarantined(key, device_ids, reason):
+                case Quarantined(key, devices, reason):
                     self._notice(reason)
                     self.nodes = tuple(
-                        replace(node, devices=tuple(d for d in node.devices if d.id not in device_ids))
+                        replace(node, devices=tuple(d for d in node.devices if (node.id, d.id) not in devices))
                         for node in self.nodes
                     )
                     self._emit(NodesChanged(self.nodes))
@@ -97,6 +97,4 @@ class Releases:
 
 
 def _devices_of(trial: Trial) -> set[tuple[str, str]]:
-    if trial.placement is None:
-        return set()
-    return {(place.node, device) for place in trial.placement.bundles for device, _ in place.devices}
+    return set(trial.placement.placed_devices) if trial.placement is not None else set()

@@ -167,12 +167,14 @@ def _node_to_json(node: Node) -> dict[str, Any]:
         "devices": [[d.id, d.kind, d.type, d.memory, d.visible, list(d.labels), d.vendor] for d in node.devices],
         "custom": dict(node.custom),
         "slice": node.slice,
+        **({"gpu_note": node.gpu_note} if node.gpu_note else {}),
     }
 
 
 def _node_from_json(data: Mapping[str, Any]) -> Node:
     devices = tuple(_device_from_json(*device) for device in data["devices"])
-    return Node(data["id"], data["cpus"], data["memory"], devices, data["custom"], data.get("slice", ""))
+    slice_, note = data.get("slice", ""), data.get("gpu_note", "")
+    return Node(data["id"], data["cpus"], data["memory"], devices, data["custom"], slice_, note)
 
 
 def _device_from_json(

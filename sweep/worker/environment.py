@@ -11,6 +11,7 @@ from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placemen
 __all__ = [
     "ATTEMPT_VARIABLE",
     "DRIVER_VARIABLE",
+    "GPU_VARIABLES",
     "EXPERIMENT_VARIABLE",
     "IMPORTER_VARIABLE",
     "KEEP_DEVICES_VARIABLE",
@@ -34,6 +35,9 @@ IMPORTER_VARIABLE = "SWEEP_IMPORTER"  # in what a module starts while it is impo
 KEEP_DEVICES_VARIABLE = "SWEEP_KEEP_VISIBLE_DEVICES"  # set to 1 by people who hand out devices themselves
 
 MEMORY_FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")  # jax refuses both at once
+
+# What hides GPUs from a process when it is empty: NVIDIA's, and both of AMD's.
+GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 # Read by the libraries when they are loaded; exported for what a trial starts itself.
 THREAD_VARIABLES = (
@@ -86,13 +90,10 @@ def device_variables(
 
 
 def held_devices(bundles: Sequence[BundlePlacement], nodes: Sequence[Node]) -> tuple[Device, ...]:
-    """Return the devices of some bundles, each once, in order."""
+    """Return the devices of some bundles, each once, in order; two nodes may have devices of the same id."""
     known = {(node.id, device.id): device for node in nodes for device in node.devices}
-    held: dict[str, Device] = {}
-    for bundle in bundles:
-        for identity, _ in bundle.devices:
-            held[identity] = known.get((bundle.node, identity)) or Device(identity)
-    return tuple(held.values())
+    held = dict.fromkeys((bundle.node, identity) for bundle in bundles for identity, _ in bundle.devices)
+    return tuple(known.get(place) or Device(place[1]) for place in held)
 
 
 def visible_variables(
@@ -101,10 +102,10 @@ def visible_variables(
     """Return the variables that show a process exactly the devices `held`, in this order; None means: remove it.
 
     GPUs go by the names that the parent's own variable uses, never renumbered; where it has none, indices are those of
-    the PCI bus, which CUDA is told. Without a GPU the variable is empty, which means none, where the nodes have GPUs or
-    the parent's variable is set; otherwise it is left alone. AMD's variable is written where the parent has it or the
-    GPUs are AMD's; then CUDA's follows where the parent has that, because the two must agree. TPU chips likewise, with
-    the bounds that a part of a host needs.
+    the PCI bus, which CUDA is told. Without a GPU the variables of both vendors are empty, which means none, also where
+    no GPU was found: what nobody found, nobody gave out. AMD's variable is written where the parent has it or the GPUs
+    are AMD's; then CUDA's follows where the parent has that, because the two must agree. TPU chips likewise, with the
+    bounds that a part of a host needs.
 
     Args:
         nodes: those that the process may use devices of.
@@ -114,13 +115,16 @@ def visible_variables(
         return {}
     known = [device for node in nodes for device in node.devices]
     variables: dict[str, str | None] = {}
-    tokens = [device.visible or device.id for device in held if device.kind == "gpu"]
+    # Each once: nodes that were declared on this machine may call a device of theirs the same, and CUDA shows nothing
+    # of a list that names one twice.
+    tokens = list(dict.fromkeys(device.visible or device.id for device in held if device.kind == "gpu"))
     gpus = ",".join(tokens)
     is_amd = any(device.vendor == "amd" for device in (*held, *known) if device.kind == "gpu")
-    has_gpus = any(device.kind == "gpu" for device in known)
-    if "HIP_VISIBLE_DEVICES" in environ or is_amd:
+    if not tokens:
+        variables.update(dict.fromkeys(GPU_VARIABLES, ""))
+    elif environ.get("HIP_VISIBLE_DEVICES") or is_amd:
         variables["HIP_VISIBLE_DEVICES"] = gpus
-    if "CUDA_VISIBLE_DEVICES" in environ or (not is_amd and (gpus or has_gpus)):
+    if tokens and ("CUDA_VISIBLE_DEVICES" in environ or not is_amd):
         variables["CUDA_VISIBLE_DEVICES"] = gpus
         is_by_index = any(token.isdecimal() for token in tokens) and "CUDA_VISIBLE_DEVICES" not in environ
         if is_by_index and "CUDA_DEVICE_ORDER" not in environ:

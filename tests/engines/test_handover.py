@@ -13,7 +13,14 @@ from sweep.engines.local import LocalEngine
 from sweep.worker.trainable import prepare
 
 GIB = 1 << 30
-A, B, C = Device("GPU-a"), Device("GPU-b"), Device("GPU-c")
+
+
+def at(node, *arguments, **options):
+    """Return a device of a node."""
+    return node, Device(*arguments, **options)
+
+
+A, B, C = (at("local", f"GPU-{letter}") for letter in "abc")
 PYTHON = Holder(1234, 3 * GIB, "python")
 
 
@@ -22,7 +29,7 @@ def use(gibibytes, *processes):
 
 
 class Memory:
-    """A reader of what is in `now`; it keeps what it was asked."""
+    """A reader of what is in `now` of one node, by device id; it keeps what it was asked."""
 
     def __init__(self, **now):
         self.now = {f"GPU-{name}": found for name, found in now.items()}
@@ -30,9 +37,9 @@ class Memory:
         self.is_there = True
 
     def __call__(self, devices):
-        self.asked.append([device.id for device in devices])
-        wanted = {device.id for device in devices}
-        return {name: found for name, found in self.now.items() if name in wanted} if self.is_there else None
+        self.asked.append([device.id for _, device in devices])
+        places = {device.id: (node, device.id) for node, device in devices}
+        return {places[name]: found for name, found in self.now.items() if name in places} if self.is_there else None
 
 
 def waiting(memory, *devices, now=100.0, **options):
@@ -72,8 +79,8 @@ def test_a_device_is_clean_up_to_a_part_of_its_memory_or_what_was_in_use_before(
 
 def test_what_was_in_use_is_read_once_at_the_beginning_and_only_where_there_are_gpus():
     memory = Memory(a=use(0))
-    HandOver(memory, devices=[A, Device("tpu0", kind="tpu"), B])
-    HandOver(memory, devices=[Device("tpu0", kind="tpu")])
+    HandOver(memory, devices=[A, at("local", "tpu0", kind="tpu"), B])
+    HandOver(memory, devices=[at("local", "tpu0", kind="tpu")])
     HandOver(memory)
     assert memory.asked == [["GPU-a", "GPU-b"]]
 
@@ -87,7 +94,7 @@ def test_without_anything_to_read_every_device_is_clean_at_once():
 
 def test_a_device_without_a_reading_is_clean_at_once():
     hand_over = HandOver(Memory(a=use(80)))
-    assert hand_over.enter(7, [Device("0"), B], 100.0)
+    assert hand_over.enter(7, [at("local", "0"), B], 100.0)
     assert not hand_over.enter(8, [B, A], 100.0)
 
 
@@ -95,7 +102,7 @@ def test_a_trial_without_a_gpu_costs_no_reading():
     memory = Memory(a=use(80))
     hand_over = HandOver(memory)
     assert hand_over.enter(7, [], 100.0)
-    assert hand_over.enter(8, [Device("GPU-a", kind="tpu")], 100.0)
+    assert hand_over.enter(8, [at("local", "GPU-a", kind="tpu")], 100.0)
     assert memory.asked == []
 
 
@@ -162,7 +169,11 @@ def test_devices_that_never_clear_are_quarantined_and_only_those():
     )
     assert hand_over.look(100.25) == [Waits(7, reason)]
     assert hand_over.look(100.5) == [
-        Quarantined(7, ("GPU-a", "GPU-c"), f"{reason}; not freed in 0.5s, so no more trials are started there")
+        Quarantined(
+            7,
+            (("local", "GPU-a"), ("local", "GPU-c")),
+            f"{reason}; not freed in 0.5s, so no more trials are started there",
+        )
     ]
     assert hand_over.is_empty
     assert hand_over.next_look is None
@@ -237,6 +248,65 @@ def test_a_key_may_come_again_after_its_end():
     ]
 
 
+# --- two nodes with devices of the same id ---------------------------------------------------------------------------
+
+ONE, TWO = at("one", "0"), at("two", "0")
+
+
+class Nodes:
+    """A reader of what is in use by (node, id)."""
+
+    def __init__(self, **now):
+        self.now = {(node, "0"): found for node, found in now.items()}
+
+    def __call__(self, devices):
+        return {place: use for place, use in self.now.items() if place in {(node, d.id) for node, d in devices}}
+
+
+def test_a_device_of_another_node_with_the_same_id_is_not_waited_for():
+    memory = Nodes(one=use(9), two=use(0))
+    hand_over = HandOver(memory, devices=[ONE, TWO])
+    memory.now["one", "0"] = use(30)
+    assert hand_over.enter("two", [TWO], 100.0)
+    assert not hand_over.enter("one", [ONE], 100.0)
+    assert hand_over.look(100.25) == [
+        Waits("one", "one:0 still holds 30GiB of 80GiB, of no process that the driver names")
+    ]
+    memory.now["one", "0"] = use(9)  # what was in use there before the sweep, and not at the other
+    assert hand_over.look(100.5) == [Clear("one")]
+    memory.now["two", "0"] = use(9)
+    assert not hand_over.enter("two", [TWO], 101.0)
+
+
+def test_two_entries_wait_for_devices_of_the_same_id_at_once():
+    memory = Nodes(one=use(9), two=use(9))
+    hand_over = HandOver(memory)
+    assert not hand_over.enter("one", [ONE], 100.0)
+    assert not hand_over.enter("two", [TWO], 100.0)
+    memory.now["two", "0"] = use(0)
+    changes = hand_over.look(100.25)
+    assert [(type(change), change.key) for change in changes] == [(Waits, "one"), (Clear, "two")]
+
+
+def test_only_the_device_of_the_node_whose_memory_stays_is_put_into_quarantine(tmp_path):
+    memory = Nodes(one=use(0), two=use(0))
+    nodes = [Node("one", 1, devices=(Device("0"),)), Node("two", 1, devices=(Device("0"),))]
+    hand_over = HandOver(memory, devices=[ONE, TWO], patience_s=0.05, look_every_s=0.02)
+    memory.now["one", "0"] = use(30)
+    engine = LocalEngine(tmp_path / "x", prepare(uses_gpu), nodes=nodes, hand_over=hand_over)
+    analysis = sweep.run(
+        uses_gpu,
+        num_samples=4,
+        resources_per_trial={"gpu": 1},
+        engine=engine,
+        storage_path=tmp_path,
+        name="x",
+        verbose=0,
+    )
+    assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
+    assert [len(node.devices) for node in engine.nodes()] == [0, 1]
+
+
 # --- in a sweep ------------------------------------------------------------------------------------------------------
 
 
@@ -252,14 +322,18 @@ class Stubborn:
         if self.is_used and self.looks:
             self.looks -= 1
             left = 30 << 30
-        return {device.id: MemoryUse(left, 80 << 30, (Holder(4321, left, "python"),)) for device in devices}
+        return {
+            (node, device.id): MemoryUse(left, 80 << 30, (Holder(4321, left, "python"),)) for node, device in devices
+        }
 
 
 @pytest.mark.parametrize("looks", [3, 10**6])
 def test_a_gpu_is_given_on_only_when_its_memory_is_back_and_the_wait_says_whose_it_is(tmp_path, looks):
     memory = Stubborn(looks)
     node = Node(cpus=2, devices=(Device("GPU-a", visible="0"),))
-    hand_over = HandOver(memory, devices=node.devices, patience_s=0.5, look_every_s=0.02)
+    hand_over = HandOver(
+        memory, devices=[(node.id, device) for device in node.devices], patience_s=0.5, look_every_s=0.02
+    )
     memory.is_used = True
     engine = LocalEngine(tmp_path / "x", prepare(uses_gpu), nodes=[node], hand_over=hand_over)
     reasons = []
