@@ -26,7 +26,7 @@ test-chaos: $(VENV)/.ok
 	$(PY) -m pytest -m "chaos" --timeout=1200
 
 test-gpu: $(VENV)/.ok
-	$(PY) -m pip install -q -c constraints.txt -e '.[test,gpu]'
+	$(PY) -m pip install -q -c constraints.txt -e '.[test]'
 	$(PY) -m pytest -m "gpu" --timeout=600
 
 # The environment is kept in the user's cache, or where SWEEP_HOROVOD_ENVIRONMENT says.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,17 @@ from sweep.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
 
-__all__ = ["available", "cluster_resources", "detected", "env_vars", "init", "is_initialized", "shutdown"]
+__all__ = [
+    "available",
+    "checked_nodes",
+    "cluster_resources",
+    "detected",
+    "env_vars",
+    "init",
+    "is_initialized",
+    "notices",
+    "shutdown",
+]
 
 # Arguments of Ray's `init` that say something about a cluster, its processes or its pages; there is none of them here.
 _OF_A_CLUSTER = frozenset(
@@ -39,6 +49,7 @@ _NOT_HERE = {
 }
 _declared: tuple[Node, ...] | None = None
 _env_vars: dict[str, str] | None = None
+_notices: tuple[str, ...] = ()  # of what was declared
 
 
 @refuse_unknown(_NOT_HERE, who="sweep.init", unlisted=_OF_A_CLUSTER)
@@ -61,15 +72,18 @@ def init(
     """Declare what sweeps of this process may use; what is not named is detected.
 
     Declaring does not enforce: more CPUs than the machine has only means more trials at a time. Declared GPUs
-    beyond the detected ones exist on paper, which is how requests for a large machine are tried out on a small one.
+    beyond the detected ones exist on paper, which is how requests for a large machine are tried out on a small one;
+    but a `CUDA_VISIBLE_DEVICES` that is set is law.
 
     Args:
         num_cpus: CPUs to hand out, any fraction.
-        num_gpus, num_tpus: devices to hand out.
+        num_gpus, num_tpus: devices to hand out. Where `CUDA_VISIBLE_DEVICES` names GPUs, the first of those and never
+            more; where it is empty, none if the machine has any.
         memory: bytes, or a text such as "16G".
         resources: other countable things by name.
         nodes: the whole inventory, instead of all the others but `runtime_env`.
-        gpu_ids: which GPUs to hand out, as `CUDA_VISIBLE_DEVICES` would name them: indices or UUIDs.
+        gpu_ids: which GPUs to hand out, as `CUDA_VISIBLE_DEVICES` would name them: indices or UUIDs. They count instead
+            of that list, and a run says so where they differ.
         gpu_type: what the GPUs are, for instance "A100"; one for all, or one for each.
         gpu_memory: of each GPU, in bytes or as a text such as "80GiB"; one for all, or one for each.
         tpu_type: what the TPU chips are, for instance "v6e" or "TPU-V6E".
@@ -82,28 +96,32 @@ def init(
         The inventory.
 
     Raises:
-        ResourceError: a negative or non-numeric amount, a TPU type or topology that does not exist.
-        ConfigError: arguments that contradict each other, or of another form.
+        ResourceError: a negative or non-numeric amount, more GPUs than `CUDA_VISIBLE_DEVICES` allows, a TPU type or
+            topology that does not exist.
+        ConfigError: arguments that contradict each other, or of another form; two nodes, or two devices of one node,
+            with the same id.
     """
-    global _declared, _env_vars
+    global _declared, _env_vars, _notices
     machine = (num_cpus, num_gpus, num_tpus, memory, resources, gpu_ids, gpu_type, gpu_memory, tpu_type, tpu_topology)
     is_machine = any(value is not None for value in machine)
     variables = env_vars_of(runtime_env, "sweep.init") if runtime_env is not None else _env_vars
-    declared = _declared
+    declared, said = _declared, _notices
     if nodes is not None:
         if is_machine:
             raise ConfigError("sweep.init takes either nodes= or the amounts of one machine, not both.")
-        declared = tuple(nodes)
+        declared, said = checked_nodes(nodes), ()
     elif is_machine or runtime_env is None:
         for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
             _check_number(name, value, is_whole=name != "num_cpus")
         found = detected()[0]
+        note = found.gpu_note if num_gpus is None and gpu_ids is None else ""
         gpus = _gpus([d for d in found.devices if d.kind == "gpu"], num_gpus, gpu_ids, gpu_type, gpu_memory)
+        said = _notices_of(gpus, is_named=gpu_ids is not None)
         tpus = _tpus([d for d in found.devices if d.kind == "tpu"], num_tpus, tpu_type, tpu_topology)
         cpus = found.cpus if num_cpus is None else float(num_cpus)
         num_bytes = found.memory if memory is None else parse_bytes(memory)
-        declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice),)
-    _declared, _env_vars = declared, variables
+        declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice, note),)
+    _declared, _env_vars, _notices = declared, variables, said
     return available()
 
 
@@ -123,14 +141,14 @@ def _gpus(
 ) -> list[Device]:
     """Return the declared GPUs: the named ones, else the first detected ones, and then some on paper."""
     if ids is not None:
-        gpus = _named_gpus(_gpu_names(ids), found)
+        gpus = _named_gpus(_gpu_names(ids))
         if number is not None and number != len(gpus):
             raise ConfigError(
                 f"sweep.init: gpu_ids names {len(gpus)} and num_gpus is {number}; expected the same number. Leave "
                 "num_gpus out."
             )
     elif number is not None:
-        gpus = found[: int(number)] + [Device(str(i), "gpu") for i in range(len(found), int(number))]
+        gpus = found[: int(number)] + _gpus_on_paper(int(number), len(found))
     else:
         gpus = found
     names = _for_each("gpu_type", types, len(gpus))
@@ -139,6 +157,52 @@ def _gpus(
             raise ConfigError(f"sweep.init: gpu_type has {name!r}; expected a text such as 'A100'.")
     amounts = [_gpu_bytes(amount) for amount in _for_each("gpu_memory", memory, len(gpus))]
     return [_as_declared(*declared) for declared in zip(gpus, names, amounts, strict=True)]
+
+
+def _gpus_on_paper(number: int, num_found: int) -> list[Device]:
+    """Return the declared GPUs beyond the detected ones; their names are those of no real one.
+
+    Raises:
+        ResourceError: the parent's list of devices forbids them.
+    """
+    if number <= num_found:
+        return []
+    there, seen = gpu.count(), gpu.look()
+    if seen.law and (there or not seen.is_blank):
+        allowed = f"{num_found} GPU{'' if num_found == 1 else 's'}"
+        raise ResourceError(
+            f"sweep.init: num_gpus is {number} and this process may use {allowed}: {seen.why}. Lower num_gpus or "
+            f"change {seen.law.partition('=')[0]}; gpu_ids=[...] or nodes=[...] declare other devices."
+        )
+    first = max(there, num_found)
+    return [Device(str(index), "gpu") for index in range(first, first + number - num_found)]
+
+
+def checked_nodes(nodes: Iterable[Node], who: str = "sweep.init") -> tuple[Node, ...]:
+    """Return a declared inventory in which (node, device) names one thing only.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not isinstance(nodes, Iterable):
+        raise ConfigError(f"{who}: nodes is {nodes!r:.100}; expected a list of sweep.Node.")
+    found = tuple(nodes)
+    for node in found:
+        if not isinstance(node, Node):
+            raise ConfigError(f"{who}: nodes has {node!r:.100}; expected sweep.Node(...).")
+    ids = [node.id for node in found]
+    twice = next((name for name in ids if ids.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{who}: nodes has two with the id {twice!r}; expected an id of its own for each.")
+    for node in found:
+        ids = [device.id for device in node.devices]
+        twice = next((name for name in ids if ids.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(
+                f"{who}: the node {node.id!r} has two devices with the id {twice!r}; expected an id of its own for "
+                "each. Devices of different nodes may have the same."
+            )
+    return found
 
 
 def _as_declared(device: Device, name: str | None, memory: int | None) -> Device:
@@ -191,28 +255,30 @@ def _gpu_names(ids: Any) -> list[str]:
     return names
 
 
-def _named_gpus(names: Sequence[str], found: Sequence[Device]) -> list[Device]:
-    """Return the GPUs of these names: what is known of those that this machine has, the others on paper.
-
-    Args:
-        found: what this process may use; a name of any other GPU of the machine is refused.
-    """
+def _named_gpus(names: Sequence[str]) -> list[Device]:
+    """Return the GPUs of these names: what is known of those that this machine has, the others on paper."""
     named: dict[str, Device] = {}
     for name in names:
         # To both vendors it is the only one, so that each reads the name by its own rules.
         alone = {**os.environ, "CUDA_VISIBLE_DEVICES": name, "HIP_VISIBLE_DEVICES": name}
-        there = gpu.detect(alone) if found else ()
+        there = gpu.detect(alone, trust=False)
         device = there[0] if there else Device(name, "gpu", visible=name)
         if device.id in named:
             raise ConfigError(f"sweep.init: gpu_ids names the GPU {device.id} twice; expected each once.")
-        if there and device.id not in {other.id for other in found}:
-            own = ", ".join(other.visible or other.id for other in found)
-            raise ConfigError(
-                f"sweep.init: gpu_ids has {name!r}, which the environment hides from this process; expected some of "
-                f"{own}."
-            )
         named[device.id] = device
     return list(named.values())
+
+
+def _notices_of(gpus: Sequence[Device], *, is_named: bool) -> tuple[str, ...]:
+    """Return what people should be told of the GPUs that were declared."""
+    seen = gpu.look()
+    if not is_named:
+        return seen.notices if gpus else ()
+    allowed = {device.id for device in seen.devices}
+    hidden = [device.visible or device.id for device in gpus if device.id not in allowed]
+    if not hidden or not seen.law:
+        return ()
+    return (f"sweep.init(gpu_ids=...) names {', '.join(hidden)}, which {seen.law} does not; gpu_ids counts",)
 
 
 def _tpus(found: list[Device], number: int | None, name: str | None, topology: str | None) -> list[Device]:
@@ -253,10 +319,15 @@ def env_vars() -> dict[str, str]:
     return dict(_env_vars or {})
 
 
+def notices() -> tuple[str, ...]:
+    """Return what people should be told of how the GPUs of `available()` were found."""
+    return _notices if _declared is not None else gpu.look().notices
+
+
 def shutdown() -> None:
     """Forget what was declared."""
-    global _declared, _env_vars
-    _declared, _env_vars = None, None
+    global _declared, _env_vars, _notices
+    _declared, _env_vars, _notices = None, None, ()
 
 
 def is_initialized() -> bool:
@@ -287,7 +358,8 @@ def detected() -> tuple[Node, ...]:
     """Return this machine: the CPUs this process may run on (affinity, cgroup quota), its memory, GPUs, TPU chips."""
     chips = tpu_host.detect()
     slice_name = tpu_host.describe().slice_name if chips else ""
-    return (Node("local", cpus=_cpus(), memory=_memory(), devices=(*gpu.detect(), *chips), slice=slice_name),)
+    gpus = gpu.look()
+    return (Node("local", _cpus(), _memory(), (*gpus.devices, *chips), slice=slice_name, gpu_note=gpus.why),)
 
 
 def _cpus() -> float:

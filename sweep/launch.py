@@ -146,7 +146,9 @@ class Launch:
             return tuple(engine.nodes())
         if engine not in ("local", "inline"):
             raise ConfigError(f"engine is {engine!r}. {nearest(str(engine), ['local', 'inline'])}")
-        return self.request.nodes if self.request.nodes is not None else inventory.available()
+        if self.request.nodes is not None:
+            return inventory.checked_nodes(self.request.nodes, "run")
+        return inventory.available()
 
     def _request_function(self) -> Callable[[Mapping[str, Any]], Resources]:
         given, own = self.request.resources_per_trial, self.trainable.resources
@@ -594,6 +596,9 @@ class Launch:
                 f"{width} trials at a time: {describe(self.searcher)} suggests from fewer results than it could have; "
                 f"up to {best} at a time it loses little. max_concurrent_trials={best} waits for them."
             )
+        if not isinstance(self.request.engine, Engine) and self.request.nodes is None:
+            for text in inventory.notices():
+                self._notice(text)
         lists = unsearched_lists(self.request.search_alg, self.scheduler, self.request.config)
         if lists and self.request.verbose:
             self._notice(lists)

@@ -72,6 +72,12 @@ def test_a_plain_install_brings_neither_torch_nor_jax():
     assert not required & (HEAVY | BRING_TORCH)
 
 
+def test_a_plain_install_finds_nvidias_gpus_and_the_extra_that_once_did_keeps_its_name():
+    required = {named(requirement) for requirement in PROJECT["project"]["dependencies"]}
+    assert "nvidia-ml-py" in required
+    assert EXTRAS["gpu"] == []
+
+
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - FOR_DEVELOPERS))
 def test_something_imports_what_an_extra_brings(extra):
     code = "\n".join(path.read_text(encoding="utf-8") for path in sources("sweep", "searchers", "examples"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweep.accelerators import cuda
 from sweep.core.resources import Device
 from sweep.errors import ResourceError, nearest
 
@@ -20,41 +21,122 @@ __all__ = [
     "KNOWN_TYPES",
     "Gpu",
     "Instance",
+    "Look",
     "amd_parent",
     "amd_visible",
     "ask",
     "check_type",
+    "count",
     "detect",
     "find_amd",
     "labels_of",
+    "look",
     "nvml",
     "visible",
+    "why_silent",
 ]
+
+_CUDA = "CUDA_VISIBLE_DEVICES"
 
 
 # --- inventory -------------------------------------------------------------------------------------------------------
 
 
-def detect(environ: Mapping[str, str] | None = None, *, sysfs: str | Path = "/sys") -> tuple[Device, ...]:
-    """Return the GPUs that this process may use, in the order in which it sees them.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the machine found.
 
-    A machine without a GPU, without its driver or without the `gpu` extra has none; that is no error. Where there are
-    GPUs of NVIDIA and of AMD, NVIDIA's count: a framework is built for one of them.
+    Attributes:
+        devices: the GPUs that this process may use, in the order in which it sees them.
+        law: the variable of the parent's that says which, and its value; empty: there is none.
+        is_blank: it names nothing on any machine, see `cuda.is_blank`.
+        why: why there are no more of them, in words; empty where nothing is remarkable.
+        notices: what people should be told of how they were found.
+    """
+
+    devices: tuple[Device, ...]
+    law: str = ""
+    is_blank: bool = False
+    why: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def detect(
+    environ: Mapping[str, str] | None = None,
+    *,
+    sysfs: str | Path = "/sys",
+    dev: str | Path = "/dev",
+    trust: bool = True,
+) -> tuple[Device, ...]:
+    """Return the GPUs that this process may use, in the order in which it sees them; see `look`."""
+    return look(environ, sysfs=sysfs, dev=dev, trust=trust).devices
+
+
+def look(
+    environ: Mapping[str, str] | None = None,
+    *,
+    sysfs: str | Path = "/sys",
+    dev: str | Path = "/dev",
+    trust: bool = True,
+    ask_cuda: Callable[[str | None, str | None], Sequence[str] | None] = cuda.ask,
+) -> Look:
+    """Look for the GPUs that this process may use, and say why there are no more.
+
+    A machine without a GPU or without its driver has none; that is no error. Where there are GPUs of NVIDIA and of AMD,
+    NVIDIA's count: a framework is built for one of them. Where no driver answers, the parent's list is taken at its
+    word, and without a list the device files of NVIDIA's GPUs are counted; nothing is known then but names.
 
     Args:
         environ: holds the visible-devices variables; None: this process's own.
         sysfs: where the kernel shows its devices.
+        dev: where the device files are.
+        trust: whether anything counts that no driver has confirmed.
+        ask_cuda: returns what CUDA shows, see `cuda.ask`.
 
     Raises:
         ResourceError: the variables of AMD's GPUs contradict each other, see `amd_parent`.
     """
     variables = os.environ if environ is None else environ
-    parent = variables.get("CUDA_VISIBLE_DEVICES")
-    if parent is None or parent.strip():
-        found = _list_nvidia()
-        if found:
-            return visible(found, parent, order=variables.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID"))
-    return amd_visible(find_amd(sysfs), variables)
+    parent = variables.get(_CUDA)
+    found, silence = ([], "") if parent is not None and not parent.strip() else _list_nvidia()
+    if found:
+        return _look_at_nvidia(found, parent, variables.get("CUDA_DEVICE_ORDER"), ask_cuda)
+    amd = find_amd(sysfs)
+    if amd:
+        return _look_at_amd(amd, variables)
+    for name, vendor in ((_CUDA, "nvidia"), ("HIP_VISIBLE_DEVICES", "amd")):
+        value = variables.get(name)
+        if value is not None:
+            return _look_at_list(name, value, vendor, silence, dev, is_trusted=trust)
+    number = cuda.count_files(dev) if silence and trust else 0
+    if number:
+        counted = tuple(Device(str(index), "gpu", visible=str(index), vendor="nvidia") for index in range(number))
+        said = (
+            f"{number} GPU{'s were' if number > 1 else ' was'} counted by the files {dev}/nvidia*, because {silence}: "
+            "types and memory are unknown"
+        )
+        return Look(counted, why=said, notices=(said,))
+    why = f"no GPU was found: {silence or 'the driver of NVIDIA lists none'}, and there is none of AMD"
+    return Look((), why=why)
+
+
+def count(*, sysfs: str | Path = "/sys", dev: str | Path = "/dev") -> int:
+    """Return how many GPUs the machine has, also those that are hidden from this process."""
+    return max(len(_list_nvidia()[0]), cuda.count_files(dev), len(find_amd(sysfs)))
+
+
+def _look_at_list(name: str, value: str, vendor: str, silence: str, dev: str | Path, *, is_trusted: bool) -> Look:
+    """Read a list where no driver has found anything."""
+    law, blank = f"{name}={value!r}", cuda.is_blank(value)
+    if vendor == "nvidia" and not silence and value.strip():  # the driver works
+        return Look((), law, blank, f"{law} names no GPU here: the driver of NVIDIA lists none")
+    number = cuda.count_files(dev) if vendor == "nvidia" else 0
+    devices, why = cuda.take_at_its_word(name, value, vendor=vendor, number=number or None)
+    if not devices or not is_trusted:
+        return Look((), law, blank, why)
+    reason = silence if vendor == "nvidia" else "the kernel shows no GPU of AMD"
+    said = f"{law} is taken at its word, because {reason}: types and memory are unknown"
+    return Look(devices, law, blank, f"{why}, and {reason}", (said,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +174,8 @@ def visible(found: Sequence[Gpu | None], parent: str | None, *, order: str = "PC
         order: `CUDA_DEVICE_ORDER`; with another one than `PCI_BUS_ID` indices are not ours to give.
     """
     if parent is not None:
-        return _chosen(parent, lambda entry: _named(found, entry))
-    types = {gpu.device.type if gpu is not None and gpu.instances is None else None for gpu in found}
-    is_by_index = len(types) == 1 and None not in types and order == "PCI_BUS_ID"
+        return _read_nvidia(found, parent)[0]
+    is_by_index = _is_uniform(found) and order == "PCI_BUS_ID"
     shown: list[Device] = []
     for index, gpu in enumerate(found):
         if gpu is None:
@@ -106,17 +187,68 @@ def visible(found: Sequence[Gpu | None], parent: str | None, *, order: str = "PC
     return tuple(shown)
 
 
-def _chosen(parent: str, named: Callable[[str], Device | None]) -> tuple[Device, ...]:
-    """Read a list of devices up to the first entry that names none; nothing when one is named twice."""
-    chosen: dict[str, Device] = {}
-    for entry in parent.split(","):
-        device = named(entry.strip())
-        if device is None:
-            break
-        if device.id in chosen:
-            return ()
-        chosen[device.id] = device
-    return tuple(chosen.values())
+def _is_uniform(found: Sequence[Gpu | None]) -> bool:
+    """Whether all GPUs answer and are of one type, none in MIG mode: CUDA then counts them along the PCI bus."""
+    types = {gpu.device.type if gpu is not None and gpu.instances is None else None for gpu in found}
+    return len(types) == 1 and None not in types
+
+
+def _read_nvidia(found: Sequence[Gpu | None], parent: str) -> tuple[tuple[Device, ...], str]:
+    return cuda.read_list(_CUDA, parent, lambda entry: _named(found, entry))
+
+
+def _look_at_nvidia(
+    found: Sequence[Gpu | None],
+    parent: str | None,
+    order: str | None,
+    ask_cuda: Callable[[str | None, str | None], Sequence[str] | None],
+) -> Look:
+    """Return which of the GPUs that the driver lists may be used; indices are read in the order that CUDA counts in."""
+    if parent is None:
+        devices = visible(found, None, order=order or "PCI_BUS_ID")
+        return Look(devices, why="" if devices else "the driver of NVIDIA lists GPUs of which none can be used")
+    law, blank = f"{_CUDA}={parent!r}", cuda.is_blank(parent)
+    entries = [entry.strip() for entry in parent.split(",")]
+    has_indices = any(cuda.index_of(entry) is not None for entry in entries)
+    if order == "PCI_BUS_ID" or not has_indices or _is_uniform(found):
+        devices, why = _read_nvidia(found, parent)
+        return Look(devices, law, blank, why)
+    uuids = ask_cuda(parent, order)
+    if uuids is None:
+        devices, why = cuda.read_list(_CUDA, parent, lambda entry: _nameless(found, entry), is_unchecked=True)
+        said = (
+            f"which GPUs the indices of {law} mean is not known: they are of several types and CUDA could not be asked "
+            "in which order it counts them. Set CUDA_DEVICE_ORDER=PCI_BUS_ID as well, or write the UUIDs that "
+            "nvidia-smi -L lists"
+        )
+        return Look(devices, law, blank, why, (said,) if devices else ())
+    known = {_digits(device.id): device for gpu in found if gpu is not None for device in _parts(gpu)}
+    chosen = []
+    for entry, uuid in zip(entries, uuids, strict=False):
+        device = known.get(uuid, Device(entry, "gpu", vendor="nvidia"))
+        is_index = cuda.index_of(entry) is not None and uuid in known
+        chosen.append(_as_written(device, device.id if is_index else entry))
+    is_whole = len(uuids) >= len(entries)
+    why = f"{law} names no others" if is_whole else f"{law} ends at {entries[len(uuids)]!r}, as CUDA itself reads it"
+    return Look(tuple(chosen), law, blank, why)
+
+
+def _parts(gpu: Gpu) -> list[Device]:
+    """Return a GPU and its instances."""
+    return [gpu.device, *(instance.device for instance in gpu.instances or ())]
+
+
+def _digits(identity: str) -> str:
+    """Return a UUID as CUDA tells it."""
+    return identity.partition("-")[2].replace("-", "").lower()
+
+
+def _nameless(found: Sequence[Gpu | None], entry: str) -> Device | None:
+    """Return the device of an entry, of an index only what is certain: its name."""
+    index = cuda.index_of(entry)
+    if index is None:
+        return _named(found, entry)
+    return Device(str(index), "gpu", visible=str(index), vendor="nvidia") if index < len(found) else None
 
 
 def _named(found: Sequence[Gpu | None], entry: str) -> Device | None:
@@ -131,7 +263,7 @@ def _named(found: Sequence[Gpu | None], entry: str) -> Device | None:
             if (instance.gpu_instance, instance.compute_instance) == (int(older[2]), int(older[3])):
                 return _as_written(instance.device, entry)
         return None
-    index = _index(entry)
+    index = cuda.index_of(entry)
     if index is not None:
         gpu = found[index] if index < len(found) else None
         return None if gpu is None else _usable(gpu, str(index))
@@ -139,12 +271,6 @@ def _named(found: Sequence[Gpu | None], entry: str) -> Device | None:
         matches = [gpu for gpu in found if gpu is not None and gpu.device.id.startswith(entry)]
         return _usable(matches[0], entry) if len(matches) == 1 else None
     return None
-
-
-def _index(entry: str) -> int | None:
-    """Return the number that an entry begins with: CUDA does not mind what follows it."""
-    match = re.match(r"\+?([0-9]{1,9})(?![0-9])", entry)
-    return None if match is None else int(match[1])
 
 
 def _usable(gpu: Gpu, entry: str) -> Device | None:
@@ -195,25 +321,46 @@ def ask(library: Any, function: str, *arguments: Any) -> Any:
         return None
 
 
-def _list_nvidia() -> list[Gpu | None]:
-    """Return all GPUs of the machine by index. The library is closed again: an idle GPU may then go to sleep."""
+def why_silent() -> str:
+    """Return in words why the driver's library cannot be asked; empty: it can."""
+    return _list_nvidia()[1]
+
+
+def _list_nvidia() -> tuple[list[Gpu | None], str]:
+    """Return all GPUs of the machine along the PCI bus, or none and in words why the library does not answer.
+
+    The library is closed again: an idle GPU may then go to sleep.
+    """
     try:
         import pynvml
     except ImportError:
-        return []
+        return [], "NVIDIA's driver cannot be asked without nvidia-ml-py (pip install nvidia-ml-py)"
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
+    except pynvml.NVMLError as error:
+        if type(error).__name__ == "NVMLError_LibraryNotFound":
+            return [], "NVIDIA's driver library, libnvidia-ml.so.1, is not here"
+        return [], f"NVIDIA's driver library refuses: {str(error) or type(error).__name__}"
     try:
-        return [_gpu(pynvml, index) for index in range(ask(pynvml, "nvmlDeviceGetCount") or 0)]
+        found: list[tuple[tuple[int, int, int] | None, Gpu | None]] = []
+        for index in range(ask(pynvml, "nvmlDeviceGetCount") or 0):
+            handle = ask(pynvml, "nvmlDeviceGetHandleByIndex", index)
+            found.append((None, None) if handle is None else (_pci(pynvml, handle), _gpu(pynvml, handle)))
+        if all(address is not None for address, _ in found):
+            found.sort(key=lambda one: one[0] or (0, 0, 0))
+        return [gpu for _, gpu in found], ""
     finally:
         ask(pynvml, "nvmlShutdown")
 
 
-def _gpu(library: Any, index: int) -> Gpu | None:
-    handle = ask(library, "nvmlDeviceGetHandleByIndex", index)
-    device = _device(library, handle) if handle is not None else None
+def _pci(library: Any, handle: Any) -> tuple[int, int, int] | None:
+    """Return the place on the PCI bus, by which CUDA counts with `CUDA_DEVICE_ORDER=PCI_BUS_ID`."""
+    info = ask(library, "nvmlDeviceGetPciInfo", handle)
+    return None if info is None else (int(info.domain), int(info.bus), int(info.device))
+
+
+def _gpu(library: Any, handle: Any) -> Gpu | None:
+    device = _device(library, handle)
     if device is None:
         return None
     mode = ask(library, "nvmlDeviceGetMigMode", handle)  # now, and after the next reset; refused by GPUs without it
@@ -326,18 +473,27 @@ def amd_visible(found: Sequence[Device], environ: Mapping[str, str]) -> tuple[De
     Raises:
         ResourceError: see `amd_parent`. Never where there are no such GPUs.
     """
-    if not found:
-        return ()
+    return _look_at_amd(found, environ).devices if found else ()
+
+
+def _look_at_amd(found: Sequence[Device], environ: Mapping[str, str]) -> Look:
     parent, below = amd_parent(environ), environ.get("ROCR_VISIBLE_DEVICES")
-    left = tuple(found)
+    seen = Look(tuple(found))
     if below is not None:
-        left = _chosen(below, lambda entry: _amd_named(left, entry))
-        left = tuple(_as_written(device, str(index)) for index, device in enumerate(left))
-    return left if parent is None else _chosen(parent, lambda entry: _amd_named(left, entry))
+        seen = _read_amd("ROCR_VISIBLE_DEVICES", below, found)
+        seen = replace(seen, devices=tuple(_as_written(gpu, str(index)) for index, gpu in enumerate(seen.devices)))
+    if parent is None or (below is not None and not seen.devices):
+        return seen
+    return _read_amd("HIP_VISIBLE_DEVICES" if "HIP_VISIBLE_DEVICES" in environ else _CUDA, parent, seen.devices)
+
+
+def _read_amd(name: str, value: str, found: Sequence[Device]) -> Look:
+    devices, why = cuda.read_list(name, value, lambda entry: _amd_named(found, entry))
+    return Look(devices, f"{name}={value!r}", cuda.is_blank(value), why)
 
 
 def _amd_named(found: Sequence[Device], entry: str) -> Device | None:
-    index = _index(entry)
+    index = cuda.index_of(entry)
     if index is not None:
         return _as_written(found[index], str(index)) if index < len(found) else None
     matches = [device for device in found if entry.startswith("GPU-") and device.id.startswith(entry)]

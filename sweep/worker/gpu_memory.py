@@ -149,8 +149,8 @@ def _checked_id(gpu_id: int | str) -> int | str:
 def _own_gpus() -> tuple[Device, ...]:
     if gpu.nvml() is None:
         raise NoGpuError(
-            "wait_for_gpu reads the memory of NVIDIA GPUs through NVML, which is not there. Install the library, "
-            "`pip install nvidia-ml-py`, and NVIDIA's driver; on a machine without such a GPU leave the call out."
+            f"wait_for_gpu reads the memory of NVIDIA GPUs through NVML, which does not answer: {gpu.why_silent()}. "
+            "On a machine without such a GPU leave the call out."
         )
     devices = tuple(device for device in gpu.detect() if device.vendor == "nvidia")
     if not devices:

@@ -18,9 +18,11 @@ from sweep.accelerators.gpu import (
     amd_parent,
     amd_visible,
     check_type,
+    count,
     detect,
     find_amd,
     labels_of,
+    look,
     nvml,
     visible,
 )
@@ -55,6 +57,7 @@ class FakeGpu:
         processes: (pid, bytes or None).
         instances: in MIG mode; None stands for a gap in their numbering.
         is_lost: it has an index and answers nothing.
+        pci: domain, bus and device, None: it does not tell.
     """
 
     uuid: str | bytes
@@ -67,6 +70,7 @@ class FakeGpu:
     instances: list[FakeGpu | None] | None = None
     numbers: tuple[int, int] = (0, 0)
     is_lost: bool = False
+    pci: tuple[int, int, int] | None = None
 
     def read(self) -> int:
         if isinstance(self.used, int):
@@ -111,6 +115,12 @@ class FakeNvml(ModuleType):
             if device.uuid in (uuid, uuid.encode()) and not device.is_lost:
                 return device
         raise NVMLError("Not Found")
+
+    def nvmlDeviceGetPciInfo(self, handle: FakeGpu) -> Any:
+        if handle.pci is None:
+            raise NVMLError("Not Supported")
+        domain, bus, device = handle.pci
+        return SimpleNamespace(domain=domain, bus=bus, device=device)
 
     def nvmlDeviceGetUUID(self, handle: FakeGpu) -> str | bytes:
         return handle.uuid
@@ -179,10 +189,25 @@ def shown(devices):
 # --- the inventory ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", [None, FakeNvml(init_error=NVMLError_LibraryNotFound()), FakeNvml()])
-def test_no_library_no_driver_and_no_gpu_are_no_error(install, library, tmp_path):
+@pytest.mark.parametrize(
+    ("library", "why"),
+    [
+        (None, "NVIDIA's driver cannot be asked without nvidia-ml-py (pip install nvidia-ml-py)"),
+        (
+            FakeNvml(init_error=NVMLError_LibraryNotFound()),
+            "NVIDIA's driver library, libnvidia-ml.so.1, is not here",
+        ),
+        (
+            FakeNvml(init_error=NVMLError("Driver/library version mismatch")),
+            "NVIDIA's driver library refuses: Driver/library version mismatch",
+        ),
+        (FakeNvml(), "the driver of NVIDIA lists none"),
+    ],
+)
+def test_no_library_no_driver_and_no_gpu_are_no_error_and_it_is_known_which_it_is(install, library, why, tmp_path):
     install(library)
-    assert detect({}, sysfs=tmp_path) == ()
+    assert detect({}, sysfs=tmp_path, dev=tmp_path) == ()
+    assert look({}, sysfs=tmp_path, dev=tmp_path).why == f"no GPU was found: {why}, and there is none of AMD"
 
 
 @pytest.mark.parametrize("encode", [str, lambda text: text.encode()], ids=["str", "bytes"])
@@ -221,6 +246,7 @@ def test_this_processs_own_environment_is_read(install, monkeypatch):
 
 
 T4, A100 = "Tesla T4", "NVIDIA A100-SXM4-40GB"
+PCI_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 MIG = FakeGpu(
     "GPU-m",
     instances=[
@@ -242,8 +268,12 @@ MIG = FakeGpu(
         ([FakeGpu("GPU-a", is_lost=True), FakeGpu("GPU-b")], {}, [("GPU-b", "GPU-b")]),
         ([FakeGpu("GPU-a")], {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [("GPU-a", "0")]),
         ([FakeGpu("GPU-a")], {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, [("GPU-a", "GPU-a")]),
-        ([FakeGpu("GPU-a"), FakeGpu("GPU-b", T4)], {"CUDA_VISIBLE_DEVICES": "1"}, [("GPU-b", "1")]),
-        ([FakeGpu("GPU-a", is_lost=True), FakeGpu("GPU-b")], {"CUDA_VISIBLE_DEVICES": "1,0"}, [("GPU-b", "1")]),
+        ([FakeGpu("GPU-a"), FakeGpu("GPU-b", T4)], {"CUDA_VISIBLE_DEVICES": "1", **PCI_ORDER}, [("GPU-b", "1")]),
+        (
+            [FakeGpu("GPU-a", is_lost=True), FakeGpu("GPU-b")],
+            {"CUDA_VISIBLE_DEVICES": "1,0", **PCI_ORDER},
+            [("GPU-b", "1")],
+        ),
     ],
 )
 def test_a_child_is_told_an_index_where_that_is_safe_and_else_the_uuid(install, gpus, environ, expected, tmp_path):
@@ -333,6 +363,184 @@ CUT = [
 )
 def test_instances_are_named_by_their_own_uuid_or_by_their_gpus_and_two_numbers(parent, expected):
     assert shown(visible(CUT, parent)) == expected
+
+
+# --- where no driver answers -----------------------------------------------------------------------------------------
+
+SILENT = FakeNvml(init_error=NVMLError_LibraryNotFound())
+NO_DRIVER = "NVIDIA's driver library, libnvidia-ml.so.1, is not here"
+
+
+def files(root, *names):
+    """Return a directory of device files."""
+    for name in names:
+        (root / name).touch()
+    return root
+
+
+def test_a_list_is_taken_at_its_word_and_that_is_said(install, tmp_path):
+    install(SILENT)
+    seen = look({"CUDA_VISIBLE_DEVICES": "4,5"}, sysfs=tmp_path, dev=tmp_path)
+    assert seen.devices == tuple(Device(name, "gpu", visible=name, vendor="nvidia") for name in ("4", "5"))
+    assert (seen.law, seen.is_blank) == ("CUDA_VISIBLE_DEVICES='4,5'", False)
+    assert seen.why == f"CUDA_VISIBLE_DEVICES='4,5' names no others, and {NO_DRIVER}"
+    assert seen.notices == (
+        f"CUDA_VISIBLE_DEVICES='4,5' is taken at its word, because {NO_DRIVER}: types and memory are unknown",
+    )
+    assert detect({"CUDA_VISIBLE_DEVICES": "4,5"}, sysfs=tmp_path, dev=tmp_path, trust=False) == ()
+
+
+def test_amds_list_is_taken_at_its_word_too(install, tmp_path):
+    install(SILENT)
+    seen = look({"HIP_VISIBLE_DEVICES": "4"}, sysfs=tmp_path, dev=tmp_path)
+    assert seen.devices == (Device("4", "gpu", visible="4", vendor="amd"),)
+    assert seen.notices == (
+        "HIP_VISIBLE_DEVICES='4' is taken at its word, because the kernel shows no GPU of AMD: types and memory are "
+        "unknown",
+    )
+
+
+def test_a_driver_that_lists_no_gpu_is_believed_more_than_a_list(install, tmp_path):
+    install(FakeNvml())
+    seen = look({"CUDA_VISIBLE_DEVICES": "4,5"}, sysfs=tmp_path, dev=tmp_path)
+    assert (seen.devices, seen.is_blank) == ((), False)
+    assert seen.why == "CUDA_VISIBLE_DEVICES='4,5' names no GPU here: the driver of NVIDIA lists none"
+
+
+def test_device_files_are_counted_and_that_is_said(install, tmp_path):
+    install(SILENT)
+    dev = files(tmp_path, "nvidia0", "nvidia1", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia1x")
+    seen = look({}, sysfs=tmp_path, dev=dev)
+    assert shown(seen.devices) == [("0", "0"), ("1", "1"), ("2", "2")]
+    assert {device.vendor for device in seen.devices} == {"nvidia"}
+    said = f"3 GPUs were counted by the files {dev}/nvidia*, because {NO_DRIVER}: types and memory are unknown"
+    assert (seen.why, seen.notices) == (said, (said,))
+
+
+@pytest.mark.parametrize("library", [FakeNvml(), FakeNvml(FakeGpu("GPU-a"))])
+def test_a_driver_that_answers_is_believed_more_than_device_files(install, library, tmp_path):
+    install(library)
+    seen = look({}, sysfs=tmp_path, dev=files(tmp_path, "nvidia0", "nvidia1"))
+    assert len(seen.devices) == len(library.gpus)
+    assert seen.notices == ()
+
+
+def test_an_index_beyond_the_device_files_ends_a_list(install, tmp_path):
+    install(SILENT)
+    dev = files(tmp_path, "nvidia0", "nvidia1")
+    seen = look({"CUDA_VISIBLE_DEVICES": "1,2,0"}, sysfs=tmp_path, dev=dev)
+    assert shown(seen.devices) == [("1", "1")]
+    assert seen.why == f"CUDA_VISIBLE_DEVICES='1,2,0' ends at '2', which names no GPU here, and {NO_DRIVER}"
+
+
+@pytest.mark.parametrize("library", [SILENT, FakeNvml(FakeGpu("GPU-a"))])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("", "CUDA_VISIBLE_DEVICES is empty"),
+        ("-1", "CUDA_VISIBLE_DEVICES='-1' ends at '-1', which names no GPU here"),
+        ("NoDevFiles", "CUDA_VISIBLE_DEVICES='NoDevFiles' ends at 'NoDevFiles', which names no GPU here"),
+    ],
+)
+def test_a_list_of_nothing_is_known_as_such(install, library, value, why, tmp_path):
+    install(library)
+    seen = look({"CUDA_VISIBLE_DEVICES": value}, sysfs=tmp_path, dev=tmp_path)
+    assert (seen.devices, seen.is_blank, seen.why) == ((), True, why)
+
+
+def test_gpus_that_are_hidden_are_counted_all_the_same(install, monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    install(FakeNvml(FakeGpu("GPU-a"), FakeGpu("GPU-b")))
+    assert count(sysfs=tmp_path, dev=tmp_path) == 2
+    install(SILENT)
+    assert count(sysfs=tmp_path, dev=tmp_path) == 0
+    assert count(sysfs=tmp_path, dev=files(tmp_path, "nvidia0")) == 1
+    write_node(tmp_path, 1, **AMD, unique_id=1, drm_render_minor=128)
+    write_node(tmp_path, 2, **AMD, unique_id=2, drm_render_minor=129)
+    assert count(sysfs=tmp_path, dev=tmp_path) == 2
+
+
+# --- the order in which CUDA counts ----------------------------------------------------------------------------------
+
+
+def never(visible, order):
+    pytest.fail(f"CUDA was asked about {visible}, {order}")
+
+
+# An L4 on the first place of the bus, an A100 on the second: by default CUDA counts the A100 first.
+SLOW = FakeGpu("GPU-00000000-0000-0000-0000-0000000000aa", "NVIDIA L4")
+FAST = FakeGpu("GPU-00000000-0000-0000-0000-0000000000bb", A100)
+HEX = {"slow": "aa".rjust(32, "0"), "fast": "bb".rjust(32, "0")}
+
+
+def test_the_places_on_the_bus_are_the_indices_whatever_the_library_counts_by(install, tmp_path):
+    first, second = FakeGpu("GPU-a", pci=(0, 0x41, 0)), FakeGpu("GPU-b", pci=(0, 0x1A, 0))
+    install(FakeNvml(first, second))
+    assert shown(detect({"CUDA_VISIBLE_DEVICES": "0"}, sysfs=tmp_path)) == [("GPU-b", "0")]
+    assert shown(detect({}, sysfs=tmp_path)) == [("GPU-b", "0"), ("GPU-a", "1")]
+    install(FakeNvml(first, FakeGpu("GPU-b")))  # one does not tell its place: the library's order is the best there is
+    assert shown(detect({}, sysfs=tmp_path)) == [("GPU-a", "0"), ("GPU-b", "1")]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "environ"),
+    [
+        ([SLOW, FAST], {}),
+        ([SLOW, FAST], {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
+        ([SLOW, FAST], {"CUDA_VISIBLE_DEVICES": SLOW.uuid}),
+        ([FakeGpu("GPU-a"), FakeGpu("GPU-b")], {"CUDA_VISIBLE_DEVICES": "1"}),
+        ([FakeGpu("GPU-a"), FakeGpu("GPU-b")], {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}),
+    ],
+)
+def test_cuda_is_not_asked_where_its_order_is_known_or_does_not_matter(install, gpus, environ, tmp_path):
+    install(FakeNvml(*gpus))
+    assert look(environ, sysfs=tmp_path, ask_cuda=never).devices
+
+
+@pytest.mark.parametrize(
+    ("parent", "answer", "expected", "why"),
+    [
+        ("0", ["fast"], [FAST], "names no others"),
+        ("1,0", ["slow", "fast"], [SLOW, FAST], "names no others"),
+        ("0,7,1", ["fast"], [FAST], "ends at '7', as CUDA itself reads it"),
+        ("0,0", [], [], "ends at '0', as CUDA itself reads it"),
+    ],
+)
+def test_among_gpus_of_several_types_an_index_means_what_it_means_to_cuda(
+    install, parent, answer, expected, why, tmp_path
+):
+    install(FakeNvml(SLOW, FAST))
+    asked = []
+
+    def ask_cuda(visible, order):
+        asked.append((visible, order))
+        return [HEX[name] for name in answer]
+
+    seen = look({"CUDA_VISIBLE_DEVICES": parent}, sysfs=tmp_path, ask_cuda=ask_cuda)
+    # A child is told UUIDs: what an index means depends on who reads it.
+    assert shown(seen.devices) == [(device.uuid, device.uuid) for device in expected]
+    assert [device.type for device in seen.devices] == [device.name for device in expected]
+    assert seen.why == f"CUDA_VISIBLE_DEVICES={parent!r} {why}"
+    assert asked == [(parent, None)]
+
+
+def test_an_index_of_a_gpu_in_mig_mode_means_the_instance_that_cuda_shows(install, tmp_path):
+    part = FakeGpu("MIG-00000000-0000-0000-0000-0000000000cc", "NVIDIA A100-SXM4-40GB MIG 3g.20gb")
+    install(FakeNvml(FAST, FakeGpu("GPU-m", instances=[part])))
+    seen = look({"CUDA_VISIBLE_DEVICES": "1"}, sysfs=tmp_path, ask_cuda=lambda *_: ["cc".rjust(32, "0")])
+    assert shown(seen.devices) == [(part.uuid, part.uuid)]
+
+
+def test_where_cuda_does_not_answer_an_index_stays_a_name_of_which_nothing_is_known(install, tmp_path):
+    install(FakeNvml(SLOW, FAST))
+    environ = {"CUDA_VISIBLE_DEVICES": f"1,{SLOW.uuid},5"}
+    seen = look(environ, sysfs=tmp_path, ask_cuda=lambda visible, order: None)
+    assert shown(seen.devices) == [("1", "1"), (SLOW.uuid, SLOW.uuid)]
+    assert [device.type for device in seen.devices] == ["", "NVIDIA L4"]
+    assert seen.why.endswith("ends at '5', which names no GPU here")
+    (said,) = seen.notices
+    assert "is not known: they are of several types and CUDA could not be asked" in said
+    assert "Set CUDA_DEVICE_ORDER=PCI_BUS_ID as well, or write the UUIDs" in said
 
 
 # --- the library in one process --------------------------------------------------------------------------------------

@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
-from sweep.worker.environment import attempt_variables, device_variables, num_threads, thread_variables, trial_seed
+from sweep.worker.environment import (
+    attempt_variables,
+    device_variables,
+    held_devices,
+    num_threads,
+    thread_variables,
+    trial_seed,
+)
 
 GPUS = Node("n", devices=(Device("GPU-a", visible="4"), Device("GPU-b", visible="5"), Device("GPU-c")))
 PLAIN = Node("n")
 AMD = Node("n", devices=(Device("a", visible="0", vendor="amd"),))
+# What a process without a GPU is told, so that it can never touch one.
+NONE = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
+BY_INDEX = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 TPUS = Node("n", devices=tuple(Device(str(i), kind="tpu") for i in range(4)))
 
 
@@ -26,10 +36,13 @@ def shared(device, share):
 @pytest.mark.parametrize(
     ("placement", "node", "environ", "expected"),
     [
-        (held(), PLAIN, {}, {}),
-        (held(), GPUS, {}, {"CUDA_VISIBLE_DEVICES": ""}),
-        (None, GPUS, {}, {"CUDA_VISIBLE_DEVICES": ""}),
-        (held(), PLAIN, {"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": ""}),
+        (held(), PLAIN, {}, NONE),
+        (held(), GPUS, {}, NONE),
+        (None, GPUS, {}, NONE),
+        (None, PLAIN, {}, NONE),
+        (held(), PLAIN, {"CUDA_VISIBLE_DEVICES": "0"}, NONE),
+        (held(), PLAIN, {"HIP_VISIBLE_DEVICES": "0"}, NONE),
+        (held(), PLAIN, {"SWEEP_KEEP_VISIBLE_DEVICES": "1"}, {}),
         (held("GPU-a"), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "4", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}),
         (held("GPU-a"), GPUS, {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, {"CUDA_VISIBLE_DEVICES": "4"}),
         (held("GPU-b", "GPU-a"), GPUS, {"CUDA_VISIBLE_DEVICES": "4,5"}, {"CUDA_VISIBLE_DEVICES": "5,4"}),
@@ -41,7 +54,8 @@ def shared(device, share):
             {"CUDA_VISIBLE_DEVICES": "4", "HIP_VISIBLE_DEVICES": "4"},
         ),
         (held("a"), AMD, {}, {"HIP_VISIBLE_DEVICES": "0"}),
-        (held(), AMD, {}, {"HIP_VISIBLE_DEVICES": ""}),
+        (held(), AMD, {}, NONE),
+        (held("GPU-a"), GPUS, {"HIP_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": "4", **BY_INDEX}),
         (shared("GPU-c", 0.5), GPUS, {}, {"CUDA_VISIBLE_DEVICES": "GPU-c", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45"}),
         (shared("GPU-c", 0.5), GPUS, {"XLA_CLIENT_MEM_FRACTION": ".3"}, {"CUDA_VISIBLE_DEVICES": "GPU-c"}),
         (held("GPU-a"), GPUS, {"SWEEP_KEEP_VISIBLE_DEVICES": "1"}, {}),
@@ -49,15 +63,15 @@ def shared(device, share):
             held("1"),
             TPUS,
             {},
-            {"TPU_VISIBLE_CHIPS": "1", "TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
+            {**NONE, "TPU_VISIBLE_CHIPS": "1", "TPU_CHIPS_PER_HOST_BOUNDS": "1,1,1", "TPU_HOST_BOUNDS": "1,1,1"},
         ),
         (
             held("0", "1", "2", "3"),
             TPUS,
             {},
-            {"TPU_VISIBLE_CHIPS": None, "TPU_CHIPS_PER_HOST_BOUNDS": None, "TPU_HOST_BOUNDS": None},
+            {**NONE, "TPU_VISIBLE_CHIPS": None, "TPU_CHIPS_PER_HOST_BOUNDS": None, "TPU_HOST_BOUNDS": None},
         ),
-        (held(), TPUS, {}, {"TPU_VISIBLE_CHIPS": ""}),
+        (held(), TPUS, {}, {**NONE, "TPU_VISIBLE_CHIPS": ""}),
     ],
 )
 def test_a_process_is_shown_the_devices_of_its_placement_and_no_others(placement, node, environ, expected):
@@ -67,6 +81,16 @@ def test_a_process_is_shown_the_devices_of_its_placement_and_no_others(placement
 def test_two_bundles_on_one_device_show_it_once():
     placement = Placement((BundlePlacement("n", (("GPU-a", 0.5),)), BundlePlacement("n", (("GPU-a", 0.5),))))
     assert device_variables(placement, [GPUS], {"CUDA_VISIBLE_DEVICES": "4,5"}) == {"CUDA_VISIBLE_DEVICES": "4"}
+
+
+def test_devices_of_two_nodes_with_the_same_id_are_two_and_their_common_name_is_shown_once():
+    nodes = [Node(name, devices=(Device("0", visible=visible),)) for name, visible in (("m", "4"), ("n", "5"))]
+    bundles = [BundlePlacement("m", (("0", 1.0),)), BundlePlacement("n", (("0", 1.0),))]
+    assert held_devices(bundles, nodes) == (Device("0", visible="4"), Device("0", visible="5"))
+    placement = Placement(tuple(bundles))
+    assert device_variables(placement, nodes, {})["CUDA_VISIBLE_DEVICES"] == "4,5"
+    same = [Node(name, devices=(Device("0"),)) for name in ("m", "n")]
+    assert device_variables(placement, same, {})["CUDA_VISIBLE_DEVICES"] == "0"  # "0,0" would hide all
 
 
 @pytest.mark.parametrize(

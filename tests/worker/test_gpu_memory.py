@@ -133,10 +133,16 @@ def test_no_gpu_at_all_is_an_error_of_both_kinds(machine, monkeypatch, visible, 
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("library", [None, FakeNvml(init_error=NVMLError_LibraryNotFound())])
-def test_without_the_library_it_is_said_what_to_install(install, library):
+@pytest.mark.parametrize(
+    ("library", "words"),
+    [
+        (None, "does not answer: NVIDIA's driver cannot be asked without nvidia-ml-py .pip install nvidia-ml-py."),
+        (FakeNvml(init_error=NVMLError_LibraryNotFound()), "does not answer: NVIDIA's driver library, libnvidia-ml.so"),
+    ],
+)
+def test_without_the_library_it_is_said_what_to_install(install, library, words):
     install(library)
-    with pytest.raises(RuntimeError, match="pip install nvidia-ml-py") as caught:
+    with pytest.raises(RuntimeError, match=words) as caught:
         wait_for_gpu()
     assert isinstance(caught.value, SweepError)
 

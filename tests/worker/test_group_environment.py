@@ -46,8 +46,19 @@ def plan(bundle, places, spec, *, nodes, environ=None, ports=(PORT,), attempt=1,
     )
 
 
+NO_GPU = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"), "")
+
+
+def without_gpu(values):
+    """Return variables that hide all GPUs of every vendor, less those that do."""
+    assert {name: values.get(name) for name in NO_GPU} == NO_GPU
+    return {name: value for name, value in values.items() if name not in NO_GPU}
+
+
 def variables(plans):
-    return [dict(one.variables) for one in plans]
+    """Return what each rank is given; of ranks without a GPU, which are told so, the rest."""
+    every = [dict(one.variables) for one in plans]
+    return [without_gpu(one) if one.get("ROCR_VISIBLE_DEVICES") == "" else one for one in every]
 
 
 # --- what is expected ------------------------------------------------------------------------------------------------
@@ -135,8 +146,8 @@ def test_two_torch_workers_on_cpus_written_out():
         "NUMEXPR_NUM_THREADS": "1",
         "VECLIB_MAXIMUM_THREADS": "1",
     }
-    assert dict(first.variables) == {**same, "SWEEP_RANK": "0", "RANK": "0", "LOCAL_RANK": "0", "ROLE_RANK": "0"}
-    assert dict(second.variables) == {**same, "SWEEP_RANK": "1", "RANK": "1", "LOCAL_RANK": "1", "ROLE_RANK": "1"}
+    assert variables([first])[0] == {**same, "SWEEP_RANK": "0", "RANK": "0", "LOCAL_RANK": "0", "ROLE_RANK": "0"}
+    assert variables([second])[0] == {**same, "SWEEP_RANK": "1", "RANK": "1", "LOCAL_RANK": "1", "ROLE_RANK": "1"}
     assert [one.rank for one in (first, second)] == [
         Rank(0, 2, local_rank=0, local_size=2, port=PORT, backend="gloo"),
         Rank(1, 2, local_rank=1, local_size=2, port=PORT, backend="gloo"),
@@ -154,7 +165,7 @@ def test_two_torch_workers_on_cpus_written_out():
 )
 def test_a_worker_alone_is_told_that_it_is_alone_and_what_its_framework_needs(spec, expected):
     (only,) = plan(CPU, [on()], spec, nodes=[Node("n")])
-    assert dict(only.variables) == {**who(0, 1), **threads(1), **expected}
+    assert variables([only])[0] == {**who(0, 1), **threads(1), **expected}
 
 
 def test_later_attempts_are_counted_as_restarts():
@@ -179,7 +190,7 @@ def test_later_attempts_are_counted_as_restarts():
 )
 def test_threads_are_the_cpus_of_the_workers_bundle_unless_the_user_has_said(bundle, environ, expected, count):
     (only,) = plan(bundle, [on()], PLAIN, nodes=[Node("n")], environ=environ)
-    assert dict(only.variables) == {**who(0, 1), **expected}
+    assert variables([only])[0] == {**who(0, 1), **expected}
     assert only.num_threads == count
 
 
@@ -263,24 +274,27 @@ def test_devices_go_by_the_names_that_the_parents_list_uses(shown, parent):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "environ", "shown"),
+    ("nodes", "environ"),
     [
-        ([Node("n")], {}, {}),
-        ([Node("n")], {"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": ""}),
-        ([Node("n")], {"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": ""}),
-        ([node(4, 5)], {"CUDA_VISIBLE_DEVICES": "4,5"}, {"CUDA_VISIBLE_DEVICES": ""}),
-        ([node(0, 1)], {}, {"CUDA_VISIBLE_DEVICES": ""}),
-        ([node(0, 1), Node("m")], {}, {"CUDA_VISIBLE_DEVICES": ""}),
+        ([Node("n")], {}),
+        ([Node("n")], {"CUDA_VISIBLE_DEVICES": "0,1"}),
+        ([Node("n")], {"CUDA_VISIBLE_DEVICES": ""}),
+        ([node(4, 5)], {"CUDA_VISIBLE_DEVICES": "4,5"}),
+        ([node(0, 1)], {}),
+        ([node(0, 1, vendor="amd")], {"HIP_VISIBLE_DEVICES": "0,1"}),
+        ([node(0, 1), Node("m")], {}),
     ],
 )
-def test_workers_without_a_gpu_see_none_where_there_are_some_or_the_parent_has_a_list(nodes, environ, shown):
+def test_workers_without_a_gpu_see_none_whatever_was_found(nodes, environ):
     plans = plan(CPU, [on(), on()], TORCH, nodes=nodes, environ=environ)
-    assert variables(plans) == [{**torch(rank, 2), **threads(1), **shown} for rank in range(2)]
+    assert [without_gpu(dict(one.variables)) for one in plans] == [
+        {**torch(rank, 2), **threads(1)} for rank in range(2)
+    ]
 
 
 def test_workers_on_a_node_without_gpus_are_not_told_of_those_of_another():
     (only,) = plan(CPU, [on(name="m")], PLAIN, nodes=[node(0, 1), Node("m")])
-    assert dict(only.variables) == {**who(0, 1), **threads(1)}
+    assert variables([only])[0] == {**who(0, 1), **threads(1)}
 
 
 # --- parts of a GPU --------------------------------------------------------------------------------------------------
@@ -392,7 +406,7 @@ def test_amds_and_cudas_variable_agree_where_the_parent_has_both(environ, names)
     both = {f"{name}_VISIBLE_DEVICES": "3" for name in names}
     assert variables(plans) == [{**who(0, 1, is_virtual=True), **threads(1), **both}]
     plans = plan(CPU, [on()], PLAIN, nodes=nodes, environ=environ)
-    assert variables(plans) == [{**who(0, 1), **threads(1), **dict.fromkeys(both, "")}]
+    assert [dict(one.variables) for one in plans] == [{**who(0, 1), **threads(1), **NO_GPU}]
 
 
 # --- what the user has set -------------------------------------------------------------------------------------------
@@ -450,7 +464,7 @@ def test_the_users_own_number_of_threads_counts_for_every_library(is_exported):
     own = {"OMP_NUM_THREADS": "3"}
     spec = PLAIN if is_exported else GroupSpec(env=own)
     (only,) = plan(Bundle(cpu=8.0), [on()], spec, nodes=[Node("n")], environ=own if is_exported else {})
-    assert dict(only.variables) == {**who(0, 1), **threads(3)}
+    assert variables([only])[0] == {**who(0, 1), **threads(3)}
     assert only.num_threads == 3
 
 
@@ -497,7 +511,7 @@ def host(number, name="n"):
 @pytest.mark.parametrize(("spec", "extra"), [(JAX, {"JAX_PLATFORMS": "tpu"}), (PLAIN, {})], ids=["jax", "no framework"])
 def test_a_worker_sees_its_chips_with_the_bounds_that_they_have(own, on_host, expected, spec, extra):
     (only,) = plan(Bundle(cpu=1.0, tpu=float(len(own))), [on(*own)], spec, nodes=[host(on_host)])
-    assert dict(only.variables) == {**who(0, 1), **threads(1), **expected, **extra}
+    assert variables([only])[0] == {**who(0, 1), **threads(1), **expected, **extra}
     assert only.rank == Rank(0, 1, num_tpus=len(own), port=PORT)
 
 
@@ -512,7 +526,7 @@ def test_workers_of_one_host_have_their_own_chips_in_the_order_of_the_chips():
 
 def test_a_worker_without_chips_on_a_host_with_some_sees_none():
     (only,) = plan(CPU, [on()], JAX, nodes=[host(4)])
-    assert dict(only.variables) == {**who(0, 1), **threads(1), "TPU_VISIBLE_CHIPS": "", "JAX_PLATFORMS": "cpu"}
+    assert variables([only])[0] == {**who(0, 1), **threads(1), "TPU_VISIBLE_CHIPS": "", "JAX_PLATFORMS": "cpu"}
 
 
 @pytest.mark.parametrize(("own", "expected"), [((4, 5), {}), ((5,), chips("5", "1,1,1"))])
@@ -520,7 +534,7 @@ def test_a_list_of_chips_of_the_parents_is_passed_on_whole_or_in_part(own, expec
     nodes = [node(4, 5, kind="tpu")]
     environ = {"TPU_VISIBLE_CHIPS": "4,5"}
     (only,) = plan(Bundle(tpu=float(len(own))), [on(*own)], PLAIN, nodes=nodes, environ=environ)
-    assert dict(only.variables) == {**who(0, 1), **threads(1), **expected}
+    assert variables([only])[0] == {**who(0, 1), **threads(1), **expected}
 
 
 HOSTS = [Node(f"h{i}", devices=host(4).devices, slice="s") for i in range(4)]
@@ -713,7 +727,7 @@ def test_a_head_is_no_rank_and_its_gpu_is_nobodys():
 def test_a_head_with_a_gpu_makes_no_gpu_group_of_workers_on_cpus():
     spec = GroupSpec("torch", visibility="share", has_head=True)
     plans = plan((Bundle(gpu=1.0), CPU, CPU), [on(0), on(), on()], spec, nodes=[node(0)])
-    assert variables(plans) == [{**torch(rank, 2), **threads(1), "CUDA_VISIBLE_DEVICES": ""} for rank in range(2)]
+    assert variables(plans) == [{**torch(rank, 2), **threads(1)} for rank in range(2)]
 
 
 def test_workers_of_slices_are_counted_without_the_head():

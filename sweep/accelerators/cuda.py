@@ -1,0 +1,138 @@
+"""CUDA's list of visible devices where no driver says what its entries mean, and CUDA's own order of devices where only
+CUDA knows it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+from sweep.core.resources import Device
+
+__all__ = ["ask", "count_files", "index_of", "is_blank", "read_list", "take_at_its_word"]
+
+
+def read_list(
+    name: str, value: str, named: Callable[[str], Device | None], *, is_unchecked: bool = False
+) -> tuple[tuple[Device, ...], str]:
+    """Read a list of devices as CUDA does: up to the first entry that names none; one named twice hides them all.
+
+    Args:
+        name: of the variable, for the answer.
+        named: returns the device that an entry names.
+        is_unchecked: ids are names as people wrote them, so that one may be the beginning of another; CUDA would show
+            neither then.
+
+    Returns:
+        The devices, and in words why there are no more.
+    """
+    shown = f"{name}={value!r}"
+    if not value.strip():
+        return (), f"{name} is empty"
+    chosen: dict[str, Device] = {}
+    for entry in value.split(","):
+        device = named(entry.strip())
+        if device is None:
+            return tuple(chosen.values()), f"{shown} ends at {entry.strip()!r}, which names no GPU here"
+        if device.id in chosen or (is_unchecked and any(_is_overlap(device.id, other) for other in chosen)):
+            return (), f"{shown} names {device.id} twice, which hides all"
+        chosen[device.id] = device
+    return tuple(chosen.values()), f"{shown} names no others"
+
+
+def take_at_its_word(
+    name: str, value: str, *, vendor: str, number: int | None = None
+) -> tuple[tuple[Device, ...], str]:
+    """Read a list whose entries nobody can check: their form decides, and each device is named by its entry.
+
+    Args:
+        number: of devices on the machine, where it is known: indices are below it.
+
+    Returns:
+        As `read_list`.
+    """
+
+    def named(entry: str) -> Device | None:
+        index = index_of(entry)
+        if index is not None:
+            is_there = number is None or index < number
+            return Device(str(index), "gpu", visible=str(index), vendor=vendor) if is_there else None
+        return Device(entry, "gpu", visible=entry, vendor=vendor) if _is_uuid(entry) else None
+
+    return read_list(name, value, named, is_unchecked=True)
+
+
+def is_blank(value: str) -> bool:
+    """Whether a list holds nothing on any machine: it is empty, or begins with `-1`, `NoDevFiles` or the like."""
+    first = value.split(",")[0].strip()
+    return index_of(first) is None and not _is_uuid(first)
+
+
+def index_of(entry: str) -> int | None:
+    """Return the number that an entry begins with: CUDA does not mind what follows it."""
+    match = re.match(r"\+?([0-9]{1,9})(?![0-9])", entry)
+    return None if match is None else int(match[1])
+
+
+def count_files(dev: str | Path = "/dev") -> int:
+    """Return for how many NVIDIA GPUs there is a device file, `/dev/nvidia0` and so on."""
+    try:
+        names = os.listdir(dev)
+    except OSError:
+        return 0
+    return sum(re.fullmatch("nvidia[0-9]+", name) is not None for name in names)
+
+
+_QUESTION = """
+import ctypes, sys
+cuda = ctypes.CDLL(sys.argv[1])
+count = ctypes.c_int()
+if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+    sys.exit(1)
+uuid_of = getattr(cuda, "cuDeviceGetUuid_v2", None) or cuda.cuDeviceGetUuid
+for index in range(count.value):
+    device, uuid = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    if cuda.cuDeviceGet(ctypes.byref(device), index) or uuid_of(ctypes.byref(uuid), device):
+        sys.exit(1)
+    print(bytes(uuid).hex())
+"""
+_PATIENCE_S = 60.0
+
+
+@lru_cache(maxsize=16)
+def ask(visible: str | None, order: str | None, library: str = "libcuda.so.1") -> tuple[str, ...] | None:
+    """Return the UUIDs of the devices that CUDA shows, in its own order, as 32 hexadecimal digits; None: no answer.
+
+    A process of its own asks, so that this one never initialises CUDA: its forks could not use it any more.
+
+    Args:
+        visible, order: `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`; None: not set.
+    """
+    own = {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": order}
+    environ = {name: value for name, value in os.environ.items() if name not in own}
+    environ |= {name: value for name, value in own.items() if value is not None}
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _QUESTION, library],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None  # no interpreter to ask with, or a driver that hangs
+    return tuple(asked.stdout.split()) if asked.returncode == 0 else None
+
+
+def _is_uuid(entry: str) -> bool:
+    return re.fullmatch(r"(GPU|MIG)-[^\s,]+", entry) is not None
+
+
+def _is_overlap(one: str, other: str) -> bool:
+    """Whether one name is the beginning of the other; whole numbers are whole."""
+    return not (one.isdecimal() or other.isdecimal()) and (one.startswith(other) or other.startswith(one))

@@ -1,0 +1,95 @@
+"""CUDA's list where nobody can check its entries, and the question to CUDA itself, put to a library that is made up."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from sweep.accelerators.cuda import ask, count_files, is_blank, take_at_its_word
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "names", "why"),
+    [
+        ("4,5", None, ["4", "5"], "CUDA_VISIBLE_DEVICES='4,5' names no others"),
+        (" 5 , 4 ", None, ["5", "4"], None),
+        ("+4,5gpu", None, ["4", "5"], None),
+        ("4,-1,5", None, ["4"], "CUDA_VISIBLE_DEVICES='4,-1,5' ends at '-1', which names no GPU here"),
+        ("4,,5", None, ["4"], "CUDA_VISIBLE_DEVICES='4,,5' ends at '', which names no GPU here"),
+        ("4,cpu,5", None, ["4"], None),
+        ("0,2,1", 2, ["0"], "CUDA_VISIBLE_DEVICES='0,2,1' ends at '2', which names no GPU here"),
+        ("GPU-8a5b,GPU-8a5c", None, ["GPU-8a5b", "GPU-8a5c"], None),
+        ("MIG-8a5b,MIG-GPU-8a5b/1/0", None, ["MIG-8a5b", "MIG-GPU-8a5b/1/0"], None),
+        ("0,GPU-8a5b", None, ["0", "GPU-8a5b"], None),
+        ("GPU-,0", None, [], None),
+        ("gpu-8a5b", None, [], None),
+        ("4,4", None, [], "CUDA_VISIBLE_DEVICES='4,4' names 4 twice, which hides all"),
+        ("4,04", None, [], None),
+        # One is the beginning of the other: they name one GPU, or the shorter several.
+        ("GPU-8a,GPU-8a5b", None, [], "CUDA_VISIBLE_DEVICES='GPU-8a,GPU-8a5b' names GPU-8a5b twice, which hides all"),
+        ("1,10,11", None, ["1", "10", "11"], None),
+        ("", None, [], "CUDA_VISIBLE_DEVICES is empty"),
+        ("NoDevFiles", None, [], None),
+    ],
+)
+def test_a_list_that_nobody_can_check_is_read_by_the_form_of_its_entries(value, number, names, why):
+    devices, said = take_at_its_word("CUDA_VISIBLE_DEVICES", value, vendor="nvidia", number=number)
+    assert [device.id for device in devices] == names
+    assert [device.visible for device in devices] == names
+    assert why is None or said == why
+
+
+@pytest.mark.parametrize("value", ["", " ", "-1", "NoDevFiles", "cpu", ",0", "none"])
+def test_a_list_that_names_nothing_on_any_machine_is_blank(value):
+    assert is_blank(value)
+
+
+@pytest.mark.parametrize("value", ["0", "99", "4,4", "GPU-8a", "MIG-GPU-8a/1/0", "0,-1"])
+def test_a_list_that_names_something_somewhere_is_not_blank(value):
+    assert not is_blank(value)
+
+
+def test_without_a_directory_there_are_no_device_files(tmp_path):
+    assert count_files(tmp_path / "none") == 0
+
+
+CUDA = """
+#include <stdlib.h>
+#include <string.h>
+int cuInit(unsigned flags) { return getenv("REFUSES") ? 100 : 0; }
+int cuDeviceGetCount(int *count) { const char *list = getenv("CUDA_VISIBLE_DEVICES"); *count = list ? 1 : 2; return 0; }
+int cuDeviceGet(int *device, int index) { *device = 40 + index; return 0; }
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+    memset(uuid, getenv("CUDA_DEVICE_ORDER") ? 0xcc : 0xaa, 15);
+    uuid[15] = device;
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """Return a CUDA of two GPUs, or of one where there is a list."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler makes a CUDA that is made up")
+    directory = tmp_path_factory.mktemp("cuda")
+    (directory / "cuda.c").write_text(CUDA)
+    path = directory / "libcuda.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", path, directory / "cuda.c"], check=True)
+    return str(path)
+
+
+def test_cuda_is_asked_in_a_process_of_its_own_with_the_list_and_the_order(library, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "not this one")
+    assert ask(None, None, library) == (15 * "aa" + "28", 15 * "aa" + "29")
+    assert ask("1", None, library) == (15 * "aa" + "28",)
+    assert ask("1", "FASTEST_FIRST", library) == (15 * "cc" + "28",)
+
+
+def test_a_cuda_that_is_not_there_or_refuses_gives_no_answer(library, monkeypatch, tmp_path):
+    assert ask("0", None, str(tmp_path / "libcuda.so.1")) is None
+    monkeypatch.setenv("REFUSES", "1")
+    assert ask("0,1", None, library) is None
