@@ -596,9 +596,10 @@ class Launch:
                 f"{width} trials at a time: {describe(self.searcher)} suggests from fewer results than it could have; "
                 f"up to {best} at a time it loses little. max_concurrent_trials={best} waits for them."
             )
-        if not isinstance(self.request.engine, Engine) and self.request.nodes is None:
-            for text in inventory.notices():
-                self._notice(text)
+        is_given = isinstance(self.request.engine, Engine) or self.request.nodes is not None
+        of_groups = self.trainable.notices(self.request.config or {}) if self.trainable.notices is not None else ()
+        for text in (*(() if is_given else inventory.notices()), *of_groups):
+            self._notice(text)
         lists = unsearched_lists(self.request.search_alg, self.scheduler, self.request.config)
         if lists and self.request.verbose:
             self._notice(lists)

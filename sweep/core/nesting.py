@@ -22,7 +22,7 @@ def place_inside(
 
     The bundles after the trial's first are filled first; the first one, which is for the trial's own process, last:
     that process waits while its group runs. Shares of devices go to the emptiest ones, so that as many workers as
-    possible have a device of their own.
+    possible have a device of their own; those that are to share devices to the ones that the group uses already.
 
     A fit is found if there is one, where the group's bundles are alike except the first, which may belong to a head.
     STRICT_PACK, STRICT_SPREAD and distinct devices are obeyed; accelerator types are not looked at.
@@ -67,12 +67,15 @@ class _Room:
             and all(units_of(amount) <= self.custom.get(name, 0) for name, amount in need.custom)
         )
 
-    def choose(self, kind: str, amount: float, kinds: Mapping[tuple[str, str], str], barred: set[str]) -> list[str]:
-        """Return the devices of a kind that would be taken; too few when there is no room."""
+    def choose(
+        self, kind: str, amount: float, kinds: Mapping[tuple[str, str], str], barred: set[str], wanted: set[str]
+    ) -> list[str]:
+        """Return the devices of a kind that would be taken, of shares the `wanted` ones first; too few when there is no
+        room."""
         own = {one: left for one, left in self.devices.items() if kinds[self.node, one] == kind and one not in barred}
         if 0 < amount < 1:
             roomy = [one for one, left in own.items() if left >= units_of(amount)]
-            return sorted(roomy, key=own.__getitem__, reverse=True)[:1]
+            return sorted(roomy, key=lambda one: (one in wanted, own[one]), reverse=True)[:1]
         return [one for one, left in own.items() if left == _WHOLE][: int(amount)]
 
     def take(self, need: Bundle, devices: Sequence[tuple[str, float]]) -> BundlePlacement:
@@ -118,9 +121,9 @@ def _find(
     request: Resources,
     kinds: Mapping[tuple[str, str], str],
 ) -> tuple[_Room, list[tuple[str, float]]] | None:
-    """Return the room for one bundle with the devices in it: the first, or for shares that with the emptiest device."""
+    """Return the room for one bundle with the devices in it: the first, or for shares that with the best device."""
     best: tuple[_Room, list[tuple[str, float]]] | None = None
-    most = -1
+    most = (False, -1)
     for room in rooms:
         if best is not None and room.is_last:
             break
@@ -128,14 +131,16 @@ def _find(
             continue
         taken = {one for place in places if place.node == room.node for one, _ in place.devices}
         barred = taken if request.distinct_devices else set()
+        wanted = taken if request.shared_devices else set()
         devices: list[tuple[str, float]] = []
         for kind, amount in (("gpu", need.gpu), ("tpu", need.tpu)):
-            chosen = room.choose(kind, amount, kinds, barred)
+            chosen = room.choose(kind, amount, kinds, barred, wanted)
             if len(chosen) < math.ceil(amount):
                 break
             devices += [(one, min(1.0, amount)) for one in chosen]
         else:
             left = min((room.devices[one] for one, _ in devices), default=_WHOLE)
-            if left > most:
-                best, most = (room, devices), left
+            rank = (any(one in wanted for one, _ in devices), left)
+            if rank > most:
+                best, most = (room, devices), rank
     return best

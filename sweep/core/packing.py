@@ -85,13 +85,16 @@ class _Free:
         blocks = self._blocks(int(bundle.tpu), _wanted(bundle))
         return min((around for around, _ in blocks), default=(2 * _BLOCKS[-1],))
 
-    def ways(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types = _ANY) -> Iterator[BundlePlacement]:
+    def ways(
+        self, bundle: Bundle, used: _Used, distinct: bool, types: _Types = _ANY, together: int = 0
+    ) -> Iterator[BundlePlacement]:
         """Yield the ways in which one bundle fits here now, best first; a way is for `hold`.
 
         Args:
             used: what the same gang holds: other devices are preferred, or demanded if `distinct`.
             types: those that the same gang names. Devices that answer to the same ones of them are alike: of ways that
                 differ by such devices only the best is yielded.
+            together: units of all shares of the gang, which are to lie on as few devices as possible; 0: better apart.
         """
         if (bundle.cpu and units_of(bundle.cpu) > self.cpu) or (bundle.memory and bundle.memory > self.memory):
             return
@@ -101,7 +104,7 @@ class _Free:
         if not bundle.gpu and not bundle.tpu:
             yield BundlePlacement(self.node.id)
             return
-        for gpus in self._gpus(bundle, used, distinct, types):
+        for gpus in self._gpus(bundle, used, distinct, types, together):
             for chips in self._chips(bundle, types):
                 yield BundlePlacement(self.node.id, gpus + chips)
 
@@ -117,11 +120,11 @@ class _Free:
         idle = [device for device, units in self.devices.get(kind, {}).items() if units == _UNIT]
         return [device for device in idle if wanted in self.names[device]] if wanted else idle
 
-    def _gpus(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types) -> Iterator[_Shares]:
+    def _gpus(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types, together: int) -> Iterator[_Shares]:
         if not bundle.gpu:
             yield ()
         elif bundle.gpu < 1:
-            for device in self._with_room(bundle, used, distinct, types):
+            for device in self._with_room(bundle, used, distinct, types, together):
                 yield ((device, bundle.gpu),)
         else:
             for devices in self._whole(int(bundle.gpu), self._idle("gpu", _wanted(bundle)), types):
@@ -140,12 +143,13 @@ class _Free:
             if chosen != set(idle[:number]):
                 yield [device for device in idle if device in chosen]
 
-    def _with_room(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types) -> list[str]:
-        """Return the GPUs with room for a share: those that the gang does not use first, then the fullest; of idle
-        devices that are alike only the first."""
+    def _with_room(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types, together: int) -> list[str]:
+        """Return the GPUs with room for a share: those that the gang does not use first, then the fullest; or, for
+        shares that are to lie together, those that it uses first, then those with room for most of them, the fullest of
+        these. Of idle devices that are alike only the first."""
         need, wanted = units_of(bundle.gpu), _wanted(bundle)
         seen: set[frozenset[str]] = set()
-        found: list[tuple[bool, int, str]] = []
+        found: list[tuple[tuple[bool, int, int], str]] = []
         for device, units in self.devices.get("gpu", {}).items():
             is_used = (self.node.id, device) in used
             if units < need or (is_used and distinct) or (wanted and wanted not in self.names[device]):
@@ -155,8 +159,9 @@ class _Free:
                 if kind in seen:
                     continue
                 seen.add(kind)
-            found.append((is_used, units, device))
-        return [device for _, _, device in sorted(found, key=lambda item: item[:2])]
+            rank = (not is_used, max(0, together - units), units) if together else (is_used, 0, units)
+            found.append((rank, device))
+        return [device for _, device in sorted(found, key=lambda item: item[0])]
 
     def _chips(self, bundle: Bundle, types: _Types) -> Iterator[_Shares]:
         """Yield blocks of TPU chips: the one that breaks the least, and the others only where chips are not alike."""
@@ -250,7 +255,8 @@ class Packer:
 
         Whole GPUs come from the node with the fewest free ones that suffice, so that large gaps stay large; a share
         below 1 goes to the fullest device that still has room, but on other devices than the rest of its gang where
-        that is possible. TPU chips are given out in aligned blocks of adjacent ones, from what is partly used first.
+        that is possible, or, if the gang is to share devices, on the same ones. TPU chips are given out in aligned
+        blocks of adjacent ones, from what is partly used first.
         Nothing is reserved when None is returned.
 
         Args:
@@ -389,13 +395,39 @@ def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
     if len(nodes) > 1 and not _is_enough(resources, nodes.values()):
         return None
     if resources.strategy in ("PACK", "STRICT_PACK"):
-        for free in _ordered(resources.total, nodes.values(), "PACK", ()):
+        for free in _in_order(resources, nodes.values()):
             placement = _Layout(resources, {free.node.id: free}).find() if _is_enough(resources, (free,)) else None
             if placement is not None:
                 return placement
         if resources.strategy == "STRICT_PACK":
             return None
     return _Layout(resources, nodes).find()
+
+
+def _in_order(resources: Resources, nodes: Iterable[_Free]) -> list[_Free]:
+    """Return the nodes on which a whole gang may be packed, best first: the tightest, but before a node that would
+    scatter shares that are to lie together, one that does not."""
+    ordered = list(_ordered(resources.total, nodes, "PACK", ()))
+    if not resources.shared_devices or len(ordered) == 1:
+        return ordered
+    shares = sorted([units_of(bundle.gpu) for bundle in resources.bundles if 0 < bundle.gpu < 1], reverse=True)
+    fewest = _count_used(shares, [_UNIT] * len(shares))
+    return sorted(
+        ordered,
+        key=lambda free: _count_used(shares, sorted(free.devices.get("gpu", {}).values(), reverse=True)) > fewest,
+    )
+
+
+def _count_used(shares: Sequence[int], left: Sequence[int]) -> int:
+    """Return on how many devices shares come to lie if each goes to the first with room for it; without room: on one of
+    its own."""
+    left, used = list(left), set()
+    for number, share in enumerate(shares):
+        place = next((index for index, units in enumerate(left) if units >= share), -1 - number)
+        used.add(place)
+        if place >= 0:
+            left[place] -= share
+    return len(used)
 
 
 def _is_enough(resources: Resources, nodes: Collection[_Free]) -> bool:
@@ -418,6 +450,8 @@ class _Layout:
 
     def __init__(self, resources: Resources, nodes: dict[str, _Free]) -> None:
         self._resources = resources
+        shares = [units_of(bundle.gpu) for bundle in resources.bundles if 0 < bundle.gpu < 1]
+        self._together = sum(shares) if resources.shared_devices else 0
         self._bundles = resources.bundles
         self._nodes = nodes
         self._types: _Types = frozenset(_wanted(bundle) for bundle in self._bundles) - {""}
@@ -457,7 +491,7 @@ class _Layout:
             for free in _ordered(bundle, nodes.values(), strategy, on):
                 if strategy == "STRICT_SPREAD" and free.node.id in on:
                     continue
-                for way in free.ways(bundle, used, self._resources.distinct_devices, self._types):
+                for way in free.ways(bundle, used, self._resources.distinct_devices, self._types, self._together):
                     if self._barred and (bundle, way) in self._barred:
                         continue
                     self._tries += 1

@@ -207,9 +207,12 @@ class Resources:
         alone: nothing else runs on its nodes meanwhile.
         bundles_per_slice: the bundles that ask for TPU chips, in order, fill whole TPU slices, so many to each; 0: they
             may lie anywhere.
+        shared_devices: the contrary of distinct ones is wanted: shares of a GPU lie on one device where it has room for
+            all, otherwise on as few as possible.
 
     Raises:
-        ResourceError: an unknown strategy, a request of nothing, bundles that do not fill whole slices.
+        ResourceError: an unknown strategy, a request of nothing, bundles that do not fill whole slices, devices that
+            are both distinct and shared.
     """
 
     bundles: tuple[Bundle, ...] = (Bundle(cpu=1.0),)
@@ -217,6 +220,7 @@ class Resources:
     distinct_devices: bool = False
     bundles_per_slice: int = 0
     alone: bool = False
+    shared_devices: bool = False
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -228,6 +232,8 @@ class Resources:
                 "a trial asks for nothing at all; nothing would limit how many run at once. "
                 "Ask for a share, for instance resources_per_trial={'cpu': 0.1}."
             )
+        if self.distinct_devices and self.shared_devices:
+            raise ResourceError("distinct_devices and shared_devices are both True; expected one of them at most.")
         per_slice = self.bundles_per_slice
         if isinstance(per_slice, bool) or not isinstance(per_slice, int) or per_slice < 0:
             raise ResourceError(f"bundles_per_slice is {per_slice!r}; expected a whole number, 0 for no slices.")
@@ -240,7 +246,8 @@ class Resources:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.bundles, self.strategy, self.distinct_devices, self.bundles_per_slice, self.alone))
+        shape = self.strategy, self.distinct_devices, self.bundles_per_slice, self.alone, self.shared_devices
+        return hash((self.bundles, *shape))
 
     def __hash__(self) -> int:
         return self._hash
@@ -329,6 +336,8 @@ class Resources:
             data["bundles_per_slice"] = self.bundles_per_slice
         if self.alone:
             data["alone"] = True
+        if self.shared_devices:
+            data["shared_devices"] = True
         return data
 
     @classmethod
@@ -340,6 +349,7 @@ class Resources:
             data.get("distinct_devices", False),
             data.get("bundles_per_slice", 0),
             data.get("alone", False),
+            data.get("shared_devices", False),
         )
 
 

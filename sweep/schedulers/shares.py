@@ -45,7 +45,7 @@ class Shares:
         self._for_one: dict[int, int] = {}
 
     def check(self, base: Resources) -> None:
-        if self._add_bundles and (base.distinct_devices or base.bundles_per_slice):
+        if self._add_bundles and (base.distinct_devices or base.shared_devices or base.bundles_per_slice):
             raise ConfigError(
                 f"trials ask for {base}, the workers of a training group; a group keeps its size, because its workers "
                 "split one batch among them. Leave ResourceChangingScheduler out, or sweep over num_workers."

@@ -150,6 +150,8 @@ class _Nested:
         self._history: list[dict[str, Any]] = []
         self._kept: list[tuple[Checkpoint, dict[str, Any], int]] = []
         self._resources, self._placement = self._place()
+        for text in trainer.notices_of({}):
+            print(f"sweep: {text}", flush=True)
 
     def run(self) -> NestedResult:
         """Run attempts until one ends well.

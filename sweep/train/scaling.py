@@ -148,7 +148,7 @@ class ScalingConfig:
             totals[name] = totals.get(name, 0.0) + amount
         return totals
 
-    def to_resources(self, *, distinct_devices: bool = False) -> Resources:
+    def to_resources(self, *, distinct_devices: bool = False, shared_devices: bool = False) -> Resources:
         """Return a trial's request: the head's bundle if there is one, then a bundle for each worker.
 
         Workers on TPU slices carry how many fill one. A single worker on a slice of one host lies wherever its chips
@@ -157,13 +157,15 @@ class ScalingConfig:
 
         Args:
             distinct_devices: no two workers may share a GPU.
+            shared_devices: workers with at most half a GPU are to share one, unless they are to be spread over nodes.
         """
         given, head, plan = self._decided(), self.head, self.slice_plan
         workers = (self.resources_of_worker,) * given["num_workers"]
         bundles = workers if head is None else (head, *workers)
         strategy = given["placement_strategy"]
         if plan is None or plan.num_workers == plan.hosts_per_slice == 1:
-            return Resources(bundles, strategy, distinct_devices)
+            is_sharing = given["num_workers"] > 1 and 0 < workers[0].gpu <= 0.5 and strategy in ("PACK", "STRICT_PACK")
+            return Resources(bundles, strategy, distinct_devices, shared_devices=shared_devices and is_sharing)
         if plan.workers_per_slice * plan.tpu_per_worker < plan.chips and strategy != "STRICT_SPREAD":
             strategy = "STRICT_SPREAD" if head is None else "SPREAD"  # a head may lie on one of the hosts
         return Resources(bundles, strategy, distinct_devices, plan.workers_per_slice)

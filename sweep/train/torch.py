@@ -60,7 +60,8 @@ class TorchConfig(Backend):
 
     Attributes:
         backend: "nccl", "gloo", or one for each kind of device, such as "cpu:gloo,cuda:nccl". None: nccl with GPUs;
-            gloo without, or where workers must share a GPU, which NCCL refuses (the log of rank 0 says so).
+            gloo without. Workers that hold at most half a GPU each are put on one GPU then, which NCCL refuses: they
+            talk by gloo, and a notice says so. With nccl each has a GPU of its own, or the run is refused.
         timeout_s: a collective that takes longer fails.
         init_method: "env" or "tcp"; both meet at a store that rank 0 serves on 127.0.0.1.
 
@@ -102,6 +103,21 @@ class TorchConfig(Backend):
     def needs_distinct_devices(self) -> bool:
         """Whether two workers can never share a GPU."""
         return "nccl" in self.name
+
+    @property
+    def can_share_devices(self) -> bool:
+        """Whether workers with shares may be put on one GPU: with gloo, chosen or not."""
+        return not self.name or all(part.rpartition(":")[2] == "gloo" for part in self.name.split(","))
+
+    @property
+    def sharing_notice(self) -> str:
+        """What to say when workers share GPUs and nobody has chosen how they talk."""
+        if self.name:
+            return ""
+        return (
+            "no backend was chosen and NCCL refuses that, so they talk by gloo. TorchConfig(backend='nccl') gives each "
+            "a GPU of its own, TorchConfig(backend='gloo') says that this is meant"
+        )
 
     def start(self, rank: Rank) -> None:
         """Join the process group, over a store on loopback whose port nobody else can have taken."""

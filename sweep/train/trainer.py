@@ -59,6 +59,16 @@ class Backend:
         """Whether two workers can never share a device."""
         return False
 
+    @property
+    def can_share_devices(self) -> bool:
+        """Whether workers with shares of GPUs may be put on one device."""
+        return not self.framework  # of a library of which nothing is known: as Ray does it
+
+    @property
+    def sharing_notice(self) -> str:
+        """What to say when workers share devices; empty: nothing, because that was asked for."""
+        return ""
+
     def start(self, rank: Rank) -> None:
         """Join the group; runs in each rank, before the train loop."""
 
@@ -155,7 +165,13 @@ class DataParallelTrainer:
 
     def resources_of(self, config: Mapping[str, Any]) -> Resources:
         """Return what a trial with this config asks for: the whole gang."""
-        return self.scaling_of(config).to_resources(distinct_devices=self.backend.needs_distinct_devices)
+        return self._request(self.scaling_of(config))
+
+    def _request(self, scaling: ScalingConfig) -> Resources:
+        is_distinct = self.backend.needs_distinct_devices
+        return scaling.to_resources(
+            distinct_devices=is_distinct, shared_devices=not is_distinct and self.backend.can_share_devices
+        )
 
     def spec_of(self, config: Mapping[str, Any]) -> GroupSpec:
         """Return what its group is besides."""
@@ -224,12 +240,13 @@ class DataParallelTrainer:
             ResourceError: one of the values makes no sense.
         """
         scaling = None if self._is_flat else space.get("scaling_config")
-        return list(
-            dict.fromkeys(
-                self.scaling_config.merged(values).to_resources(distinct_devices=self.backend.needs_distinct_devices)
-                for values in _variants(scaling)
-            )
-        )
+        return list(dict.fromkeys(self._request(self.scaling_config.merged(values)) for values in _variants(scaling)))
+
+    def notices_of(self, space: Mapping[str, Any]) -> list[str]:
+        """Return what people should be told of the groups that trials of this space can come to."""
+        share = next((one.bundles[-1].gpu for one in self.requests_of(space) if one.shared_devices), 0.0)
+        text = self.backend.sharing_notice
+        return [f"workers of a group hold {share:g} of a GPU each and share one; {text}"] if share and text else []
 
     # --- as a trainable ----------------------------------------------------------------------------------------------
 
@@ -249,6 +266,7 @@ class DataParallelTrainer:
             group=self.spec_of,
             space=self.space_of,
             requests=self.requests_of,
+            notices=self.notices_of,
             env=self.run_config.env_vars,
         )
 

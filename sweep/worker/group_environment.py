@@ -26,7 +26,7 @@ class GroupSpec:
 
     Attributes:
         framework: "torch", "jax", "tensorflow", "horovod" or "" (the ranks find each other by themselves).
-        backend: of torch, as the user chose it; empty: nccl with GPUs, gloo without, or where ranks share a GPU.
+        backend: of torch, as the user chose it; empty: nccl with GPUs, gloo without, or where ranks share GPUs.
         visibility: "share": every rank sees the GPUs of all ranks on its node, and `cuda:LOCAL_RANK` is its own;
             "isolate": it sees its own only, and `LOCAL_RANK` is 0 for it, so that the same holds.
         has_head: the first bundle of the request belongs to no rank.
@@ -180,6 +180,9 @@ def is_sharing_devices(placement: Placement) -> bool:
 def used_backend(resources: Resources, placement: Placement, spec: GroupSpec) -> str:
     """Return torch's backend: the user's own, else nccl when every rank has GPUs of its own, else gloo.
 
+    A request of shares that are to lie on one device means gloo wherever they came to lie: what a group talks by does
+    not depend on what else was running.
+
     Raises:
         ConfigError: the user's own is NCCL and two ranks share a GPU, which NCCL refuses.
     """
@@ -188,7 +191,7 @@ def used_backend(resources: Resources, placement: Placement, spec: GroupSpec) ->
     has_gpus = any(bundle.gpu for bundle in resources.bundles[spec.has_head :])
     is_sharing = is_sharing_devices(Placement(placement.bundles[spec.has_head :]))  # nobody talks to the head
     if not spec.backend:
-        return "nccl" if has_gpus and not is_sharing else "gloo"
+        return "nccl" if has_gpus and not is_sharing and not resources.shared_devices else "gloo"
     if "nccl" in spec.backend and has_gpus and is_sharing:
         raise ConfigError(
             f"backend={spec.backend!r}, but workers of this group share a GPU, which NCCL refuses. Ask for whole GPUs, "

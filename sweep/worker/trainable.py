@@ -270,6 +270,7 @@ class PreparedTrainable:
         group: for a trainer: what the group of a trial with some config is; None: a trial is one process.
         space: for a trainer: checks a search space and returns it in the form in which configs are recorded.
         requests: for a trainer: the requests that trials of a space can come to, as far as that can be told.
+        notices: for a trainer: what people should be told of the groups of a space.
         env: variables that all its processes get.
     """
 
@@ -284,6 +285,7 @@ class PreparedTrainable:
     group: Callable[[Mapping[str, Any]], GroupSpec] | None = None
     space: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     requests: Callable[[Mapping[str, Any]], Sequence[Resources]] | None = None
+    notices: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -22,10 +22,10 @@ def on(node: str, bundle: Bundle, *devices: tuple[str, float]) -> Held:
 
 
 def placed(
-    held: list[Held], workers: list[Bundle], *, strategy: str = "PACK", distinct: bool = False
+    held: list[Held], workers: list[Bundle], *, strategy: str = "PACK", distinct: bool = False, shared: bool = False
 ) -> list[tuple[str, ...]] | None:
     """Return node and devices of each worker as `("a", "g0=0.5")`, or None."""
-    request = Resources(tuple(workers), strategy, distinct)
+    request = Resources(tuple(workers), strategy, distinct, shared_devices=shared)
     resources = Resources(tuple(bundle for bundle, _ in held))
     found = place_inside(request, resources, Placement(tuple(place for _, place in held)), KINDS)
     if found is None:
@@ -282,6 +282,16 @@ def test_distinct_devices_are_never_shared():
     assert placed(halves, [Bundle(gpu=0.5)] * 2, distinct=True) is None
     namesakes = [EMPTY, on("a", Bundle(gpu=0.5), ("g0", 0.5)), on("b", Bundle(gpu=0.5), ("g0", 0.5))]
     assert placed(namesakes, [Bundle(gpu=0.5)] * 2, distinct=True) == [("a", "g0=0.5"), ("b", "g0=0.5")]
+
+
+def test_devices_are_shared_where_that_is_wanted():
+    two = [on("a", Bundle(gpu=2), ("g0", 1.0), ("g1", 1.0))]
+    assert placed(two, [Bundle(gpu=0.5)] * 2, shared=True) == [("a", "g0=0.5")] * 2
+    assert placed(two, [Bundle(gpu=0.5)] * 3, shared=True) == [("a", "g0=0.5")] * 2 + [("a", "g1=0.5")]
+    apart = [EMPTY, on("a", Bundle(gpu=1), ("g0", 1.0)), on("b", Bundle(gpu=1), ("g0", 1.0))]
+    assert placed(apart, [Bundle(gpu=0.25)] * 3, shared=True) == [("a", "g0=0.25")] * 3
+    halves = [EMPTY, on("a", Bundle(gpu=0.5), ("g0", 0.5)), on("a", Bundle(gpu=0.5), ("g1", 0.5))]
+    assert placed(halves, [Bundle(gpu=0.5)] * 2, shared=True) == [("a", "g0=0.5"), ("a", "g1=0.5")]
 
 
 def test_nothing_is_kept_of_an_attempt_that_did_not_fit():

@@ -24,8 +24,8 @@ def one(**amounts) -> Resources:
     return Resources((Bundle(**amounts),))
 
 
-def gang(*bundles: dict, strategy: str = "PACK", distinct: bool = False) -> Resources:
-    return Resources(tuple(Bundle(**bundle) for bundle in bundles), strategy, distinct)
+def gang(*bundles: dict, strategy: str = "PACK", distinct: bool = False, shared: bool = False) -> Resources:
+    return Resources(tuple(Bundle(**bundle) for bundle in bundles), strategy, distinct, shared_devices=shared)
 
 
 A100_40 = ("NVIDIA A100-SXM4-40GB", ("A100", "A100-40G"))
@@ -185,6 +185,52 @@ def test_a_gang_that_demands_distinct_devices_never_shares_one():
     assert not packer.could_ever_fit(request)
     assert packer.place(request, ("a_0", 1)) is None
     assert Packer([machine(8, 2)]).place(request, ("a_0", 1)).devices == ("g0", "g1")
+
+
+def halved(packer: Packer, *devices: str, node: str = "local") -> None:
+    """Have a trial of its own hold half of each of some devices; the others stay idle."""
+    held = {device.id for one in packer.nodes if one.id == node for device in one.devices}
+    fillers = [packer.place(Resources((Bundle(gpu=0.5),)), (f"f_{n}", 1)) for n in range(2 * len(held))]
+    for number, placement in enumerate(fillers):
+        is_kept = placement.devices[0] in devices and number % 2 == 0
+        if not is_kept:
+            packer.release((f"f_{number}", 1))
+
+
+@pytest.mark.parametrize(
+    ("busy", "request_", "expected"),
+    [
+        ([], [{"gpu": 0.5}] * 2, ["g0", "g0"]),
+        ([], [{"gpu": 0.25}] * 4, ["g0"] * 4),
+        ([], [{"gpu": 0.5}] * 4, ["g0", "g0", "g1", "g1"]),
+        ([], [{"gpu": 0.5}] * 3, ["g0", "g0", "g1"]),
+        (["g0"], [{"gpu": 0.5}] * 2, ["g1", "g1"]),  # not half here and half there
+        (["g0"], [{"gpu": 0.25}] * 2, ["g0", "g0"]),  # the fullest that has room for all: the other stays whole
+        (["g0", "g1"], [{"gpu": 0.5}] * 2, ["g2", "g2"]),
+        (["g0", "g1", "g2"], [{"gpu": 0.5}] * 2, ["g0", "g1"]),  # no device has room for both: rather than wait
+        (["g0"], [{"gpu": 0.25}] * 5, ["g1", "g1", "g1", "g1", "g2"]),  # on two, which is as few as there can be
+        ([], [{"gpu": 1}, {"gpu": 0.5}, {"gpu": 0.5}], ["g0", "g1", "g1"]),
+    ],
+)
+def test_shares_that_are_to_lie_together_lie_on_as_few_devices_as_possible(busy, request_, expected):
+    packer = Packer([machine(8, 3)])
+    halved(packer, *busy)
+    placement = packer.place(gang(*request_, shared=True), ("a_0", 1))
+    assert [bundle.devices[0][0] for bundle in placement.bundles] == expected
+
+
+def test_shares_lie_together_on_another_node_rather_than_apart_on_a_fuller_one():
+    packer = Packer([machine(8, 2, "a"), machine(8, 1, "b")])
+    for number in range(2):
+        packer.place(Resources((Bundle(gpu=0.6),) * 2, "STRICT_PACK", True), (f"f_{number}", 1))
+    assert lies(packer, gang({"gpu": 0.4}, {"gpu": 0.4}, shared=True)) == ["b:g0", "b:g0"]
+
+
+@pytest.mark.parametrize("strategy", ["SPREAD", "STRICT_SPREAD"])
+def test_shares_of_a_gang_that_is_spread_lie_on_the_nodes_it_is_spread_over(strategy):
+    packer = Packer([machine(8, 1, "a"), machine(8, 1, "b")])
+    placement = packer.place(gang({"gpu": 0.5}, {"gpu": 0.5}, strategy=strategy), ("a_0", 1))
+    assert {bundle.node for bundle in placement.bundles} == {"a", "b"}
 
 
 def test_a_gang_of_unequal_shares_that_fits_an_idle_machine_is_placed():

@@ -70,7 +70,8 @@ def requests(draw, largest=4):
         chosen[0] = Bundle(cpu=0.25)
     number = sum(1 for bundle in chosen if bundle.tpu)
     per_slice = draw(st.sampled_from([0, *(k for k in range(1, number + 1) if number % k == 0)]))
-    return Resources(tuple(chosen), draw(st.sampled_from(STRATEGIES)), draw(st.booleans()), per_slice)
+    distinct, shared = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
+    return Resources(tuple(chosen), draw(st.sampled_from(STRATEGIES)), distinct, per_slice, shared)
 
 
 @st.composite

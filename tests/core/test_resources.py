@@ -379,7 +379,8 @@ def requests(draw):
     ]
     number = sum(1 for bundle in items if bundle.tpu)
     per_slice = draw(st.sampled_from([0, *([1, number] if number else [])]))
-    return Resources(tuple(items), draw(st.sampled_from(STRATEGIES)), draw(st.booleans()), per_slice)
+    distinct, shared = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
+    return Resources(tuple(items), draw(st.sampled_from(STRATEGIES)), distinct, per_slice, shared)
 
 
 @given(requests())
@@ -398,6 +399,15 @@ def test_a_request_is_written_with_what_is_not_usual_only():
     }
 
 
+def test_devices_that_are_to_be_shared_are_written_and_never_distinct_too():
+    halves = (Bundle(gpu=0.5),) * 2
+    request = Resources(halves, shared_devices=True)
+    assert request.to_json() == {"bundles": [{"gpu": 0.5}] * 2, "shared_devices": True}
+    assert request != Resources(halves)
+    with pytest.raises(ResourceError, match="distinct_devices and shared_devices are both True"):
+        Resources(halves, distinct_devices=True, shared_devices=True)
+
+
 def test_a_request_of_an_older_record_is_read():
     assert Resources.from_json({"bundles": [{"cpu": 1.0, "tpu": 4.0}]}) == Resources((Bundle(cpu=1, tpu=4),))
 
@@ -408,6 +418,15 @@ def test_a_placement_survives_json_and_lists_each_device_once():
     )
     assert Placement.from_json(placement.to_json()) == placement
     assert placement.devices == ("g0", "g1")
+
+
+def test_devices_of_two_nodes_with_the_same_id_are_two_and_shown_with_their_nodes():
+    half = (("g0", 0.5),)
+    placement = Placement((BundlePlacement("a", half), BundlePlacement("b", half), BundlePlacement("a", half)))
+    assert placement.placed_devices == (("a", "g0"), ("b", "g0"))
+    assert placement.devices == ("g0", "g0")
+    assert placement.device_names == ("a:g0", "b:g0")
+    assert Placement((BundlePlacement("local", half),)).device_names == ("g0",)
 
 
 # --- nodes in the record -------------------------------------------------------------------------------------------

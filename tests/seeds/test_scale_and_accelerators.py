@@ -96,7 +96,7 @@ def test_using_accelerators_a_single_slice():
     assert resources.bundles == (Bundle(cpu=1.0, tpu=4.0, accelerator_type="TPU-V6E"),) * 4
     assert resources.bundles_per_slice == 4
     sweep.init(nodes=hosts("a"))
-    assert run(scaling_config) == [(1, None, None, f"{rank}", names_of_hosts("a"), None) for rank in range(4)]
+    assert run(scaling_config) == [(1, "", None, f"{rank}", names_of_hosts("a"), None) for rank in range(4)]
 
 
 def test_using_accelerators_several_slices():
@@ -207,7 +207,7 @@ def test_using_only_two_of_the_four_chips_of_a_host():
         )
     assert scaling_config.to_resources().bundles == (Bundle(tpu=2.0, accelerator_type="TPU-V6E"),) * 4
     sweep.init(nodes=hosts("a"))
-    assert run(scaling_config) == [(1, None, "0,1", f"{rank}", names_of_hosts("a"), None) for rank in range(4)]
+    assert run(scaling_config) == [(1, "", "0,1", f"{rank}", names_of_hosts("a"), None) for rank in range(4)]
 
 
 @pytest.mark.parametrize("number", [1, 2, 4, 8])
@@ -251,7 +251,7 @@ def test_setting_the_accelerator_type_of_tpus():
     assert resources.bundles_per_slice == 4
     # A slice of another generation is there as well, and first.
     sweep.init(nodes=[*hosts("a"), *hosts("b", tpu_type="TPU-V4")])
-    assert run(scaling_config) == [(1, None, None, f"{rank}", names_of_hosts("b"), None) for rank in range(4)]
+    assert run(scaling_config) == [(1, "", None, f"{rank}", names_of_hosts("b"), None) for rank in range(4)]
 
 
 # --- torch and NCCL --------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_setting_the_resources_per_worker():
 def test_custom_resources_limit_a_worker_too():
     scaling_config = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1, "licence": 1})
     sweep.init(num_cpus=8, num_gpus=0, resources={"licence": 2})
-    assert run(scaling_config) == [(1, None, None, None, None, None)] * 2
+    assert run(scaling_config) == [(1, "", None, None, None, None)] * 2
     sweep.init(num_cpus=8, num_gpus=0, resources={"licence": 1})
     with pytest.raises(ResourceError, match="licence=2 in all, there are 1"):
         run(scaling_config)

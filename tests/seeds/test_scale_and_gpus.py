@@ -48,7 +48,7 @@ def test_increasing_the_number_of_workers():
     )  # fmt: skip
     assert scaling_config.to_resources().bundles == (Bundle(cpu=1.0),) * 8
     sweep.init(num_cpus=8, num_gpus=0)
-    assert run(scaling_config) == [[rank, 1, None] for rank in range(8)]
+    assert run(scaling_config) == [[rank, 1, ""] for rank in range(8)]
 
 
 def test_using_gpus():
@@ -170,7 +170,7 @@ def test_four_workers_of_two_cpus_fit_eight_cpus_without_trainer_resources():
         )  # fmt: skip
     assert scaling_config.to_resources().bundles == (Bundle(cpu=2.0),) * 4
     sweep.init(num_cpus=8, num_gpus=0)
-    assert run(scaling_config) == [[rank, 2, None] for rank in range(4)]
+    assert run(scaling_config) == [[rank, 2, ""] for rank in range(4)]
     # Nothing is the default, so that the deprecated argument can be left out.
     plain = ScalingConfig(num_workers=4, resources_per_worker={"CPU": 2})
     assert plain.to_resources() == scaling_config.to_resources()

@@ -42,6 +42,9 @@ DECIDING = (
     "SWEEP_KEEP_VISIBLE_DEVICES",
 )
 
+# What hides all GPUs from a process that asked for none.
+NO_GPU = dict.fromkeys((f"{name}_VISIBLE_DEVICES" for name in ("CUDA", "HIP", "ROCR")), "")
+
 # Not compared, because they are not the sweep's to choose.
 LEFT_OUT = (
     "KMP_DUPLICATE_LIB_OK",  # threadpoolctl sets it when it is imported
@@ -70,6 +73,14 @@ class JaxLike(Backend):
     """The same for jax."""
 
     framework: ClassVar[str] = "jax"
+
+
+@dataclass(frozen=True)
+class SharingLike(TorchLike):
+    """What torch is where nobody has chosen a backend."""
+
+    can_share_devices: ClassVar[bool] = True
+    sharing_notice: ClassVar[str] = "they talk by gloo"
 
 
 def loop():
@@ -120,14 +131,19 @@ def run_one(trainable, tmp_path, **arguments):
 
 
 def compare(ranks, tables, tmp_path, *, name="run", trial_id=None):
-    """Check that the ranks have the driver's environment with the variables of `tables`, and nothing else."""
+    """Check that the ranks have the driver's environment with the variables of `tables`, and nothing else.
+
+    A table without the variable of a GPU is that of a rank to which all GPUs must be hidden.
+    """
     trial_id = trial_id or next(path.parent.name for path in (tmp_path / name).glob("*/rank0.json"))
     assert len(ranks) == len(tables)
     for rank, table in zip(ranks, tables, strict=True):
         marks = {"SWEEP_EXPERIMENT": str(tmp_path / name), "SWEEP_TRIAL": trial_id, "SWEEP_ATTEMPT": "1"}
         marks["SWEEP_DRIVER"] = process_mark(os.getpid())
         run_id = {"TORCHELASTIC_RUN_ID": trial_id} if "TORCHELASTIC_RUN_ID" in table else {}
-        expected = {**os.environ, **marks, **table, **run_id}
+        is_shown = {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"} & table.keys()
+        hidden = {} if is_shown or os.environ.get("SWEEP_KEEP_VISIBLE_DEVICES") == "1" else NO_GPU
+        expected = {**os.environ, **marks, **hidden, **table, **run_id}
         expected = {key: value for key, value in expected.items() if value is not None and key not in LEFT_OUT}
         assert {key: value for key, value in rank["own"].items() if key not in LEFT_OUT} == expected
         assert rank["inherited"] == rank["own"]
@@ -189,7 +205,7 @@ def cuda(shown):
 # --- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def test_without_gpus_anywhere_nothing_is_said_of_them(tmp_path):
+def test_without_gpus_anywhere_they_are_hidden_all_the_same(tmp_path):
     sweep.init(num_cpus=8, num_gpus=0)
     ranks = run_one(trainer(TorchLike(), num_workers=2, resources_per_worker={"CPU": 3}), tmp_path)
     compare(ranks, [{**torch(rank, 2), **threads(3)} for rank in range(2)], tmp_path)
@@ -281,7 +297,7 @@ def test_workers_without_a_gpu_see_none_of_the_parents(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
     sweep.init(num_cpus=8, gpu_ids=["4", "5", "6"])
     ranks = run_one(trainer(TorchLike(), num_workers=2), tmp_path)
-    compare(ranks, [{**torch(rank, 2), **threads(1), "CUDA_VISIBLE_DEVICES": ""} for rank in range(2)], tmp_path)
+    compare(ranks, [{**torch(rank, 2), **threads(1)} for rank in range(2)], tmp_path)
 
 
 def test_gpus_of_amd_have_their_own_variable(tmp_path):
@@ -506,6 +522,19 @@ def test_workers_of_a_jax_trainer_are_told_their_platform(tmp_path):
     compare(ranks, [{**who(rank, 2), **threads(1), "JAX_PLATFORMS": "cpu"} for rank in range(2)], tmp_path)
 
 
+def test_workers_with_shares_of_a_gpu_see_the_same_one_and_that_is_said(tmp_path, capsys):
+    sweep.init(num_cpus=8, num_gpus=2)
+    group = trainer(SharingLike(), num_workers=2, use_gpu=True, resources_per_worker={"GPU": 0.5})
+    sweep.run(group, storage_path=tmp_path, name="run", verbose=1)
+    (path,) = (tmp_path / "run").glob("*/rank0.json")
+    ranks = [json.loads((path.parent / f"rank{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
+    tables = [torch(rank, 2, "cuda:0", backend="gloo") for rank in range(2)]
+    own = {**cuda("0"), **threads(1), "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45"}
+    compare(ranks, [{**table, **own} for table in tables], tmp_path)
+    said = "workers of a group hold 0.5 of a GPU each and share one; they talk by gloo"
+    assert f"sweep: {said}\n" in capsys.readouterr().err
+
+
 # --- a fit() inside a trial ------------------------------------------------------------------------------------------
 
 
@@ -515,6 +544,28 @@ def nested(config):
     scaling = ScalingConfig(**config["scaling"])
     result = DataParallelTrainer(loop, backend_config=TorchLike(), scaling_config=scaling).fit()
     assert result.path == os.path.join(get_context().get_trial_dir(), "fit_1")
+
+
+def nested_with_shares(config):
+    """Run a group of two halves of a GPU inside this trial."""
+    scaling = ScalingConfig(num_workers=2, use_gpu=True, resources_per_worker={"GPU": 0.5})
+    DataParallelTrainer(loop, backend_config=SharingLike(), scaling_config=scaling).fit()
+
+
+def test_a_group_inside_a_trial_shares_a_gpu_too_and_says_so_in_the_trials_output(tmp_path):
+    sweep.init(num_cpus=4, num_gpus=2)
+    (trial,) = sweep.run(
+        nested_with_shares,
+        resources_per_trial=sweep.PlacementGroupFactory([{}, {"GPU": 2}]),
+        storage_path=tmp_path,
+        log_to_file="out.txt",
+        verbose=0,
+    ).trials
+    files = sorted(Path(trial.path).glob("fit_1/rank*.json"))
+    shown = [json.loads(file.read_text(encoding="utf-8"))["own"]["CUDA_VISIBLE_DEVICES"] for file in files]
+    assert shown == ["0", "0"]
+    said = "sweep: workers of a group hold 0.5 of a GPU each and share one; they talk by gloo"
+    assert said in Path(trial.path, "out.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -157,20 +157,22 @@ def test_a_trainer_runs_alone_and_with_one_worker_in_this_process(tmp_path):
     assert analysis.trials[0].last_result["pid_is"] == os.getpid()
 
 
-def test_workers_that_share_a_gpu_talk_by_gloo_and_say_so(tmp_path):
+def test_workers_with_shares_are_put_on_one_gpu_talk_by_gloo_and_say_so(tmp_path, capsys):
     def loop(config):
         import torch.distributed as dist
 
         report({"backend": dist.get_backend(), "visible": os.environ["CUDA_VISIBLE_DEVICES"]})
 
-    sweep.init(num_cpus=4, num_gpus=1)
+    sweep.init(num_cpus=4, num_gpus=2)
     scaling = ScalingConfig(num_workers=2, use_gpu=True, resources_per_worker={"GPU": 0.5})
-    analysis = sweep.run(TorchTrainer(loop, scaling_config=scaling), storage_path=tmp_path, verbose=0)
+    analysis = sweep.run(TorchTrainer(loop, scaling_config=scaling), storage_path=tmp_path, verbose=1)
+    assert "workers of a group hold 0.5 of a GPU each and share one; no backend was chosen" in capsys.readouterr().err
     (trial,) = analysis.trials
     assert (trial.last_result["backend"], trial.last_result["visible"]) == ("gloo", "0")
     assert "workers of this group share a GPU, which NCCL refuses: the workers talk by gloo" in Path(
         trial.path, "rank0.log"
     ).read_text(encoding="utf-8")
+    sweep.init(num_cpus=4, num_gpus=1)
     nccl = TorchTrainer(loop, scaling_config=scaling, torch_config=TorchConfig(backend="nccl"))
     with pytest.raises(sweep.errors.ResourceError, match="own"):
         sweep.run(nccl, storage_path=tmp_path, name="nccl", verbose=0)

@@ -156,23 +156,58 @@ def test_a_trial_asks_for_a_bundle_for_each_worker_of_its_config(own, given, bun
     assert trainer.resources_of({"scaling_config": given}) == Resources(tuple(bundles))
 
 
+GLOO, NCCL = TorchConfig("gloo"), TorchConfig("nccl")
+
+
 @pytest.mark.parametrize(
-    ("trainer", "is_distinct"),
+    ("trainer", "devices"),
     [
-        (DataParallelTrainer(loop), False),
-        (JaxTrainer(loop), False),
-        (TensorflowTrainer(loop), False),
-        (TorchTrainer(loop), False),
-        (TorchTrainer(loop, torch_config=TorchConfig("gloo")), False),
-        (TorchTrainer(loop, torch_config=TorchConfig("nccl")), True),
-        (TorchTrainer(loop, torch_config=TorchConfig("cpu:gloo,cuda:nccl")), True),
-        (DataParallelTrainer(loop, backend_config=TorchConfig("nccl")), True),
+        (DataParallelTrainer(loop), "shared"),
+        (TorchTrainer(loop), "shared"),
+        (TorchTrainer(loop, torch_config=GLOO), "shared"),
+        (TorchTrainer(loop, torch_config=TorchConfig("cpu:gloo,cuda:gloo")), "shared"),
+        (JaxTrainer(loop), ""),  # it talks by NCCL, and nobody can choose
+        (TensorflowTrainer(loop), ""),
+        (TorchTrainer(loop, torch_config=TorchConfig("ucc")), ""),
+        (TorchTrainer(loop, torch_config=NCCL), "distinct"),
+        (TorchTrainer(loop, torch_config=TorchConfig("cpu:gloo,cuda:nccl")), "distinct"),
+        (DataParallelTrainer(loop, backend_config=NCCL), "distinct"),
     ],
 )
-def test_only_where_nccl_was_chosen_no_two_workers_may_share_a_gpu(trainer, is_distinct):
+def test_workers_with_shares_are_put_on_one_gpu_unless_they_talk_by_nccl(trainer, devices):
     config = {"scaling_config": {"num_workers": 2, "use_gpu": True, "resources_per_worker": {"GPU": 0.5}}}
-    assert trainer.resources_of(config) == Resources((one(0.0, 0.5),) * 2, "PACK", is_distinct)
-    assert trainer.requests_of(config) == [Resources((one(0.0, 0.5),) * 2, "PACK", is_distinct)]
+    expected = Resources(
+        (one(0.0, 0.5),) * 2, distinct_devices=devices == "distinct", shared_devices=devices == "shared"
+    )
+    assert trainer.resources_of(config) == expected
+    assert trainer.requests_of(config) == [expected]
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"num_workers": 1, "resources_per_worker": {"GPU": 0.5}},
+        {"num_workers": 2},
+        {"num_workers": 2, "resources_per_worker": {"GPU": 0.6}},
+        {"num_workers": 2, "resources_per_worker": {"GPU": 0.5}, "placement_strategy": "SPREAD"},
+        {"num_workers": 2, "resources_per_worker": {"GPU": 0.5}, "placement_strategy": "STRICT_SPREAD"},
+    ],
+)
+def test_workers_that_cannot_share_a_gpu_or_are_spread_have_their_own(scaling):
+    config = {"scaling_config": {"use_gpu": True, **scaling}}
+    assert not TorchTrainer(loop).resources_of(config).shared_devices
+    assert TorchTrainer(loop).notices_of(config) == []
+
+
+def test_that_workers_share_a_gpu_and_talk_by_gloo_is_said_where_nobody_has_chosen_it():
+    config = {"scaling_config": {"num_workers": 2, "use_gpu": True, "resources_per_worker": {"GPU": 0.25}}}
+    assert TorchTrainer(loop).notices_of(config) == [
+        "workers of a group hold 0.25 of a GPU each and share one; no backend was chosen and NCCL refuses that, so "
+        "they talk by gloo. TorchConfig(backend='nccl') gives each a GPU of its own, TorchConfig(backend='gloo') says "
+        "that this is meant"
+    ]
+    for quiet in (TorchTrainer(loop, torch_config=GLOO), TorchTrainer(loop, torch_config=NCCL), JaxTrainer(loop)):
+        assert quiet.notices_of(config) == []
 
 
 def sizes(requests):
@@ -610,7 +645,10 @@ def test_a_creator_bears_the_name_of_its_function(function, name):
         ({"num_workers": 3}, Resources((one(),) * 3)),
         ({"num_workers": 2, "num_cpus_per_worker": 2}, Resources((one(2.0),) * 2)),
         ({"num_workers": 2, "use_gpu": True}, Resources((one(1.0, 1.0),) * 2)),
-        ({"num_workers": 2, "use_gpu": True, "num_gpus_per_worker": 0.5}, Resources((one(1.0, 0.5),) * 2)),
+        (
+            {"num_workers": 2, "use_gpu": True, "num_gpus_per_worker": 0.5},
+            Resources((one(1.0, 0.5),) * 2, shared_devices=True),
+        ),
         ({"num_gpus_per_worker": 2}, Resources((one(1.0, 2.0),))),
         ({"num_workers": 2, "num_workers_per_host": 2}, Resources((one(),) * 2, "STRICT_PACK")),
         ({"num_workers": 2, "num_workers_per_host": 1}, Resources((one(),) * 2, "STRICT_SPREAD")),

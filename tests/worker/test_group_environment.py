@@ -312,6 +312,12 @@ def test_halves_of_two_gpus_are_a_device_of_its_own_for_each_worker():
     assert [one.rank.backend for one in plans] == ["nccl", "nccl"]
 
 
+def test_a_group_that_is_to_share_devices_talks_by_gloo_wherever_its_shares_came_to_lie():
+    plans = plan(HALF, [on(0, share=0.5), on(1, share=0.5)], TORCH, nodes=[node(0, 1)], shared_devices=True)
+    assert [one.rank.backend for one in plans] == ["gloo", "gloo"]
+    assert [one.rank.devices for one in plans] == [(0,), (1,)]
+
+
 @pytest.mark.parametrize("backend", ["", "gloo", "cpu:gloo,cuda:gloo"])
 @pytest.mark.parametrize("visibility", ["share", "isolate"])
 def test_workers_that_share_a_gpu_talk_by_gloo_and_use_the_same_device(visibility, backend):
