@@ -112,7 +112,7 @@ def test_using_accelerators_several_slices():
     assert resources.bundles_per_slice == 4
     sweep.init(nodes=[*hosts("a"), *hosts("b")])
     assert run(scaling_config) == [
-        (1, None, None, f"{rank % 4}", names_of_hosts("ab"[rank // 4]), f"{rank // 4}") for rank in range(8)
+        (1, "", None, f"{rank % 4}", names_of_hosts("ab"[rank // 4]), f"{rank // 4}") for rank in range(8)
     ]
 
 
