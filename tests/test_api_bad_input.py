@@ -53,6 +53,25 @@ def test_a_request_that_can_never_fit_is_refused_with_the_arithmetic(tmp_path):
     assert nothing_was_started(tmp_path)
 
 
+def test_more_gpus_than_the_parents_list_holds_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-8a5b0001,GPU-8a5b0002,cpu")  # two, or on a machine with GPUs none
+    words = (
+        r"num_gpus is 3 and this process may use . GPUs: CUDA_VISIBLE_DEVICES='.*' ends at '.*Lower num_gpus or change"
+    )
+    with pytest.raises(ResourceError, match=words):
+        sweep.init(num_gpus=3)
+    assert sweep.cluster_resources().get("GPU", 0) == 0
+    assert nothing_was_started(tmp_path)
+
+
+def test_nodes_and_devices_without_ids_of_their_own_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="nodes has two with the id 'a'"):
+        run(nodes=[sweep.Node("a"), sweep.Node("a")])
+    with pytest.raises(ConfigError, match="the node 'a' has two devices with the id '0'"):
+        run(nodes=[sweep.Node("a", devices=(sweep.Device("0"), sweep.Device("0")))])
+    assert nothing_was_started(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("request_", "message"),
     [

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import sweep
-from sweep.accelerators.gpu import ask, detect, nvml
+from sweep.accelerators.cuda import ask as ask_cuda
+from sweep.accelerators.gpu import ask, detect, nvml, why_silent
 from sweep.accelerators.meter import read_memory
 from sweep.worker.gpu_memory import wait_for_gpu
 
@@ -25,7 +26,7 @@ def library():
     """The driver's library; without it there is nothing to test."""
     found = nvml()
     if found is None:
-        pytest.skip("no NVIDIA driver answers here (or nvidia-ml-py is not installed)")
+        pytest.skip(f"no NVIDIA driver answers here: {why_silent()}")
     return found
 
 
@@ -86,6 +87,37 @@ def test_the_inventory_agrees_with_the_driver(library):
         assert device.type
         assert device.labels[0].casefold() in device.type.casefold().replace(" ", "").replace("-", "")
         assert device.visible in (device.id, str(devices.index(device)))
+
+
+def test_cuda_counts_along_the_pci_bus_as_the_inventory_does():
+    devices = detect({}, sysfs="/nowhere")
+    if any(device.id.startswith("MIG-") for device in devices):
+        pytest.skip("a GPU is in MIG mode, of which CUDA shows one instance")
+    uuids = [device.id.partition("-")[2].replace("-", "").lower() for device in devices]
+    assert ask_cuda(None, "PCI_BUS_ID") == tuple(uuids)
+    assert ask_cuda("0", "PCI_BUS_ID") == tuple(uuids[:1])
+    assert ask_cuda("", None) is None  # no device is an error to CUDA
+    assert sorted(ask_cuda(None, None) or ()) == sorted(uuids)
+
+
+def test_a_trial_that_asks_for_no_gpu_finds_none_by_cuda_itself(device, tmp_path):
+    def train(config):
+        import ctypes
+
+        cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
+        return {"code": cuda.cuInit(0), "count": count.value, "shown": os.environ["CUDA_VISIBLE_DEVICES"]}
+
+    # Not even where the inventory knows of no GPU.
+    for devices in ((device,), ()):
+        analysis = sweep.run(
+            train,
+            resources_per_trial={"cpu": 1},
+            nodes=[sweep.Node("local", cpus=1, devices=devices)],
+            storage_path=str(tmp_path),
+            verbose=0,
+        )
+        result = analysis.trials[0].last_result
+        assert (result["code"], result["count"], result["shown"]) == (100, 0, "")
 
 
 def test_memory_is_read_for_every_device():
@@ -226,3 +258,28 @@ def test_nccl_adds_in_a_group_of_one(device, torch_with_cuda, tmp_path):
         "print(json.dumps(value.tolist()))"
     )
     assert in_child(code, CUDA_VISIBLE_DEVICES=device.id) == [2.0, 2.0, 2.0]
+
+
+def test_two_workers_share_the_gpu_and_add_by_gloo(device, torch_with_cuda, tmp_path):
+    from sweep.train import ScalingConfig
+    from sweep.train.torch import TorchTrainer
+
+    def loop(config):
+        import torch
+        import torch.distributed as dist
+
+        from sweep.train.torch import get_device
+
+        value = torch.ones(3, device=get_device())
+        dist.all_reduce(value)
+        sweep.report(sum=value.sum().item(), backend=dist.get_backend(), device=str(value.device))
+
+    scaling = ScalingConfig(num_workers=2, use_gpu=True, resources_per_worker={"GPU": 0.5})
+    analysis = sweep.run(
+        TorchTrainer(loop, scaling_config=scaling),
+        nodes=[sweep.Node("local", cpus=2, devices=(device,))],
+        storage_path=str(tmp_path),
+        verbose=0,
+    )
+    result = analysis.trials[0].last_result
+    assert (result["sum"], result["backend"], result["device"]) == (6.0, "gloo", "cuda:0")
