@@ -114,7 +114,8 @@ def init(
         for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
             _check_number(name, value, is_whole=name != "num_cpus")
         found = detected()[0]
-        note = found.gpu_note if num_gpus is None and gpu_ids is None else ""
+        num_found = sum(device.kind == "gpu" for device in found.devices)
+        note = found.gpu_note if gpu_ids is None and num_gpus in (None, num_found or None) else ""
         gpus = _gpus([d for d in found.devices if d.kind == "gpu"], num_gpus, gpu_ids, gpu_type, gpu_memory)
         said = _notices_of(gpus, is_named=gpu_ids is not None)
         tpus = _tpus([d for d in found.devices if d.kind == "tpu"], num_tpus, tpu_type, tpu_topology)

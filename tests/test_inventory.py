@@ -152,6 +152,13 @@ def test_a_request_that_lacks_gpus_is_refused_with_the_cause(machine, tmp_path, 
         assert f"is more than this machine has: {len(inventory.available()[0].devices)}. {because}" in str(raised.value)
 
 
+def test_all_gpus_of_the_list_being_declared_does_not_hide_why_there_are_no_more(machine, tmp_path):
+    machine(EIGHT, listed="4,5")
+    sweep.init(num_gpus=2)
+    with pytest.raises(ResourceError, match=r"has: 2\. CUDA_VISIBLE_DEVICES='4,5' names no others\. Lower"):
+        sweep.run(sees, resources_per_trial={"gpu": 3}, storage_path=tmp_path, verbose=0)
+
+
 def test_a_request_that_lacks_declared_gpus_or_cpus_is_refused_without_more_words(machine, tmp_path):
     sweep.init(num_cpus=1, num_gpus=1)
     with pytest.raises(ResourceError, match=r"this machine has: 1\. Lower resources_per_trial"):
