@@ -252,16 +252,23 @@ class ExperimentReader:
         """Give a read-only connection inside one transaction: all its queries see the same state.
 
         Raises:
-            ExperimentError: the file is gone or damaged.
+            ExperimentError: the file is gone or damaged, or its sweep was continued just now.
         """
         connection = open_for_reading(self.layout.database)
+        problem: sqlite3.DatabaseError | None = None
         try:
             connection.execute("BEGIN")
             yield connection
         except sqlite3.DatabaseError as error:
-            raise ExperimentError(f"{self.layout.database} cannot be read: {error}.") from error
+            problem = error
         finally:
             connection.close()
+        if connection.was_changed():
+            raise ExperimentError(
+                f"{self.layout.database} was changed while it was read: its sweep goes on. Repeat it."
+            )
+        if problem is not None:
+            raise ExperimentError(f"{self.layout.database} cannot be read: {problem}.") from problem
 
     @property
     def meta(self) -> Mapping[str, Any]:

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from urllib.parse import quote
 
 from sweep.errors import ExperimentError, NoExperimentError
+from sweep.store.opening import Reading, connect_for_reading
 
 __all__ = ["APPLICATION_ID", "LABELS", "SCHEMA", "UPGRADES", "VERSION", "check_version", "open_for_reading"]
 
@@ -90,8 +90,8 @@ UPGRADES = {
 LABELS = "CREATE TABLE IF NOT EXISTS label (trial_id TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID"
 
 
-def open_for_reading(database: Path) -> sqlite3.Connection:
-    """Return a read-only connection to a `sweep.db`, also while its driver writes.
+def open_for_reading(database: Path) -> Reading:
+    """Return a connection to a `sweep.db` that writes nothing, not even beside it; also while its driver writes.
 
     Raises:
         ExperimentError: there is none, it is damaged, or a newer version of this package wrote it.
@@ -100,8 +100,7 @@ def open_for_reading(database: Path) -> sqlite3.Connection:
         raise NoExperimentError(
             f"there is no experiment at {database.parent}: no {database.name} in it. See `sweep ls`."
         )
-    connection = sqlite3.connect(f"file:{quote(str(database.absolute()))}?mode=ro", uri=True, isolation_level=None)
-    connection.execute("PRAGMA busy_timeout=5000")
+    connection = connect_for_reading(database)
     check_version(connection, database)
     return connection
 
