@@ -13,7 +13,8 @@ SweepError                     the root; catch this one (its class stands in sea
 ├── MetricError                the metric that was asked for is not among those reported (also a RuntimeError)
 ├── CheckpointError            a checkpoint is missing, damaged or cannot be written (also a RuntimeError)
 ├── ExperimentError            a directory or `sweep.db` cannot be used as asked
-│   └── NoExperimentError      there is no experiment where one was looked for (also a ValueError)
+│   ├── NoExperimentError      there is no experiment where one was looked for (also a ValueError)
+│   └── RecordError            the record of a sweep that runs takes nothing more: a full disk, a deleted directory
 ├── TrainableError             a trainable cannot be called or shipped to another process (also a TypeError)
 ├── SweepStalled               nothing runs and nothing can start; the message says why
 └── SearchError                see searchers/errors.py (SpaceError, UnknownNameError, UnknownArgument)
@@ -33,6 +34,7 @@ __all__ = [
     "ExperimentError",
     "MetricError",
     "NoExperimentError",
+    "RecordError",
     "ResourceError",
     "SearchError",
     "SpaceError",
@@ -109,6 +111,13 @@ class ExperimentError(SweepError):
 
 class NoExperimentError(ExperimentError, ValueError):
     """There is no experiment where one was looked for."""
+
+
+class RecordError(ExperimentError):
+    """The record of a sweep that runs takes nothing more: its disk stays full, or its directory was deleted or moved.
+
+    The sweep was stopped and its trials were ended; the message says what is left of it.
+    """
 
 
 class TrainableError(SweepError, TypeError):

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from searchers import ConcurrencyLimiter
@@ -24,9 +23,10 @@ from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.ending import Ending, EndingNotice
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
+from sweep.callbacks.space import SpaceNotice
 from sweep.callbacks.watch import AlikeFailures, DamageNotice, ErrorFileCallback, MissingKeys
 from sweep.core.expected import told_of_silence
-from sweep.core.messages import Ask, Verdict
+from sweep.core.messages import Ask, Tick, Verdict
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.ranking import objectives_of
@@ -36,18 +36,19 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
 from sweep.drive import drive
 from sweep.engines.base import Engine
-from sweep.errors import ConfigError, ExperimentError, MetricError, ResourceError, nearest
+from sweep.errors import ConfigError, ExperimentError, MetricError, RecordError, ResourceError, nearest
 from sweep.interrupt import interruptible
 from sweep.names import Namer
 from sweep.policies import build_policies, describe, refuse_foreign_domains, unsearched_lists
 from sweep.recipe import space_keys, write_recipe
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
+from sweep.store.guard import DirectoryGuard, make_writable
 from sweep.store.journal import Journal
 from sweep.store.layout import ExperimentLayout, checked_trial_id, tidy_name
 from sweep.store.lock import DriverLock
 from sweep.store.remote import check_writable, download_experiment, has_experiment, parse_storage
-from sweep.store.resume import Loaded, load, retell
+from sweep.store.resume import Loaded, load, meta_of, retell
 from sweep.worker.output import parse_log_to_file
 
 if TYPE_CHECKING:
@@ -90,11 +91,13 @@ class Launch:
         self.request_of = self._request_function()
         self.storage = parse_storage(request.storage_path, request.storage_filesystem)
         self.layout, self.exists = self._place()
+        if self.exists:
+            make_writable(self.layout, is_resumed=True)
         self.notices: list[str] = []
         self.display: Callback | None = None
         self.lock: DriverLock | None = self._lock() if self.exists else None  # from here on nobody else writes it
         self.loaded: Loaded = load(self.layout.database) if self.exists else Loaded()
-        self.old_meta: dict[str, Any] = _meta_of(self.layout.database) if self.exists else {}
+        self.old_meta: dict[str, Any] = meta_of(self.layout.database) if self.exists else {}
         self.seed = self._seed()
         policies = self.policies = build_policies(
             request.search_alg,
@@ -119,6 +122,8 @@ class Launch:
         self.start_from = _start_from(request.start_from)
         self.variables = self._variables()
         self.namer = self._namer()
+        self.guard: DirectoryGuard | None = None
+        self.is_interrupted = False  # a person ended a wait for the disk
         self.ending = Ending(self.plan.interrupt_grace_s, can_kill=request.engine != "inline")
         self.packer = Packer(self.nodes)
         self._refuse_what_never_fits()
@@ -300,7 +305,7 @@ class Launch:
         from sweep.store.analysis import ExperimentAnalysis
 
         with self._stack as stack:
-            _make_writable(self.layout)
+            make_writable(self.layout)
             check_writable(self.storage)
             if self.lock is None:
                 self.lock = self._lock()
@@ -309,13 +314,14 @@ class Launch:
             self._bring_back()
             self._say_what_surprises()
             sweep = self._drive(stack, self.lock)
-        if (error := sweep.metric_error()) is not None:
+        is_interrupted = self.is_interrupted or sweep.ending is Ask.INTERRUPT
+        if not is_interrupted and (error := sweep.metric_error()) is not None:
             raise MetricError(f"{error} Everything is kept in {self.layout.root}.")
         if not self.request.verbose and (silent := told_of_silence(sweep.trials, self.plan)):
             warnings.warn(f"{self.layout.root.name}: {silent}", stacklevel=3)
-        if sweep.ending is Ask.INTERRUPT and not getattr(self.display, "says_how_to_resume", False):
+        if is_interrupted and not getattr(self.display, "says_how_to_resume", False):
             self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")
-        return ExperimentAnalysis._of_this_process(self.layout.root), sweep.ending is Ask.INTERRUPT
+        return ExperimentAnalysis._of_this_process(self.layout.root), is_interrupted
 
     def _lock(self) -> DriverLock:
         lock = DriverLock(self.layout.lock)
@@ -341,13 +347,17 @@ class Launch:
 
     def _drive(self, stack: contextlib.ExitStack, lock: DriverLock) -> Sweep:
         mirror = self._mirror()
+        self.guard = guard = DirectoryGuard(self.layout)
+        stack.callback(guard.close)
         if mirror is not None:
-            stack.callback(_finish, mirror)  # last of all: the record is closed by then
+            stack.callback(_finish, mirror, guard)  # last of all: the record is closed by then
         journal = Journal(
             self.layout.database,
             durability=self.request.durability,
             discard=self._discard,
-            notice=self._notice,
+            notice=self._warn,
+            is_interrupted=lambda: self.ending.is_interrupted,
+            check=guard.check,
             name_of=self.namer.name_of if self.namer is not None else None,
         )
         stack.callback(journal.close)
@@ -362,12 +372,15 @@ class Launch:
 
         def close_callbacks() -> None:
             is_all_told = dispatcher.close(list(sweep.trials.values()))
-            journal.set_meta({_COMPLETE: is_all_told and not is_set(NO_LOGGERS)})
+            if is_all_told and not is_set(NO_LOGGERS) and not guard.problem:
+                with contextlib.suppress(RecordError):  # a full disk: a resume compares the files with the record
+                    journal.set_meta({_COMPLETE: True})
 
         stack.callback(close_callbacks)
         dispatcher.setup(**self._setup_info())
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
         dispatcher.start()
+        guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
         leave = getattr(self.display, "leave", lambda: None)
         stack.enter_context(interruptible(engine, self.ending.hear, leave))
 
@@ -390,8 +403,11 @@ class Launch:
             else:
                 loop()
         except BaseException as error:
-            self.ending.error = error
-            raise
+            if not (isinstance(error, RecordError) and self.ending.is_interrupted):
+                self.ending.error = error
+                raise
+            self._warn(str(error))
+            self.is_interrupted = True
         for text in (*getattr(engine, "notices", ()), *self.policies.notices, *self.scheduler.notices):
             self._notice(text)
         return sweep
@@ -471,7 +487,7 @@ class Launch:
         metric, score = self.metric if self.plan.required else "", self.plan.checkpoint_score
         if metric or rules or score:
             found.append(MissingKeys(metric, rules, score, self._notice))
-        found += [ErrorFileCallback(), AlikeFailures(self._notice), DamageNotice(self._notice)]
+        found += [ErrorFileCallback(), AlikeFailures(self._notice), DamageNotice(self._notice), SpaceNotice(self._warn)]
         if getattr(self.scheduler, "log_config", False):
             from sweep.callbacks.policy import PolicyFiles
 
@@ -628,9 +644,15 @@ class Launch:
             limits.append(self.searcher.max_concurrent)
         return min(limits)
 
-    def _notice(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
+        """Say what concerns everybody: also when nothing is to be printed."""
+        self._notice(text, is_always=True)
+
+    def _notice(self, text: str, *, is_always: bool = False) -> None:
+        if self.guard is not None and self.guard.problem:
+            return  # everything fails now, for one reason, and that is raised
         self.notices.append(text)
-        if not self.request.verbose:
+        if not self.request.verbose and not is_always:
             return
         show = getattr(self.display, "notice", None)
         if show is not None:
@@ -640,7 +662,9 @@ class Launch:
                 print(f"sweep: {text}", file=sys.stderr, flush=True)
 
 
-def _finish(mirror: MirrorCallback) -> None:
+def _finish(mirror: MirrorCallback, guard: DirectoryGuard) -> None:
+    if guard.problem:
+        return  # there is nothing left to copy, and what lies there is whole
     with contextlib.suppress(KeyboardInterrupt):  # somebody does not want to wait; what is missing was said
         mirror.finish()
 
@@ -664,34 +688,6 @@ def _fresh_seed() -> int:
     import numpy as np
 
     return int(np.random.randint(2**32, dtype=np.uint64))
-
-
-def _make_writable(layout: ExperimentLayout) -> None:
-    """Create the directory, and prove that it takes files before anything starts."""
-    probe = layout.root / f".probe-{os.getpid()}"
-    try:
-        layout.root.mkdir(parents=True, exist_ok=True)
-        with open(probe, "wb") as file:
-            file.write(b"x")
-            file.flush()
-            os.fsync(file.fileno())
-        probe.unlink()
-    except OSError as error:
-        raise ExperimentError(
-            f"{layout.root} cannot be written: {error.strerror or error}. Pass storage_path=, or set SWEEP_STORAGE, "
-            "to a directory of yours."
-        ) from None
-
-
-def _meta_of(database: Path) -> dict[str, Any]:
-    from sweep.store.encoding import decode
-    from sweep.store.schema import open_for_reading
-
-    db = open_for_reading(database)
-    try:
-        return {key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")}
-    finally:
-        db.close()
 
 
 def _list_of(names: str | Sequence[str] | None) -> list[str] | None:

@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.store.layout",
         "sweep.store.manifest",
         "sweep.store.checkpoints",
+        "sweep.store.space",
     ),
     "sweep.engines": (
         "sweep.core",
@@ -73,6 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.importing",
         "sweep.private",
         "sweep.store.layout",
+        "sweep.store.space",
         "sweep.store.schema",
         "sweep.store.encoding",
         "sweep.store.reader",

@@ -140,7 +140,7 @@ def _is_of_the_user(error: Exception, cause: BaseException) -> bool:
 def _is_usage(error: Exception) -> bool:
     from sweep import errors
 
-    return isinstance(
+    return not isinstance(error, errors.RecordError) and isinstance(
         error,
         errors.ConfigError | errors.ResourceError | errors.ExperimentError | errors.TrainableError | errors.SearchError,
     )

@@ -13,7 +13,20 @@ if TYPE_CHECKING:
     from sweep.core.messages import Decision
     from sweep.core.results import Result
 
-__all__ = ["ENDED", "HELD", "LEGAL", "CheckpointRef", "Status", "Trial", "evolve", "number_of", "shown_status"]
+__all__ = [
+    "ENDED",
+    "HELD",
+    "LEGAL",
+    "WAITS_FOR_SPACE",
+    "CheckpointRef",
+    "Status",
+    "Trial",
+    "evolve",
+    "number_of",
+    "shown_status",
+]
+
+WAITS_FOR_SPACE = "waits for disk space"  # the reason of a trial that cannot write begins so
 
 
 class Status(StrEnum):
@@ -138,6 +151,11 @@ class Trial(NamedTuple):
     def is_ended(self) -> bool:
         """Whether it is TERMINATED or ERROR."""
         return self.status in ENDED
+
+    @property
+    def waits_for_space(self) -> bool:
+        """Whether its process waits for room on a full disk: it can neither go on nor save."""
+        return self.is_held and self.reason.startswith(WAITS_FOR_SPACE)
 
 
 _INDEX = {name: i for i, name in enumerate(Trial._fields)}

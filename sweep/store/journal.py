@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from sweep.core.messages import Command, Event
 from sweep.core.sweep import Changes
 from sweep.core.trial import CheckpointRef, Trial
-from sweep.errors import ExperimentError
+from sweep.errors import ExperimentError, RecordError
 from sweep.store.encoding import decode, encode
 from sweep.store.records import command_texts, encode_event, encode_pending
 from sweep.store.schema import APPLICATION_ID, LABELS, SCHEMA, UPGRADES, VERSION, check_version
@@ -20,6 +21,8 @@ __all__ = ["Journal"]
 
 _RETRY_S = 5.0
 _DISK_GRACE_S = 600.0
+_SAY_S = 60.0  # how often it is said again that the disk is full
+_LOOK_S = 0.1  # how soon a wait for the disk ends that nobody wants any more
 _WAL_EVERY_S = 600.0
 
 _INSERT_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -51,6 +54,8 @@ class Journal:
         durability: "full", or "fast", which loses the last commits at a power cut (never at a kill); for benchmarks.
         discard: deletes a checkpoint, given its path relative to the experiment.
         notice: is told, in one line, when the disk does not take what is written.
+        is_interrupted: whether a person wants to wait for the disk no longer.
+        check: raises when the record is not where it was any more; nothing is written then.
         name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.
     """
 
@@ -61,13 +66,17 @@ class Journal:
         durability: str = "full",
         discard: Callable[[str], None] | None = None,
         notice: Callable[[str], None] | None = None,
+        is_interrupted: Callable[[], bool] = lambda: False,
+        check: Callable[[], None] = lambda: None,
         name_of: Callable[[Trial], str] | None = None,
     ) -> None:
         self.database = database
         self.num_commits = 0
         self.commit_s = 0.0  # time spent in commits so far
         self._discard = discard
-        self._notice = notice
+        self._notice = notice or (lambda text: None)
+        self._is_interrupted = is_interrupted
+        self._check = check
         self._name_of = name_of
         is_new = not database.exists()
         try:
@@ -108,12 +117,25 @@ class Journal:
         return {key: decode(value) for key, value in self._db.execute("SELECT key, value FROM meta")}
 
     def set_meta(self, values: Mapping[str, Any]) -> None:
-        """Record facts about the experiment as such, replacing those of the same name."""
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany(
-            "INSERT OR REPLACE INTO meta VALUES (?, ?)", [(key, encode(value)) for key, value in values.items()]
-        )
-        self._db.execute("COMMIT")
+        """Record facts about the experiment as such, replacing those of the same name; not waiting for the disk.
+
+        Raises:
+            RecordError: the disk does not take them now.
+        """
+        rows = [(key, encode(value)) for key, value in values.items()]
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise RecordError(
+                f"{self.database} cannot be written: {error}. Everything before is intact; free some space and resume."
+            ) from error
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
     def commit(
         self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
@@ -121,7 +143,8 @@ class Journal:
         """Write a batch; returns when it is on the disk.
 
         Raises:
-            ExperimentError: the disk did not take it for ten minutes.
+            RecordError: the disk did not take it for ten minutes, or until a person interrupted the wait; or the record
+                is gone.
         """
         began = time.monotonic()
         wall = time.time()
@@ -150,7 +173,8 @@ class Journal:
         self.commit_s += ended - began
         if ended > self._wal_at:
             self._wal_at = ended + _WAL_EVERY_S
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            with contextlib.suppress(sqlite3.OperationalError):  # a full disk: what is committed is in the log
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _labels(self, changes: Changes) -> list[tuple[str, str]]:
         """Return the names of trials that are new here."""
@@ -159,8 +183,10 @@ class Journal:
         return [(trial.id, name) for trial in new if (name := self._name_of(trial))]
 
     def _write(self, rows: Any, results: Any, new: Any, state: Any, progress: Any, labels: Any) -> None:
-        give_up = time.monotonic() + _DISK_GRACE_S
+        began: float | None = None  # of a wait for the disk
+        said_at = 0.0
         while True:
+            self._check()
             try:
                 db = self._db
                 db.execute("BEGIN IMMEDIATE")
@@ -176,18 +202,42 @@ class Journal:
                 if labels:
                     db.executemany(_INSERT_LABEL, labels)
                 db.execute("COMMIT")
-                return
+                break
             except sqlite3.OperationalError as error:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                if time.monotonic() > give_up:
-                    raise ExperimentError(
+                self._roll_back()
+                now = time.monotonic()
+                began = now if began is None else began
+                left_s = began + _DISK_GRACE_S - now
+                if left_s < 0:
+                    raise RecordError(
                         f"{self.database} could not be written for {_DISK_GRACE_S / 60:.0f} minutes: {error}. "
                         "Everything before is intact; free some space and resume."
                     ) from error
-                if self._notice is not None:
-                    self._notice(f"{self.database} cannot be written ({error}); trying again every {_RETRY_S:g} s.")
-                time.sleep(_RETRY_S)
+                if now >= said_at:
+                    said_at = now + _SAY_S
+                    self._notice(
+                        f"{self.database} cannot be written ({error}): the sweep waits, and trials with it, for "
+                        f"{left_s / 60:.0f} minutes at most. Free some space and it goes on; Ctrl-C ends it, and "
+                        "nothing recorded is lost."
+                    )
+                self._await_retry(error)
+        if began is not None:
+            self._notice(f"{self.database} can be written again: the sweep goes on.")
+
+    def _await_retry(self, error: sqlite3.OperationalError) -> None:
+        """Wait a little for the disk, no longer than anybody wants to."""
+        until = time.monotonic() + _RETRY_S
+        while True:
+            if self._is_interrupted():
+                raise RecordError(
+                    f"{self.database} could not be written ({error}) until the sweep was interrupted. Everything "
+                    "before is intact; free some space and resume."
+                ) from error
+            self._check()
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return
+            time.sleep(min(_LOOK_S, left_s))
 
     def _trial_rows(self, changes: Changes) -> tuple[list[Any], list[Any], list[Any]]:
         """Sort changed trials by how much of their row must be written."""
@@ -239,8 +289,7 @@ class Journal:
         try:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
-            if self._notice is not None:
-                self._notice(f"{self.database}: its write-ahead log stays beside it ({error}); nothing is lost.")
+            self._notice(f"{self.database}: its write-ahead log stays beside it ({error}); nothing is lost.")
         self._db.close()
 
 

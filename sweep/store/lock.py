@@ -29,12 +29,18 @@ class DriverLock:
         path: the lock file; created when missing.
 
     Raises:
-        ExperimentError: another driver holds it; names its pid and start time.
+        ExperimentError: another driver holds it (names its pid and start time), or it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ExperimentError(
+                f"{path} cannot be written: {error.strerror or error}. A sweep is continued where it lies, by a user "
+                "who may write there: copy its directory to a place of yours, and resume it there with storage_path=."
+            ) from error
         try:
             self._acquire()
         except BaseException:

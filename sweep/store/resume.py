@@ -42,7 +42,7 @@ from sweep.store.schema import open_for_reading
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["Loaded", "Told", "kept_before", "load", "record", "retell"]
+__all__ = ["Loaded", "Told", "kept_before", "load", "meta_of", "record", "retell"]
 
 _END = 2**63 - 1  # no event has this number
 
@@ -119,6 +119,15 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
                 loaded.trials[i] = without(loaded.lost, trial, loaded.kept)
         loaded.strays = sorted(existing - wanted)
         return loaded
+    finally:
+        db.close()
+
+
+def meta_of(database: Path) -> dict[str, Any]:
+    """Return what is recorded of an experiment as a whole."""
+    db = open_for_reading(database)
+    try:
+        return {key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")}
     finally:
         db.close()
 

@@ -1,0 +1,59 @@
+"""Disks and quotas that are full: how an error says so, and how much room there is."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+
+__all__ = ["free_bytes", "lacks_space", "tree_bytes"]
+
+_NUMBERS = (errno.ENOSPC, errno.EDQUOT)
+
+
+def lacks_space(error: BaseException, directory: str | os.PathLike[str] = "") -> bool:
+    """Whether an error, or what caused it, says that a disk or a quota is full.
+
+    Args:
+        directory: an error that names a file elsewhere does not count; empty: each does.
+    """
+    return any(_says_so(one, os.fspath(directory)) for one in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _says_so(error: BaseException, directory: str) -> bool:
+    if isinstance(error, shutil.Error):  # copytree gives the texts of errors only
+        texts = [str(part[-1]) for part in error.args[0]] if isinstance(error.args[0], list) else [str(error)]
+        return any(f"[Errno {number}]" in text for number in _NUMBERS for text in texts)
+    if not isinstance(error, OSError) or error.errno not in _NUMBERS:
+        return False
+    names = [name for name in (error.filename, error.filename2) if isinstance(name, str) and os.path.isabs(name)]
+    return not directory or not names or any(name.startswith(directory) for name in names)
+
+
+def free_bytes(directory: str | os.PathLike[str]) -> int | None:
+    """Return how many bytes can be written below a directory; 0 when no file can be made; None: nobody knows."""
+    with contextlib.suppress(OSError):
+        found = os.statvfs(directory)
+        return 0 if found.f_files and not found.f_favail else found.f_bavail * found.f_frsize
+    return None
+
+
+def tree_bytes(directory: str | os.PathLike[str]) -> int:
+    """Return the size of all files below a directory, as far as they are there."""
+    total = 0
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            with contextlib.suppress(OSError):  # deleted meanwhile, or a link to nothing
+                total += os.stat(os.path.join(parent, name)).st_size
+    return total

@@ -1,0 +1,240 @@
+"""Commands that read write nothing beside the record, and work where nothing can be written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import sweep
+from sweep import CheckpointConfig, ExperimentAnalysis, Result, RunConfig, TuneConfig, Tuner
+from sweep.cli.main import COMMANDS, _run
+from sweep.store.reader import ExperimentReader
+
+ROOT = Path(__file__).parents[2]
+WRITING = {"run", "resume", "note"}  # what a command of these names is for
+READING: dict[str, list[list[str]]] = {
+    "ls": [["ls"], ["ls", "one"]],
+    "trials": [["trials", "one"], ["trials", "one", "--format", "json"]],
+    "best": [["best", "one"], ["best", "one", "--scope", "all"]],
+    "show": [["show", "one"], ["show", "one", "0"]],
+    "logs": [["logs", "one", "0"]],
+    "why": [["why", "one"]],
+    "replay": [["replay", "one"], ["replay", "one", "--trial", "0"], ["replay", "one", "--verify"]],
+    "simulate": [["simulate", "one", "--scheduler", "asha"]],
+}
+LINES = [line for lines in READING.values() for line in lines]
+
+
+def train(config):
+    for step in range(3):
+        sweep.report(loss=config["x"] / (step + 1))
+
+
+class Saves(sweep.Trainable):
+    def step(self):
+        return {"loss": self.config["x"] / (self.iteration + 1)}
+
+    def save_checkpoint(self, checkpoint_dir):
+        return {"x": 1}
+
+    def load_checkpoint(self, checkpoint):
+        pass
+
+
+class Copy(sweep.Callback):
+    """Copies the experiment while it is driven, as what a killed driver would leave."""
+
+    def __init__(self, to: Path) -> None:
+        self.to = to
+
+    def on_trial_complete(self, trial):
+        if not self.to.exists():
+            shutil.copytree(self.source, self.to)
+
+    def setup(self, *, experiment_dir, plan, num_trials, **info):
+        self.source = experiment_dir
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where one sweep lies that has ended, and a copy of it as it was while it ran."""
+    root = tmp_path_factory.mktemp("made")
+    tuner = Tuner(
+        Saves,
+        param_space={"x": sweep.grid_search([1.0, 2.0])},
+        tune_config=TuneConfig(metric="loss", mode="min", max_concurrent_trials=1),
+        run_config=RunConfig(
+            name="one",
+            storage_path=str(root / "ended"),
+            stop={"training_iteration": 3},
+            callbacks=[Copy(root / "killed" / "one")],
+            checkpoint_config=CheckpointConfig(checkpoint_frequency=1),
+            verbose=0,
+        ),
+    )
+    tuner.fit()
+    names = set(os.listdir(root / "killed" / "one"))
+    assert {"sweep.db", "sweep.db-wal", "sweep.db-shm"} <= names
+    return root
+
+
+def as_ended(made: Path, to: Path) -> None:
+    shutil.copytree(made / "ended", to)
+
+
+def as_killed(made: Path, to: Path) -> None:
+    shutil.copytree(made / "killed", to)
+
+
+def without_index(made: Path, to: Path) -> None:
+    shutil.copytree(made / "killed", to)
+    (to / "one" / "sweep.db-shm").unlink()
+
+
+def without_log(made: Path, to: Path) -> None:
+    """As copied by somebody who took `sweep.db` alone: an older state, here one whose log was folded in before."""
+    shutil.copytree(made / "ended", to)
+    (to / "one" / "sweep.db-wal").touch()
+
+
+STATES: list[Callable[[Path, Path], None]] = [as_ended, as_killed, without_index, without_log]
+
+
+@pytest.fixture(params=STATES, ids=lambda state: state.__name__)
+def storage(request: pytest.FixtureRequest, made: Path, tmp_path: Path) -> Path:
+    request.param(made, tmp_path / "storage")
+    return tmp_path / "storage"
+
+
+def listing(root: Path) -> dict[str, tuple[int, int, int]]:
+    """Return every file and directory below, with what changes when somebody writes."""
+    found = {}
+    for path in (root, *root.rglob("*")):
+        state = path.stat()
+        found[str(path.relative_to(root))] = (state.st_mtime_ns, state.st_size, state.st_ino)
+    return found
+
+
+def test_every_command_either_reads_or_is_there_to_write() -> None:
+    assert READING.keys() | WRITING == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("line", LINES, ids=" ".join)
+def test_a_command_that_reads_leaves_the_directory_as_it_was(
+    storage: Path, line: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEEP_STORAGE", str(storage))
+    before = listing(storage)
+    assert _run(line) == 0, capsys.readouterr().err
+    assert listing(storage) == before
+
+
+def read_all(root: Path) -> list[str]:
+    """Look at everything that Python gives of an experiment; return the states of its trials."""
+    analysis = ExperimentAnalysis(str(root), default_metric="loss", default_mode="min")
+    assert len(analysis.dataframe()) == len(analysis.trials)
+    assert analysis.best_config is not None
+    checkpoint = analysis.get_best_checkpoint(analysis.get_best_trial())
+    assert checkpoint is not None
+    with checkpoint.as_directory() as directory:
+        assert os.listdir(directory)
+    shutil.rmtree(checkpoint.to_directory())
+    assert analysis.history() is not None
+    assert analysis.events() is not None
+    grid = Tuner.restore(str(root), Saves).get_results()
+    assert grid[0].metrics["loss"] == analysis.trials[0].last_result["loss"]
+    assert len(grid) == len(analysis.trials)
+    assert Result.from_path(grid[0].path).metrics["loss"] == grid[0].metrics["loss"]
+    assert ExperimentReader(root).state() in ("ended", "crashed", "stopped", "running")
+    return [trial.status for trial in analysis.trials]
+
+
+def test_reading_with_python_leaves_the_directory_as_it_was(storage: Path) -> None:
+    before = listing(storage)
+    assert read_all(storage / "one")[0] == "TERMINATED"
+    assert listing(storage) == before
+
+
+INSIDE = """
+import os, sys
+from sweep.cli.main import _run
+from test_reading_only import LINES, read_all
+from pathlib import Path
+from sweep.errors import ExperimentError
+import sweep, test_reading_only
+
+for storage in sys.argv[1:]:
+    os.environ["SWEEP_STORAGE"] = storage
+    for line in LINES:
+        assert _run(line) == 0, (storage, line)
+    assert read_all(Path(storage, "one"))[0] == "TERMINATED"
+    for again in (
+        lambda: sweep.run(test_reading_only.Saves, name="one", storage_path=storage, resume=True, verbose=0),
+        lambda: sweep.Tuner.restore(f"{storage}/one", test_reading_only.Saves).fit(),
+    ):
+        try:
+            again()
+        except ExperimentError as error:
+            assert "cannot be written" in str(error), error
+            assert "copy" in str(error), error
+        else:
+            raise AssertionError("it went on where nothing can be written")
+print("all well")
+"""
+
+
+@cache
+def _mounts() -> tuple[str, ...]:
+    """Return the words before a command that let it mount; none where that is refused."""
+    for user in ((), ("--user", "--map-root-user")):
+        words = ("unshare", *user, "--mount", "--propagation", "private")
+        trial = [*words, "sh", "-c", "mount -t tmpfs -o size=1m tmpfs /mnt"]
+        try:
+            if subprocess.run(trial, capture_output=True, check=False).returncode == 0:
+                return words
+        except FileNotFoundError:
+            break
+    return ()
+
+
+def test_everything_can_be_read_on_a_read_only_mount_and_nothing_resumed(made: Path, tmp_path: Path) -> None:
+    if not _mounts():
+        pytest.skip("mounting needs a mount namespace, which is refused here")
+    commands, places = [], []
+    for state in STATES:
+        place = tmp_path / state.__name__
+        state(made, place)
+        commands += [f"mount --bind {place} {place}", f"mount -o remount,ro,bind {place}"]
+        places.append(str(place))
+    shell = " && ".join([*commands, 'exec "$@"'])
+    found = subprocess.run(
+        [*_mounts(), "sh", "-c", shell, "sh", sys.executable, "-c", INSIDE, *places],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout[-2000:] + found.stderr[-4000:]
+    assert found.stdout.endswith("all well\n")
+    assert not [line for line in found.stderr.splitlines() if "Traceback" in line]
+
+
+def test_the_latest_commit_of_a_living_driver_is_read(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    class Look(sweep.Callback):
+        def on_trial_result(self, trial, result):
+            seen.append(len(ExperimentAnalysis(tmp_path / "live").trial_dataframes[trial.id]))
+
+    sweep.run(
+        train, config={"x": 1.0}, name="live", storage_path=tmp_path, engine="inline", callbacks=[Look()], verbose=0
+    )
+    assert seen[-1] == 3  # callbacks hear what is committed
+    assert seen[0] >= 1
