@@ -15,6 +15,7 @@ from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
 from sweep.callbacks.states import CallbackStates
 from sweep.core.messages import Hook, Notify
 from sweep.core.trial import Trial
+from sweep.store.space import lacks_space
 
 __all__ = ["Dispatcher"]
 
@@ -238,10 +239,11 @@ class Dispatcher:
         try:
             function(*arguments, **named)
         except Exception as error:  # a callback may be the user's own; it never harms the sweep
-            self._errors[id(callback)] = errors + 1
+            # A full disk is nobody's fault and passes: it is said once, and switches nothing off.
+            self._errors[id(callback)] = max(errors, 1) if lacks_space(error) else errors + 1
             if errors == 0:
                 self._notice(f"the callback {self._busy[0]} raised {type(error).__name__}: {error}")
-            elif errors + 1 == _MAX_ERRORS:
+            elif self._errors[id(callback)] == _MAX_ERRORS:
                 self._notice(f"the callback {type(callback).__name__} raised {_MAX_ERRORS} times and is switched off")
         finally:
             self._busy = None

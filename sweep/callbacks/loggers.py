@@ -5,11 +5,14 @@ The files are copies for reading; the record is `sweep.db`. After a crash a logg
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import errno
 import importlib.util
 import json
 import os
 import threading
+import time
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +28,7 @@ from sweep.errors import ConfigError, refuse_unknown
 from sweep.store.encoding import decode
 from sweep.store.layout import ExperimentLayout
 from sweep.store.schema import open_for_reading
+from sweep.store.space import lacks_space
 
 __all__ = ["CSVLoggerCallback", "JsonLoggerCallback", "LoggerCallback", "TBXLoggerCallback"]
 
@@ -103,14 +107,15 @@ class _Appender:
 
     A file is open only for the moment of writing, so a short trial costs one open, write and close, and any number of
     trials may run. Flushing has a thread of its own, so that the last lines before a long silence appear too. An error
-    there is raised by the next `write`.
+    there is raised by the next `write`. What a full disk does not take is kept, and written when there is room.
     """
 
     def __init__(self, flush_s: float = _FLUSH_S) -> None:
         self._flush_s = flush_s
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[str]] = {}
-        self._num_waiting = 0  # characters
+        self._waiting: dict[str, list[bytes]] = {}
+        self._num_waiting = 0  # bytes
+        self._not_before = 0.0  # on the monotonic clock: the disk was full just now
         self._is_dirty = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -125,41 +130,43 @@ class _Appender:
             if self._error is not None:
                 error, self._error = self._error, None
                 raise error
-            self._waiting.setdefault(path, []).append(text)
-            self._num_waiting += len(text)
+            data = text.encode()
+            self._waiting.setdefault(path, []).append(data)
+            self._num_waiting += len(data)
             if self._thread is None and not self._over.is_set():
                 self._thread = threading.Thread(target=self._run, name="sweep-log-flush", daemon=True)
                 self._thread.start()
-        if self._num_waiting > _MAX_WAITING:
+        if self._num_waiting > _MAX_WAITING and time.monotonic() >= self._not_before:
             self.flush()
         elif not self._is_dirty.is_set():
             self._is_dirty.set()
 
     def close(self, path: str) -> None:
-        """Write out what one file still waits for."""
+        """Write out what one file still waits for, as far as there is room."""
         with self._lock:
-            self._write_out(path, self._waiting.pop(path, ()))
+            self._write_out([path])
 
     def flush(self) -> None:
-        """Hand everything written so far to the operating system."""
+        """Hand everything written so far to the operating system, as far as there is room."""
         self._is_dirty.clear()
-        self._write_all()
+        with self._lock:
+            self._write_out(list(self._waiting))
 
     def close_all(self) -> None:
-        """Write everything out and end the thread; `write` may still be called, and `close` then writes it out."""
+        """Write everything out and end the thread; `write` may still be called, and `close` then writes it out.
+
+        Raises:
+            OSError: the disk is full, and what it did not take is lost.
+        """
         self._over.set()
         self._is_dirty.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self._write_all()
-
-    def _write_all(self) -> None:
         with self._lock:
-            waiting, self._waiting = self._waiting, {}
-            self._num_waiting = 0
-            for path, texts in waiting.items():
-                self._write_out(path, texts)
+            self._write_out(list(self._waiting))
+        if self._waiting:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), next(iter(self._waiting)))
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -167,13 +174,30 @@ class _Appender:
             self._over.wait(self._flush_s)
             try:
                 self.flush()
-            except OSError as error:  # a full disk: told where somebody can say it
+            except OSError as error:  # a directory that is gone, a broken disk: told where somebody can say it
                 self._error = error
 
-    @staticmethod
-    def _write_out(path: str, texts: Sequence[str]) -> None:
-        if texts:
-            _write(path, "".join(texts), os.O_APPEND)
+    def _write_out(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            data = b"".join(self._waiting.pop(path, ()))
+            if not data:
+                continue
+            self._num_waiting -= len(data)
+            written = 0
+
+            def count(number: int) -> None:
+                nonlocal written
+                written += number
+
+            try:
+                _write(path, data, os.O_APPEND, count)
+            except OSError as error:
+                if not lacks_space(error):
+                    raise
+                self._waiting[path] = [data[written:]]
+                self._num_waiting += len(data) - written
+                self._not_before = time.monotonic() + self._flush_s
+                self._is_dirty.set()
 
 
 class _FileLogger(LoggerCallback):
@@ -262,7 +286,7 @@ class _FileLogger(LoggerCallback):
                     rows[trial_id].append(decode(metrics))
                 for trial_id in some:
                     path = self.layout.trial(trial_id) / self._file_name
-                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.parent.mkdir(exist_ok=True)
                     self._complete(path, decode(wrong[trial_id]), rows[trial_id])
 
     @staticmethod
@@ -292,7 +316,8 @@ class JsonLoggerCallback(_FileLogger):
     def log_trial_start(self, trial: Trial) -> None:
         """Write `params.json`; again when a scheduler has changed the config."""
         path = f"{self.layout.root}/{trial.id}/params.json"
-        _write(path, json.dumps(_plain(trial.config), indent=2, sort_keys=True) + "\n", os.O_TRUNC)
+        text = json.dumps(_plain(trial.config), indent=2, sort_keys=True) + "\n"
+        _write(path, text.encode(), os.O_TRUNC)
 
     def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
         """Append a line."""
@@ -525,18 +550,21 @@ def _read_csv(path: Path, limit: int | None = None) -> list[list[str]]:
         return [row for row, _ in zip(rows, range(limit), strict=False)] if limit else list(rows)
 
 
-def _write(path: str, text: str, flag: int) -> None:
-    """Append to a file (`O_APPEND`) or write it anew (`O_TRUNC`); its directory is made when it is not there."""
+def _write(path: str, data: bytes, flag: int, count: Callable[[int], None] = lambda number: None) -> None:
+    """Append to a file (`O_APPEND`) or write it anew (`O_TRUNC`); its directory is made when it is not there, that of
+    the experiment is not: it was deleted. `count` is told how many bytes were written, also before an error."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag
     try:
         descriptor = os.open(path, flags, 0o644)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.dirname(path))
         descriptor = os.open(path, flags, 0o644)
     try:
-        data = text.encode()
         while data:
-            data = data[os.write(descriptor, data) :]
+            number = os.write(descriptor, data)
+            count(number)
+            data = data[number:]
     finally:
         os.close(descriptor)
 
@@ -544,5 +572,9 @@ def _write(path: str, text: str, flag: int) -> None:
 def _replace(path: Path, data: str | bytes) -> None:
     """Write a file so that readers see the old or the new one, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data.encode() if isinstance(data, str) else data)
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # it would hold the room that is short
+        raise

@@ -201,6 +201,7 @@ class GroupRules:
         self._merging: tuple[int, int, bool] | None = None  # report, rank, whether rank 0 has passed it already
         self._is_stopping = False
         self._is_killing = False
+        self._short: set[int] = set()  # ranks that wait for room on a full disk
         self._is_barrier_always = False  # some rank stores checkpoints where rank 0 stores none
         self._actions: list[Action] = []
 
@@ -222,6 +223,17 @@ class GroupRules:
         one.reports = one.waiting = seq
         one.shard = shard
         one.last = now
+        return self._take(now)
+
+    def waits_for_space(self, rank: int, is_waiting: bool, now: float) -> list[Action]:
+        """A rank waits for room on a full disk, or not any more: meanwhile nobody is late."""
+        was_short = bool(self._short)
+        (self._short.add if is_waiting else self._short.discard)(rank)
+        if was_short and not self._short:
+            self._began = now
+            self._waits_since = None if self._waits_since is None else now
+            for one in self._ranks:
+                one.last = now
         return self._take(now)
 
     def merged(self, seq: int, path: str, now: float) -> list[Action]:
@@ -265,6 +277,7 @@ class GroupRules:
         """A rank's process has ended; `outcome` counts when it had not said how."""
         one = self._ranks[rank]
         one.is_gone = True
+        self._short.discard(rank)
         if one.outcome is None:
             self._close(rank, outcome)
             if not self._is_killing:
@@ -295,7 +308,7 @@ class GroupRules:
             if now >= self._dumped_at + self._limits.dump_s:
                 self._cause = self._hang()
                 self._kill()
-        elif not self._failures:
+        elif not self._failures and not self._short:
             self._watch(now)
         return self._take(now)
 
@@ -309,7 +322,7 @@ class GroupRules:
             times = [at for at in (self._settle_at, self._stop_at) if at is not None]
         elif self._dumped_at is not None:
             times = [self._dumped_at + limits.dump_s]
-        else:
+        elif not self._short:
             if not self.is_joined:
                 times.append(self._began + limits.start_s)
             if self._waits_since is not None:

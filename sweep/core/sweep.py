@@ -294,11 +294,12 @@ class Sweep:
     def _on_waiting(self, event: Waiting) -> None:
         trial = self._trials.get(event.trial_id)
         if trial is not None and trial.status in (Status.STARTING, Status.RUNNING) and trial.reason != event.reason:
-            self._put(evolve(trial, reason=event.reason))
+            trial = self._put(evolve(trial, reason=event.reason))
+            if trial.waits_for_space and self._ending is Ask.INTERRUPT:
+                self._kill(trial, "interrupted")
         elif trial is not None and not trial.is_held:
             self._packer.explain((trial.id, trial.attempt), event.reason)
-            oldest_id, _ = self._lineup.startable(self._packer)  # it may wait for just what is not given back yet
-            if oldest_id is not None:
+            if (oldest_id := self._lineup.startable(self._packer)[0]) is not None:  # it may wait for just that
                 self._say_why(oldest_id)
 
     def _on_reported(self, event: Reported, now: float) -> None:
@@ -659,7 +660,7 @@ class Sweep:
         if self._ending is not Ask.CANCEL:
             self._ending = Ask.INTERRUPT
         for trial in [t for t in self._trials.values() if t.is_held]:
-            if is_second:
+            if is_second or trial.waits_for_space:
                 self._kill(trial, "interrupted")
                 continue
             if trial.status is not Status.STOPPING and not isinstance(trial.pending, (PauseTrial, ResizeTrial)):

@@ -258,6 +258,9 @@ class Group:
                 actions = self._rules.joined(rank, now)
             elif kind == wire.MERGED:
                 actions = self._rules.merged(message[2], message[3], now)
+            elif kind == wire.WAITING:
+                self._say(wire.WAITING, f"{message[2]} (rank {rank})" if message[2] else "")
+                actions = self._rules.waits_for_space(rank, bool(message[2]), now)
             elif kind == wire.DONE:
                 actions = self._rules.said(rank, Outcome(*message[2:7]), message[7], now)
             self._act(actions, now)

@@ -33,6 +33,7 @@ from sweep.core.messages import (
     Started,
     Stop,
     Tick,
+    Waiting,
 )
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
@@ -323,6 +324,8 @@ class InlineEngine(Engine):
                     self._events.append(Reported(*key, seq, metrics, checkpoint))
                 case (wire.SAVED, _, seq, checkpoint):
                     self._events.append(Saved(*key, seq, checkpoint))
+                case (wire.WAITING, _, text):
+                    self._events.append(Waiting(attempt.trial.id, text))
             self._turn.notify_all()
 
     def answer_for(self, attempt: _Attempt) -> tuple[Any, ...]:
@@ -331,6 +334,13 @@ class InlineEngine(Engine):
             while not (attempt.answers and (self._is_loop_waiting or self._is_closed)):
                 self._turn.wait()
             return attempt.answers.popleft()
+
+    def has_answer(self, attempt: _Attempt, timeout_s: float) -> bool:
+        """Let the loop run for a while; whether there is an answer."""
+        with self._turn:
+            if not attempt.answers:
+                self._turn.wait(timeout_s)
+            return bool(attempt.answers)
 
 
 class _InlineChannel:
@@ -347,6 +357,10 @@ class _InlineChannel:
     def receive(self) -> tuple[Any, ...]:
         """Wait for an answer."""
         return self._engine.answer_for(self._attempt)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for an answer, at most so long; whether there is one."""
+        return self._engine.has_answer(self._attempt, seconds)
 
 
 def _set_variables(variables: Mapping[str, str | None]) -> None:

@@ -294,7 +294,10 @@ def persist(
         os.rename(temporary, target)
         sync_directory(parent)
     except (OSError, shutil.Error) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if is_source_spent and os.path.isdir(temporary):
+            os.rename(temporary, source)  # the only copy: it may be stored later
+        else:
+            shutil.rmtree(temporary, ignore_errors=True)
         raise CheckpointError(f"the checkpoint {target} could not be written: {error}.") from error
 
 

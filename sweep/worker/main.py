@@ -13,17 +13,19 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 from sweep.importing import unpickle, why_missing
 from sweep.store.layout import rank_output
+from sweep.store.space import lacks_space
 from sweep.worker import adapters, wire
 from sweep.worker.control import Control
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import load_objects
-from sweep.worker.session import Session, StopRequested, install
+from sweep.worker.room import Room, make_patient
+from sweep.worker.session import Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
 
 __all__ = ["Outcome", "become_worker", "run_job", "run_spawned", "serve", "set_death_signal"]
@@ -176,16 +178,54 @@ def _run_here(
         os.path.join(trial_dir, name) if job.rank is None else rank_output(trial_dir, job.rank.rank) for name in names
     ]
     try:
-        os.makedirs(trial_dir, exist_ok=True)
-        redirect_output(logs[0], logs[1], f"{job.trial_id} attempt {job.attempt}")
+        _open_output(job, channel, trial_dir, logs)
         environment.set(job.variables)
         if job.is_chdir:
             os.chdir(trial_dir)
         limit_threads(job.num_threads, were=were_threads)
         seed_generators(job.seed)
+    except StopRequested:
+        return (STOPPED, "", "", "", b"")
     except OSError as error:
         return (FAILED, f"the trial's process could not be prepared: {error}", "", "OSError", b"")
     return run_job(job, channel, _code, control=control)
+
+
+def _open_output(job: wire.Job, channel: wire.SocketChannel, trial_dir: str, logs: Sequence[str]) -> None:
+    """Make the trial's directory and send what is printed there; on a full disk as soon as there is room.
+
+    Raises:
+        StopRequested: the trial was told to end meanwhile.
+    """
+
+    def say(text: str) -> None:
+        channel.send(wire.frame((wire.WAITING, job.token, text)))
+
+    def hear(seconds: float) -> None:
+        if channel.wait(seconds):
+            message = channel.receive()
+            if message[0] == wire.STOP and message[1] == job.token:
+                raise StopRequested
+
+    room = Room(job.directory, say, hear if job.rank is None else time.sleep)
+    try:
+        while True:
+            try:
+                os.makedirs(trial_dir, exist_ok=True)
+                redirect_output(logs[0], logs[1], f"{job.trial_id} attempt {job.attempt}")
+                break
+            except OSError as error:
+                if not lacks_space(error):
+                    raise
+            room.wait("the trial's output")
+    finally:
+        room.close()
+    make_patient(_room_to_print)
+
+
+def _room_to_print() -> Room | None:
+    session = current()
+    return session.room_to_print() if session is not None else None
 
 
 class Code(Protocol):
@@ -309,11 +349,13 @@ def redirect_output(out: str, err: str, title: str) -> None:
     head = f"--- {title}, {time.strftime('%Y-%m-%d %H:%M:%S')}, pid {os.getpid()}\n".encode()
     for path, numbers in [(out, (1, 2))] if out == err else [(out, (1,)), (err, (2,))]:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        if out == err or os.fstat(descriptor).st_size:
-            os.write(descriptor, head)
-        for number in numbers:
-            os.dup2(descriptor, number)
-        os.close(descriptor)
+        try:
+            if out == err or os.fstat(descriptor).st_size:
+                os.write(descriptor, head)
+            for number in numbers:
+                os.dup2(descriptor, number)
+        finally:
+            os.close(descriptor)
     if not faulthandler.is_enabled():  # a reused worker's descriptor 2 is a new file, its number the same
         faulthandler.enable(file=2, all_threads=True)
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sweep.errors import CheckpointError
@@ -35,13 +36,22 @@ class RankSession(Session):
         if not os.path.isdir(checkpoint.path):
             found = "a file" if os.path.exists(checkpoint.path) else "nothing"
             raise CheckpointError(f"a checkpoint must be a directory; at {checkpoint.path} there is {found}.")
-        # A report that was refused after this, or an attempt of the same name that was killed, may have left its files.
-        shutil.rmtree(target, ignore_errors=True)
-        try:
-            shutil.copytree(checkpoint.path, target)
-        except (OSError, shutil.Error) as error:
-            raise CheckpointError(f"the checkpoint {checkpoint.path} could not be copied: {error}.") from error
-        return target
+
+        def copy() -> str:
+            # A report that was refused after this, or an attempt of the same name that was killed, may have left files.
+            shutil.rmtree(target, ignore_errors=True)
+            try:
+                shutil.copytree(checkpoint.path, target)
+            except (OSError, shutil.Error) as error:
+                shutil.rmtree(target, ignore_errors=True)
+                raise CheckpointError(f"the checkpoint {checkpoint.path} could not be copied: {error}.") from error
+            return target
+
+        return self._patiently(copy, checkpoint.path)
+
+    def _listener(self) -> Callable[[float], None]:
+        """Nothing is heard meanwhile: what comes is for whoever waits for an answer. A stop ends the whole group."""
+        return time.sleep
 
     def _continue_from(self, stored: str) -> None:
         """Nothing: what can be continued from is the merged checkpoint, which comes with the answer."""
@@ -92,7 +102,7 @@ class RankSession(Session):
                 _move_into(shard, first)
         except OSError as error:
             raise CheckpointError(f"the shards of a checkpoint could not be merged: {error}.") from error
-        stored = self._store(first, seq, is_source_spent=True)
+        stored = self._patiently(lambda: self._store(first, seq, is_source_spent=True), first)
         shutil.rmtree(os.path.dirname(first), ignore_errors=True)
         return stored
 

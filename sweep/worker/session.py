@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sweep.core.resources import Resources
-from sweep.errors import UserCodeError
+from sweep.errors import CheckpointError, UserCodeError
 from sweep.store.checkpoints import Checkpoint, free_target, known_whole, persist
 from sweep.store.layout import checkpoint_name
 from sweep.store.manifest import MANIFEST, DamagedError, set_aside, verify
+from sweep.store.space import lacks_space, tree_bytes
 from sweep.worker import wire
 from sweep.worker.control import Control
 from sweep.worker.metrics import MAX_BYTES, check_size, plain_metrics
+from sweep.worker.room import Room
 
 __all__ = [
     "FILLED_IN",
@@ -37,6 +39,8 @@ __all__ = [
     "is_session_enabled",
     "report",
 ]
+
+_STOP_PATIENCE_S = 5.0  # a trial that is told to save and end waits no longer than this for room
 
 FILLED_IN = frozenset({"timestamp", "time_this_iter_s", "pid", "hostname"})  # added to each report unless given
 
@@ -95,6 +99,12 @@ class Session:
         Raises:
             StopRequested: the trial was told to end.
         """
+        self._report(metrics, checkpoint, None)
+
+    def _report(
+        self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None, save: Callable[[int], str] | None
+    ) -> None:
+        """Report, with a checkpoint that is there or with one that `save` stores for report number so and so."""
         if os.getpid() != self._pid:
             raise UserCodeError(
                 f"report() was called in process {os.getpid()}, a child of the trial's process {self._pid}; only the "
@@ -105,7 +115,9 @@ class Session:
                 raise StopRequested
             values = plain_metrics(metrics)
             stored = None
-            if checkpoint is None and self._pending:
+            if save is not None:
+                stored = save(self._seq + 1)
+            elif checkpoint is None and self._pending:
                 checkpoint = Checkpoint(self._pending)
             if checkpoint is not None:
                 if not isinstance(checkpoint, Checkpoint):
@@ -133,7 +145,7 @@ class Session:
     @contextlib.contextmanager
     def checkpoint_dir(self) -> Iterator[str]:
         """Give an empty directory whose files are the checkpoint of the next report; after an error they are not."""
-        os.makedirs(self.trial_dir, exist_ok=True)
+        self._make_directory()
         directory = tempfile.mkdtemp(prefix="tmp-save-", dir=self.trial_dir)
         try:
             yield directory
@@ -160,7 +172,7 @@ class Session:
         """Store a checkpoint that comes with report `seq`; return what the report says of it."""
         path = checkpoint.path
         is_stored = path.startswith(self.job.directory + os.sep) and os.path.exists(os.path.join(path, MANIFEST))
-        return self._store(path, seq, is_source_immutable=is_stored)
+        return self._patiently(lambda: self._store(path, seq, is_source_immutable=is_stored), path)
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
         return wire.frame((wire.REPORT, self.job.token, self._seq + 1, values, stored))
@@ -209,26 +221,54 @@ class Session:
 
     def save_now(self) -> str:
         """Have the class trainable store a checkpoint of its present state; return its path in the experiment."""
-        assert self.saver is not None
-        os.makedirs(self.trial_dir, exist_ok=True)
-        # Beside its final place, so that storing it is a rename; a killed worker leaves a `tmp-*`.
-        with tempfile.TemporaryDirectory(prefix="tmp-save-", dir=self.trial_dir) as scratch:
-            inner = os.path.join(scratch, "files")
-            os.mkdir(inner)
-            self.saver(inner)
-            stored = self._store(inner, self._seq, is_source_spent=True)
+        stored = self._save(self._seq)
         self._checkpoint = known_whole(os.path.join(self.job.directory, stored))
         return stored
 
     def report_with_save(self, metrics: Mapping[str, Any]) -> None:
         """Report together with a checkpoint of the class trainable's present state."""
+        self._report(metrics, None, self._save)
+
+    def _save(self, seq: int) -> str:
+        room = self._room()
+        try:
+            while (stored := self._try_to_save(seq, room)) is None:
+                pass
+            return stored
+        finally:
+            room.close()
+
+    def _try_to_save(self, seq: int, room: Room) -> str | None:
+        """Ask the class trainable for its state and store it; None: there was no room, and may be some now."""
+        assert self.saver is not None
+        written = 0
+        try:
+            self._make_directory()
+            # Beside its final place, so that storing it is a rename; a killed worker leaves a `tmp-*`.
+            with tempfile.TemporaryDirectory(prefix="tmp-save-", dir=self.trial_dir) as scratch:
+                inner = os.path.join(scratch, "files")
+                os.mkdir(inner)
+                try:
+                    self.saver(inner)
+                    return self._store(inner, seq, is_source_spent=True)
+                except Exception as error:  # what the user's code makes of a full disk may be anything
+                    written = tree_bytes(inner)
+                    if not lacks_space(error, self.trial_dir) and not room.is_doubtful(written):
+                        raise
+        except OSError as error:
+            if not lacks_space(error, self.trial_dir):
+                raise
+        room.wait("a checkpoint", written)
+        return None
+
+    def _make_directory(self) -> None:
+        """Make the trial's directory; that of the experiment is there, or was deleted, and then stays so."""
+        if not os.path.isdir(self.job.directory):
+            raise CheckpointError(f"the directory of the experiment is gone: {self.job.directory}.")
         os.makedirs(self.trial_dir, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="tmp-save-", dir=self.trial_dir) as scratch:
-            assert self.saver is not None
-            self.saver(scratch)
-            self.report(metrics, Checkpoint(scratch))
 
     def _store(self, source: str, seq: int, *, is_source_spent: bool = False, is_source_immutable: bool = False) -> str:
+        self._make_directory()
         target = free_target(self.trial_dir, checkpoint_name(self.job.base_count + seq), self.job.attempt)
         persist(source, target, is_source_spent=is_source_spent, is_source_immutable=is_source_immutable)
         return os.path.relpath(target, self.job.directory)
@@ -253,6 +293,68 @@ class Session:
             return f"{said}; what is left of it is in {os.path.relpath(aside, self.job.directory)}" if aside else said
         self._checkpoint = known_whole(path)
         return ""
+
+    # --- a full disk -------------------------------------------------------------------------------------------------
+
+    def _patiently(self, store: Callable[[], str], source: str) -> str:
+        """Store something, and while there is no room for it wait for some; return what `store` does.
+
+        Raises:
+            StopRequested: the trial was told to end meanwhile.
+        """
+        room = self._room()
+        try:
+            while True:
+                try:
+                    return store()
+                except (CheckpointError, OSError) as error:
+                    if not lacks_space(error, self.trial_dir):
+                        raise
+                room.wait("a checkpoint", tree_bytes(source))
+        finally:
+            room.close()
+
+    def _room(self) -> Room:
+        """Return how this trial waits for room while nobody else may read its channel."""
+        return Room(self.trial_dir, self._say_waiting, self._listener(), shared=self.job.directory)
+
+    def _listener(self) -> Callable[[float], None]:
+        began, was_stopping = time.monotonic(), self.is_stopping
+
+        def hear(seconds: float) -> None:
+            if self._channel.wait(seconds):
+                self.hear_stop()
+            if self.is_stopping and (not was_stopping or time.monotonic() - began > _STOP_PATIENCE_S):
+                raise StopRequested
+
+        return hear
+
+    def _say_waiting(self, text: str) -> None:
+        self._channel.send(wire.frame((wire.WAITING, self.job.token, text)))
+
+    def room_to_print(self) -> Room:
+        """Return how this trial waits for room for what it prints, on whatever thread."""
+        hear = self._listener()
+        is_own = threading.current_thread() is threading.main_thread()
+
+        def say(text: str) -> None:
+            self._undisturbed(lambda: self._say_waiting(text))
+
+        def listen(seconds: float) -> None:
+            if not is_own or not self._undisturbed(lambda: hear(seconds)):
+                time.sleep(seconds)
+
+        return Room(self.trial_dir, say, listen)
+
+    def _undisturbed(self, act: Callable[[], None]) -> bool:
+        """Use the channel, unless a report does; whether that was so."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            act()
+        finally:
+            self._lock.release()
+        return True
 
     def get_checkpoint(self) -> Checkpoint | None:
         """Return the latest checkpoint: stored by this attempt, else the one it was started from.

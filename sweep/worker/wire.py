@@ -7,17 +7,19 @@
     worker -> driver   (STARTED, token, pid)
                        (REPORT, token, seq, metrics, checkpoint)
                        (SAVED, token, seq, checkpoint)
+                       (WAITING, token, text)           what the trial waits for; empty: nothing any more
                        (DONE, token, kind, error, traceback, class_name, pickled)
 
 For a training group the host stands between: upwards it speaks like a worker, and to each rank like a driver.
 
     above -> host      a `GroupJob`                     in place of a `Job`
     host -> above      (PIDS, token, pids)              of the ranks, before anything else
-                       (WAITING, token, text)           what the group waits for; empty: nothing any more
+                       (WAITING, token, text)           what the group, or a rank of it, waits for
     host -> rank       (CONTINUE or STOP, token, seq, False, path)       path: the checkpoint stored with that report
                        (MERGE, token, seq, shards)      make one checkpoint of these directories
     rank -> host       (JOINED, token)                  it has found the others
                        (REPORT, token, seq, metrics, shard)
+                       (WAITING, token, text)           what it waits for; empty: nothing any more
                        (MERGED, token, seq, checkpoint)         empty: it could not be made
                        (DONE, token, kind, error, traceback, class_name, pickled, at)
 
@@ -28,6 +30,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import struct
 from typing import Any, NamedTuple, Protocol
 
@@ -192,6 +195,9 @@ class Channel(Protocol):
             ChannelClosed: there will be none.
         """
 
+    def wait(self, seconds: float) -> bool:
+        """Wait for a message, at most so long; whether `receive` has one, or will say that there will be none."""
+
 
 def frame(message: tuple[Any, ...]) -> bytes:
     """Return the bytes that carry `message`."""
@@ -246,6 +252,14 @@ class SocketChannel:
     def has_message(self) -> bool:
         """Whether `receive` would return without reading."""
         return bool(self._ready)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for something to read, at most so long; whether there is."""
+        if self._ready:
+            return True
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return bool(poll.poll(1000 * seconds))
 
     def send(self, data: bytes) -> None:
         """Send what `frame` returned, whole."""

@@ -235,6 +235,7 @@ def test_files_are_completed_from_the_record(tmp_path: Path, damage: str) -> Non
 
 
 def test_without_a_restart_the_record_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "no-database-here").mkdir()
     logger = ready(JsonLoggerCallback(), tmp_path / "no-database-here")
     logger.on_trial_start(TRIAL)
     logger.on_experiment_end([])

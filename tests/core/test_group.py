@@ -621,6 +621,28 @@ def test_the_time_that_ranks_may_wait_begins_anew_with_every_report():
     )
 
 
+def test_nobody_is_late_while_a_rank_waits_for_disk_space_and_a_stop_still_ends_the_group():
+    rules = a_group(2, barrier_s=60.0, hang_s=20.0)
+    check(
+        rules,
+        (reported(0, 1, "s0", now=0.0), []),
+        (lambda rules: rules.waits_for_space(1, True, 5.0), []),
+        (tick(1000.0), []),
+    )
+    assert rules.deadline is None
+    check(rules, (lambda rules: rules.waits_for_space(1, False, 1000.0), []))
+    assert rules.deadline == 1005.0
+    check(
+        rules,
+        (reported(1, 1, "s1", now=1001.0), [Merge(0, 1, ("s0", "s1"))]),
+        (merged(1, "checkpoint_1", now=1001.0), [Forward(1, "checkpoint_1")]),
+        (lambda rules: rules.waits_for_space(1, True, 1001.0), []),
+        (answered(1, is_stop=True, now=1001.0), [Tell(0, True, 1, "checkpoint_1"), Tell(1, True, 1, "checkpoint_1")]),
+        (said(0, STOPPED, at=1001.0, now=1001.0), []),
+        (tick(1002.0), [KillAll()]),
+    )
+
+
 # --- explanations ----------------------------------------------------------------------------------------------------
 
 

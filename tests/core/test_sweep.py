@@ -38,7 +38,7 @@ from sweep.core.messages import (
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.results import Result
 from sweep.core.retention import Kept
-from sweep.core.trial import CheckpointRef, Status, Trial, evolve
+from sweep.core.trial import WAITS_FOR_SPACE, CheckpointRef, Status, Trial, evolve
 from sweep.errors import MetricError
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
@@ -1482,6 +1482,32 @@ def test_rule_13_an_interrupted_function_with_a_checkpoint_is_given_the_grace_to
     world.ask(Ask.INTERRUPT)
     assert world.report(0) == ["tell result 0", "continue 0.1#2"]
     assert world.report(0, "0/c3") == ["tell result 0", "tell save 0", "stop 0.1#3"]
+
+
+@pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
+def test_rule_13_an_interrupt_does_not_wait_for_a_trial_that_waits_for_disk_space_since(is_before):
+    """It cannot save, so there is nothing to wait for; the other goes on to its next report."""
+    world = two_running()
+    short = Waiting(tid(0), f"{WAITS_FOR_SPACE}: a checkpoint of 1MiB does not fit into /x")
+    if is_before:
+        world.tell(short)
+        assert world[0].waits_for_space
+        assert world.ask(Ask.INTERRUPT) == ["kill 0.1"]
+    else:
+        assert world.ask(Ask.INTERRUPT) == []
+        assert world.tell(short) == ["kill 0.1"]
+    assert world.exited(0, ExitKind.KILLED) == []
+    world.released(0)
+    assert (world[0].status, world[0].failures, world[0].losses) == (PENDING, 0, 0)
+    assert world.report(1) == ["tell result 1", "stop 1.1#1"]
+
+
+def test_a_wait_for_disk_space_is_the_reason_of_a_trial_until_it_is_over():
+    world = two_running()
+    world.tell(Waiting(tid(0), f"{WAITS_FOR_SPACE}: a checkpoint does not fit"))
+    assert (world[0].status, world[0].waits_for_space, world[1].waits_for_space) == (Status.RUNNING, True, False)
+    world.tell(Waiting(tid(0), ""))
+    assert not world[0].waits_for_space
 
 
 def test_rule_13_a_second_interrupt_kills():

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
-from sweep.errors import UserCodeError
+from sweep.errors import CheckpointError, UserCodeError
+from sweep.store.checkpoints import Checkpoint
+from sweep.worker import room, wire
 from sweep.worker import session as module
-from sweep.worker import wire
 from sweep.worker.adapters import run_function
 from sweep.worker.session import Session, StopRequested, get_checkpoint, get_context, install, report
 
@@ -26,6 +30,9 @@ class Peer:
 
     def receive(self):
         return self.answers.pop(0)
+
+    def wait(self, seconds):
+        return bool(self.answers and self.answers[0][0] == wire.STOP)
 
 
 def job(directory, **changes):
@@ -148,3 +155,152 @@ def test_the_context_tells_what_a_trial_may_know(open_session, tmp_path):
     assert context.get_experiment_name() == "e"
     assert context.get_trial_resources().bundles[0].cpu == 1.0
     assert (context.get_attempt(), context.get_seed(), context.get_world_size()) == (2, 5, 1)
+
+
+# --- a full disk -----------------------------------------------------------------------------------------------------
+
+
+def full(path=None):
+    return OSError(errno.EDQUOT, "Disk quota exceeded", path)
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Have what waits for room try again at once."""
+    monkeypatch.setattr(room, "_FIRST_S", 0.0)
+
+
+@pytest.fixture
+def refusals(monkeypatch, soon):
+    """Return a list: as long as it holds something, nothing can be copied, and half of it stays."""
+    left = [1, 1]
+    real = shutil.copyfile
+
+    def copy(source, target, **more):
+        if left:
+            left.pop()
+            with open(target, "w") as file:
+                file.write("half")
+            raise full(target)
+        return real(source, target, **more)
+
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    return left
+
+
+def waits(peer):
+    return [message[2].partition(":")[0] for message in peer.sent if message[0] == wire.WAITING]
+
+
+def test_a_checkpoint_waits_for_room_and_no_half_of_it_stays_meanwhile(open_session, tmp_path, refusals, monkeypatch):
+    session, peer = open_session((wire.CONTINUE, 7, 1, False))
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "model").write_text("all of it")
+    left_meanwhile = []
+    wait = peer.wait
+    monkeypatch.setattr(
+        peer, "wait", lambda seconds: left_meanwhile.append(os.listdir(session.trial_dir)) or wait(seconds)
+    )
+    report(loss=1.0, checkpoint=Checkpoint(source))
+    assert waits(peer) == ["waits for disk space", ""]
+    assert [message[0] for message in peer.sent] == [wire.WAITING, wire.WAITING, wire.REPORT]
+    assert left_meanwhile == [[], []]
+    stored = get_checkpoint()
+    assert (os.path.basename(stored.path), Path(stored.path, "model").read_text()) == ("checkpoint_000001", "all of it")
+    assert os.listdir(session.trial_dir) == ["checkpoint_000001"]
+
+
+def test_a_stop_ends_the_wait_for_room_and_nothing_is_reported(open_session, tmp_path, refusals):
+    session, peer = open_session((wire.STOP, 7, 0, False))
+    refusals += [1] * 1000
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "model").touch()
+    with pytest.raises(StopRequested):
+        report(loss=1.0, checkpoint=Checkpoint(tmp_path / "source"))
+    assert (session.is_stopping, waits(peer)) == (True, ["waits for disk space", ""])
+    assert wire.REPORT not in [message[0] for message in peer.sent]
+
+
+def test_a_class_is_asked_for_its_state_again_when_there_is_room(open_session, soon):
+    session, peer = open_session((wire.CONTINUE, 7, 1, False))
+    asked = []
+
+    def save(directory):
+        asked.append(os.listdir(session.trial_dir))
+        with open(f"{directory}/model", "w") as file:
+            file.write("half" if len(asked) < 3 else "all of it")
+            if len(asked) < 3:
+                raise full()
+
+    session.saver = save
+    session.report_with_save({"loss": 1.0})
+    assert [len(names) for names in asked] == [1, 1, 1]  # the directory that it writes into, and nothing of before
+    assert waits(peer) == ["waits for disk space", ""]
+    assert Path(get_checkpoint().path, "model").read_text() == "all of it"
+
+
+def test_what_a_library_makes_of_a_full_disk_is_tried_again_and_a_mistake_is_raised(open_session, soon, monkeypatch):
+    session, peer = open_session((wire.CONTINUE, 7, 1, False))
+    errors = [RuntimeError("unexpected pos 576 vs 534")]
+
+    def save(directory):
+        if errors:
+            raise errors.pop()
+
+    session.saver = save
+    monkeypatch.setattr(room, "free_bytes", lambda directory: 4096)
+    session.report_with_save({"loss": 1.0})
+    assert waits(peer) == ["waits for disk space", ""]
+    monkeypatch.setattr(room, "free_bytes", lambda directory: 1 << 40)
+    errors.append(RuntimeError("a mistake"))
+    with pytest.raises(RuntimeError, match="a mistake"):
+        session.report_with_save({"loss": 1.0})
+
+
+def test_a_full_disk_elsewhere_is_a_failure_of_the_code_that_writes_there(open_session, soon):
+    session, _ = open_session()
+
+    def save(directory):
+        raise full("/elsewhere/cache")
+
+    session.saver = save
+    with pytest.raises(OSError, match="quota"):
+        session.report_with_save({"loss": 1.0})
+
+
+def test_a_trial_that_is_told_to_save_and_end_does_not_wait_for_ever(open_session, soon, monkeypatch):
+    session, peer = open_session((wire.STOP, 7, 1, True))
+    monkeypatch.setattr(module, "_STOP_PATIENCE_S", 0.0)
+
+    def save(directory):
+        raise full()
+
+    session.saver = save
+    with pytest.raises(StopRequested):
+        report(loss=1.0)
+    assert waits(peer) == ["waits for disk space", ""]
+    assert peer.sent[0][0] == wire.REPORT
+    assert wire.SAVED not in [message[0] for message in peer.sent]
+
+
+def test_the_directory_of_an_experiment_that_was_deleted_is_not_made_anew(open_session, tmp_path):
+    session, _ = open_session()
+    (tmp_path / "source").mkdir()
+    session.job = session.job._replace(directory=str(tmp_path / "deleted"))
+    with pytest.raises(CheckpointError, match="directory of the experiment is gone"):
+        report(loss=1.0, checkpoint=Checkpoint(tmp_path / "source"))
+    assert not (tmp_path / "deleted").exists()
+
+
+def test_a_print_that_waits_leaves_the_channel_to_a_report(open_session):
+    session, peer = open_session((wire.STOP, 7, 0, False))
+    waiting = session.room_to_print()
+    with session._lock:  # a report waits for its answer
+        assert not session._undisturbed(lambda: None)
+        waiting._say("not now")
+    assert peer.sent == []
+    waiting._say("now")
+    assert len(peer.sent) == 1
+    with pytest.raises(StopRequested):
+        waiting._hear(0.0)
