@@ -277,6 +277,17 @@ def test_an_unwritable_directory_is_refused(tmp_path):
             run(storage_path="/proc/sweep")
 
 
+def test_an_experiment_that_cannot_be_written_is_read_and_not_continued(tmp_path):
+    run(name="one")
+    (tmp_path / "one" / "driver.lock").unlink()
+    (tmp_path / "one" / "driver.lock").mkdir()  # what nobody can open for writing, not even root
+    before = sorted(os.listdir(tmp_path / "one"))
+    with pytest.raises(ExperimentError, match=r"cannot be written: Is a directory\. A sweep is continued.*copy"):
+        run(name="one", resume=True)
+    assert sorted(os.listdir(tmp_path / "one")) == before
+    assert len(sweep.ExperimentAnalysis(tmp_path / "one").trials) == 1
+
+
 def test_an_existing_name_without_resume_is_refused(tmp_path):
     run(name="taken")
     before = (tmp_path / "taken" / "sweep.db").read_bytes()

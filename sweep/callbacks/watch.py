@@ -55,7 +55,7 @@ class ErrorFileCallback(Callback):
         said = ended.get("traceback") or ended.get("error") or trial.reason
         number = trial.failures + trial.losses
         path = self.layout.trial(trial.id) / ERROR_FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
         with path.open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"Failure # {max(number, 1)} (occurred at {datetime.now():%Y-%m-%d_%H-%M-%S})\n{said}\n\n")
 

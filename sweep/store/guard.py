@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,11 +85,14 @@ class DirectoryGuard:
         self._thread.start()
 
     def check(self) -> None:
-        """Refuse to go on when something is gone.
+        """Refuse to go on when something is gone: looked at anew, so that what trials make of it is not recorded.
 
         Raises:
             RecordError: says what is gone and what to do.
         """
+        if not self.problem and self._fd >= 0 and not self._is_there():
+            time.sleep(_CERTAIN_S)
+            self.problem = self._what_happened()
         if self.problem:
             raise RecordError(self.problem)
 

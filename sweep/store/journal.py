@@ -19,7 +19,7 @@ from sweep.store.schema import APPLICATION_ID, LABELS, SCHEMA, UPGRADES, VERSION
 
 __all__ = ["Journal"]
 
-_RETRY_S = 5.0
+_RETRY_S = 1.0
 _DISK_GRACE_S = 600.0
 _SAY_S = 60.0  # how often it is said again that the disk is full
 _LOOK_S = 0.1  # how soon a wait for the disk ends that nobody wants any more

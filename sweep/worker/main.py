@@ -211,6 +211,7 @@ def _open_output(job: wire.Job, channel: wire.SocketChannel, trial_dir: str, log
     try:
         while True:
             try:
+                os.stat(job.directory)  # what was deleted or moved is not made anew
                 os.makedirs(trial_dir, exist_ok=True)
                 redirect_output(logs[0], logs[1], f"{job.trial_id} attempt {job.attempt}")
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import pickle
 import re
@@ -612,3 +613,21 @@ def test_who_has_heard_enough_is_told_no_more_results(tmp_path: Path) -> None:
     dispatcher.notify([Notify(Hook.COMPLETE, trial)])
     dispatcher.close([])
     assert listens.heard == ["result", "complete"]
+
+
+def test_a_full_disk_switches_no_callback_off_and_is_said_once() -> None:
+    class Writes(Callback):
+        def __init__(self) -> None:
+            self.heard = 0
+
+        def on_trial_result(self, trial: Any, result: Any) -> None:
+            self.heard += 1
+            if self.heard < 6:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    writes = Writes()
+    notices = run_through([writes], [[told(Hook.RESULT, trial(), {"loss": 1.0})] for _ in range(8)])
+    assert writes.heard == 8
+    assert notices == [
+        "the callback Writes.on_trial_result raised OSError: [Errno 28] No space left on device",
+    ]

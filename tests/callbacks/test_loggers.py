@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 import os
@@ -174,6 +175,50 @@ def test_an_error_of_the_flushing_thread_is_raised_by_the_next_write(tmp_path: P
     with pytest.raises(OSError, match="No space"):
         files.write(str(tmp_path / "x"), "2")
     files.close_all()
+
+
+def test_what_a_full_disk_does_not_take_is_kept_and_written_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = [3]  # bytes: the disk takes a part of a write, and then nothing
+    real = os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        number = real(descriptor, data[: room[0]])
+        room[0] -= number
+        return number
+
+    files = _Appender(flush_s=1000.0)
+    files.write(str(tmp_path / "x"), "first\n")
+    monkeypatch.setattr(os, "write", write)
+    files.flush()
+    assert (tmp_path / "x").read_text() == "fir"
+    files.write(str(tmp_path / "x"), "ü\n")
+    files.close(str(tmp_path / "x"))  # the trial has ended: still nothing is lost
+    assert len(files) == 1
+    room[0] = 1000
+    files.close_all()
+    assert (tmp_path / "x").read_text() == "first\nü\n"
+
+
+def test_a_disk_that_is_full_to_the_end_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    files = _Appender(flush_s=1000.0)
+    files.write(str(tmp_path / "x"), "line\n")
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OSError, match="No space left"):
+        files.close_all()
+
+
+def test_the_directory_of_an_experiment_that_was_deleted_is_not_made_anew(tmp_path: Path) -> None:
+    files = _Appender(flush_s=1000.0)
+    files.write(str(tmp_path / "gone" / "trial" / "x"), "line\n")
+    files.close_all()
+    assert os.listdir(tmp_path) == []
 
 
 # --- after a crash ---

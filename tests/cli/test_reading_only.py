@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
+from mounts import with_mounts
 
 import sweep
 from sweep import CheckpointConfig, ExperimentAnalysis, Result, RunConfig, TuneConfig, Tuner
@@ -190,33 +190,16 @@ print("all well")
 """
 
 
-@cache
-def _mounts() -> tuple[str, ...]:
-    """Return the words before a command that let it mount; none where that is refused."""
-    for user in ((), ("--user", "--map-root-user")):
-        words = ("unshare", *user, "--mount", "--propagation", "private")
-        trial = [*words, "sh", "-c", "mount -t tmpfs -o size=1m tmpfs /mnt"]
-        try:
-            if subprocess.run(trial, capture_output=True, check=False).returncode == 0:
-                return words
-        except FileNotFoundError:
-            break
-    return ()
-
-
 def test_everything_can_be_read_on_a_read_only_mount_and_nothing_resumed(made: Path, tmp_path: Path) -> None:
-    if not _mounts():
-        pytest.skip("mounting needs a mount namespace, which is refused here")
-    commands, places = [], []
+    mounts, places = [], []
     for state in STATES:
         place = tmp_path / state.__name__
         state(made, place)
-        commands += [f"mount --bind {place} {place}", f"mount -o remount,ro,bind {place}"]
+        mounts += [f"mount --bind {place} {place}", f"mount -o remount,ro,bind {place}"]
         places.append(str(place))
-    shell = " && ".join([*commands, 'exec "$@"'])
     found = subprocess.run(
-        [*_mounts(), "sh", "-c", shell, "sh", sys.executable, "-c", INSIDE, *places],
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{Path(__file__).parent}"},
+        with_mounts(mounts, [sys.executable, "-c", INSIDE, *places]),
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}:{Path(__file__).parent}"},
         capture_output=True,
         text=True,
         check=False,

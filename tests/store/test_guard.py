@@ -23,6 +23,7 @@ class Guarded:
         root.mkdir(parents=True)
         self.layout = ExperimentLayout(root)
         self.layout.database.write_text("the record")
+        self.layout.lock.touch()
         self.woken = threading.Event()
         self.guard = DirectoryGuard(self.layout)
         self.guard.start(self.woken.set)

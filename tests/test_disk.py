@@ -1,0 +1,287 @@
+"""What the file system does to a sweep that runs: its directory is deleted or moved, its disk is full."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from leftovers import MARK, wait_until_gone
+from mounts import with_mounts
+
+import sweep
+from sweep.errors import RecordError
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
+
+SCRIPT = """
+import json, os, sys, tempfile, time
+import sweep
+
+def silent(config):
+    print("here", flush=True)
+    time.sleep(1000)
+
+def saves(config):
+    for step in range(1, 4):
+        with tempfile.TemporaryDirectory() as directory:
+            with open(directory + "/model", "wb") as file:
+                file.write(bytes(400_000))
+            sweep.report(step=step, checkpoint=sweep.Checkpoint(directory))
+
+class Saves(sweep.Trainable):
+    def step(self):
+        return {"loss": 1.0}
+    def save_checkpoint(self, checkpoint_dir):
+        with open(checkpoint_dir + "/model", "wb") as file:
+            file.write(bytes(400_000))
+    def load_checkpoint(self, checkpoint):
+        pass
+
+def prints(config):
+    for step in range(1, 41):
+        print("x" * 20_000)
+        sweep.report(step=step)
+
+def counts(config):
+    for step in range(1, 41):
+        sweep.report(step=step)
+
+def reports(config):
+    print("here", flush=True)
+    while True:
+        sweep.report(step=1)
+
+class Fill(sweep.Callback):
+    is_done = False
+
+    def on_trial_result(self, trial, result):
+        if result["training_iteration"] == 3 and not Fill.is_done:
+            Fill.is_done = True
+            fill(0)
+
+def fill(left):
+    with open("/mnt/filler", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            file.truncate(file.tell() - left)
+
+def run(which, **more):
+    options = {"num_samples": 2, "name": "one", "storage_path": "/mnt/st", "nodes": [sweep.Node(cpus=2)], "verbose": 0}
+    analysis = sweep.run(globals()[which], raise_on_failed_trial=False, **(options | more))
+    found = [[trial.status, trial.last_result.get("training_iteration")] for trial in analysis.trials]
+    failures = sum(row.failures for row in analysis._reader.trials())
+    print(json.dumps([found, failures]), flush=True)
+"""
+
+
+class Started:
+    """Programs that a test has started; nothing of them is left when it ends."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.mark = uuid.uuid4().hex
+        self.running: list[subprocess.Popen[str]] = []
+
+    def start(self, command: list[str]) -> subprocess.Popen[str]:
+        env = {**os.environ, MARK: self.mark, "PYTHONPATH": f"{ROOT}:{self.directory}"}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, cwd=self.directory, env=env, stdout=pipe, stderr=pipe, text=True)
+        self.running.append(process)
+        return process
+
+    def start_on_small_disk(self, lines: str) -> subprocess.Popen[str]:
+        """Run these lines after the script, with 3 MiB at /mnt that nobody else sees."""
+        program = f"from script import *\n{lines}"
+        return self.start(with_mounts(["mount -t tmpfs -o size=3m tmpfs /mnt"], [sys.executable, "-c", program]))
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    made = Started(tmp_path)
+    yield made
+    for process in made.running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    assert wait_until_gone(made.mark) == {}
+
+
+def until(process: subprocess.Popen[str], words: str) -> str:
+    """Read what a process says on standard error up to a line with these words, and return that."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        if words in line:
+            return line
+    raise AssertionError(f"nothing of {words!r}:\n{''.join(seen)}")
+
+
+# --- a directory that is gone ---
+
+
+def delete(root: Path) -> None:
+    while root.exists():  # trials write into it meanwhile
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def move(root: Path) -> None:
+    root.rename(root.parent / "two")
+
+
+def delete_record(root: Path) -> None:
+    (root / "sweep.db").unlink()
+
+
+@pytest.mark.parametrize("which", ["silent", "reports"])
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (delete, "st/one was deleted while its sweep ran"),
+        (move, "st/two while its sweep ran"),
+        (delete_record, "sweep.db was deleted or replaced while its sweep ran"),
+    ],
+    ids=["deleted", "moved", "record deleted"],
+)
+def test_a_sweep_whose_directory_is_gone_ends_with_all_its_processes_and_one_message(
+    started: Started, tmp_path: Path, which: str, act: Callable[[Path], None], said: str
+) -> None:
+    """Also when no trial ever reports."""
+    options = ["--trials", "2", "--cpus", "0.5", "--storage", "st", "--name", "one", "--quiet"]
+    process = started.start([sys.executable, "-m", "sweep.cli.main", "run", "script.py:" + which, *options])
+    root = tmp_path / "st" / "one"
+    while not any("here" in path.read_text() for path in root.glob("*/output.log")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    act(root)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    (line,) = err.splitlines()
+    assert line.startswith("error: ")
+    assert said in line
+    assert out == ""
+    assert wait_until_gone(started.mark) == {}
+    assert root.exists() == (act is delete_record), list(root.rglob("*"))  # nothing makes it anew
+    if act is move:
+        # What trials made of it is not in the record: none of them failed.
+        moved = sweep.ExperimentAnalysis(root.parent / "two")
+        assert {trial.status for trial in moved.trials} <= {"RUNNING", "PENDING"}
+
+
+def test_a_sweep_in_this_process_ends_when_its_directory_is_deleted(tmp_path: Path) -> None:
+    def train(config: dict[str, object]) -> None:
+        shutil.rmtree(tmp_path / "one")
+        while True:
+            sweep.report(loss=1.0)
+
+    with pytest.raises(RecordError, match="was deleted while its sweep ran"):
+        sweep.run(train, name="one", storage_path=tmp_path, engine="inline", verbose=0)
+
+
+# --- a full disk ---
+
+
+def make_room(process: subprocess.Popen[str]) -> None:
+    os.unlink(f"/proc/{process.pid}/root/mnt/filler")
+
+
+def result_of(process: subprocess.Popen[str]) -> tuple[list[list[object]], int, str]:
+    """Return (status, steps) of each trial, the failures of all, and what else was said."""
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    trials, failures = json.loads(out.splitlines()[-1])
+    return trials, failures, err
+
+
+@pytest.mark.parametrize(
+    ("which", "more"),
+    [
+        ("saves", ""),
+        ("Saves", ", stop={'training_iteration': 3}, checkpoint_config=sweep.CheckpointConfig(checkpoint_frequency=1)"),
+        ("saves", ", engine='inline'"),
+    ],
+    ids=["a function", "a class", "in one process"],
+)
+def test_a_trial_waits_for_room_and_goes_on_by_itself_without_a_failure(
+    started: Started, which: str, more: str
+) -> None:
+    process = started.start_on_small_disk(f"fill(700_000); run({which!r}{more})")
+    line = until(process, "waits for disk space")
+    assert "does not fit into /mnt/st/one/" in line
+    assert line.endswith("Free some space and it goes on; Ctrl-C ends it\n")
+    make_room(process)
+    trials, failures, _ = result_of(process)
+    assert {status for status, _ in trials} == {"TERMINATED"}
+    assert failures == 0
+
+
+def test_what_a_trial_prints_waits_for_room_and_is_no_failure(started: Started) -> None:
+    process = started.start_on_small_disk("fill(300_000); run('prints')")
+    until(process, "Free some space and it goes on")  # the record or the trial, whichever comes first
+    make_room(process)
+    trials, failures, said = result_of(process)
+    assert trials == [["TERMINATED", 40]] * 2
+    assert failures == 0
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("engine", ["local", "inline"])
+def test_a_wait_of_trials_for_room_ends_with_the_first_signal(
+    started: Started, number: signal.Signals, engine: str
+) -> None:
+    process = started.start_on_small_disk(
+        f"fill(700_000); run('saves', engine={engine!r}); os.unlink('/mnt/filler'); run('saves', resume=True)"
+    )
+    until(process, "waits for disk space")
+    process.send_signal(number)
+    trials, failures, _ = result_of(process)
+    assert {status for status, _ in trials} == {"TERMINATED"}
+    assert failures == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_wait_of_the_record_for_room_ends_with_the_first_signal_and_nothing_is_lost(
+    started: Started, number: signal.Signals
+) -> None:
+    process = started.start_on_small_disk(
+        "run('counts', callbacks=[Fill()]); print('first', flush=True)\n"
+        "os.unlink('/mnt/filler'); run('counts', resume=True)"
+    )
+    line = until(process, "sweep.db cannot be written")
+    assert "database or disk is full" in line  # said at verbose=0, too
+    process.send_signal(number)
+    assert process.stdout is not None
+    (first, failures), words = json.loads(process.stdout.readline()), process.stdout.readline()
+    assert words == "first\n"
+    assert {status for status, _ in first} <= {"RUNNING", "PENDING"}
+    assert failures == 0
+    trials, failures, said = result_of(process)
+    assert trials == [["TERMINATED", 40]] * 2
+    assert failures == 0
+    assert "until the sweep was interrupted" in said
+    assert "Traceback" not in said
+
+
+def test_a_record_that_waited_for_room_goes_on_by_itself(started: Started) -> None:
+    process = started.start_on_small_disk("run('counts', callbacks=[Fill()])")
+    until(process, "sweep.db cannot be written")
+    make_room(process)
+    trials, failures, said = result_of(process)
+    assert trials == [["TERMINATED", 40]] * 2
+    assert failures == 0
+    assert "sweep.db can be written again: the sweep goes on" in said
+    assert "switched off" not in said
