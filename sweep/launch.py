@@ -43,7 +43,7 @@ from sweep.policies import build_policies, describe, refuse_foreign_domains, uns
 from sweep.recipe import space_keys, write_recipe
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
-from sweep.store.guard import DirectoryGuard, make_writable
+from sweep.store.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.store.journal import Journal
 from sweep.store.layout import ExperimentLayout, checked_trial_id, tidy_name
 from sweep.store.lock import DriverLock
@@ -310,7 +310,8 @@ class Launch:
             if self.lock is None:
                 self.lock = self._lock()
             if self.request.recipe is not None:
-                write_recipe(self.layout.root, self.request.recipe)
+                with refusing_full_disk(self.layout):
+                    write_recipe(self.layout.root, self.request.recipe)
             self._bring_back()
             self._say_what_surprises()
             sweep = self._drive(stack, self.lock)
@@ -362,7 +363,8 @@ class Launch:
         )
         stack.callback(journal.close)
         journal.set_meta(self._meta())
-        engine = self._engine(lock)
+        with refusing_full_disk(self.layout):
+            engine = self._engine(lock)
         sweep = Sweep(
             self.plan, self.scheduler, self.packer, self.loaded.trials, kept=self.loaded.kept, seq=self.loaded.seq
         )

@@ -7,13 +7,14 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sweep.errors import ExperimentError, RecordError
 from sweep.store.layout import ExperimentLayout
+from sweep.store.space import lacks_space
 
-__all__ = ["DirectoryGuard", "make_writable"]
+__all__ = ["DirectoryGuard", "make_writable", "refusing_full_disk"]
 
 _LOOK_S = 0.4
 _CERTAIN_S = 0.2  # whoever deletes a directory deletes what is in it first: which of the two it is shows after a moment
@@ -49,6 +50,24 @@ def make_writable(layout: ExperimentLayout, *, is_resumed: bool = False) -> None
         raise ExperimentError(f"{layout.root} cannot be written: {error.strerror or error}. {advice}") from None
 
 
+@contextlib.contextmanager
+def refusing_full_disk(layout: ExperimentLayout) -> Iterator[None]:
+    """Before trials start a full disk is no reason to wait, but an error.
+
+    Raises:
+        ExperimentError: what is written within did not fit.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not lacks_space(error):
+            raise
+        raise ExperimentError(
+            f"{layout.root} cannot be written: {error.strerror or error}. No trial was started; free some space, and "
+            "resume."
+        ) from error
+
+
 class DirectoryGuard:
     """Find out within a second that an experiment's directory, or its record, was deleted, moved or replaced.
 
@@ -65,6 +84,7 @@ class DirectoryGuard:
     def __init__(self, layout: ExperimentLayout) -> None:
         self.problem = ""
         self._layout = layout
+        self._paths = str(layout.root), str(layout.database)
         self._fd = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._was_at = _place_of(self._fd)
         # The file is not opened: closing it here would drop the locks that SQLite holds on it in this process.
@@ -121,12 +141,12 @@ class DirectoryGuard:
         return self._is_root_there() and self._is_database_there()
 
     def _is_root_there(self) -> bool:
-        is_same = _is_at(self._layout.root, os.fstat(self._fd))
+        is_same = _is_at(self._paths[0], os.fstat(self._fd))
         # Some file systems number a directory anew: what the kernel calls it decides.
         return is_same is not False or (bool(self._was_at) and _place_of(self._fd) == self._was_at)
 
     def _is_database_there(self) -> bool:
-        return self._database is None or _is_at(self._layout.database, self._database) is not False
+        return self._database is None or _is_at(self._paths[1], self._database) is not False
 
     def _what_happened(self) -> str:
         root = self._layout.root
@@ -156,7 +176,7 @@ class DirectoryGuard:
         return ""
 
 
-def _is_at(path: Path, known: os.stat_result) -> bool | None:
+def _is_at(path: str, known: os.stat_result) -> bool | None:
     """Whether what is known lies at a path; None: the file system does not answer now."""
     try:
         return os.path.samestat(os.stat(path), known)

@@ -92,13 +92,13 @@ class Journal:
             self._db.execute("PRAGMA trusted_schema=OFF")
             if name_of is not None:
                 self._db.execute(LABELS)
+            (self.seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
+            self._known = {row[0] for row in self._db.execute("SELECT trial_id FROM trial")} if not is_new else set()
         except sqlite3.Error as error:
             raise ExperimentError(
                 f"{database} cannot be written: {error}. Check the directory and its disk."
             ) from error
-        (self.seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
         self._written: dict[str, Trial] = {}  # trials that have not ended, as their rows stand
-        self._known = {row[0] for row in self._db.execute("SELECT trial_id FROM trial")} if not is_new else set()
         self._wal_at = time.monotonic() + _WAL_EVERY_S
 
     def _create(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -12,7 +13,7 @@ import pytest
 
 from sweep.errors import ExperimentError, RecordError
 from sweep.store import guard as guard_module
-from sweep.store.guard import DirectoryGuard, make_writable
+from sweep.store.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.store.layout import ExperimentLayout
 
 
@@ -111,7 +112,9 @@ def test_a_file_system_that_does_not_answer_or_numbers_anew_is_no_proof(
 
     monkeypatch.setattr(os, "stat", refuse)
     assert guarded.guard._is_there()
-    monkeypatch.setattr(os, "stat", lambda path, *_, **__: real("/") if path == guarded.layout.root else real(path))
+    monkeypatch.setattr(
+        os, "stat", lambda path, *_, **__: real("/") if path == str(guarded.layout.root) else real(path)
+    )
     assert guarded.guard._is_root_there()
 
 
@@ -121,3 +124,16 @@ def test_a_directory_that_takes_no_files_is_refused_and_nothing_is_left(tmp_path
         make_writable(ExperimentLayout(tmp_path / "file" / "one"))
     make_writable(ExperimentLayout(tmp_path / "one"))
     assert os.listdir(tmp_path / "one") == []
+
+
+def test_a_full_disk_before_the_first_trial_is_an_error_and_another_error_stays_itself(tmp_path: Path) -> None:
+    layout = ExperimentLayout(tmp_path / "one")
+
+    def write(number: int) -> None:
+        with refusing_full_disk(layout):
+            raise OSError(number, os.strerror(number))
+
+    with pytest.raises(ExperimentError, match=r"one cannot be written: No space left.*free some space, and resume"):
+        write(errno.ENOSPC)
+    with pytest.raises(PermissionError):
+        write(errno.EACCES)
