@@ -1,4 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGUSR1 as wishes of a person: once stops in order, twice kills, three times ends at once."""
+"""Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 as wishes of a person: once stops in order, twice kills, three times ends at once.
+
+A hang-up counts only where nothing was wished before: a window that is closed brings several, from the shell and from
+the kernel. Where it is ignored at the start, as under `nohup`, it stays ignored.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ _LEAVE_S = 0.5  # how long the last Ctrl-C may take to give the terminal back
 
 @contextlib.contextmanager
 def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[], None]) -> Iterator[None]:
-    """Turn Ctrl-C (SIGTERM and SIGUSR1, too) into a wish: once saves and stops, twice kills, three times ends here.
+    """Turn Ctrl-C (SIGTERM, SIGHUP, SIGUSR1) into a wish: once saves and stops, twice kills, three times ends here.
 
     Args:
         hear: is told how often it was wished, from within the signal handler: it may take no lock.
@@ -33,6 +37,8 @@ def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[
 
     def handler(number: int, frame: Any) -> None:
         nonlocal times
+        if number == signal.SIGHUP and times:
+            return
         times += 1
         if times >= 3:
             # On a thread, because this one may hold what the display waits for.
@@ -44,6 +50,8 @@ def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[
         engine.post(Asked(Ask.INTERRUPT))
 
     wanted = [signal.SIGTERM, signal.SIGUSR1, *([] if is_set(NO_SIGINT) else [signal.SIGINT])]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        wanted.append(signal.SIGHUP)
     previous = {number: signal.signal(number, handler) for number in wanted}
     # A signal that comes just before the engine waits would be handled when something else wakes it: maybe never.
     waker = getattr(engine, "waker", None)

@@ -53,6 +53,7 @@ if __name__ == "__main__":
     else:
         arguments = {"num_samples": 4, "name": "one", "nodes": [sweep.Node(cpus=2)], "engine": how} | eval(sys.argv[3])
         sweep.run(globals()[which], **arguments)
+    open("returned", "w").close()
     print("returned")
 """
 
@@ -104,11 +105,17 @@ class Session:
             self.frames.append("\n".join(self.terminal.shown()))
         raise AssertionError(f"nothing of {until!r}:\n" + "\n".join(self.terminal.shown()))
 
+    def hang_up(self) -> None:
+        """Close the window."""
+        os.close(self._master)
+        self._master = -1
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
 
 
 @pytest.fixture
@@ -205,6 +212,16 @@ def wait_until_two_run(experiment: Path) -> None:
             return
         select.select([], [], [], 0.02)
     raise AssertionError("nothing runs")
+
+
+def wait_until_runs(experiment: Path, *, is_inline: bool) -> None:
+    """Wait for two trials; for the first report where trials run in the driver, which has no file of their output."""
+    if not is_inline:
+        wait_until_two_run(experiment)
+        return
+    give_up = time.monotonic() + 30
+    while not list(experiment.glob("*/result.json")) and time.monotonic() < give_up:
+        select.select([], [], [], 0.02)
 
 
 def test_a_pipe_is_told_once_and_the_resume_instruction_once(script, tmp_path):
@@ -307,3 +324,90 @@ def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(t
     assert len(engine.reactor.take_posted()) == 1
     assert signal.set_wakeup_fd(-1) == -1
     engine.reactor.close()
+
+
+def statuses(experiment: Path) -> list[str]:
+    return [trial.status for trial in sweep.ExperimentAnalysis(experiment).trials]
+
+
+@pytest.mark.parametrize("how", ["local", "tuner", "inline"])
+def test_a_hang_up_stops_in_order_as_sigterm_does(script, tmp_path, how):
+    process = driver(tmp_path, str(script), "reports", how, "{}")
+    wait_until_runs(tmp_path / "one", is_inline=how == "inline")
+    process.send_signal(signal.SIGHUP)
+    lines = process.communicate(timeout=30)[0].splitlines()
+    assert (process.returncode, lines[-1]) == (0, "returned"), lines
+    assert statuses(tmp_path / "one") == ["PENDING"] * 4
+
+
+def test_the_command_line_takes_a_hang_up_for_the_wish_to_stop(script, tmp_path):
+    process = driver(tmp_path, "-m", "sweep.cli.main", "run", f"{script}:reports", "x=1,2", "--name", "one")
+    wait_until_two_run(tmp_path / "one")
+    process.send_signal(signal.SIGHUP)
+    lines = process.communicate(timeout=30)[0].splitlines()
+    assert process.returncode == 130
+    assert [line for line in lines if "resume" in line] == ["resume: sweep resume one"]
+
+
+def test_hang_ups_that_follow_the_first_do_not_kill(tmp_path):
+    """A shell whose window is closed sends one to its jobs, and so does the kernel when that shell is gone."""
+    from sweep.interrupt import interruptible
+
+    class Engine:
+        def __init__(self) -> None:
+            self.posted: list[object] = []
+
+        def post(self, event: object) -> None:
+            self.posted.append(event)
+
+    engine = Engine()
+    heard: list[int] = []
+    with interruptible(engine, heard.append, lambda: None):
+        for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGHUP):
+            signal.raise_signal(number)
+        assert heard == [1]
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGHUP)
+    assert heard == [1, 2]
+    assert len(engine.posted) == 2
+
+
+@pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL, lambda number, frame: None])
+def test_a_hang_up_that_is_ignored_stays_ignored_and_another_handler_comes_back(before):
+    from sweep.interrupt import interruptible
+
+    class Engine:
+        def post(self, event: object) -> None:
+            raise AssertionError
+
+    old = signal.signal(signal.SIGHUP, before)
+    try:
+        with interruptible(Engine(), lambda times: None, lambda: None):
+            assert (signal.getsignal(signal.SIGHUP) is signal.SIG_IGN) == (before is signal.SIG_IGN)
+        assert signal.getsignal(signal.SIGHUP) is before
+    finally:
+        signal.signal(signal.SIGHUP, old)
+
+
+def test_under_nohup_a_hang_up_does_nothing(script, tmp_path):
+    process = driver(tmp_path, "-c", f"import os, sys; os.execvp('nohup', ['nohup', sys.executable, {str(script)!r}, "
+                                     "'reports', 'local', '{}'])")  # fmt: skip
+    wait_until_two_run(tmp_path / "one")
+    process.send_signal(signal.SIGHUP)
+    reported = tmp_path / "one" / "sweep.db-wal"
+    size, give_up = reported.stat().st_size, time.monotonic() + 10
+    while reported.stat().st_size < size + 100_000 and time.monotonic() < give_up:
+        select.select([], [], [], 0.02)
+    assert reported.stat().st_size >= size + 100_000  # the trials go on
+    process.send_signal(signal.SIGTERM)
+    lines = process.communicate(timeout=30)[0].splitlines()
+    assert (process.returncode, lines[-1]) == (0, "returned"), lines
+
+
+def test_a_window_that_is_closed_stops_the_sweep_in_order(start, tmp_path):
+    session = start("reports")
+    assert session.watch("00001  RUN")
+    session.hang_up()
+    session.process.wait(30)
+    assert (tmp_path / "returned").exists()  # from there on it is the script's matter that nobody reads
+    assert statuses(tmp_path / "one") == ["PENDING"] * 4
