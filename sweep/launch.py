@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import time
@@ -49,6 +50,7 @@ from sweep.store.layout import ExperimentLayout, checked_trial_id, tidy_name
 from sweep.store.lock import DriverLock
 from sweep.store.remote import check_writable, download_experiment, has_experiment, parse_storage
 from sweep.store.resume import Loaded, load, meta_of, retell
+from sweep.worker import limits
 from sweep.worker.output import parse_log_to_file
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class Launch:
     def __init__(self, request: Request) -> None:
         self.request = request
         self._stack = contextlib.ExitStack()  # what must be let go of, also when a check fails
+        self._stack.callback(limits.Raised().close)
         try:
             self._check_and_build()
         except BaseException:
@@ -78,6 +81,7 @@ class Launch:
         from sweep.worker.trainable import prepare
 
         request = self.request
+        limits.refuse_too_few()
         self._check_numbers()
         metric_and_mode(request.metric, request.mode)  # a wrong one is said before anything else is looked at
         self.trainable: PreparedTrainable = prepare(request.trainable)
@@ -381,8 +385,11 @@ class Launch:
         stack.callback(close_callbacks)
         dispatcher.setup(**self._setup_info())
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
-        dispatcher.start()
-        guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
+        try:
+            dispatcher.start()
+            guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
+        except RuntimeError as error:  # no thread is free
+            raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error
         leave = getattr(self.display, "leave", lambda: None)
         stack.enter_context(interruptible(engine, self.ending.hear, leave))
 

@@ -137,10 +137,15 @@ class Dispatcher:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Begin.
+
+        Raises:
+            RuntimeError: the kernel allows no thread.
+        """
         if any(self._is_wanted.values()) or self._begins or self._ends:
-            self._thread = threading.Thread(target=self._run, name="sweep-callbacks", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="sweep-callbacks", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def notify(self, told: Sequence[Notify]) -> None:
         """Queue what callbacks are to hear; waits only while the queue is full."""

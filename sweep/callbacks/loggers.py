@@ -106,8 +106,9 @@ class _Appender:
     """Appends to many files: what is written is collected and reaches its file within `flush_s`, or when it is closed.
 
     A file is open only for the moment of writing, so a short trial costs one open, write and close, and any number of
-    trials may run. Flushing has a thread of its own, so that the last lines before a long silence appear too. An error
-    there is raised by the next `write`. What a full disk does not take is kept, and written when there is room.
+    trials may run. Flushing has a thread of its own, so that the last lines before a long silence appear too; it lives
+    while there is something to flush, and where the kernel allows none everything is written at once. An error there is
+    raised by the next `write`. What a full disk does not take is kept, and written when there is room.
     """
 
     def __init__(self, flush_s: float = _FLUSH_S) -> None:
@@ -116,7 +117,6 @@ class _Appender:
         self._waiting: dict[str, list[bytes]] = {}
         self._num_waiting = 0  # bytes
         self._not_before = 0.0  # on the monotonic clock: the disk was full just now
-        self._is_dirty = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: OSError | None = None
@@ -133,13 +133,17 @@ class _Appender:
             data = text.encode()
             self._waiting.setdefault(path, []).append(data)
             self._num_waiting += len(data)
-            if self._thread is None and not self._over.is_set():
-                self._thread = threading.Thread(target=self._run, name="sweep-log-flush", daemon=True)
-                self._thread.start()
-        if self._num_waiting > _MAX_WAITING and time.monotonic() >= self._not_before:
+            has_thread = self._thread is not None or self._over.is_set() or self._start_thread()
+        if (self._num_waiting > _MAX_WAITING or not has_thread) and time.monotonic() >= self._not_before:
             self.flush()
-        elif not self._is_dirty.is_set():
-            self._is_dirty.set()
+
+    def _start_thread(self) -> bool:
+        self._thread = threading.Thread(target=self._run, name="sweep-log-flush", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no process or thread is free
+            self._thread = None
+        return self._thread is not None
 
     def close(self, path: str) -> None:
         """Write out what one file still waits for, as far as there is room."""
@@ -148,7 +152,6 @@ class _Appender:
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system, as far as there is room."""
-        self._is_dirty.clear()
         with self._lock:
             self._write_out(list(self._waiting))
 
@@ -159,23 +162,24 @@ class _Appender:
             OSError: the disk is full, and what it did not take is lost.
         """
         self._over.set()
-        self._is_dirty.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        with self._lock:
-            self._write_out(list(self._waiting))
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+        self.flush()
         if self._waiting:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), next(iter(self._waiting)))
 
     def _run(self) -> None:
-        while not self._over.is_set():
-            self._is_dirty.wait()
+        while True:
             self._over.wait(self._flush_s)
             try:
                 self.flush()
             except OSError as error:  # a directory that is gone, a broken disk: told where somebody can say it
                 self._error = error
+            with self._lock:
+                if self._over.is_set() or not self._waiting:
+                    self._thread = None
+                    return
 
     def _write_out(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -197,7 +201,6 @@ class _Appender:
                 self._waiting[path] = [data[written:]]
                 self._num_waiting += len(data) - written
                 self._not_before = time.monotonic() + self._flush_s
-                self._is_dirty.set()
 
 
 class _FileLogger(LoggerCallback):

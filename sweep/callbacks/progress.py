@@ -81,6 +81,7 @@ class Progress(Callback):
         self._style = style
         self._clock = clock
         self._has_thread = has_thread
+        self._draws_at_steps = False
         self._table = table
         self._lock = threading.Lock()
         self._inbox: dict[str, tuple[float, float, Trial]] = {}
@@ -133,7 +134,11 @@ class Progress(Callback):
             self._guarded(self._open)
         else:
             self._thread = threading.Thread(target=self._run, name="sweep-progress", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:  # no process or thread is free: it is drawn when something happens
+                self._thread, self._draws_at_steps = None, True
+                self._guarded(self._open)
         atexit.register(self._close)
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
@@ -156,6 +161,8 @@ class Progress(Callback):
             self._stepped_at = self._clock()
         if changed and not self._wake.is_set():
             self._wake.set()
+        if self._draws_at_steps and self._clock() - self._drawn_at >= _CLOCK_S:
+            self.refresh()
 
     def on_trial_result(self, trial: Trial, result: Result) -> None:
         """With verbose=2, show the report."""

@@ -660,7 +660,7 @@ class Sweep:
         if self._ending is not Ask.CANCEL:
             self._ending = Ask.INTERRUPT
         for trial in [t for t in self._trials.values() if t.is_held]:
-            if is_second or trial.waits_for_space:
+            if is_second or trial.status is Status.STARTING or trial.waits_for_space:  # these have nothing to save
                 self._kill(trial, "interrupted")
                 continue
             if trial.status is not Status.STOPPING and not isinstance(trial.pending, (PauseTrial, ResizeTrial)):

@@ -7,7 +7,9 @@ One `Group` is either a whole attempt, and then speaks to the driver, or it was 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import random
 import select
 import shutil
 import signal
@@ -38,10 +40,12 @@ from sweep.engines.link import Link
 from sweep.engines.tree import descendants
 from sweep.store.layout import find_shards, rank_output
 from sweep.worker import wire
+from sweep.worker.limits import describe_shortage
 
 __all__ = ["Group"]
 
 _RETRY_S = 0.1
+_MOST_RETRY_S = 2.0
 
 # Makes the process of a rank: its end of a socket, descriptors that it keeps, whether it is a fresh interpreter.
 MakeRank = Callable[[int, Sequence[int], bool], int]
@@ -67,12 +71,20 @@ class Group:
         is_over: every rank is gone and how it ended has been written upwards, if it was not killed from above.
         peak_rss_bytes: sum of the ranks' peaks, of those that are gone.
         logs: the ranks' output files.
+        refusal: errno of the kernel's refusal to make the ranks, which ended a group that is not patient; 0: none.
         problem: why the kernel refuses more processes at the moment; it is tried again.
     """
 
-    def __init__(self, upstream: socket.socket, ports: Sequence[int], make: MakeRank) -> None:
-        """Take over the socket above and the descriptors of the sockets that hold its ports."""
+    def __init__(
+        self, upstream: socket.socket, ports: Sequence[int], make: MakeRank, *, is_patient: bool = True
+    ) -> None:
+        """Take over the socket above and the descriptors of the sockets that hold its ports.
+
+        Args:
+            is_patient: when the kernel refuses processes it is tried again; otherwise it is over.
+        """
         self.is_over = False
+        self.refusal = 0
         self.peak_rss_bytes = 0
         self.problem = ""
         self._up = Link(upstream, lambda link, is_full: None)
@@ -86,6 +98,8 @@ class Group:
         self._reports: dict[int, Any] = {}  # metrics of rank 0's reports that were not passed on yet
         self._unborn = -1  # our end of the socket to the rank that is being made
         self._retry_at: float | None = None
+        self._is_patient = is_patient
+        self._pause_s = _RETRY_S
         self._oom_kills = num_oom_kills()
         self._has_started = False
         self._is_done_said = False
@@ -203,9 +217,17 @@ class Group:
         except OSError as error:
             self._end_ranks(time.monotonic())
             self._members.clear()
-            self.problem = f"no process can be made now: {error.strerror}"
-            self._say(wire.WAITING, self.problem)
-            self._retry_at = time.monotonic() + _RETRY_S
+            if not self._is_patient:
+                self.refusal = error.errno or errno.EAGAIN
+                self._close()
+                return
+            problem, before = f"cannot start: {describe_shortage(error)}", self.problem
+            if problem != before:
+                self.problem = problem
+                self._say(wire.WAITING, problem)
+            # Groups that take each other's processes must not try in step.
+            self._retry_at = time.monotonic() + self._pause_s * random.uniform(0.5, 1.0)
+            self._pause_s = min(2 * self._pause_s, _MOST_RETRY_S)
             return
         if self.problem:
             self.problem = ""
@@ -380,8 +402,6 @@ class Group:
     def _close(self) -> None:
         self.is_over = True
         self._retry_at = None
-        for shards in find_shards(self._trial_dir) if self._trial_dir else ():
-            shutil.rmtree(shards, ignore_errors=True)  # of checkpoints that were never completed
         for port in self._ports:
             os.close(port)
         self._ports.clear()
@@ -389,3 +409,5 @@ class Group:
             if link.is_open:
                 link.is_open = False
                 link.socket.close()
+        for shards in find_shards(self._trial_dir) if self._trial_dir else ():
+            shutil.rmtree(shards, ignore_errors=True)  # of checkpoints that were never completed

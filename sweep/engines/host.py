@@ -1,15 +1,15 @@
 """The host: one small process per slot, free of user code, that forks one worker after another and ends their trees.
 
     driver -> host    (START, token, logs, limit, is_spawned) + data socket    fork a worker for it
-                      (START_GROUP, token) + data socket + ports       run the group that is told over the socket
-    worker -> host    (START_GROUP, 0) + socket + ports                the same, for a `fit()` inside a trial
+                      (START_GROUP, token, num) + data socket + ports  run the group that is told over the socket
+    worker -> host    (START_GROUP, 0, num) + socket + ports           the same, for a `fit()` inside a trial
                       (KILL, token)                               end the worker's tree, if that attempt still runs
                       (RETIRE,)                                   end an idle reused worker
     host -> driver    (HELLO, pid)
                       (EXIT, born, status, peak_rss_bytes, num_killed)    the tree is gone; the worker made for `born`
                       (IDLE, token)                               a reused worker is done and has left nothing behind
                       (RETIRED,)
-                      (BUSY, token, reason)                       the kernel refuses more processes; it is tried again
+                      (REFUSED, token, errno)                     the kernel allows no worker: no process or descriptor
 
 It ends its tree and itself when the driver is gone: end of file on the life socket, or the driver's pidfd.
 """
@@ -17,6 +17,7 @@ It ends its tree and itself when the driver is gone: end of file on the life soc
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pickle
 import select
@@ -30,23 +31,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sweep.engines.tree import become_subreaper, children_of, end_descendants
 from sweep.worker import wire
 from sweep.worker.control import START_GROUP
+from sweep.worker.limits import users_limit
 from sweep.worker.main import become_worker, serve
 
 if TYPE_CHECKING:
     from sweep.engines.group import Group
 
-__all__ = ["BUSY", "EXIT", "HELLO", "IDLE", "KILL", "RETIRE", "RETIRED", "START", "START_GROUP", "Host"]
+__all__ = ["EXIT", "HELLO", "IDLE", "KILL", "REFUSED", "RETIRE", "RETIRED", "START", "START_GROUP", "Host"]
 
-START, KILL, RETIRE, HELLO, EXIT, IDLE, RETIRED, BUSY = range(8)
+START, KILL, RETIRE, HELLO, EXIT, IDLE, RETIRED, REFUSED = range(8)
 
 _MESSAGE_BYTES = 1 << 16
 _MAX_DESCRIPTORS = 250  # the kernel passes 253 at a time
 _LOG_CHECK_S = 0.5
-_RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _HEAD_SHARE = 0.25
 _SPAWNED = (
     "import sys; sys.path[:] = {path!r}; "
-    "from sweep.worker.main import run_spawned; run_spawned({parent}, {data}, {idle}, {control})"
+    "from sweep.worker.main import run_spawned; run_spawned({parent}, {data}, {idle}, {control}, {files})"
 )
 
 
@@ -72,7 +73,6 @@ class Host:
         self._whole: Group | None = None  # the one that is the attempt itself
         self._born = 0  # token that the worker, or the whole group, was made for: names it
         self._done = 0  # the last token that ended: a late Kill for it must not hit its successor
-        self._waiting: tuple[Any, int, int] | None = None  # a start that the kernel refused, its socket, tries
         self._logs: tuple[str, ...] = ()
         self._log_limit = 0
 
@@ -115,8 +115,6 @@ class Host:
                 self._on_timeout()
 
     def _timeout_ms(self) -> float | None:
-        if self._waiting is not None:
-            return 1000 * _RETRY_S[min(self._waiting[2], len(_RETRY_S) - 1)]
         limited = (self._worker and self._log_limit) or any(group.log_limit_bytes for group in self._groups)
         timeout_s = _LOG_CHECK_S if limited else None
         if self._groups:
@@ -140,18 +138,18 @@ class Host:
             self._end()
         message = pickle.loads(data)
         kind = message[0]
-        if kind == START:
-            self._start(message, descriptors[0], 0)
+        if kind in (START, START_GROUP) and len(descriptors) < (1 if kind == START else message[2]):
+            for descriptor in descriptors:  # the kernel drops those that find no room here
+                os.close(descriptor)
+            self._send(REFUSED, message[1], errno.EMFILE)
+        elif kind == START:
+            self._start(message, descriptors[0])
         elif kind == START_GROUP:
             self._born = message[1]
-            self._whole = self._add_group(descriptors)
+            self._whole = self._add_group(descriptors, is_patient=False)
         elif kind == KILL:
             token = message[1]
-            if self._waiting is not None and self._waiting[0][1] == token:
-                os.close(self._waiting[1])
-                self._waiting = None
-                self._send(EXIT, token, 0, 0, 0)
-            elif self._whole is not None and token > self._done:
+            if self._whole is not None and token > self._done:
                 self._whole.kill()
                 self._on_group_over(self._whole)
             elif self._worker and token > self._done:
@@ -161,7 +159,7 @@ class Host:
                 self._kill_worker(is_reported=False)
             self._send(RETIRED)
 
-    def _start(self, message: Any, data: int, tries: int) -> None:
+    def _start(self, message: Any, data: int) -> None:
         _, token, logs, limit, is_spawned = message
         idle_end, control = -1, None
         try:
@@ -179,15 +177,13 @@ class Host:
             self._drop_control(control)
             if self._worker:
                 self._kill_worker(is_reported=False)
-            if tries == 0:
-                self._send(BUSY, token, f"no process can be made now: {error.strerror}")
-            self._waiting = (message, data, tries + 1)
+            os.close(data)
+            self._send(REFUSED, token, error.errno)
             return
         os.close(data)
         control.close()
         if idle_end >= 0:
             os.close(idle_end)
-        self._waiting = None
         self._born, self._logs, self._log_limit = token, logs, limit
 
     def _fork(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
@@ -216,7 +212,9 @@ class Host:
         import multiprocess.spawn
         import multiprocess.util
 
-        code = _SPAWNED.format(path=sys.path, parent=os.getpid(), data=data, idle=idle, control=control)
+        code = _SPAWNED.format(
+            path=sys.path, parent=os.getpid(), data=data, idle=idle, control=control, files=users_limit()
+        )
         executable = os.fsencode(multiprocess.spawn.get_executable())
         command = [executable, *multiprocess.util._args_from_interpreter_flags(), "-c", code]
         passed = tuple(sorted({descriptor for descriptor in (data, idle, *kept) if descriptor >= 0}))
@@ -234,17 +232,21 @@ class Host:
             data, descriptors = b"", []
         if not data:
             self._drop_control(None)
+            return
+        if len(descriptors) < pickle.loads(data)[2]:
+            for descriptor in descriptors:  # the worker sees its socket close
+                os.close(descriptor)
         elif descriptors:
-            self._add_group(descriptors)
+            self._add_group(descriptors, is_patient=True)
 
-    def _add_group(self, descriptors: Sequence[int]) -> Group:
+    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool) -> Group:
         # Not at the top: it would take a part of every cold start; the zygote imports it where there will be groups.
         from sweep.engines.group import Group
 
         def make(data: int, kept: Sequence[int], is_spawned: bool) -> int:
             return (self._spawn if is_spawned else self._fork)(data, kept, -1, -1)
 
-        group = Group(socket.socket(fileno=descriptors[0]), descriptors[1:], make)
+        group = Group(socket.socket(fileno=descriptors[0]), descriptors[1:], make, is_patient=is_patient)
         self._groups.append(group)
         return group
 
@@ -258,6 +260,9 @@ class Host:
             self._whole = None
             killed = end_descendants()
             self._done = max(self._done, self._born)
+            if group.refusal:
+                self._send(REFUSED, self._born, group.refusal)
+                return
             self._send(EXIT, self._born, 0, group.peak_rss_bytes, killed)
 
     def _end_groups(self) -> None:
@@ -322,14 +327,10 @@ class Host:
         end_descendants(spare=[self._worker])
 
     def _on_timeout(self) -> None:
-        if self._waiting is not None:
-            message, data, tries = self._waiting
-            self._start(message, data, tries)
-        else:
-            self._trim_log(is_final=False)
-            for group in self._groups:
-                for log in group.logs if group.log_limit_bytes else ():
-                    trim_output(log, group.log_limit_bytes)
+        self._trim_log(is_final=False)
+        for group in self._groups:
+            for log in group.logs if group.log_limit_bytes else ():
+                trim_output(log, group.log_limit_bytes)
 
     def _trim_log(self, *, is_final: bool) -> None:
         """Keep the output below its limit: its head, a mark, and its tail."""

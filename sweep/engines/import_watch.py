@@ -28,7 +28,8 @@ __all__ = ["watched"]
 def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
     """Have this process, and what it starts, end with the driver while this is open.
 
-    What is started bears the mark that this process was started with; afterwards the mark is gone.
+    What is started bears the mark that this process was started with; afterwards the mark is gone. Where the kernel
+    allows no process more, nobody watches: then a driver that goes is noticed after the import only.
 
     Args:
         driver: pidfd of the driver.
@@ -37,8 +38,13 @@ def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
     """
     own = os.getpid()
     mark = os.environ.get(IMPORTER_VARIABLE, "")
-    zygote = os.pidfd_open(own)
-    pid = os.fork()
+    try:
+        zygote = os.pidfd_open(own)
+        pid = os.fork()
+    except OSError:
+        yield
+        os.environ.pop(IMPORTER_VARIABLE, None)
+        return
     if pid == 0:
         try:
             os.setsid()

@@ -29,7 +29,7 @@ from sweep.core.messages import (
     Tick,
     Waiting,
 )
-from sweep.core.resources import Node, Resources
+from sweep.core.resources import Node
 from sweep.core.trial import Trial
 from sweep.engines import host, zygote
 from sweep.engines.base import Engine, EngineCommand
@@ -41,12 +41,13 @@ from sweep.engines.link import Link
 from sweep.engines.nursery import Nursery, own_path
 from sweep.engines.reactor import Reactor
 from sweep.engines.release import Releases
+from sweep.engines.scarcity import Scarcity
 from sweep.engines.silence import Silences
-from sweep.engines.slots import Attempt, Slot
+from sweep.engines.slots import Attempt, Slot, free_slot, key_of, unneeded
 from sweep.engines.tree import await_end, end_marked
 from sweep.errors import ConfigError
 from sweep.store.layout import ExperimentLayout
-from sweep.worker import environment, wire
+from sweep.worker import environment, limits, wire
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import store_objects
 from sweep.worker.rendezvous import close_ports
@@ -58,7 +59,8 @@ __all__ = ["LocalEngine"]
 LOG_LIMIT_BYTES = 64 << 20
 _GATHERS = 4  # looks at what arrived meanwhile, before a batch is handed out
 _KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed itself
-_RETRY_S = 0.1
+_NOT_STARTED = "stopped before it started"
+_SLOT_FILES = 4  # life and data socket, and their other ends for a moment
 _LOOKS = 6  # for hangs, while one becomes one
 
 
@@ -122,6 +124,7 @@ class LocalEngine(Engine):
 
         Raises:
             ConfigError: an unknown start method, or a system other than Linux.
+            ResourceError: the kernel allows not even the first process.
             TrainableError: objects given by `with_parameters` cannot be stored.
         """
         if start_method not in ("zygote", "spawn"):
@@ -173,7 +176,7 @@ class LocalEngine(Engine):
 
         self._events: list[Event] = []
         self._attempts: dict[tuple[str, int], Attempt] = {}
-        self._waiting: list[Attempt] = []  # for idle workers to be ended, or for descriptors to become free
+        self._waiting: list[Attempt] = []  # for idle workers to be ended
         self._slots: dict[int, Slot] = {}
         self._tokens = itertools.count(1)
         self._numbers = itertools.count(1)
@@ -188,6 +191,15 @@ class LocalEngine(Engine):
             log_of=lambda attempt: self._layout.trial(attempt.trial_id) / self._outputs[-1],
             kill=lambda attempt, reason: self._kill(attempt, reason, ExitKind.HUNG),
         )
+        self._scarcity = Scarcity(
+            self._reactor,
+            place=self._place,
+            make_room=self._give_up_idle,
+            num_placed=lambda: sum(attempt.slot is not None for attempt in self._attempts.values()),
+            explain=lambda attempt, reason: self._events.append(Waiting(attempt.trial_id, reason)),
+            notice=lambda text: self._say(text),
+        )
+        self._limits = limits.Raised()
         self._releases = Releases(
             self._nodes,
             hand_over
@@ -198,6 +210,9 @@ class LocalEngine(Engine):
         )
         try:
             self._start_nursery()
+        except OSError as error:
+            self.close()
+            raise limits.refusal(error) from error
         except BaseException:
             self.close()
             raise
@@ -219,7 +234,7 @@ class LocalEngine(Engine):
         if isinstance(command, Start):
             attempt = Attempt(next(self._tokens), command.trial)
             self._attempts[attempt.trial_id, attempt.attempt] = attempt
-            self._try_place(attempt)
+            self._scarcity.admit(attempt)
             return
         known = self._attempts.get((command.trial_id, command.attempt))
         if known is None:
@@ -230,8 +245,9 @@ class LocalEngine(Engine):
             case Save(seq=seq):
                 self._answer(known, wire.SAVE, seq)
             case Stop(seq=seq, save=save):
+                known.is_stopping = True
                 if known.link is None:
-                    self._finish(known, Exit(ExitKind.STOPPED, error="stopped before it started"))
+                    self._finish(known, Exit(ExitKind.STOPPED, error=_NOT_STARTED))
                 else:
                     self._answer(known, wire.STOP, seq, save)
             case Kill(reason=reason, kind=kind):
@@ -286,6 +302,7 @@ class LocalEngine(Engine):
         self._slots.clear()
         self._attempts.clear()
         self._reactor.close()
+        self._limits.close()
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
@@ -297,6 +314,7 @@ class LocalEngine(Engine):
             is_reusing=self._is_reusing,
             is_importing=not self._is_spawning,
             driver_pid=os.getpid(),
+            num_files=limits.users_limit(),
         )
         nursery = Nursery(
             setup,
@@ -309,24 +327,13 @@ class LocalEngine(Engine):
         self._reactor.listen(nursery.socket.fileno(), lambda: self._on_nursery(nursery))
         return nursery
 
-    def _try_place(self, attempt: Attempt) -> None:
-        """Give an attempt a slot; when descriptors or processes are short, later: the trial is not to blame."""
-        try:
-            self._place(attempt)
-        except OSError as error:
-            reason = f"no process can be made now: {error.strerror}"
-            if attempt.refusal != reason:
-                attempt.refusal = reason
-                self._events.append(Waiting(attempt.trial_id, reason))
-            self._waiting.append(attempt)
-            self._reactor.alarm(_RETRY_S, self._place_waiting)
-
     def _place_waiting(self) -> None:
         for attempt in [one for one in self._waiting if not one.blockers]:
             self._waiting.remove(attempt)
-            self._try_place(attempt)
+            self._scarcity.admit(attempt)
 
     def _place(self, attempt: Attempt) -> None:
+        """Give an attempt a slot; raises OSError when descriptors or processes are short: the trial is not to blame."""
         if self._is_reusing and not self._jobs.is_group and self._place_warm(attempt):
             return
         slot = self._free_slot()
@@ -345,7 +352,7 @@ class LocalEngine(Engine):
 
     def _place_warm(self, attempt: Attempt) -> bool:
         """Hand an attempt to an idle worker that fits, or have those ended that hold its devices; False: neither."""
-        key = _key(attempt.trial)
+        key = key_of(attempt.trial)
         blockers = []
         devices = set(key[1])
         for slot in self._slots.values():
@@ -371,20 +378,29 @@ class LocalEngine(Engine):
             slot.tell(host.RETIRE)
 
     def _free_slot(self) -> Slot | None:
-        idle = None
-        for slot in self._slots.values():
-            if slot.attempt is None and not slot.is_dead and not slot.is_retiring:
-                if slot.link is None:
-                    return slot
-                idle = idle or slot
-        if idle is None:
-            return None
-        # An idle worker for another request: the host ends it first, because it reads its messages in order.
-        self._retire(idle)
-        self._drop_link(idle)
-        return idle
+        slot = free_slot(self._slots.values())
+        if slot is not None and slot.link is not None:
+            # An idle worker for another request: the host ends it first, because it reads its messages in order.
+            self._retire(slot)
+            self._drop_link(slot)
+        return slot
+
+    def _give_up_idle(self) -> None:
+        """End the hosts that nothing needs now: they see that their sockets are closed."""
+        for slot in unneeded(self._slots.values()):
+            if slot.link is not None:
+                self._retire(slot)  # its devices must be clean before they are granted again
+                continue
+            self._reactor.ignore(slot.life.fileno())
+            slot.life.close()
+            slot.is_dead = True
+            if not slot.nursery.is_alive:  # nobody would say that it is gone
+                self._bury(slot)
 
     def _new_slot(self) -> Slot:
+        taken = [slot.link is None for slot in self._slots.values() if slot.attempt is not None]
+        if taken:
+            limits.keep_reserve(_SLOT_FILES + sum(taken))  # those that have no link yet will need one
         nursery = self._nursery or self._start_nursery()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -411,18 +427,21 @@ class LocalEngine(Engine):
         try:
             if is_group:
                 descriptors = (theirs.fileno(), *(port.holder.fileno() for port in ports))
-                slot.tell(host.START_GROUP, attempt.token, descriptors=descriptors)
+                slot.tell(host.START_GROUP, attempt.token, len(descriptors), descriptors=descriptors)
             else:
                 logs = tuple(str(self._layout.trial(attempt.trial_id) / name) for name in self._outputs)
                 start = (host.START, attempt.token, logs, self._log_limit, self._is_spawning)
                 slot.tell(*start, descriptors=(theirs.fileno(),))
+        except OSError:
+            ours.close()
+            raise
         finally:
             theirs.close()
             numbers = [port.number for port in ports]
             close_ports(ports)
         link = Link(ours, self._on_full)
         self._reactor.listen(ours.fileno(), lambda: self._on_link(link))
-        slot.link, slot.born, slot.key = link, attempt.token, _key(attempt.trial)
+        slot.link, slot.born, slot.key = link, attempt.token, key_of(attempt.trial)
         if is_group:
             self._send_group(attempt, link, numbers)
             return
@@ -478,6 +497,7 @@ class LocalEngine(Engine):
         self._silences.rest(attempt)
         if attempt in self._waiting:
             self._waiting.remove(attempt)
+        self._scarcity.forget(attempt)
         if attempt.slot is not None:
             attempt.slot.attempt = None
         self._events.append(Exited(attempt.trial_id, attempt.attempt, exit))
@@ -485,6 +505,8 @@ class LocalEngine(Engine):
             self._events.append(Released(attempt.trial_id, attempt.attempt))
         else:
             self._releases.release(attempt.trial, [other.trial for other in self._attempts.values()])
+        if attempt.slot is not None:
+            self._scarcity.on_room()
 
     def _finish_with_status(self, attempt: Attempt, status: int | None, peak: int = 0) -> None:
         has_oom_kill = False
@@ -588,15 +610,26 @@ class LocalEngine(Engine):
                     self._unblock(slot)
                 else:
                     self._releases.after(slot.number, held, lambda: self._unblock(slot))
-            case (host.BUSY, token, reason) if attempt is not None and attempt.token == token:
-                self._events.append(Waiting(attempt.trial_id, reason))
+            case (host.REFUSED, token, number) if token == slot.born:
+                self._drop_link(slot)
+                if attempt is not None and attempt.token == token:
+                    self._refuse(attempt, slot, number)
 
     def _start_in(self, slot: Slot, attempt: Attempt) -> None:
         try:
             self._send_start(slot, attempt)
-        except OSError:
-            slot.attempt = attempt.slot = None
-            self._try_place(attempt)
+        except OSError as error:
+            self._refuse(attempt, slot, error.errno or 0)
+
+    def _refuse(self, attempt: Attempt, slot: Slot, number: int) -> None:
+        """What an attempt needs cannot be made: it gives its slot back and waits, unless it is to end anyway."""
+        slot.attempt = attempt.slot = attempt.link = None
+        if attempt.is_killed:
+            self._finish(attempt, classify(None, 0, is_killed_by_us=True, kill_reason=attempt.kill_reason))
+        elif attempt.is_stopping:
+            self._finish(attempt, Exit(ExitKind.STOPPED, error=_NOT_STARTED))
+        else:
+            self._scarcity.refuse(attempt, OSError(number, os.strerror(number)))
 
     def _unblock(self, slot: Slot) -> None:
         for attempt in self._waiting:
@@ -609,12 +642,7 @@ class LocalEngine(Engine):
             self._on_host_message(slot, message)
         attempt = slot.attempt
         if attempt is not None and not slot.nursery.is_alive:
-            markers = [
-                f"{environment.EXPERIMENT_VARIABLE}={self._directory}".encode(),
-                f"{environment.TRIAL_VARIABLE}={attempt.trial_id}".encode(),
-                f"{environment.ATTEMPT_VARIABLE}={attempt.attempt}".encode(),
-            ]
-            end_marked(attempt.pids, markers)
+            end_marked(attempt.pids, environment.markers(self._directory, attempt.trial_id, attempt.attempt))
         self._drain(slot)
         self._reactor.ignore(slot.life.fileno())
         self._drop_link(slot)
@@ -642,6 +670,12 @@ class LocalEngine(Engine):
                         self._look_for_hangs()
                 case (zygote.GONE, number) if number in self._slots:
                     self._bury(self._slots[number])
+                case (zygote.REFUSED, number, why) if number in self._slots:
+                    slot = self._slots[number]
+                    refused, slot.attempt = slot.attempt, None
+                    self._bury(slot)
+                    if refused is not None:
+                        self._refuse(refused, slot, why)
         if not nursery.is_alive:
             self._on_nursery_gone(nursery)
 
@@ -677,8 +711,3 @@ class LocalEngine(Engine):
         for slot in [slot for slot in self._slots.values() if slot.nursery is nursery]:
             if slot.is_dead or not slot.pid:
                 self._bury(slot)
-
-
-def _key(trial: Trial) -> tuple[Resources, tuple[tuple[str, str], ...]]:
-    """Return what a reused worker must have in common with a trial: request and devices."""
-    return (trial.resources, trial.placement.placed_devices if trial.placement is not None else ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import pickle
@@ -89,8 +90,15 @@ class Nursery:
         return self._process.pid
 
     def ask_for_host(self, number: int, life: socket.socket) -> None:
-        """Have a host forked that speaks over `life`."""
-        socket.send_fds(self.socket, [pickle.dumps((zygote.HOST, number), 5)], [life.fileno()])
+        """Have a host forked that speaks over `life`.
+
+        Raises:
+            OSError: the process takes no more messages at the moment, or no descriptor can be handed over.
+        """
+        try:
+            socket.send_fds(self.socket, [pickle.dumps((zygote.HOST, number), 5)], [life.fileno()])
+        except BlockingIOError:
+            raise OSError(errno.ENOBUFS, "requests to the process that forks, which is busy") from None
 
     def end_host(self, number: int) -> None:
         """Have a host killed that does not answer."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import pickle
 import socket
+from collections.abc import Iterable
 from typing import Any
 
 from sweep.core.messages import ExitKind
+from sweep.core.resources import Resources
 from sweep.core.trial import Trial
 from sweep.engines.exits import Outcome
 from sweep.engines.link import Link, receive_from
 from sweep.engines.nursery import Nursery
 
-__all__ = ["Attempt", "Slot"]
+__all__ = ["Attempt", "Slot", "free_slot", "key_of", "unneeded"]
 
 _MESSAGE_BYTES = 1 << 16
 
@@ -26,6 +28,7 @@ class Attempt:
         "blockers",
         "has_reported",
         "is_killed",
+        "is_stopping",
         "kill_kind",
         "kill_reason",
         "link",
@@ -49,9 +52,10 @@ class Attempt:
         self.pids: tuple[int, ...] = ()  # of the worker, or of the ranks, once they have started
         self.has_reported = False
         self.is_killed = False
+        self.is_stopping = False  # a Stop was sent
         self.kill_reason = ""
         self.kill_kind = ExitKind.KILLED
-        self.refusal = ""  # why it could not be given a slot so far
+        self.refusal = ""  # why the kernel does not allow it to run so far, as it was told
         self.blockers: set[int] = set()  # slots whose idle worker holds devices of this one, and is being ended
 
 
@@ -107,3 +111,22 @@ class Slot:
                 break
             messages.append(pickle.loads(data))
         return messages
+
+
+def free_slot(slots: Iterable[Slot]) -> Slot | None:
+    """Return a slot without an attempt, rather one in which no reused worker waits; None: there is none."""
+    free = [slot for slot in slots if slot.attempt is None and not slot.is_dead and not slot.is_retiring]
+    return min(free, key=lambda slot: slot.link is not None, default=None)
+
+
+def key_of(trial: Trial) -> tuple[Resources, tuple[tuple[str, str], ...]]:
+    """Return what a reused worker must have in common with a trial: request and devices."""
+    return (trial.resources, trial.placement.placed_devices if trial.placement is not None else ())
+
+
+def unneeded(slots: Iterable[Slot]) -> list[Slot]:
+    """Return the slots without an attempt, to be given up where processes are short; when there is no attempt in any,
+    one stays for the next."""
+    living = [slot for slot in slots if not slot.is_dead]
+    idle = [slot for slot in living if slot.attempt is None and not slot.is_retiring]
+    return idle[1:] if len(idle) == len(living) else idle

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import select
 import signal
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 __all__ = ["await_end", "become_subreaper", "children_of", "descendants", "end_descendants", "end_marked", "end_tree"]
 
+T = TypeVar("T")
+
 _PR_SET_CHILD_SUBREAPER = 36
-_PATIENCE_S = 5.0
+_PATIENCE_S = 1.0  # for a descriptor to become free
+_CLOSE_S = 5.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -22,17 +28,38 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
+def _patiently(look: Callable[[str], T], path: str) -> T:
+    """Look at a file or directory of /proc, waiting a while for a descriptor: what cannot be seen would count as gone.
+
+    Raises:
+        OSError: the process is gone, or there still is no descriptor.
+    """
+    give_up = 0.0
+    while True:
+        try:
+            return look(path)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or (give_up and time.monotonic() > give_up):
+                raise
+        give_up = give_up or time.monotonic() + _PATIENCE_S
+        time.sleep(0.01)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
 def children_of(pid: int) -> list[int]:
     """Return the children of a process, those of all its threads; empty when it is gone."""
     found: list[int] = []
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        threads = _patiently(os.listdir, f"/proc/{pid}/task")
     except OSError:
         return found
     for thread in threads:
         try:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
-                found += map(int, file.read().split())
+            found += map(int, _patiently(_read, f"/proc/{pid}/task/{thread}/children").split())
         except FileNotFoundError:
             if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
                 return _children_by_scan(pid)  # a kernel built without CONFIG_PROC_CHILDREN
@@ -48,12 +75,11 @@ def _children_by_scan(pid: int) -> list[int]:
 def _scan() -> dict[int, tuple[int, int]]:
     """Return parent and session of every process."""
     found = {}
-    for name in os.listdir("/proc"):
+    for name in _patiently(os.listdir, "/proc"):
         if not name.isdigit():
             continue
         try:
-            with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                fields = file.read().rpartition(b")")[2].split()
+            fields = _patiently(_read, f"/proc/{name}/stat").rpartition(b")")[2].split()
         except OSError:
             continue  # gone meanwhile
         found[int(name)] = (int(fields[1]), int(fields[3]))
@@ -89,6 +115,7 @@ def end_descendants(spare: Iterable[int] = ()) -> int:
             # The list of children may lag behind a process that is being handed over; wait() does not.
             if spared or not _has_children():
                 return len(killed)
+            time.sleep(0.0005)
             continue
         victims = list(roots)
         for root in roots:
@@ -132,22 +159,6 @@ def end_tree(root: int) -> None:
         os.kill(root, signal.SIGKILL)
 
 
-def await_end(pid: int, *, patience_s: float = _PATIENCE_S) -> None:
-    """Wait for a host whose zygote is gone to end by itself, then kill it."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        if not poll.poll(1000 * patience_s):
-            os.kill(pid, 9)
-            poll.poll(1000 * _PATIENCE_S)
-    finally:
-        os.close(descriptor)
-
-
 def _has_children() -> bool:
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -183,8 +194,7 @@ def _is_marked(pid: int, markers: list[bytes]) -> bool:
     if not markers:
         return False
     try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-            entries = file.read().split(b"\0")
+        entries = _patiently(_read, f"/proc/{pid}/environ").split(b"\0")
     except OSError:
         return False
     return all(marker in entries for marker in markers)
@@ -192,7 +202,30 @@ def _is_marked(pid: int, markers: list[bytes]) -> bool:
 
 def _is_zombie(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+        return _patiently(_read, f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in (b"Z", b"X")
     except OSError:
         return True
+
+
+def await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
+    """Wait for a process, which is no child of this one, to end by itself, then kill it."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except OSError:  # no descriptor is free
+        give_up = time.monotonic() + patience_s
+        while not _is_zombie(pid) and time.monotonic() < give_up:
+            time.sleep(0.01)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(1000 * patience_s):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            poll.poll(1000 * _CLOSE_S)
+    finally:
+        os.close(descriptor)

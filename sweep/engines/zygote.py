@@ -5,6 +5,7 @@
                        (END, number)             kill that host: it does not answer
     zygote -> driver   (IMPORTING, module)  (NOTICE, text)  (READY, num_threads)
                        (GONE, number)            that host ended, and so has everything that it left behind
+                       (REFUSED, number, errno)  the kernel does not allow it: no descriptor or process is free
 
 It is a subreaper: when a host is killed, its descendants become children of the zygote, which ends them. When the
 driver is gone it gives the hosts a second to do that themselves, then kills them (stopped ones too) and what is left.
@@ -13,6 +14,7 @@ driver is gone it gives the hosts a second to do that themselves, then kills the
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -29,27 +31,27 @@ from sweep.engines.host import Host, inherit
 from sweep.engines.import_watch import watched
 from sweep.engines.tree import become_subreaper, end_descendants
 from sweep.importing import importing, why_missing
-from sweep.worker import devices
+from sweep.worker import devices, limits
 
-__all__ = ["END", "GONE", "HOST", "IMPORTING", "NOTICE", "READY", "Setup", "main"]
+__all__ = ["END", "GONE", "HOST", "IMPORTING", "NOTICE", "READY", "REFUSED", "Setup", "main"]
 
-HOST, END, IMPORTING, NOTICE, READY, GONE = range(6)
+HOST, END, IMPORTING, NOTICE, READY, GONE, REFUSED = range(7)
 
 _MESSAGE_BYTES = 1 << 18
 _HOST_GRACE_S = 1.0
-_RETRY_S = 0.1
 # Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
 _PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")
 
 
 class Setup(NamedTuple):
-    """What the driver tells its zygote first."""
+    """What the driver tells its zygote first; `num_files` is the soft limit of descriptors that trials get."""
 
     path: list[str]
     modules: tuple[str, ...]
     is_reusing: bool
     is_importing: bool
     driver_pid: int
+    num_files: int
 
 
 class Zygote:
@@ -61,7 +63,6 @@ class Zygote:
         self._driver = driver
         self._lock = lock
         self._hosts: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
-        self._refused: list[tuple[int, int]] = []  # hosts that the kernel would not make yet: number, socket
 
     def run(self) -> NoReturn:
         """Serve the driver until it is gone."""
@@ -70,7 +71,7 @@ class Zygote:
             poll = select.poll()
             for descriptor in (control, self._driver, *self._hosts):
                 poll.register(descriptor, select.POLLIN)
-            ready = {descriptor for descriptor, _ in poll.poll(1000 * _RETRY_S if self._refused else None)}
+            ready = {descriptor for descriptor, _ in poll.poll()}
             ended = [descriptor for descriptor in ready if descriptor in self._hosts]
             if ended:
                 self._on_hosts_ended(ended)
@@ -78,10 +79,6 @@ class Zygote:
                 self._end()
             if control in ready:
                 self._on_message()
-            if self._refused and not ready:
-                refused, self._refused = self._refused, []
-                for number, descriptor in refused:
-                    self._fork(number, descriptor)
 
     def send(self, *message: Any) -> None:
         """Tell the driver something; nobody hearing it is found out by the loop."""
@@ -96,7 +93,9 @@ class Zygote:
         if not data:
             self._end()
         kind, number = pickle.loads(data)
-        if kind == HOST:
+        if kind == HOST and not descriptors:  # the kernel drops what finds no room here
+            self.send(REFUSED, number, errno.EMFILE)
+        elif kind == HOST:
             self._fork(number, descriptors[0])
         elif kind == END:
             for other, pid in self._hosts.values():
@@ -106,8 +105,9 @@ class Zygote:
     def _fork(self, number: int, life: int) -> None:
         try:
             pid = os.fork()
-        except OSError:
-            self._refused.append((number, life))
+        except OSError as error:
+            os.close(life)
+            self.send(REFUSED, number, error.errno)
             return
         if pid == 0:
             try:
@@ -115,8 +115,6 @@ class Zygote:
                 self._control.close()
                 for pidfd in self._hosts:
                     os.close(pidfd)
-                for _, other in self._refused:
-                    os.close(other)
                 if self._lock >= 0:
                     inherit(self._lock)
                 Host(socket.socket(fileno=life), self._driver, is_reusing=self._setup.is_reusing).run()
@@ -127,10 +125,10 @@ class Zygote:
         os.close(life)
         try:
             pidfd = os.pidfd_open(pid)
-        except OSError:
-            os.kill(pid, signal.SIGKILL)  # no descriptor free: the driver sees its socket close and tries again
+        except OSError as error:  # no descriptor is free
+            os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            self.send(GONE, number)
+            self.send(REFUSED, number, error.errno)
             return
         self._hosts[pidfd] = (number, pid)
 
@@ -182,6 +180,8 @@ def main(descriptor: int) -> NoReturn:
         os._exit(0)
     sys.path[:] = setup.path
     lock = descriptors[0] if descriptors else -1
+    limits.set_original(setup.num_files)
+    limits.give_back()  # modules find what the user has set
     zygote = Zygote(control, setup, driver, lock)
     if setup.is_importing:
         with watched(driver, descriptor, lock), importing():
@@ -189,6 +189,7 @@ def main(descriptor: int) -> NoReturn:
         devices.find_thread_pools()
         gc.collect()
         gc.freeze()  # collections in the children then leave these pages shared
+    limits.raise_files()
     zygote.send(READY, len(os.listdir("/proc/self/task")))
     zygote.run()
 

@@ -26,7 +26,7 @@ class Control:
         ours, theirs = socket.socketpair()
         try:
             descriptors = [theirs.fileno(), *(port.fileno() for port in ports)]
-            socket.send_fds(self._socket, [pickle.dumps((START_GROUP, 0), 5)], descriptors)
+            socket.send_fds(self._socket, [pickle.dumps((START_GROUP, 0, len(descriptors)), 5)], descriptors)
         except BaseException:
             ours.close()
             raise

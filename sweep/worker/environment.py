@@ -21,6 +21,7 @@ __all__ = [
     "attempt_variables",
     "device_variables",
     "held_devices",
+    "markers",
     "num_threads",
     "thread_variables",
     "trial_seed",
@@ -75,6 +76,12 @@ def attempt_variables(
         **thread_variables(num_threads(resources, environ), environ),
         **device_variables(placement, nodes, environ),
     }
+
+
+def markers(experiment: str, trial_id: str, attempt: int) -> list[bytes]:
+    """Return the entries that every environment of an attempt's processes holds."""
+    values = {EXPERIMENT_VARIABLE: experiment, TRIAL_VARIABLE: trial_id, ATTEMPT_VARIABLE: attempt}
+    return [f"{name}={value}".encode() for name, value in values.items()]
 
 
 def device_variables(

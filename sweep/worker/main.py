@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol
 from sweep.importing import unpickle, why_missing
 from sweep.store.layout import rank_output
 from sweep.store.space import lacks_space
-from sweep.worker import adapters, wire
+from sweep.worker import adapters, limits, wire
 from sweep.worker.control import Control
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
 from sweep.worker.output import OUTPUT_NAME
@@ -89,6 +89,7 @@ def become_worker(parent: int) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    limits.give_back()
     offer_to_oom_killer()
 
 
@@ -129,7 +130,7 @@ def serve(
             channel.send(wire.frame((wire.DONE, job.token, *outcome)))
         except wire.ChannelClosed:
             os._exit(1)
-        if notify is None:
+        if notify is None or limits.is_table_full():  # what it left open would be the next trial's fault
             atexit._run_exitfuncs()
             _flush()
             os._exit(0)
@@ -405,12 +406,14 @@ def _flush() -> None:
             continue  # closed or replaced by the user's code
 
 
-def run_spawned(parent: int, data: int, idle: int, control: int) -> None:
-    """Be a worker in a fresh interpreter (`start_method="spawn"`); the numbers are inherited descriptors.
+def run_spawned(parent: int, data: int, idle: int, control: int, files: int) -> None:
+    """Be a worker in a fresh interpreter (`start_method="spawn"`); the numbers are inherited descriptors, and the soft
+    limit of descriptors as the user had it.
 
     Its first message carries `sys.path`, so that the user's modules are found.
     """
     die_with(parent)
+    limits.set_original(files)
     become_worker(parent)
     for descriptor in (data, control):
         if descriptor >= 0:

@@ -1451,6 +1451,16 @@ def test_rule_13_an_interrupt_saves_and_stops_at_the_next_report_and_leaves_ever
     assert [world[n].failures + world[n].losses for n in range(4)] == [0] * 4
 
 
+def test_rule_13_an_interrupt_kills_at_once_what_has_not_started_yet():
+    world = two_running()
+    world.exited(0, ExitKind.FINISHED)
+    world.released(0)
+    assert world[2].status is STARTING
+    assert world.ask(Ask.INTERRUPT) == ["kill 2.1"]
+    assert world.exited(2, ExitKind.KILLED) == []
+    assert (world[2].status, world[2].losses) == (PENDING, 0)
+
+
 def test_rule_13_an_interrupt_shortens_the_grace_of_a_trial_that_is_saving_already():
     world = two_running(can_save_on_demand=True, checkpoint_at_end=True)
     world.scheduler.next = [StopTrial(tid(0), "worse")]

@@ -9,7 +9,8 @@ import socket
 
 import pytest
 
-from sweep.engines.host import BUSY, EXIT, KILL, START, Host
+from sweep.engines.host import KILL, REFUSED, START, START_GROUP, Host
+from sweep.worker import wire
 
 
 @pytest.fixture
@@ -26,52 +27,61 @@ def wired(tmp_path):
     theirs.close()
 
 
-def start_message(token=1):
-    """Return the message that starts an attempt."""
-    return (START, token, (), 0, False)
+def refuse(data, kept, idle, control):
+    raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
 
 
-def test_a_fork_that_the_kernel_refuses_is_said_once_and_tried_again(wired, monkeypatch):
+@pytest.mark.parametrize("is_reusing", [False, True])
+def test_a_fork_that_the_kernel_refuses_is_told_the_driver_and_leaves_no_descriptor(wired, monkeypatch, is_reusing):
     host, driver = wired
-    answers = [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * 3
-
-    def fork(data, kept, idle, control):
-        if answers:
-            raise answers.pop()
-        return os.getpid()  # any process that lives
-
-    monkeypatch.setattr(host, "_fork", fork)
-    read, write = os.pipe()
-    os.close(write)
-    host._start(start_message(), read, 0)
-    first_pause = host._timeout_ms()
-    for _ in range(3):
-        host._on_timeout()
-    driver.settimeout(0)
-    assert pickle.loads(driver.recv(1000))[:2] == (BUSY, 1)
-    with pytest.raises(BlockingIOError):
-        driver.recv(1000)
-    assert first_pause is not None
-    assert host._waiting is None
-    assert host._born == 1
-    os.close(host._pidfd)
-
-
-def test_a_kill_for_a_start_that_still_waits_for_the_kernel_ends_it(wired, monkeypatch):
-    host, driver = wired
-
-    def refuse(data, kept, idle, control):
-        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
-
     monkeypatch.setattr(host, "_fork", refuse)
+    host._is_reusing = is_reusing
     read, write = os.pipe()
     os.close(write)
-    host._start(start_message(), read, 0)
-    driver.recv(1000)
-    driver.send(pickle.dumps((KILL, 1)))
+    before = len(os.listdir("/proc/self/fd"))
+    host._start((START, 1, (), 0, False), read)
+    assert pickle.loads(driver.recv(1000)) == (REFUSED, 1, errno.EAGAIN)
+    assert len(os.listdir("/proc/self/fd")) == before - 1  # the trial's socket, and nothing is open besides
+    assert host._timeout_ms() is None  # it does not try again by itself
+
+
+@pytest.mark.parametrize(
+    ("message", "num_sent"),
+    [((START, 3, (), 0, False), 0), ((START_GROUP, 3, 3), 0), ((START_GROUP, 3, 3), 2)],
+    ids=["its_socket", "all_of_a_group", "a_port_of_a_group"],
+)
+def test_a_start_whose_descriptors_found_no_room_here_is_refused(wired, message, num_sent):
+    """The kernel drops descriptors silently where the receiver may open no more."""
+    host, driver = wired
+    pairs = [os.pipe() for _ in range(num_sent)]
+    before = set(os.listdir("/proc/self/fd"))
+    socket.send_fds(driver, [pickle.dumps(message)], [read for read, _ in pairs])
     host._on_message()
-    assert pickle.loads(driver.recv(1000))[:2] == (EXIT, 1)
-    assert host._waiting is None
+    assert pickle.loads(driver.recv(1000)) == (REFUSED, 3, errno.EMFILE)
+    assert set(os.listdir("/proc/self/fd")) == before  # those that came are closed
+    for pair in pairs:
+        for descriptor in pair:
+            os.close(descriptor)
+
+
+def test_a_group_whose_ranks_the_kernel_refuses_is_told_the_driver(wired, monkeypatch, tmp_path):
+    host, driver = wired
+    monkeypatch.setattr(host, "_fork", refuse)
+    monkeypatch.setattr("sweep.engines.host.end_descendants", lambda: 0)
+    ours, theirs = socket.socketpair()
+    values = dict.fromkeys(wire.Job._fields, "") | {"directory": str(tmp_path), "trial_id": "x", "variables": {}}
+    group = wire.GroupJob(tuple(wire.Job(**values | {"token": 5})), ((tuple(wire.Rank(0, 1)), {}, 1),))
+    ours.sendall(wire.frame((wire.GROUP, tuple(group))))
+    socket.send_fds(driver, [pickle.dumps((START_GROUP, 5, 1))], [theirs.fileno()])
+    theirs.close()
+    host._on_message()
+    (only,) = host._groups
+    only.handle({descriptor: 1 for descriptor, _ in only.descriptors()})
+    assert only.is_over
+    host._on_group_over(only)
+    assert pickle.loads(driver.recv(1000)) == (REFUSED, 5, errno.EAGAIN)
+    assert host._groups == []
+    ours.close()
 
 
 @pytest.mark.parametrize(

@@ -804,9 +804,11 @@ def test_a_large_config_for_a_worker_that_does_not_read_never_blocks_the_driver(
 
 
 def test_without_a_free_descriptor_a_start_waits_and_the_trial_is_not_to_blame(tmp_path, monkeypatch):
+    import resource
     import socket
 
     real, refusals = socket.socketpair, iter([OSError(24, "Too many open files")] * 2)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
     def pair(*args):
         for error in refusals:
@@ -821,7 +823,8 @@ def test_without_a_free_descriptor_a_start_waits_and_the_trial_is_not_to_blame(t
     finally:
         engine.close()
     assert [event.reason for event in events if hasattr(event, "reason")] == [
-        "no process can be made now: Too many open files"
+        f"waits for descriptors (ulimit -n {files})",
+        f"cannot start: descriptors (ulimit -n {files})",
     ]
     assert events[-2].exit.kind is ExitKind.FINISHED
 
