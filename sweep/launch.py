@@ -37,6 +37,7 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
 from sweep.drive import drive
 from sweep.engines.base import Engine
+from sweep.engines.leftovers import end_leftovers
 from sweep.errors import ConfigError, ExperimentError, MetricError, RecordError, ResourceError, nearest
 from sweep.interrupt import interruptible
 from sweep.names import Namer
@@ -47,10 +48,11 @@ from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.store.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.store.journal import Journal
 from sweep.store.layout import ExperimentLayout, checked_trial_id, tidy_name
-from sweep.store.lock import DriverLock
+from sweep.store.lock import DriverLock, mark_of_dead_driver
 from sweep.store.remote import check_writable, download_experiment, has_experiment, parse_storage
 from sweep.store.resume import Loaded, load, meta_of, retell
 from sweep.worker import limits
+from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
 
 if TYPE_CHECKING:
@@ -329,7 +331,7 @@ class Launch:
         return ExperimentAnalysis._of_this_process(self.layout.root), is_interrupted
 
     def _lock(self) -> DriverLock:
-        lock = DriverLock(self.layout.lock)
+        lock = DriverLock(self.layout.lock, process_mark(os.getpid()))
         self._stack.callback(lock.release)
         return lock
 
@@ -369,6 +371,8 @@ class Launch:
         journal.set_meta(self._meta())
         with refusing_full_disk(self.layout):
             engine = self._engine(lock)
+        # While the zygote boots, so that it costs no time.
+        end_leftovers(self.layout.root.absolute(), lock.dead, mark_of_dead_driver, self._notice)
         sweep = Sweep(
             self.plan, self.scheduler, self.packer, self.loaded.trials, kept=self.loaded.kept, seq=self.loaded.seq
         )

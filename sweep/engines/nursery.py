@@ -17,7 +17,13 @@ from typing import Any
 
 from sweep.engines import zygote
 from sweep.engines.link import receive_from
-from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE, THREAD_VARIABLES
+from sweep.worker.environment import (
+    DRIVER_VARIABLE,
+    EXPERIMENT_VARIABLE,
+    IMPORTER_VARIABLE,
+    THREAD_VARIABLES,
+    TRIAL_VARIABLE,
+)
 from sweep.worker.nested import process_mark
 
 __all__ = ["Nursery", "own_path"]
@@ -61,7 +67,10 @@ class Nursery:
         variables = dict(environ)
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+        # What is forked without a new program keeps this environment in the kernel's eyes.
         variables[EXPERIMENT_VARIABLE] = str(directory)
+        variables[DRIVER_VARIABLE] = process_mark(os.getpid())
+        variables.pop(TRIAL_VARIABLE, None)
         if setup.is_importing:
             variables[IMPORTER_VARIABLE] = f"{process_mark(os.getpid())}/{next(_numbers)}"
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -X and the like

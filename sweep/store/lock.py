@@ -14,9 +14,10 @@ from typing import Any
 
 from sweep.errors import ExperimentError
 
-__all__ = ["DriverLock"]
+__all__ = ["DriverLock", "mark_of_dead_driver"]
 
 _ORPHANS_S = 10.0  # how long the processes of a driver that died may take to go
+_GLANCE_S = 0.2  # who looks for a dead driver holds the lock for a moment
 
 
 class DriverLock:
@@ -25,15 +26,20 @@ class DriverLock:
     The lock is a `flock` whose descriptor the driver's trial hosts inherit on purpose: while a process of a killed
     driver is left, the lock is held, and the next driver waits for it to go.
 
+    Attributes:
+        dead: mark of the driver that held it before and died with it; empty: that one let go, or there was none.
+
     Args:
         path: the lock file; created when missing.
+        mark: names the process for good; whoever has none only looks after the files, and keeps what was noted.
 
     Raises:
         ExperimentError: another driver holds it (names its pid and start time), or it cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mark: str = "") -> None:
         self.path = path
+        self.dead = ""
         try:
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -47,12 +53,21 @@ class DriverLock:
             os.close(self.fd)
             self.fd = -1
             raise
-        record = {"pid": os.getpid(), "started": time.time(), "host": socket.gethostname()}
+        before = self._owner()
+        self.dead = _dead_of(before)
+        self._record = {"pid": os.getpid(), "started": time.time(), "host": socket.gethostname(), "mark": mark}
+        if not mark:
+            self._record["mark"] = self.dead
+        self._is_driver = bool(mark)
+        self._write()
+
+    def _write(self) -> None:
         os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, json.dumps(record).encode(), 0)
+        os.pwrite(self.fd, json.dumps(self._record).encode(), 0)
 
     def _acquire(self) -> None:
-        give_up = time.monotonic() + _ORPHANS_S
+        now = time.monotonic()
+        give_up, glance = now + _ORPHANS_S, now + _GLANCE_S
         while True:
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +78,7 @@ class DriverLock:
             owner = self._owner()
             pid = int(owner.get("pid", 0))
             is_alive = pid > 0 and Path(f"/proc/{pid}").exists()
-            if is_alive or time.monotonic() > give_up:
+            if time.monotonic() > (glance if is_alive else give_up):
                 started = datetime.fromtimestamp(owner.get("started", 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
                 who = f"pid {pid}, started {started}" if is_alive else f"processes left by pid {pid}, which is gone"
                 raise ExperimentError(
@@ -82,6 +97,28 @@ class DriverLock:
     def release(self) -> None:
         """Let go; processes that inherited the descriptor must be gone by now."""
         if self.fd >= 0:
+            if self._is_driver:
+                self._record["ended"] = time.time()
+                self._write()
             fcntl.flock(self.fd, fcntl.LOCK_UN)
             os.close(self.fd)
             self.fd = -1
+
+
+def mark_of_dead_driver(path: Path) -> str:
+    """Return the mark of the driver that died with a lock, which is free now; empty: there is none, or it is held."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return _dead_of(json.loads(os.pread(fd, 4096, 0)))
+    except (OSError, ValueError):  # held, or just being written
+        return ""
+    finally:
+        os.close(fd)
+
+
+def _dead_of(record: Any) -> str:
+    return str(record.get("mark", "")) if isinstance(record, dict) and "ended" not in record else ""

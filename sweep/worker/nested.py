@@ -16,14 +16,15 @@ from pathlib import Path
 from sweep.errors import ExperimentError
 from sweep.worker.environment import DRIVER_VARIABLE, IMPORTER_VARIABLE, TRIAL_VARIABLE
 
-__all__ = ["inside_trial", "is_living", "process_mark", "refuse_nested"]
+__all__ = ["inside_trial", "is_dead", "is_living", "namespace_of", "process_mark", "refuse_nested"]
 
 _inline_trial: ContextVar[str] = ContextVar("sweep_inline_trial", default="")
 
 
 def process_mark(pid: int) -> str:
-    """Return a text that names a process for good: its number, when it started, and since when the machine is up."""
-    return f"{pid}.{_started_at(pid)}.{_boot()}"
+    """Return a text that names a process for good: its number, when it started, since when the machine is up, and the
+    PID namespace in which that number is its."""
+    return f"{pid}.{_started_at(pid)}.{_boot()}.{namespace_of('self')}"
 
 
 def is_living(mark: str) -> bool:
@@ -77,6 +78,22 @@ def _started_at(pid: int) -> str:
         return ""
     fields = stat.rpartition(b")")[2].split()
     return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def is_dead(mark: str) -> bool:
+    """Whether the process that `process_mark` named is gone, as far as can be told for sure: it lived on this machine,
+    since this was started, and its number would be seen from here."""
+    parts = mark.split(".")
+    here = (_boot(), namespace_of("self"))
+    return len(parts) == 4 and all(here) and (parts[2], parts[3]) == here and not is_living(mark)
+
+
+def namespace_of(pid: int | str) -> str:
+    """Return the number of a process's PID namespace; empty: it is gone, or somebody else's."""
+    try:
+        return str(os.stat(f"/proc/{pid}/ns/pid").st_ino)
+    except OSError:
+        return ""
 
 
 def _boot() -> str:

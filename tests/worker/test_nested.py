@@ -21,9 +21,10 @@ def test_a_mark_names_a_process_as_long_as_it_lives_and_no_other_of_its_number()
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     mark = process_mark(process.pid)
     assert is_living(mark)
-    pid, started, boot = mark.split(".")
-    assert not is_living(f"{pid}.{int(started) - 1}.{boot}")  # another had the number then
-    assert not is_living(f"{pid}.{started}.00000000")  # on another machine, or before it was started again
+    pid, started, boot, namespace = mark.split(".")
+    assert not is_living(f"{pid}.{int(started) - 1}.{boot}.{namespace}")  # another had the number then
+    assert not is_living(f"{pid}.{started}.00000000.{namespace}")  # another machine, or before it was started again
+    assert not is_living(f"{pid}.{started}.{boot}.1")  # in another container
     process.communicate(b"\n")
     assert not is_living(mark)
 
