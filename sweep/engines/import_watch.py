@@ -38,13 +38,12 @@ def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
     """
     own = os.getpid()
     mark = os.environ.get(IMPORTER_VARIABLE, "")
+    zygote = -1
     try:
         zygote = os.pidfd_open(own)
         pid = os.fork()
     except OSError:
-        yield
-        os.environ.pop(IMPORTER_VARIABLE, None)
-        return
+        pid = -1
     if pid == 0:
         try:
             os.setsid()
@@ -55,15 +54,17 @@ def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(0)
-    os.close(zygote)
+    if zygote >= 0:
+        os.close(zygote)
     try:
         yield
     finally:
         os.environ.pop(IMPORTER_VARIABLE, None)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):  # a module has waited for any child
-            os.waitpid(pid, 0)
+        if pid > 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):  # a module has waited for any child
+                os.waitpid(pid, 0)
 
 
 def _watch(zygote_pid: int, driver: int, control: int, zygote: int, mark: str) -> None:

@@ -115,8 +115,13 @@ class Slot:
 
 def free_slot(slots: Iterable[Slot]) -> Slot | None:
     """Return a slot without an attempt, rather one in which no reused worker waits; None: there is none."""
-    free = [slot for slot in slots if slot.attempt is None and not slot.is_dead and not slot.is_retiring]
-    return min(free, key=lambda slot: slot.link is not None, default=None)
+    warm = None
+    for slot in slots:
+        if slot.attempt is None and not slot.is_dead and not slot.is_retiring:
+            if slot.link is None:
+                return slot
+            warm = warm or slot
+    return warm
 
 
 def key_of(trial: Trial) -> tuple[Resources, tuple[tuple[str, str], ...]]:

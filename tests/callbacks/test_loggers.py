@@ -160,6 +160,33 @@ def test_what_was_written_is_flushed_without_another_write(tmp_path: Path) -> No
     assert not [thread for thread in threading.enumerate() if thread.name == "sweep-log-flush"]
 
 
+def no_thread(self: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_where_the_kernel_allows_no_thread_lines_are_written_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    files = _Appender()
+    for number in range(3):
+        files.write(str(tmp_path / "x"), f"{number}\n")
+        assert (tmp_path / "x").read_text().splitlines()[-1] == str(number)
+    files.close_all()
+
+
+def test_the_flushing_thread_lives_while_there_is_something_to_flush(tmp_path: Path) -> None:
+    """A thread counts as a process where few are allowed."""
+    files = _Appender(flush_s=0.0)
+    for number in range(2):
+        files.write(str(tmp_path / "x"), f"{number}\n")
+        for thread in [one for one in threading.enumerate() if one.name == "sweep-log-flush"]:
+            thread.join(20)
+            assert not thread.is_alive()
+        assert len((tmp_path / "x").read_text().splitlines()) == number + 1
+    files.close_all()
+
+
 def test_an_error_of_the_flushing_thread_is_raised_by_the_next_write(tmp_path: Path) -> None:
     failed = threading.Event()
 

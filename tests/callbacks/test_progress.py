@@ -702,6 +702,23 @@ def test_the_thread_draws_by_itself_and_ends_with_the_sweep() -> None:
     feed.finish()  # a second end is harmless
 
 
+def test_where_the_kernel_allows_no_thread_it_is_drawn_when_something_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    time = [0.0]
+    file = io.StringIO()
+    progress = Progress(1, file=file, style="lines", clock=lambda: time[0])
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    feed = Feed(progress)
+    time[0] = 2.0
+    feed.run(0)
+    assert "00000 RUNNING" in file.getvalue()
+    feed.end(0)
+    feed.finish()
+    assert "TERMINATED" in file.getvalue()
+
+
 def test_after_a_resume_old_trials_count_but_are_no_news() -> None:
     progress, file = lines_display()
     feed = Feed(progress)

@@ -1,0 +1,25 @@
+"""An import goes on where the kernel allows no process to watch it."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from sweep.engines.import_watch import watched
+
+
+@pytest.mark.parametrize("name", ["fork", "pidfd_open"])
+def test_without_a_process_or_descriptor_for_the_watch_the_import_goes_on(monkeypatch, name):
+    def refuse(*arguments):
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setenv("SWEEP_IMPORTER", "7.8.boot.1/1")
+    monkeypatch.setattr(os, name, refuse)
+    monkeypatch.setattr(os, "kill", lambda *arguments: pytest.fail("there is nobody to kill"))
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ImportError), watched(-1, -1, -1):
+        raise ImportError
+    assert "SWEEP_IMPORTER" not in os.environ
+    assert len(os.listdir("/proc/self/fd")) == before
