@@ -120,6 +120,24 @@ class Request:
     trial_dirname_creator: Callable[[Any], str] | None
     recipe: bytes | None
 
+    def check_numbers(self) -> None:
+        """Refuse what makes no sense, whatever the trainable is.
+
+        Raises:
+            ConfigError: a number, the space or the durability.
+        """
+        number, most = self.num_samples, self.max_concurrent
+        if isinstance(number, bool) or not isinstance(number, int) or (number < 1 and number != -1):
+            raise ConfigError(f"num_samples is {number!r}; expected a whole number of at least 1, or -1 for no limit.")
+        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 0):
+            raise ConfigError(f"max_concurrent_trials is {most!r}; expected a whole number, or None for no limit.")
+        if self.config is not None and not isinstance(self.config, Mapping):
+            raise ConfigError(
+                f"config is {self.config!r:.100}; expected a dict such as {{'lr': sweep.loguniform(1e-4, 1e-1)}}."
+            )
+        if self.durability not in ("full", "fast"):
+            raise ConfigError(f"durability is {self.durability!r}; expected 'full' or 'fast'.")
+
 
 def metric_and_mode(metric: Any, mode: Any) -> tuple[str, str]:
     """Return the first metric ("" if none) and its mode."""

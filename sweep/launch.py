@@ -84,7 +84,7 @@ class Launch:
 
         request = self.request
         limits.refuse_too_few()
-        self._check_numbers()
+        request.check_numbers()
         metric_and_mode(request.metric, request.mode)  # a wrong one is said before anything else is looked at
         self.trainable: PreparedTrainable = prepare(request.trainable)
         if request.trainable_name:
@@ -135,21 +135,6 @@ class Launch:
         self._refuse_what_never_fits()
 
     # --- checks ---
-
-    def _check_numbers(self) -> None:
-        number = self.request.num_samples
-        if isinstance(number, bool) or not isinstance(number, int) or (number < 1 and number != -1):
-            raise ConfigError(f"num_samples is {number!r}; expected a whole number of at least 1, or -1 for no limit.")
-        most = self.request.max_concurrent
-        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 0):
-            raise ConfigError(f"max_concurrent_trials is {most!r}; expected a whole number, or None for no limit.")
-        space = self.request.config
-        if space is not None and not isinstance(space, Mapping):
-            raise ConfigError(
-                f"config is {space!r:.100}; expected a dict such as {{'lr': sweep.loguniform(1e-4, 1e-1)}}."
-            )
-        if self.request.durability not in ("full", "fast"):
-            raise ConfigError(f"durability is {self.request.durability!r}; expected 'full' or 'fast'.")
 
     def _nodes(self) -> tuple[Node, ...]:
         engine = self.request.engine

@@ -128,19 +128,23 @@ def test_a_trial_that_hangs_is_killed_and_its_stacks_are_in_its_log():
 
 def test_the_stacks_of_children_are_told_and_a_program_is_named():
     def train(config):
+        ready, is_ready = os.pipe()
         if os.fork() == 0:
-            in_a_child()
+            in_a_child(is_ready)
         subprocess.Popen(["sleep", "600"])
+        os.read(ready, 1)
+        sweep.report(a=1)
         for_ever()
 
-    def in_a_child():
+    def in_a_child(is_ready):
+        os.write(is_ready, b"x")
         for_ever()
 
-    analysis = run(train, report_timeout_s=0.5)
+    analysis = run(train, report_timeout_s=1)
     assert kinds(analysis) == ["HUNG"]
     log = log_of(analysis)
     assert "in in_a_child" in log
-    assert "(sleep): waits" in log
+    assert "(sleep): " in log
 
 
 def test_a_stopped_process_is_named():

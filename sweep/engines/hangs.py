@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from sweep.engines.reactor import Reactor
+from sweep.engines.slots import Attempt
 from sweep.engines.tree import descendants
 
-__all__ = ["HANG_S", "Hangs", "processor_s"]
+__all__ = ["HANG_S", "Hangs", "LockWatch", "processor_s"]
 
 HANG_S = 60.0
 _IDLE_SHARE = 0.01  # of one processor: a thread that looks for something now and then is no progress
+_LOOKS = 6  # while something becomes a hang
 _TICKS_PER_S = 100  # what /proc counts in, whatever the kernel's own rate
 
 
@@ -45,6 +49,50 @@ class Hangs:
                 return token
             self._seen[token] = before, since
         return None
+
+
+class LockWatch:
+    """Say once what may be the reason where a trial does nothing: a lock that a thread held when it was forked.
+
+    Args:
+        hang_s: how long a trial may do nothing before its first report.
+        attempts: returns those that there are.
+        say: is told.
+    """
+
+    def __init__(
+        self, hang_s: float, reactor: Reactor, attempts: Callable[[], Iterable[Attempt]], say: Callable[[str], None]
+    ) -> None:
+        self._hang_s = hang_s
+        self._hangs = Hangs(hang_s)
+        self._reactor = reactor
+        self._attempts = attempts
+        self._say = say
+        self._num_threads = 0
+        self._modules: Sequence[str] = ()
+
+    def begin(self, num_threads: int, modules: Sequence[str]) -> None:
+        """Look from now on, once the imports of `modules` have started threads where workers are forked."""
+        if num_threads > 0 and not self._num_threads:
+            self._num_threads, self._modules = num_threads, modules
+            self._look()
+
+    def _look(self) -> None:
+        silent = {
+            one.token: one
+            for one in self._attempts()
+            if one.link is not None and one.slot is not None and one.slot.pid and not one.has_reported
+        }
+        hosts = {token: one.slot.pid for token, one in silent.items() if one.slot is not None}
+        token = self._hangs.look(hosts, time.monotonic())
+        if token is None:
+            self._reactor.alarm(self._hang_s / _LOOKS, self._look)
+            return
+        self._say(
+            f"trial {silent[token].trial.number:05d} has neither reported nor computed for {self._hang_s:g} s, and "
+            f"importing {', '.join(self._modules)} in advance started threads ({self._num_threads}), whose locks it "
+            "may wait for; if it hangs, use start_method='spawn'"
+        )
 
 
 def processor_s(pid: int) -> float:

@@ -35,7 +35,7 @@ from sweep.engines import host, zygote
 from sweep.engines.base import Engine, EngineCommand
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.handover import HandOver
-from sweep.engines.hangs import HANG_S, Hangs
+from sweep.engines.hangs import HANG_S, LockWatch
 from sweep.engines.jobs import JobMaker
 from sweep.engines.link import Link
 from sweep.engines.nursery import Nursery, own_path
@@ -61,7 +61,6 @@ _GATHERS = 4  # looks at what arrived meanwhile, before a batch is handed out
 _KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed itself
 _NOT_STARTED = "stopped before it started"
 _SLOT_FILES = 4  # life and data socket, and their other ends for a moment
-_LOOKS = 6  # for hangs, while one becomes one
 
 
 class LocalEngine(Engine):
@@ -136,9 +135,6 @@ class LocalEngine(Engine):
             )
         self.notices: list[str] = []
         self._say = notice or self.notices.append
-        self._hang_s = hang_s
-        self._hangs = Hangs(hang_s)
-        self._num_threads = 0  # that imports started in the process from which workers are forked
         self._layout = ExperimentLayout(Path(directory).absolute())
         self._directory = str(self._layout.root)
         self._nodes = tuple(nodes)
@@ -185,6 +181,7 @@ class LocalEngine(Engine):
         self._has_import_crashed = False  # then trials import for themselves, and fail one by one
         self._is_closed = False
         self._reactor = Reactor()
+        self._locks = LockWatch(hang_s, self._reactor, lambda: self._attempts.values(), lambda text: self._say(text))
         self._silences = Silences(  # the host of a group watches its ranks
             None if self._jobs.is_group else report_timeout_s,
             self._reactor,
@@ -665,9 +662,7 @@ class LocalEngine(Engine):
                     self._say(text)
                 case (zygote.READY, threads):
                     nursery.is_ready = True
-                    if threads > 1 and not self._num_threads:
-                        self._num_threads = threads - 1
-                        self._look_for_hangs()
+                    self._locks.begin(threads - 1, self._modules)
                 case (zygote.GONE, number) if number in self._slots:
                     self._bury(self._slots[number])
                 case (zygote.REFUSED, number, why) if number in self._slots:
@@ -678,24 +673,6 @@ class LocalEngine(Engine):
                         self._refuse(refused, slot, why)
         if not nursery.is_alive:
             self._on_nursery_gone(nursery)
-
-    def _look_for_hangs(self) -> None:
-        """Say once what may be the reason where a trial does nothing: a lock that a thread held when it was forked."""
-        hosts = {
-            one.token: one.slot.pid
-            for one in self._attempts.values()
-            if one.link is not None and one.slot is not None and one.slot.pid and not one.has_reported
-        }
-        token = self._hangs.look(hosts, time.monotonic())
-        if token is None:
-            self._reactor.alarm(self._hang_s / _LOOKS, self._look_for_hangs)
-            return
-        (hanging,) = [one for one in self._attempts.values() if one.token == token]
-        self._say(
-            f"trial {hanging.trial.number:05d} has neither reported nor computed for {self._hang_s:g} s, and importing "
-            f"{', '.join(self._modules)} in advance started threads ({self._num_threads}), whose locks it may wait "
-            "for; if it hangs, use start_method='spawn'"
-        )
 
     def _on_nursery_gone(self, nursery: Nursery) -> None:
         """Trials go on without their zygote; another is started when the next host is needed."""
