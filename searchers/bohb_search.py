@@ -523,7 +523,7 @@ class BOHBSearch(HistorySearch):
             return None
         try:
             loss = -float(value) if self.mode == "max" else float(value)
-        except (TypeError, ValueError):  # text, arrays
+        except (TypeError, ValueError, OverflowError):  # text, arrays, what is too large for a float
             return math.inf
         return loss if math.isfinite(loss) else math.inf
 
@@ -579,4 +579,7 @@ def _is_whole(value: Any) -> bool:
 
 def _number(value: Any) -> float:
     """Return `value` as a float, NaN for what is none: no comparison with NaN holds."""
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # too large for a float
+        return math.nan

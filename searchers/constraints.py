@@ -82,7 +82,7 @@ def _limit(name: Any, most: Any) -> float:
 def _less(value: Any, most: float) -> float:
     try:
         return float(value) - most
-    except (TypeError, ValueError):  # missing, text, arrays
+    except (TypeError, ValueError, OverflowError):  # missing, text, arrays, what is too large for a float
         return math.nan
 
 

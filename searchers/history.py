@@ -405,7 +405,7 @@ class HistorySearch(Searcher):
             return replace(tried, end="error")
         try:
             value = float((result or {}).get(str(self.metric), math.nan))
-        except (TypeError, ValueError):  # text, arrays, None
+        except (TypeError, ValueError, OverflowError):  # text, arrays, None, what is too large for a float
             value = math.nan
         if not math.isfinite(value):
             return replace(tried, end="bad")

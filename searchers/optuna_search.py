@@ -685,7 +685,7 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except (TypeError, ValueError):  # text, arrays
+    except (TypeError, ValueError, OverflowError):  # text, arrays, what is too large for a float
         return math.nan
 
 

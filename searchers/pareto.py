@@ -62,7 +62,7 @@ def losses_of(point: Sequence[Any], modes: Sequence[str]) -> Losses | None:
             return None
         try:
             number = float(value)
-        except (TypeError, ValueError):  # arrays, objects
+        except (TypeError, ValueError, OverflowError):  # arrays, objects, what is too large for a float
             return None
         if math.isnan(number):
             return None

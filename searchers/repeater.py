@@ -169,6 +169,10 @@ def _mean(metric: str, results: Sequence[Mapping[str, Any] | None]) -> float:
         value = None if result is None else result.get(metric)
         if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
             continue
-        if not math.isnan(float(value)):  # type: ignore[arg-type]
-            values.append(float(value))  # type: ignore[arg-type]
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):  # an array of several, what is too large for a float
+            continue
+        if not math.isnan(number):
+            values.append(number)
     return math.fsum(values) / len(values) if values else math.nan

@@ -32,7 +32,7 @@ from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.ranking import objectives_of
 from sweep.core.resources import Node, Resources, parse_resources
-from sweep.core.results import Result
+from sweep.core.results import NUMBERS, Result
 from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
 from sweep.drive import drive
@@ -215,6 +215,7 @@ class Launch:
             metric=self.metric,
             mode=self.mode,
             required=self.policies.optimised if request.is_metric_strict and not is_set(NOT_STRICT) else (),
+            numbers=self._numbers(),
             stop=self.stop_at,
             time_budget_s=min(budgets) if budgets else None,
             can_save_on_demand=is_class,
@@ -235,6 +236,13 @@ class Launch:
             stop_grace_s=stop_grace_s(),
             interrupt_grace_s=stop_grace_s(Plan.interrupt_grace_s),
         )
+
+    def _numbers(self) -> tuple[str, ...]:
+        """Return the keys that are read as numbers besides the metrics."""
+        base = getattr(self.scheduler, "base_scheduler", self.scheduler)
+        time_attr = getattr(base, "time_attr", "")
+        keys = dict.fromkeys([*NUMBERS, *self.stop_at, *([time_attr] if isinstance(time_attr, str) else [])])
+        return tuple(key for key in keys if key and key not in self.policies.optimised)
 
     def _variables(self) -> list[str] | None:
         """Return the flattened config paths that vary among trials; None when only the searcher knows."""
@@ -588,7 +596,7 @@ class Launch:
         changes = [
             f"{key} {old!r} -> {new!r}"
             for key, new in now.to_json().items()
-            if (old := then.to_json()[key]) != new and key not in ("prefix", "ask_ahead", "required")
+            if (old := then.to_json()[key]) != new and key not in ("prefix", "ask_ahead", "required", "numbers")
         ]
         for key in ("searcher", "scheduler", "space"):
             old, new = self.old_meta.get(key), self._meta()[key]

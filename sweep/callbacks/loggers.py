@@ -25,7 +25,7 @@ from sweep.callbacks.base import Callback
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.store.encoding import decode
+from sweep.store.encoding import decode, decode_metrics
 from sweep.store.layout import ExperimentLayout
 from sweep.store.schema import open_for_reading
 from sweep.store.space import lacks_space
@@ -286,7 +286,7 @@ class _FileLogger(LoggerCallback):
                     " ORDER BY seq",
                     (seq, *some),
                 ):
-                    rows[trial_id].append(decode(metrics))
+                    rows[trial_id].append(decode_metrics(metrics))
                 for trial_id in some:
                     path = self.layout.trial(trial_id) / self._file_name
                     path.parent.mkdir(exist_ok=True)

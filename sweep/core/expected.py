@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from numbers import Real
+from typing import Any
 
 from sweep.core.plan import Plan
 from sweep.core.results import ANONYMOUS_METRIC, AUTO_FILLED, Result, flatten
 from sweep.core.trial import Status, Trial
+from sweep.core.values import as_float, is_held, shown_int
 from sweep.errors import MetricError, closest
 
 __all__ = ["Expected", "fault", "is_silent", "no_number", "silence", "told_of_silence"]
@@ -18,41 +19,72 @@ _FEW_REPORTS = 10  # of one trial, after which a metric that nobody has shown is
 _MANY_REPORTS = 100  # after which a trial that may never end lacks its stop key; some results are computed rarely
 _TRIALS = 3
 _SHOWN_KEYS = 20
+_MOST_DIGITS = 308  # of a whole number that a float holds for sure
 _SHOWN_CHARS = 60
 _TOLD = 5
-_USUAL = frozenset({float, int, bool, type(None)})
+_USUAL = frozenset({float, bool, type(None)})
+_TEXTS = frozenset({"hostname", "trial_id", "date", "node_ip", "experiment_tag"})  # that many results have
 
 
-def no_number(required: Iterable[str], result: Result) -> str:
-    """Return what is wrong with the first required metric whose value is no number; "" when there is none.
+def no_number(plan: Plan, result: Result, reported: Mapping[str, Any]) -> str:
+    """Return what is wrong with the first value that must be a number and is none; "" when there is none.
 
-    NaN is a number, and so are bools, as in Tune. A result may lack a metric, or say None: not measured this time.
+    Those are the required metrics, what scheduler and `stop=` read, and what is filled in where the trial reports it.
+    NaN and infinities are numbers, and so are bools, as in Tune; a whole number that no float holds is none. A result
+    may lack a key, or say None: not measured this time.
+
+    Args:
+        reported: what the trial reported of the result, or all of it.
     """
-    for key in required:
+    for key in plan.required:
         value = result.get(key)
-        if type(value) in _USUAL or isinstance(value, Real):  # the latter takes ten times as long
-            continue
-        shown = repr(value)
-        shown = shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}..."
-        text = f"the metric {key!r} is {shown}, a {type(value).__name__}; expected a number"
-        if isinstance(value, Mapping):
-            inner = [f"{key}/{name}" for name in flatten(value)][:_SHOWN_KEYS]
-            text += f". Name one of {', '.join(map(repr, inner))}" if inner else ""
-        return text
+        if type(value) not in _USUAL and as_float(value) is None and not (not plan.numbers and _is_whole(value)):
+            return _told_of(key, value, "metric")
+    if plan.numbers:
+        for key, value in reported.items():
+            kind = type(value)
+            if kind not in _USUAL and not (kind is int and is_held(value)) and key not in _TEXTS:
+                return _no_number(plan.numbers, result)
     return ""
 
 
-def fault(plan: Plan, result: Result) -> tuple[str, str]:
-    """Return what is wrong with what was reported under the required metrics, and the class of that failure; ("", "")
-    when nothing is."""
-    if text := no_number(plan.required, result):
+def fault(plan: Plan, result: Result, reported: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what is wrong with what was reported, and the class of that failure; ("", "") when nothing is; arguments
+    as `no_number`."""
+    if text := no_number(plan, result, reported):
         return text, "user"
     for key in plan.required if plan.nan == "error" else ():
-        value = result.get(key)
-        if isinstance(value, Real) and value != value:
+        value = as_float(result.get(key))
+        if value is not None and value != value:
             iteration = result.get("training_iteration")
             return f"the metric {key!r} is NaN at iteration {iteration}, and nan='error' is set", "nan"
     return "", ""
+
+
+def _no_number(numbers: Iterable[str], result: Result) -> str:
+    for key in numbers:
+        value = result.get(key)
+        if value is not None and as_float(value) is None:
+            return _told_of(key, value, "reported")
+    return ""
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a value was a whole number that no float holds: plans of before there were `numbers` let it pass."""
+    return isinstance(value, str) and len(value) > _MOST_DIGITS and value.removeprefix("-").isdigit()
+
+
+def _told_of(key: str, value: Any, what: str) -> str:
+    value = shown_int(value) if isinstance(value, int) else value
+    shown, kind, expected = repr(value), f"a {type(value).__name__}", "a number"
+    if _is_whole(value):
+        kind, expected = f"a whole number of {len(value.removeprefix('-')):,} digits", "a number that a float holds"
+    shown = shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}..."
+    text = f"the {what} {key!r} is {shown}, {kind}; expected {expected}"
+    if isinstance(value, Mapping) and what == "metric":
+        inner = [f"{key}/{name}"[:_SHOWN_CHARS] for name in flatten(value)][:_SHOWN_KEYS]
+        text += f". Name one of {', '.join(map(repr, inner))}" if inner else ""
+    return text
 
 
 def silence(trial: Trial, plan: Plan) -> str:

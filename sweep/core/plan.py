@@ -21,6 +21,8 @@ class Plan:
         ask_ahead: how many configs may wait; 1 for an adaptive searcher.
         metric, mode: what is optimised; empty when nothing was said. With several objectives: the first.
         required: metrics that trials must report, and as numbers: all objectives, unless the metric is not strict.
+        numbers: other keys that must be numbers where they are reported: what scheduler and `stop` read, what is
+            filled in.
         stop: metric -> value; a trial ends when any of them is reached (>=).
         time_budget_s: seconds of driving, over all runs of the driver; None: no limit.
         can_save_on_demand: the trainable is a class that stores a checkpoint when asked.
@@ -48,6 +50,7 @@ class Plan:
     metric: str = ""
     mode: str = "max"
     required: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
     stop: Mapping[str, float] = field(default_factory=dict)
     time_budget_s: float | None = None
     can_save_on_demand: bool = False

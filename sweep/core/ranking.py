@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable
-from numbers import Real
 from typing import Any, TypeVar
+
+from sweep.core.values import as_float
 
 __all__ = ["Objectives", "Ranking", "beats", "best_of", "objectives_of", "rankable", "replaces", "shown_objectives"]
 
@@ -17,15 +18,17 @@ _SPARE = 64  # out-of-date places that are not worth a new heap
 
 
 def rankable(value: Any, *, infinite: bool = False) -> float | None:
-    """Return a reported value if a trial can be best by it, else None: NaN, infinities, texts, what is missing.
+    """Return a reported value if a trial can be best by it, else None: NaN, infinities, texts, what is missing, whole
+    numbers that no float holds.
 
     Args:
         infinite: let infinities count.
     """
-    if not isinstance(value, (int, float)):
-        if not isinstance(value, Real):
+    if type(value) is not float:
+        number = as_float(value)
+        if number is None:
             return None
-        value = float(value)
+        value = value if isinstance(value, int) else number
     if value != value:
         return None
     return value if infinite or -math.inf < value < math.inf else None

@@ -11,6 +11,7 @@ from sweep.core.plan import Plan
 from sweep.core.ranking import replaces
 from sweep.core.results import Result, fill
 from sweep.core.trial import CheckpointRef, Trial
+from sweep.core.values import as_float, summed
 
 __all__ = ["filled", "improves", "reference"]
 
@@ -19,13 +20,13 @@ def filled(trial: Trial, event: Reported) -> dict[str, Any]:
     """Return the metrics of a report with everything that is filled in; `trial` as it was before the report."""
     restored = trial.started_from.time_total_s if trial.started_from is not None else 0.0
     last = trial.last_result
-    before = restored if event.seq <= 1 or last is None else last.get("time_total_s", restored)
+    before = None if event.seq <= 1 or last is None else as_float(last.get("time_total_s"))
     return fill(
         {**event.metrics, **_totals(event.metrics, last)},
         trial_id=trial.id,
         count=trial.count + 1,
         since_restore=event.seq,
-        time_before_s=before if isinstance(before, (int, float)) else restored,
+        time_before_s=restored if before is None else before,
         restored_s=restored,
     )
 
@@ -36,21 +37,20 @@ def _totals(metrics: Mapping[str, Any], last: Result | None) -> dict[str, float]
     for one, total in (("timesteps_this_iter", "timesteps_total"), ("episodes_this_iter", "episodes_total")):
         value, before = metrics.get(one), 0 if last is None else last.get(total, 0)
         if total not in metrics and isinstance(value, (int, float)) and isinstance(before, (int, float)):
-            found[total] = before + value
+            found[total] = summed(before, value)
     return found
 
 
 def reference(trial: Trial, path: str, result: Result | None) -> CheckpointRef:
     """Return the reference to a checkpoint that was stored with `result`; `trial` as it is after the report."""
     values: Mapping[str, Any] = {} if result is None else result
-    iteration = values.get("training_iteration", trial.count)
-    total = values.get("time_total_s", 0.0)
-    is_count = isinstance(iteration, (int, float)) and math.isfinite(iteration)
+    iteration = as_float(values.get("training_iteration"))
+    is_count = iteration is not None and math.isfinite(iteration)
     return CheckpointRef(
         path,
         trial.count,
-        int(iteration) if is_count else trial.count,
-        float(total) if isinstance(total, (int, float)) else 0.0,
+        int(values["training_iteration"]) if is_count else trial.count,
+        as_float(values.get("time_total_s")) or 0.0,
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from numbers import Real
 from typing import Any
 
-__all__ = ["ANONYMOUS_METRIC", "AUTO_FILLED", "Result", "fill", "flatten", "score", "unflatten"]
+from sweep.core.values import as_float
+
+__all__ = ["ANONYMOUS_METRIC", "AUTO_FILLED", "NUMBERS", "Result", "fill", "flatten", "score", "unflatten"]
 
 # Keys that are filled in and therefore never a user's own metric.
 ANONYMOUS_METRIC = "_metric"  # of a number that a function returns or yields by itself, as in Tune
@@ -34,6 +35,18 @@ AUTO_FILLED = frozenset(
         "checkpoint_dir_name",
         "should_checkpoint",
     }
+)
+
+# Those of them, and what they are summed from, that are numbers where a trial reports them itself.
+NUMBERS = (
+    "training_iteration",
+    "time_this_iter_s",
+    "time_total_s",
+    "timestamp",
+    "timesteps_this_iter",
+    "timesteps_total",
+    "episodes_this_iter",
+    "episodes_total",
 )
 
 
@@ -116,11 +129,10 @@ def fill(
     """
     values = dict(metrics)
     values.setdefault("training_iteration", count)
-    spent = values.get("time_this_iter_s")
-    total = time_before_s + (spent if isinstance(spent, (int, float)) else 0.0)
-    total = values.setdefault("time_total_s", total)
+    total = time_before_s + (as_float(values.get("time_this_iter_s")) or 0.0)
+    stated = as_float(values.setdefault("time_total_s", total))
     values["trial_id"] = trial_id
-    values["time_since_restore"] = total - restored_s if isinstance(total, (int, float)) else 0.0
+    values["time_since_restore"] = stated - restored_s if stated is not None else 0.0
     values["iterations_since_restore"] = since_restore
     values.setdefault("done", False)
     return values
@@ -152,7 +164,7 @@ def unflatten(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
 
 def score(value: Any, mode: str) -> float:
     """Return `value` so that larger is better, with NaN and everything that is no number as the worst of all."""
-    if not isinstance(value, (int, float)) and not isinstance(value, Real):
+    number = as_float(value)
+    if number is None or number != number:
         return -math.inf
-    signed = float(value) if mode == "max" else -float(value)
-    return -math.inf if math.isnan(signed) else signed
+    return number if mode == "max" else -number

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 
 __all__ = [
@@ -35,9 +36,9 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str:
     As in Tune the comparison is always >=, also for a loss, and NaN reaches nothing.
     """
     for key, bound in stop.items():
-        value = result.get(key)
-        if isinstance(value, Real) and float(value) >= bound:
-            return f"reached {key}={float(value):g} (stop at {bound:g})"
+        value = as_float(result.get(key))
+        if value is not None and value >= bound:
+            return f"reached {key}={value:g} (stop at {bound:g})"
     return ""
 
 
@@ -68,7 +69,8 @@ def _value_of(result: Mapping[str, Any], metric: str) -> float | None:
     value = result.get(metric)
     if value is None:
         return None
-    return float(value) if isinstance(value, Real) else math.nan
+    number = as_float(value)
+    return math.nan if number is None else number
 
 
 def _deviation(values: Iterable[float]) -> float:

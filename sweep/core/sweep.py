@@ -315,7 +315,7 @@ class Sweep:
         changes: dict[str, Any] = {"count": count, "last_result": result}
         wrong = ""
         if not is_stopping:
-            wrong, failure = fault(self.plan, result)
+            wrong, failure = fault(self.plan, result, event.metrics)
             if wrong:
                 changes["failure"] = failure
         if is_new:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 from sweep.core.results import Result, score
+from sweep.core.values import as_float
 from sweep.errors import ConfigError
 from sweep.schedulers.base import Scheduler
 
@@ -19,8 +19,8 @@ def check_number(name: str, value: Any, *, least: float, is_least_allowed: bool 
     Raises:
         ConfigError: it is not; the message names it.
     """
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or value < least or (value == least and not is_least_allowed):
+    number = None if isinstance(value, bool) else as_float(value)
+    if number is None or not math.isfinite(number) or value < least or (value == least and not is_least_allowed):
         bound = f"of at least {least:g}" if is_least_allowed else f"above {least:g}"
         raise ConfigError(f"{name} is {value!r}; expected a finite number {bound}.")
 
@@ -66,12 +66,12 @@ class MetricScheduler(Scheduler):
     def _read(self, result: Result) -> tuple[float, float] | None:
         """Return (time, score) of a result, a larger score being better and NaN the worst; None if either is missing.
 
-        A time that is no number, or NaN, counts as missing: nothing can be decided at an unknown time.
+        A time that is NaN, or no number that a float holds, is missing: nothing can be decided at an unknown time.
         """
-        time, value = result.get(self.time_attr), result.get(self.metric or "")
-        if value is None or not isinstance(time, Real) or math.isnan(time):
+        time, value = as_float(result.get(self.time_attr)), result.get(self.metric or "")
+        if value is None or time is None or math.isnan(time):
             return None
-        return float(time), score(value, self.mode or "max")
+        return time, score(value, self.mode or "max")
 
     def _shown(self, value: float) -> str:
         """Return a score as the user reported it, for reasons and logs."""

@@ -6,12 +6,12 @@ import bisect
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, final
 
 from sweep.core.messages import Decision, PauseTrial, ResizeTrial, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
+from sweep.core.values import as_float
 from sweep.errors import refuse_unknown
 from sweep.schedulers.judging import MetricScheduler, check_number
 
@@ -133,8 +133,8 @@ class MedianStoppingRule(MetricScheduler):
         curve = self._curves.get(trial.id)
         if curve is None:
             curve = self._curves[trial.id] = _Curve()
-        value = result.get(self.metric or "")
-        is_number = isinstance(value, Real) and not math.isnan(value)
+        value = as_float(result.get(self.metric or ""))
+        is_number = value is not None and not math.isnan(value)
         if is_number:
             curve.best = max(curve.best, score)
         if time < self.grace_period:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, final
 
 from sweep.core.messages import Decision, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Trial
+from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.fronts import ParetoOrder
@@ -158,11 +158,11 @@ class MOASHAScheduler(Scheduler):
 
     def _read(self, result: Result) -> tuple[float, tuple[float, ...]] | None:
         """Return (time, scores), larger scores being better; None if the time or one of the objectives is missing."""
-        time = result.get(self.time_attr)
+        time = as_float(result.get(self.time_attr))
         values = [result.get(name) for name in self.metrics]
-        if not isinstance(time, Real) or math.isnan(time) or any(value is None for value in values):
+        if time is None or math.isnan(time) or any(value is None for value in values):
             return None
-        return float(time), tuple(signed(value, mode) for value, mode in zip(values, self.modes, strict=True))
+        return time, tuple(signed(value, mode) for value, mode in zip(values, self.modes, strict=True))
 
     def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         read = self._read(result)

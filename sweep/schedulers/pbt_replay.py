@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, final
 
 from sweep.core.messages import CloneTrial, Decision, PauseTrial
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
+from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.policy import change_points, plain, read_policy
@@ -84,10 +84,10 @@ class PopulationBasedTrainingReplay(Scheduler):
 
     def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         """Change the config where the policy does: from the checkpoint that is there, or from one that is yet to be."""
-        iteration = result.get("training_iteration")
-        if not isinstance(iteration, Real) or trial.is_by_person:
+        iteration = as_float(result.get("training_iteration"))
+        if iteration is None or trial.is_by_person:
             return ()
-        due = self._num_due(float(iteration))
+        due = self._num_due(iteration)
         config = self._new_config(trial, due)
         if config is None:
             return ()

@@ -14,6 +14,7 @@ import numpy as np
 
 from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.trial import Status, Trial
+from sweep.core.values import as_float
 from sweep.errors import ConfigError
 
 __all__ = [
@@ -93,9 +94,10 @@ def draw_ladder(sizes: Sequence[int], seed: int, number: int) -> int:
 
 def signed(value: Any, mode: str) -> float:
     """Return a metric so that larger is better; NaN for whatever is no number."""
-    if not isinstance(value, (int, float)) and not isinstance(value, Real):
+    number = as_float(value)
+    if number is None:
         return math.nan
-    return float(value) if mode == "max" else -float(value)
+    return number if mode == "max" else -number
 
 
 class PromotionRung:

@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from sweep.core.values import is_held, mended, shown_int
 from sweep.importing import unpickle
 
-__all__ = ["Opaque", "decode", "encode", "is_same"]
+__all__ = ["Opaque", "decode", "decode_metrics", "encode", "is_same"]
 
 _INF = math.inf
 
@@ -135,6 +136,30 @@ def decode(text: str, *, trust: bool = False) -> Any:
     if '"$' not in text:
         return json.loads(text)
     return _untag(json.loads(text), trust)
+
+
+def decode_metrics(text: str, *, trust: bool = False) -> Any:
+    """Return the metrics of a report, as `decode` does, and what older versions stored as it would be stored now.
+
+    Whole numbers that no float holds are texts, and texts have no NUL and no halves of surrogate pairs.
+    """
+    if len(text) > _SHORT:
+        loaded = _json_long.decode(text)
+    else:
+        loaded = json.loads(text)
+    values = _untag(loaded, trust) if '"$' in text else loaded
+    return mended(values) if "\\u" in text else values
+
+
+def _whole(digits: str) -> int | str:
+    """Return a whole number of JSON; as text if no float holds it."""
+    if len(digits) > _MOST_DIGITS and not is_held(number := int(digits)):
+        return shown_int(number)
+    return int(digits)
+
+
+_SHORT = _MOST_DIGITS = 308
+_json_long = json.JSONDecoder(parse_int=_whole)
 
 
 def _untag(value: Any, trust: bool) -> Any:

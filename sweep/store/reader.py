@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +20,7 @@ from sweep.core.resources import Placement, Resources
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
-from sweep.store.encoding import decode
+from sweep.store.encoding import decode, decode_metrics
 from sweep.store.filled import tag_of
 from sweep.store.layout import ExperimentLayout
 from sweep.store.presence import Driver, find_driver
@@ -89,7 +89,7 @@ class TrialRow:
     def last_metrics(self) -> dict[str, Any] | None:
         """The last report as filled in, without the config; None before the first. Shared: for reading only. What was
         stored as a pickle is not loaded."""
-        return None if self.last_text is None else decode(self.last_text)
+        return None if self.last_text is None else decode_metrics(self.last_text)
 
     def fresh_config(self) -> dict[str, Any]:
         """Return the config as an object of its own, for users to change.
@@ -102,15 +102,15 @@ class TrialRow:
 
     def fresh_metrics(self) -> dict[str, Any] | None:
         """Return `last_metrics` as an object of its own, pickles treated as by `fresh_config`."""
-        return None if self.last_text is None else self._decoded(self.last_text)
+        return None if self.last_text is None else self._decoded(self.last_text, decode_metrics)
 
-    def _decoded(self, text: str) -> Any:
+    def _decoded(self, text: str, by: Callable[..., Any] = decode) -> Any:
         if self.is_trusted:
             try:
-                return decode(text, trust=True)
+                return by(text, trust=True)
             except Exception:  # the user's own class: renamed, moved, or of a file that is gone
-                return decode(text)
-        return decode(text)
+                return by(text)
+        return by(text)
 
     @cached_property
     def resources(self) -> Resources:
@@ -471,7 +471,7 @@ class ExperimentReader:
             for seq, owner, attempt, at, wall, checkpoint, metrics in connection.execute(
                 f"SELECT seq, trial_id, attempt, at, wall, checkpoint, metrics FROM result{where} ORDER BY seq", values
             ):
-                yield ResultRow(seq, owner, attempt, at, wall, checkpoint_ref(checkpoint), decode(metrics))
+                yield ResultRow(seq, owner, attempt, at, wall, checkpoint_ref(checkpoint), decode_metrics(metrics))
 
     def reports_at(self, seqs: Mapping[str, int]) -> dict[str, ResultRow]:
         """Return one chosen report per trial: `seqs` maps trial id to `result.seq`."""
@@ -484,7 +484,7 @@ class ExperimentReader:
                 if row is not None:
                     attempt, at, wall, checkpoint, metrics = row
                     found[trial_id] = ResultRow(
-                        seq, trial_id, attempt, at, wall, checkpoint_ref(checkpoint), decode(metrics)
+                        seq, trial_id, attempt, at, wall, checkpoint_ref(checkpoint), decode_metrics(metrics)
                     )
         return found
 
@@ -513,7 +513,7 @@ class ExperimentReader:
                 for owner, seq, text in connection.execute(
                     f"SELECT r.trial_id, r.seq, r.metrics FROM {source}", chosen
                 ):
-                    number = _number(Result(decode(text)).get(metric))
+                    number = _number(Result(decode_metrics(text)).get(metric))
                     if number is not None:
                         yield owner, seq, number
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sqlite3
@@ -34,7 +35,8 @@ from sweep.core.results import Result, score
 from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
-from sweep.store.encoding import decode
+from sweep.core.values import as_float
+from sweep.store.encoding import decode, decode_metrics
 from sweep.store.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.store.records import decode_event, decode_pending
 from sweep.store.schema import open_for_reading
@@ -134,7 +136,7 @@ def meta_of(database: Path) -> dict[str, Any]:
 
 def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
     results = {
-        seq: Result(decode(metrics), seq)
+        seq: Result(decode_metrics(metrics), seq)
         for seq, metrics in db.execute(
             "SELECT seq, metrics FROM result WHERE seq IN (SELECT last_result FROM trial UNION SELECT best_result "
             "FROM trial)"
@@ -254,15 +256,15 @@ def _kept(
     for _, trial_id, path, metrics in sorted(rows):
         if path not in existing:
             continue
-        result = Result(decode(metrics))
+        result = Result(decode_metrics(metrics))
         worth = score(result.get(key), mode) if key else 0.0
         match = re.search(r"checkpoint_(\d+)", path)
-        iteration, total = result.get("training_iteration", 0), result.get("time_total_s", 0.0)
+        iteration, total = as_float(result.get("training_iteration")), as_float(result.get("time_total_s"))
         ref = CheckpointRef(
             path,
             int(match[1]) if match else 0,
-            int(iteration) if isinstance(iteration, (int, float)) else 0,
-            float(total) if isinstance(total, (int, float)) else 0.0,
+            int(iteration) if iteration is not None and math.isfinite(iteration) else 0,
+            total or 0.0,
         )
         kept.setdefault(trial_id, []).append(Kept(ref, worth))
     return kept
@@ -296,7 +298,7 @@ def record(
         for seq, at, kind, trial_id, attempt, data, commands, metrics in db.execute(
             query, (_END if before is None else before,)
         ):
-            values = decode(metrics) if metrics is not None else None
+            values = decode_metrics(metrics) if metrics is not None else None
             if not with_results and kind not in ("Suggested", "NodesChanged"):
                 kind, data = "Tick", None  # only what it caused matters
             event = decode_event(kind, trial_id, attempt, data, values or {}, trust=trust)
@@ -338,7 +340,7 @@ def _last_results(database: Path, before: int | None) -> dict[str, Result]:
         else:
             query = "SELECT trial_id, metrics, max(seq) FROM result WHERE seq < ? GROUP BY trial_id"
             rows = db.execute(query, (before,))
-        return {trial_id: Result(decode(metrics), seq) for trial_id, metrics, seq in rows}
+        return {trial_id: Result(decode_metrics(metrics), seq) for trial_id, metrics, seq in rows}
     finally:
         db.close()
 
@@ -404,7 +406,7 @@ class _Shadow:
         if self.hears_results:
             self.searcher.on_trial_result(trial.id, result)
         is_over = event.verdict or result.get("done") is True or reached(self.plan.stop, result)
-        if not is_over and not fault(self.plan, result)[0]:
+        if not is_over and not fault(self.plan, result, told.metrics)[0]:
             self.scheduler.on_result(trial, result, self.view)
 
     def _caused(self, row: list[Any]) -> None:

@@ -134,12 +134,20 @@ def _step(session: Session, instance: Trainable) -> bool:
     metrics.setdefault("time_this_iter_s", time.monotonic() - began)  # without what `report` waits for
     instance._advance(metrics)
     instance.log_result(metrics)
-    is_done = bool(metrics.get("done"))
-    if metrics.pop("should_checkpoint", False) and session.saver is not None:
+    is_done = _is_true(metrics.get("done"))
+    if _is_true(metrics.pop("should_checkpoint", False)) and session.saver is not None:
         session.report_with_save(metrics)
     else:
         session.report(metrics)
     return is_done
+
+
+def _is_true(value: Any) -> bool:
+    """Whether a flag among the metrics is set; what has no truth of its own, such as an array, is not."""
+    try:
+        return bool(value)
+    except Exception:  # the border to the user's own types
+        return False
 
 
 def _clean_up_after_failure(instance: Trainable | None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sweep.core.values import as_float, summed
 from sweep.errors import CheckpointError
 from sweep.importing import importing
 from sweep.private import create_private
@@ -63,13 +64,16 @@ class Clock:
 def _number(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
-    if hasattr(value, "item") and tuple(getattr(value, "shape", (0,))) == ():
-        value = value.item()  # a scalar of numpy or torch
-    return value if isinstance(value, (int, float)) else None
+    try:
+        if hasattr(value, "item") and tuple(getattr(value, "shape", (0,))) == ():
+            value = value.item()  # a scalar of numpy or torch
+    except Exception:  # the border to the user's own types
+        return None
+    return value if isinstance(value, (int, float)) and as_float(value) is not None else None
 
 
 def _sum(so_far: float | None, more: float | None) -> float | None:
-    return so_far if more is None else (so_far or 0) + more
+    return so_far if more is None else summed(so_far or 0, more)
 
 
 class Saved(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -20,7 +21,7 @@ from sweep.store.manifest import MANIFEST, DamagedError, set_aside, verify
 from sweep.store.space import lacks_space, tree_bytes
 from sweep.worker import wire
 from sweep.worker.control import Control
-from sweep.worker.metrics import MAX_BYTES, check_size, plain_metrics
+from sweep.worker.metrics import MAX_BYTES, plain_metrics, within_size
 from sweep.worker.room import Room
 
 __all__ = [
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 _STOP_PATIENCE_S = 5.0  # a trial that is told to save and end waits no longer than this for room
+_MAX_TOLD = 1000
+_told: set[tuple[str, str]] = set()  # directory of the experiment, and the key that something was said of
 
 FILLED_IN = frozenset({"timestamp", "time_this_iter_s", "pid", "hostname"})  # added to each report unless given
 
@@ -113,7 +116,7 @@ class Session:
         with self._lock:
             if self.is_stopping:
                 raise StopRequested
-            values = plain_metrics(metrics)
+            values = plain_metrics(metrics, self._tell_once)
             stored = None
             if save is not None:
                 stored = save(self._seq + 1)
@@ -133,7 +136,8 @@ class Session:
             values.setdefault("hostname", self._hostname)
             data = self._framed(values, stored)
             if len(data) > MAX_BYTES:
-                check_size(values, len(data))
+                within_size(values, self._tell_once)
+                data = self._framed(values, stored)
             self._seq += 1
             self._channel.send(data)
             self._last = now
@@ -173,6 +177,14 @@ class Session:
         path = checkpoint.path
         is_stored = path.startswith(self.job.directory + os.sep) and os.path.exists(os.path.join(path, MANIFEST))
         return self._patiently(lambda: self._store(path, seq, is_source_immutable=is_stored), path)
+
+    def _tell_once(self, key: str, what: str) -> None:
+        """Say in the trial's output that a value is not stored as it was reported, at its first time in this sweep."""
+        told = (self.job.directory, key)
+        if told not in _told and len(_told) < _MAX_TOLD:
+            _told.add(told)
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                print(f"sweep: {key[:60]!r} was reported as {what}; this is said once.", file=sys.stderr, flush=True)
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
         return wire.frame((wire.REPORT, self.job.token, self._seq + 1, values, stored))
@@ -477,12 +489,15 @@ def report(metrics: Mapping[str, Any] | None = None, *, checkpoint: Checkpoint |
 
     Args:
         metrics: numbers, texts, bools, None, and lists and dicts of those, by name; scalars of numpy, torch, jax too.
+            Whatever else comes is stored as a list (arrays and sets of up to 64 elements) or as a text (at most 4 KiB),
+            which the trial's output says once. A metric, and what is filled in, must be a number that a float holds,
+            else the trial ends in ERROR.
             `timestamp` (epoch seconds), `time_this_iter_s`, `pid` and `hostname` are added unless given.
         checkpoint: a directory, copied before this call returns.
         kw: more metrics: `report(loss=0.1)` is `report({"loss": 0.1})`, except for one called `metrics`.
 
     Raises:
-        UserCodeError: a value that cannot be stored (its key is named), or more than 1,000 keys or 1 MiB.
+        UserCodeError: not a dict, or more than 1,000 keys.
         CheckpointError: the checkpoint could not be stored.
     """
     session = _session

@@ -24,8 +24,10 @@ def test_what_is_no_finite_number_cannot_be_best(value: object) -> None:
     assert best_of([(0, value)], "min") is None
 
 
-def test_a_number_too_large_for_a_float_is_a_number() -> None:
-    assert best_of([(0, 10**400), (1, 1.0)], "max") == (0, 10**400)
+def test_a_number_too_large_for_a_float_is_never_best() -> None:
+    assert best_of([(0, 10**400), (1, 1.0)], "max") == (1, 1.0)
+    assert best_of([(0, -(10**400)), (1, 1)], "min", infinite=True) == (1, 1)
+    assert best_of([(0, 10**308), (1, 1.0)], "max") == (0, 10**308)
 
 
 def test_the_first_of_equals_is_best() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sweep.errors import CheckpointError, UserCodeError
@@ -120,12 +123,39 @@ def test_a_checkpoint_must_be_a_checkpoint(open_session):
         report({"a": 1}, checkpoint="directory")
 
 
-def test_a_report_above_a_mebibyte_is_refused_and_the_next_one_has_its_number(open_session):
+def test_of_a_report_above_a_mebibyte_the_largest_value_is_left_out(open_session):
     _, peer = open_session((wire.CONTINUE, 7, 1, False))
-    with pytest.raises(UserCodeError, match="most of them in 'big'"):
-        report(big="x" * (1 << 20))
+    report(big=[0.5] * (1 << 18), a=1)
+    sent = peer.sent[0][3]
+    assert sent["big"] == "list of 262,144 elements: not stored, a report takes at most 1,048,576 bytes"
+    assert sent["a"] == 1
+
+
+def test_a_report_that_is_refused_leaves_the_next_one_its_number(open_session):
+    _, peer = open_session((wire.CONTINUE, 7, 1, False))
+    with pytest.raises(UserCodeError, match="a report has 1,001 keys"):
+        report({str(n): n for n in range(1001)})
     report(a=1)
     assert [message[2] for message in peer.sent] == [1]
+
+
+def test_a_value_that_is_changed_is_said_once_per_key_and_sweep(open_session, capfd):
+    what = "numpy.ndarray of shape (2,) and dtype float64, stored as a list"
+    told = f"sweep: {{!r}} was reported as {what}; this is said once.\n"
+    for _ in range(2):  # two attempts in one process
+        open_session(*((wire.CONTINUE, 7, number, False) for number in (1, 2)))
+        for _ in range(2):
+            report(a=np.zeros(2), b=np.zeros(2), c=1.0)
+    assert capfd.readouterr().err == told.format("a") + told.format("b")
+
+
+def test_a_value_that_cannot_be_said_is_reported_all_the_same(open_session, monkeypatch):
+    _, peer = open_session((wire.CONTINUE, 7, 1, False))
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    report(a=np.zeros(2))
+    assert peer.sent[0][3]["a"] == [0.0, 0.0]
 
 
 def test_what_a_generator_yields_are_reports_and_it_is_closed_when_stopped(open_session):

@@ -1,0 +1,69 @@
+"""Which values are numbers that a float holds, and how those are shown that are not: the one rule for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+__all__ = ["MOST", "as_float", "is_held", "mended", "shown_int", "sound_text", "summed"]
+
+MOST = 2**1024 - 2**971
+"""The largest float, as a whole number: most libraries fail at those beyond it."""
+
+
+def is_held(value: int) -> bool:
+    """Whether a float holds a whole number, perhaps rounded."""
+    return -MOST <= value <= MOST
+
+
+def as_float(value: Any) -> float | None:
+    """Return a number as a float, NaN and infinities included; None for what is none, and where it is too large."""
+    if not isinstance(value, (int, float)) and not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, ValueError, TypeError):  # too large, or a type that calls itself real and is not
+        return None
+
+
+def summed(one: float, other: float) -> float:
+    """Return a sum that a float holds: infinite where two whole numbers grow too large together."""
+    try:
+        total = one + other
+    except OverflowError:  # a whole number that no float holds, and a float
+        return math.inf if max(one, other, key=abs) > 0 else -math.inf
+    if type(total) is int and not is_held(total):
+        return math.inf if total > 0 else -math.inf
+    return total
+
+
+def shown_int(value: int) -> str:
+    """Return a whole number of any size as text; beyond what Python prints (4,300 digits) only its length."""
+    try:
+        return str(value)
+    except ValueError:
+        digits = int(value.bit_length() * math.log10(2)) + 1
+        return f"{'a negative' if value < 0 else 'a'} whole number of about {digits:,} digits"
+
+
+def sound_text(text: str) -> str:
+    """Return a text that every file, database and terminal takes: NUL and halves of surrogate pairs are escaped."""
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def mended(value: Any) -> Any:
+    """Return a value of an older record as it would be reported now: whole numbers that no float holds become texts,
+    and texts are sound."""
+    if type(value) is int:
+        return value if is_held(value) else shown_int(value)
+    if type(value) is str:
+        return sound_text(value)
+    if isinstance(value, Mapping):
+        return {sound_text(str(key)): mended(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mended(item) for item in value]
+    return value

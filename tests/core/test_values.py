@@ -1,0 +1,70 @@
+"""Which values are numbers that a float holds, and how others are shown."""
+
+from __future__ import annotations
+
+import math
+import sys
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sweep.core.values import MOST, as_float, is_held, mended, shown_int, sound_text, summed
+
+
+def test_the_largest_whole_number_that_counts_is_the_largest_float():
+    assert int(sys.float_info.max) == MOST
+    assert [is_held(value) for value in (MOST, -MOST, MOST + 1, -MOST - 1, 0)] == [True, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, 1.0),
+        (True, 1.0),
+        (0.5, 0.5),
+        (MOST, float(MOST)),
+        (-math.inf, -math.inf),
+        (np.float32(1.5), 1.5),
+        (np.int8(3), 3.0),
+        (Fraction(1, 4), 0.25),
+        ("1.0", None),
+        (None, None),
+        ([1.0], None),
+        (1j, None),
+        (Decimal(1), None),  # as it was: it is no `numbers.Real`
+    ],
+)
+def test_a_number_as_a_float_and_nothing_for_what_is_none(value, expected):
+    assert as_float(value) == expected
+    assert type(as_float(value)) is type(expected)
+
+
+def test_nan_stays_and_what_is_too_large_is_no_number():
+    assert math.isnan(as_float(math.nan))
+    assert [as_float(value) for value in (10**400, -(10**400), Fraction(10**400))] == [None, None, None]
+
+
+def test_a_sum_that_no_float_holds_is_infinite():
+    assert (summed(1, 2), summed(0.5, 1)) == (3, 1.5)
+    assert (summed(MOST, 0), summed(-MOST, 0)) == (MOST, -MOST)
+    assert (summed(MOST, MOST), summed(-MOST, -1)) == (math.inf, -math.inf)
+    assert (summed(10**400, 0.5), summed(0.5, -(10**400))) == (math.inf, -math.inf)
+
+
+def test_whole_numbers_are_shown_as_far_as_python_prints_them():
+    assert shown_int(-12) == "-12"
+    assert shown_int(10**4299) == "1" + "0" * 4299
+    assert shown_int(10**5000) == "a whole number of about 5,001 digits"
+    assert shown_int(-(10**5000)) == "a negative whole number of about 5,001 digits"
+
+
+def test_a_text_is_sound_without_nul_and_half_characters():
+    assert sound_text("a\0\ud800b\udcffé") == "a\\x00\\ud800b\\udcffé"
+    assert sound_text("plain\n") == "plain\n"
+
+
+def test_what_older_records_hold_is_mended_at_any_depth():
+    old = {"a": [10**400, {"\ud800": "x\0"}, (1, MOST)], "b": 0.5, "c": None}
+    assert mended(old) == {"a": ["1" + "0" * 400, {"\\ud800": "x\\x00"}, [1, MOST]], "b": 0.5, "c": None}
