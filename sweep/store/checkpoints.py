@@ -190,7 +190,7 @@ class Checkpoint:
         """Bring the checkpoint from the remote storage of its experiment; whether it has one."""
         place = Path(self.path)
         try:
-            home = home_of(place.parents[1]) if len(place.parents) > 1 else None
+            home = home_of(place.parent.parent)
         except ExperimentError as error:
             raise CheckpointError(f"there is no checkpoint at {self.path}: {error}.") from error
         if home is None:

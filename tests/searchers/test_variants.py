@@ -328,6 +328,29 @@ def test_points_reach_nested_values_by_nesting_and_by_name():
     assert config["n"] == {"x": 0.25, "l": [0.3, {"y": 0.4}]}
 
 
+def test_keys_of_all_kinds_have_one_order_indexes_first_then_names_then_the_rest():
+    # as texts, None and the tuple would lie between the names
+    space = {key: uniform(0, 1) for key in ("Z", None, "a", (1, 2), 3, "N", -1, "(")}
+    assert [path for path, _ in walk(space)] == [(-1,), (3,), ("(",), ("N",), ("Z",), ("a",), ((1, 2),), (None,)]
+
+
+@pytest.mark.parametrize("point", [{"l/x": 0.5}, {"l/1": 0.5}, {"l/7": 0.5}, {8: 0.5}, {"l/": 0.5}, {"n/0/1": 0.5}, {"m": 1}])
+def test_a_name_that_leads_nowhere_is_refused_by_that_name(point):
+    space = {"l": [uniform(0, 1)], "n": {"0": uniform(0, 1)}}
+    with pytest.raises(SpaceError, match=f"points_to_evaluate names '{next(iter(point))}', which the space does not"):
+        fill(space, point)
+
+
+def test_a_name_with_a_slash_that_the_space_has_is_that_name():
+    space = {"a/b": uniform(0, 1), "a": {"b": uniform(0, 1)}, 7: uniform(0, 1)}
+    assert fill(space, {"a/b": 0.5, 7: 0.25}) == {**space, "a/b": 0.5, 7: 0.25}
+
+
+def test_a_name_of_digits_below_a_group_is_a_name_and_below_a_list_an_index():
+    assert fill({"n": {"0": uniform(0, 1)}}, {"n/0": 0.5}) == {"n": {"0": 0.5}}
+    assert fill({"l": [uniform(0, 1)]}, {"l/0": 0.5}) == {"l": [0.5]}
+
+
 def test_filling_does_not_touch_the_space():
     space = {"n": {"x": uniform(0, 1)}, "l": [uniform(0, 1)]}
     fill(space, {"n": {"x": 0.5}, "l/0": 0.5})

@@ -215,6 +215,23 @@ def test_a_searcher_hears_the_record_as_it_heard_the_run(tmp_path, cut):
     assert len(told) - len(retold) <= 4  # asked, but not committed
 
 
+class AtTheEnd(Listening):
+    """Learns from the ends of trials alone: results need not be read for it."""
+
+    on_trial_result = Searcher.on_trial_result
+
+
+def test_a_searcher_that_hears_ends_alone_is_told_of_each_with_its_last_result(tmp_path):
+    first, second = (AtTheEnd(BasicVariantGenerator(random_state=7)) for _ in range(2))
+    assert not first.hears_results
+    go(tmp_path, searcher=first, num=4)
+    second.set_search_properties("loss", "min", SPACE, num_samples=4, seed=7)
+    retell(tmp_path / "sweep.db", FIFOScheduler(), second)
+    ends = [item for item in first.heard if item[0] == "complete"]
+    assert [item[2]["training_iteration"] for item in ends] == [4] * 4
+    assert [item for item in second.heard if item[0] == "complete"] == ends
+
+
 def test_an_optuna_search_continues_as_if_it_had_not_been_cut(tmp_path):
     whole = go(tmp_path_of(tmp_path, "whole"), searcher=OptunaSearch(sampler="tpe"), num=14)
     root = tmp_path_of(tmp_path, "cut")
