@@ -257,12 +257,16 @@ def _checked(name: str, distribution: BaseDistribution, value: Any) -> Any:
     return value
 
 
+_LARGEST = 1e308  # Optuna makes floats of numbers
+
+
 def _labels(options: Sequence[Any]) -> list[Any]:
     """Return what stands for each option in the study: itself if that is a plain value, else a text.
 
     Optuna finds an option by equality, so options that are equal (a weighted choice, 1 and True) need names too.
     """
     plain = all(option is None or isinstance(option, (bool, int, float, str)) for option in options)
+    plain = plain and all(not isinstance(option, int) or abs(option) < _LARGEST for option in options)
     if plain and all(options.index(option) == i and option == option for i, option in enumerate(options)):
         return list(options)
     texts = [_text(option) for option in options]

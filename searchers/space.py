@@ -413,7 +413,10 @@ class Categorical(Domain):
 
     @property
     def domain_str(self) -> str:
-        return repr(self.categories)
+        try:
+            return repr(self.categories)
+        except Exception:  # the user's own __repr__, and whole numbers beyond what Python prints
+            return f"([{len(self.categories)} options])"
 
     def __len__(self) -> int:
         return len(self.categories)

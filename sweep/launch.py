@@ -32,9 +32,10 @@ from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.ranking import objectives_of
 from sweep.core.resources import Node, Resources, parse_resources
-from sweep.core.results import NUMBERS, Result
+from sweep.core.results import Result
 from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
+from sweep.core.values import shown
 from sweep.drive import drive
 from sweep.engines.base import Engine
 from sweep.engines.leftovers import end_leftovers
@@ -215,7 +216,7 @@ class Launch:
             metric=self.metric,
             mode=self.mode,
             required=self.policies.optimised if request.is_metric_strict and not is_set(NOT_STRICT) else (),
-            numbers=self._numbers(),
+            numbers=self.policies.numbers(self.stop_at),
             stop=self.stop_at,
             time_budget_s=min(budgets) if budgets else None,
             can_save_on_demand=is_class,
@@ -236,13 +237,6 @@ class Launch:
             stop_grace_s=stop_grace_s(),
             interrupt_grace_s=stop_grace_s(Plan.interrupt_grace_s),
         )
-
-    def _numbers(self) -> tuple[str, ...]:
-        """Return the keys that are read as numbers besides the metrics."""
-        base = getattr(self.scheduler, "base_scheduler", self.scheduler)
-        time_attr = getattr(base, "time_attr", "")
-        keys = dict.fromkeys([*NUMBERS, *self.stop_at, *([time_attr] if isinstance(time_attr, str) else [])])
-        return tuple(key for key in keys if key and key not in self.policies.optimised)
 
     def _variables(self) -> list[str] | None:
         """Return the flattened config paths that vary among trials; None when only the searcher knows."""
@@ -567,7 +561,7 @@ class Launch:
             "mode": self.mode if self.metric else None,
             "metrics": _list_of(self.policies.metrics),
             "modes": _list_of(self.policies.modes),
-            "space": {key: repr(value) for key, value in (request.config or {}).items()},
+            "space": {key: shown(value, 100_000) for key, value in (request.config or {}).items()},
             "space_keys": space_keys(request.config or {}),
             "variables": self.variables,
             "log_to_file": list(self.outputs) if self.outputs else None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from types import NoneType
@@ -22,8 +23,11 @@ from searchers import (
     name_of,
 )
 from searchers.departures import constants_of, departure
-from searchers.variants import grid_values, has_domains, merge, walk
+from searchers.errors import SpaceError
+from searchers.variants import check_space, grid_values, has_domains, merge, walk
 from sweep.arguments import metric_and_mode
+from sweep.core.results import NUMBERS
+from sweep.core.values import shown
 from sweep.errors import ConfigError, SearchError
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 
@@ -70,6 +74,17 @@ class Policies:
         modes = self.modes if isinstance(self.modes, (list, tuple)) else [self.modes] * len(self.metrics)
         return tuple(name for name, mode in zip(self.metrics, modes, strict=False) if mode != "obs")
 
+    def numbers(self, stop: Iterable[str]) -> tuple[str, ...]:
+        """Return the keys of reports that are read as numbers besides the objectives.
+
+        Args:
+            stop: those that `stop=` compares.
+        """
+        base = getattr(self.scheduler, "base_scheduler", self.scheduler)
+        time_attr = getattr(base, "time_attr", "")
+        keys = dict.fromkeys([*NUMBERS, *stop, *([time_attr] if isinstance(time_attr, str) and time_attr else [])])
+        return tuple(key for key in keys if key not in self.optimised)
+
     def complete(self, config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
         """Return the config of a trial: what was suggested, and what the searcher leaves out and the scheduler adds.
 
@@ -115,7 +130,7 @@ def build_policies(
     metrics, modes = metric, mode
     first, first_mode = metric_and_mode(metric, mode)
     searcher = _searcher(search_alg)
-    space = deepcopy(dict(config or {}))
+    space = _copied(config or {})
     if not searcher.set_search_properties(metric, mode, space, num_samples=num_samples, seed=seed):
         raise ConfigError(
             f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives another. "
@@ -264,3 +279,31 @@ def _scheduler(given: Any) -> Scheduler:
     if isinstance(given, Scheduler):
         return given
     raise ConfigError(f"scheduler is {given!r:.100}; expected a scheduler, or a name such as 'asha'.")
+
+
+def _copied(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a space, all of which can be looked through.
+
+    Raises:
+        ConfigError: it holds itself, or objects that do not let themselves be copied.
+    """
+    try:
+        return _looked_through(dict(config))
+    except Exception:  # the user's own objects; which of them is said below
+        for key, value in config.items():
+            try:
+                _looked_through({key: value})
+            except Exception as error:
+                raise ConfigError(
+                    f"config[{shown(key)}] is of type {type(value).__name__} and cannot be copied "
+                    f"({type(error).__name__}: {shown(str(error))}). Put what it is made from into the config, such as "
+                    "a path or a number, and create it inside the trainable."
+                ) from error
+        raise
+
+
+def _looked_through(config: dict[str, Any]) -> dict[str, Any]:
+    copy = deepcopy(config)
+    with suppress(SpaceError):  # the searcher says what it takes
+        check_space(copy)
+    return copy

@@ -423,6 +423,10 @@ ODD: dict[str, Callable[[], Any]] = NUMBERS | {
     "key like one tag": lambda: {"$pickle": "gASVBgAAAAAAAACMAmhplC4="},
     "own text as a key": lambda: {OwnStr("a"): 1},
     "dots and quotes in a key": lambda: {'a"b.c[0]': 1, "%s": 2, "{x}": 3},
+    # lists that charts stumble over
+    "ragged list": lambda: [[1], [1, 2]],
+    "list of nan": lambda: [math.nan, math.inf],
+    "list of three dimensions": lambda: [[[1.0]]],
     # structures without an end
     "list that holds itself": lambda: _holds_itself("list"),
     "list that holds itself twice": lambda: _holds_itself("twice"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import os
+import re
 import shutil
 import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sweep
@@ -149,6 +152,53 @@ def test_the_metric_is_judged_per_trial_and_a_text_is_the_error_of_its_trial_alo
     assert [trial.num_failures for trial in analysis.trials] == [0, 0, 0, 1]
     assert analysis.best_config == {"kind": "good"}
     assert sweep.replay(tmp_path / "m").is_same
+
+
+def test_a_value_that_is_no_number_text_list_or_dict_is_stored_as_a_list_or_a_text(tmp_path, capfd):
+    def train(config):
+        for _ in range(2):
+            sweep.report(loss=0.5, small=np.arange(3), large=np.zeros((10, 10)), when=datetime.date(2026, 1, 2))
+
+    analysis = run(train, metric="loss", mode="min", name="m", engine="inline")
+    found = analysis.trials[0].last_result
+    assert (found["small"], found["when"]) == ([0, 1, 2], "2026-01-02")
+    assert found["large"] == "numpy.ndarray of shape (10, 10) and dtype float64"
+    told = "sweep: 'large' was reported as numpy.ndarray of shape (10, 10) and dtype float64, stored as a text; this is"
+    assert capfd.readouterr().err.count(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("loss", 10**400),
+        ("training_iteration", 10**400),
+        ("training_iteration", "three"),
+        ("time_total_s", 10**5000),
+        ("timesteps_total", {"a": 1}),
+        ("accuracy", "high"),
+        ("epoch", [1]),
+    ],
+    ids=lambda value: "",
+)
+def test_what_the_sweep_reads_must_be_a_number_and_else_its_trial_alone_is_in_error(key, value):
+    def train(config):
+        sweep.report({"loss": 0.5, "accuracy": 0.1, "epoch": 1, key: value if config["x"] else 1})
+        sweep.report(loss=0.5, accuracy=0.1, epoch=2)
+
+    analysis = run(
+        train,
+        config={"x": sweep.grid_search([0, 1, 0])},
+        metric="loss",
+        mode="min",
+        stop={"accuracy": 0.9},
+        scheduler=sweep.ASHAScheduler(time_attr="epoch", max_t=5),
+        engine="inline",
+        max_failures=3,
+        raise_on_failed_trial=False,
+    )
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR", "TERMINATED"]
+    assert analysis.trials[1].num_failures == 1
+    assert re.match(rf"the (metric|reported) '{key}' is .{{3,120}}; expected a number", analysis.trials[1].reason)
 
 
 def test_a_metric_that_is_reported_later_is_allowed_when_not_strict():

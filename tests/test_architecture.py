@@ -133,7 +133,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.errors",
         "sweep.store",
     ),
-    "sweep.policies": ("searchers", "sweep.arguments", "sweep.errors", "sweep.schedulers"),
+    "sweep.policies": ("searchers", "sweep.arguments", "sweep.core", "sweep.errors", "sweep.schedulers"),
     "sweep.arguments": (
         "searchers.base",
         "sweep.callbacks.base",

@@ -9,6 +9,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sweep.core.values import printed
+from sweep.core.values import shown as safe_repr
+
 __all__ = [
     "clean",
     "duration",
@@ -34,7 +37,7 @@ def clean(value: object) -> str:
 
     What a trial calls its parameters or says in an exception must not move the cursor or recolour the terminal.
     """
-    shown = str(value)
+    shown = printed(value)
     if shown.isascii() and shown.isprintable():
         return shown
     shown = _ESCAPES.sub("", shown)
@@ -168,14 +171,14 @@ def _scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return str(value)
+        return printed(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
         shown = repr(value)
         # YAML 1.1 reads 1e-05 as a text: it wants a point and a sign.
         return shown if "e" not in shown or "." in shown else shown.replace("e", ".0e")
-    shown = value if isinstance(value, str) else repr(value)
+    shown = value if isinstance(value, str) else safe_repr(value, 10_000)
     is_plain = _PLAIN.fullmatch(shown) and shown.lower() not in _RESERVED and shown == shown.strip()
     return shown if is_plain else _quoted(shown)
 

@@ -24,13 +24,14 @@ from typing import Any
 from sweep.callbacks.base import Callback
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
+from sweep.core.values import as_float, is_held, printed, shown_int
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.store.encoding import decode, decode_metrics
 from sweep.store.layout import ExperimentLayout
 from sweep.store.schema import open_for_reading
 from sweep.store.space import lacks_space
 
-__all__ = ["CSVLoggerCallback", "JsonLoggerCallback", "LoggerCallback", "TBXLoggerCallback"]
+__all__ = ["CSVLoggerCallback", "JsonLoggerCallback", "LoggerCallback", "TBXLoggerCallback", "step_of"]
 
 _MAX_WRITERS = 64
 _MAX_WAITING = 4_000_000  # characters that may wait to be written
@@ -100,6 +101,16 @@ class LoggerCallback(Callback):
     def on_trial_error(self, trial: Trial) -> None:
         """Pass it on."""
         self.log_trial_end(trial, failed=True)
+
+
+def step_of(result: Mapping[str, Any], iteration: int, count: int) -> int:
+    """Return what charts put a report at: the first of its `timesteps_total`, its iteration and its number that can be
+    a step, which is at most 64 bits long."""
+    for value in (result.get("timesteps_total"), iteration):
+        number = as_float(value)
+        if number and abs(number) < 2**63:  # neither 0 nor NaN
+            return int(number)
+    return count
 
 
 class _Appender:
@@ -412,7 +423,7 @@ class TBXLoggerCallback(LoggerCallback):
     def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
         """Write one report."""
         writer = self._writer(trial)
-        step = result.get("timesteps_total") or iteration
+        step = step_of(result, iteration, trial.count)
         for name, value in flatten(result).items():
             if name not in AUTO_FILLED:
                 _tensorboard_value(writer, name, value, step)
@@ -426,10 +437,10 @@ class TBXLoggerCallback(LoggerCallback):
         numbers = {
             name: value
             for name, value in flatten(trial.last_result or {}).items()
-            if isinstance(value, (int, float)) and name not in AUTO_FILLED
+            if as_float(value) is not None and name not in AUTO_FILLED
         }
         config = {
-            name: value if isinstance(value, (bool, int, float, str)) else str(value)
+            name: value if isinstance(value, str) or as_float(value) is not None else printed(value)
             for name, value in flatten(trial.config).items()
         }
         if numbers and config:
@@ -464,11 +475,15 @@ def _tensorboard_value(writer: Any, name: str, value: Any, step: int) -> None:
     import numpy as np
 
     if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        writer.add_scalar(name, float(value), global_step=step)
+        if (number := as_float(value)) is not None:
+            writer.add_scalar(name, number, global_step=step)
         return
     if not isinstance(value, (list, tuple, np.ndarray)) or not len(value):
         return
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return
     if array.dtype.kind not in "biuf":
         return
     add: Callable[..., Any] = {3: writer.add_image, 4: writer.add_images, 5: writer.add_video}.get(
@@ -476,7 +491,7 @@ def _tensorboard_value(writer: Any, name: str, value: Any, step: int) -> None:
     )
     try:
         add(name, array, global_step=step)
-    except ImportError:  # pictures need Pillow, videos moviepy: without them they are left out, as documented
+    except Exception:  # pictures need Pillow, videos moviepy, histograms something finite: else they are left out
         return
 
 
@@ -486,7 +501,7 @@ _encoder = json.JSONEncoder(default=lambda value: _plain(value))
 def _to_json(value: Any) -> str:
     try:
         return _encoder.encode(value)
-    except TypeError:  # keys that JSON does not know
+    except (TypeError, ValueError):  # keys that JSON does not know, whole numbers beyond what Python prints
         return _encoder.encode(_plain(value))
 
 
@@ -499,15 +514,17 @@ def _plain(value: Any) -> Any:
     """Return `value` in terms that JSON knows; what it does not know as text."""
     import numpy as np
 
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, float, str)):
         return value
+    if isinstance(value, int):
+        return value if is_held(value) else shown_int(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {printed(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufSU":
         return _plain(value.tolist()) if value.dtype.kind != "S" else str(value)
-    return str(value)
+    return printed(value)
 
 
 _SCALARS = frozenset({float, int, str, bool, type(None)})

@@ -11,9 +11,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sweep.callbacks.loggers import step_of
+from sweep.callbacks.observed import MOST_SECONDS
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
+from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.worker.session import get_context
 
@@ -101,11 +104,11 @@ class MLflowLoggerCallback(TrackingCallback):
         if trial.id not in self._runs:
             self._begin(trial)
         entities = importlib.import_module("mlflow.entities")
-        step = result.get("timesteps_total") or iteration
-        stamp = result.get("timestamp")
-        milliseconds = int(1000 * (stamp if isinstance(stamp, (int, float)) else time.time()))
+        step = step_of(result, iteration, trial.count)
+        stamp = as_float(result.get("timestamp"))
+        milliseconds = int(1000 * (stamp if stamp is not None and 0 <= stamp < MOST_SECONDS else time.time()))
         metrics = [
-            entities.Metric(_key(name), value, milliseconds, int(step))
+            entities.Metric(_key(name), value, milliseconds, step)
             for name, value in numbers_of(result, ("pid", "timestamp", "done", "should_checkpoint"))
         ]
         client, _ = self._connected()

@@ -14,7 +14,7 @@ from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
 from sweep.store.checkpoints import Checkpoint
 
-__all__ = ["ExperimentInfo", "ObservedTrial", "plain_result"]
+__all__ = ["MOST_SECONDS", "ExperimentInfo", "ObservedTrial", "plain_result"]
 
 _SHOWN = {Status.STARTING: Status.PENDING, Status.STOPPING: Status.RUNNING}
 
@@ -177,12 +177,15 @@ def _restored(
     return ObservedTrial(trial, ExperimentInfo(root, trainable_name, variables, lambda _: name, max_failures))
 
 
+MOST_SECONDS = 1e11  # since 1970 that have a date; what a trial reports may be anything
+
+
 def plain_result(trial: ObservedTrial, result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a report as Tune's callbacks get it: a dict with `config`, `experiment_tag`, `date` and the others."""
     plain = {**result, "trial_id": trial.id, "config": dict(trial.config), "experiment_tag": trial.experiment_tag}
     plain.setdefault("done", False)
     plain.setdefault("node_ip", "127.0.0.1")
     stamp = plain.get("timestamp")
-    if "date" not in plain and isinstance(stamp, (int, float)):
+    if "date" not in plain and isinstance(stamp, (int, float)) and 0 <= stamp < MOST_SECONDS:
         plain["date"] = f"{datetime.fromtimestamp(stamp):%Y-%m-%d_%H-%M-%S}"
     return plain

@@ -145,7 +145,8 @@ def _metrics(trials: Sequence[Trial], columns: Columns) -> dict[str, str]:
 
 
 def _metric_cell(name: str, value: Any, limit: int) -> str:
-    return duration(value) if name == "time_total_s" and isinstance(value, (int, float)) else _cell(value, limit)
+    is_time = name == "time_total_s" and isinstance(value, (int, float))
+    return fit(duration(value), limit) if is_time else _cell(value, limit)
 
 
 def _cell(value: Any, limit: int) -> str:

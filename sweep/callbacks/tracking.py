@@ -13,6 +13,7 @@ from typing import Any
 from sweep.callbacks.loggers import LoggerCallback
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
+from sweep.core.values import as_float
 from sweep.errors import ConfigError
 
 __all__ = ["TrackingCallback", "is_excluded", "numbers_of", "read_once", "trial_name"]
@@ -170,8 +171,9 @@ def numbers_of(result: Mapping[str, Any], excludes: Sequence[str] = ()) -> Itera
     import numpy as np
 
     for name, value in flatten(result).items():
-        if isinstance(value, (bool, int, float, np.number, np.bool_)) and not is_excluded(name, excludes):
-            yield name, float(value)
+        is_number = isinstance(value, (bool, int, float, np.number, np.bool_)) and not np.iscomplexobj(value)
+        if is_number and not is_excluded(name, excludes) and (number := as_float(value)) is not None:
+            yield name, number
 
 
 def is_excluded(name: str, excludes: Sequence[str]) -> bool:

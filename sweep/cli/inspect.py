@@ -28,8 +28,10 @@ from sweep.cli.tables import (
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
 from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.values import printed, sound_text
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.store.analysis import ExperimentAnalysis
+from sweep.store.filled import MOST_SECONDS
 from sweep.store.layout import ExperimentLayout, rank_outputs
 from sweep.store.reader import (
     ExperimentReader,
@@ -512,7 +514,11 @@ def _print_configs(configs: Sequence[Mapping[str, Any]], form: str) -> None:
     else:
         for config in configs:
             click.echo(
-                shlex.join(f"{name.replace('/', '.')}={_argument(value)}" for name, value in flatten(config).items())
+                sound_text(
+                    shlex.join(
+                        f"{name.replace('/', '.')}={_argument(value)}" for name, value in flatten(config).items()
+                    )
+                )
             )
 
 
@@ -524,7 +530,7 @@ def _argument(value: Any) -> str:
         return value if is_plain and value else f"{quote}{value}{quote}"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "null" if value is None else repr(value) if isinstance(value, (int, float)) else json_text(value)
+    return "null" if value is None else printed(value) if isinstance(value, (int, float)) else json_text(value)
 
 
 def _facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
@@ -636,7 +642,7 @@ def _holders(rows: Sequence[TrialRow]) -> dict[str, list[str]]:
 
 
 def _stamp(wall: Any) -> str | None:
-    if not isinstance(wall, (int, float)):
+    if not isinstance(wall, (int, float)) or not abs(wall) < MOST_SECONDS:
         return None
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.config import FailureConfig
+from sweep.core.values import as_float
 from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
 from sweep.importing import DriverCalled, ended_at, importing, load_file, why_missing
 
@@ -198,7 +199,8 @@ class Order:
         metric, value = self.metric, self.goal_value
 
         def has_reached(trial_id: str, result: Mapping[str, Any]) -> bool:
-            return bool(result.get(metric, math.inf) <= value)
+            reached = as_float(result.get(metric))
+            return reached is not None and reached <= value
 
         return has_reached
 

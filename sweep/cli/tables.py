@@ -19,6 +19,7 @@ import click
 
 from sweep.callbacks.formats import clean, fit, text, width_of
 from sweep.cli.ranges import parse_literal
+from sweep.core.values import is_held, printed, shown, shown_int, sound_text
 from sweep.errors import ConfigError, nearest
 
 __all__ = [
@@ -230,20 +231,22 @@ def print_rows(
 
 def json_text(value: Any) -> str:
     """Return JSON that every reader accepts: NaN and infinities as texts, unknown objects as their repr."""
-    return json.dumps(jsonable(value), indent=2, ensure_ascii=False)
+    return sound_text(json.dumps(jsonable(value), indent=2, ensure_ascii=False))
 
 
 def jsonable(value: Any) -> Any:
     """Return `value` in terms of strict JSON."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if value != value else "inf" if value > 0 else "-inf"
+    if type(value) is int:
+        return value if is_held(value) else shown_int(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [jsonable(item) for item in value]
-    return repr(value)
+    return shown(value, 10_000)
 
 
 # --- which rows ---
@@ -340,14 +343,16 @@ def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
 
 def _write_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], file: Any) -> None:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(sound_text, columns))
     writer.writerows([_csv_cell(row.get(name)) for name in columns] for row in rows)
 
 
 def _csv_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return json_text(value) if isinstance(value, (dict, list, tuple)) else value
+    if isinstance(value, (dict, list, tuple)):
+        return json_text(value)
+    return sound_text(printed(value)) if isinstance(value, (str, int)) else value
 
 
 # --- tables ---

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweep.core.results import flatten
+from sweep.core.values import printed
 
 __all__ = ["evaluated_params", "experiment_tag", "format_vars"]
 
@@ -22,7 +23,7 @@ def format_vars(values: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else _NO_LETTERS.sub("_", str(value)).strip("_")
+    return f"{value:.4f}" if isinstance(value, float) else _NO_LETTERS.sub("_", printed(value)).strip("_")
 
 
 def evaluated_params(config: Mapping[str, Any], variables: Iterable[str] | None) -> dict[str, Any]:

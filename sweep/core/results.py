@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweep.core.values import as_float
+from sweep.core.values import as_float, printed
 
 __all__ = ["ANONYMOUS_METRIC", "AUTO_FILLED", "NUMBERS", "Result", "fill", "flatten", "score", "unflatten"]
 
@@ -144,9 +144,9 @@ def flatten(nested: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
     for key, value in nested.items():
         if isinstance(value, Mapping):
             for inner, leaf in flatten(value, delimiter).items():
-                flat[f"{key}{delimiter}{inner}"] = leaf
+                flat[f"{key if type(key) is str else printed(key)}{delimiter}{inner}"] = leaf
         else:
-            flat[str(key)] = value
+            flat[key if type(key) is str else printed(key)] = value
     return flat
 
 

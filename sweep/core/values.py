@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-__all__ = ["MOST", "as_float", "is_held", "mended", "shown_int", "sound_text", "summed"]
+__all__ = ["MOST", "as_float", "is_held", "mended", "printed", "shown", "shown_int", "sound_text", "summed"]
 
 MOST = 2**1024 - 2**971
 """The largest float, as a whole number: most libraries fail at those beyond it."""
@@ -46,6 +46,25 @@ def shown_int(value: int) -> str:
     except ValueError:
         digits = int(value.bit_length() * math.log10(2)) + 1
         return f"{'a negative' if value < 0 else 'a'} whole number of about {digits:,} digits"
+
+
+def shown(value: Any, most: int = 200) -> str:
+    """Return how a value prints, on at most so many characters; of one that cannot print, its type."""
+    if type(value) is int:
+        return shown_int(value)[:most]
+    try:
+        text = str.__str__(repr(value))
+    except Exception as error:  # the user's own __repr__; of lists and dicts that of what is in them
+        text = f"<{type(value).__qualname__}, whose __repr__ raised {type(error).__name__}>"
+    return sound_text(text[:most])
+
+
+def printed(value: Any) -> str:
+    """Return `str(value)`; of what cannot print that way, how it shows."""
+    try:
+        return str.__str__(str(value))
+    except Exception:  # the user's own __str__, and whole numbers beyond what Python prints
+        return shown(value)
 
 
 def sound_text(text: str) -> str:

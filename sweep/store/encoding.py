@@ -3,6 +3,7 @@
 What JSON cannot say is an object with one `$`-key:
 
     {"$float": "nan"}             nan, inf, -inf
+    {"$int": "0x..."}             a whole number of more digits than Python prints
     {"$tuple": [...]}             a tuple
     {"$bytes": "base64"}          bytes
     {"$dict": [[key, value]]}     a dict whose keys are not all texts, or begin with `$`
@@ -20,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from sweep.core.values import is_held, mended, shown_int
+from sweep.core.values import is_held, mended, shown, shown_int
 from sweep.importing import unpickle
 
 __all__ = ["Opaque", "decode", "decode_metrics", "encode", "is_same"]
 
-_INF = math.inf
+_MOST_BITS = 14_000  # of a whole number that is written in digits: Python prints 4,300 of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,10 @@ def _tag(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     kind = type(value)
-    if kind is str or kind is int:
+    if kind is str:
         return value
+    if kind is int:
+        return value if value.bit_length() <= _MOST_BITS else {"$int": hex(value)}
     if kind is float:
         return (
             value if math.isfinite(value) else {"$float": "nan" if value != value else "inf" if value > 0 else "-inf"}
@@ -123,7 +126,7 @@ def _pickled(value: Any) -> dict[str, str]:
         data = cloudpickle.dumps(value)
     except Exception as error:  # whatever the user's __reduce__ raises
         raise TypeError(f"a value of type {type(value).__name__} cannot be stored: {error}") from error
-    return {"$pickle": base64.b64encode(data).decode(), "repr": repr(value)[:200]}
+    return {"$pickle": base64.b64encode(data).decode(), "repr": shown(value)}
 
 
 def decode(text: str, *, trust: bool = False) -> Any:
@@ -170,6 +173,8 @@ def _untag(value: Any, trust: bool) -> Any:
     if len(value) <= 2:
         if "$float" in value:
             return float(value["$float"])
+        if "$int" in value:
+            return int(value["$int"], 16)
         if "$tuple" in value:
             return tuple(_untag(item, trust) for item in value["$tuple"])
         if "$bytes" in value:
@@ -190,7 +195,7 @@ def is_same(one: Any, other: Any) -> bool:
         return True
     try:
         return bool(one == other)
-    except ValueError:  # arrays in them, which are not alike
+    except Exception:  # arrays in them, which are not alike, and the user's own __eq__
         return False
 
 

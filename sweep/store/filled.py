@@ -9,8 +9,9 @@ from typing import Any
 from sweep.core.naming import experiment_tag
 from sweep.core.trial import CheckpointRef
 
-__all__ = ["NODE_IP", "checkpoint_dir_name", "complete", "date_str", "tag_of"]
+__all__ = ["MOST_SECONDS", "NODE_IP", "checkpoint_dir_name", "complete", "date_str", "tag_of"]
 
+MOST_SECONDS = 1e11  # since 1970 that have a date; what a trial reports may be anything
 NODE_IP = "127.0.0.1"  # everything runs on the machine that drives
 
 
@@ -53,7 +54,7 @@ def complete(
         values.setdefault("timestamp", int(wall))
     stamp = values.get("timestamp")
     if "date" not in values:
-        values["date"] = date_str(stamp) if isinstance(stamp, (int, float)) and abs(stamp) < 1e11 else None
+        values["date"] = date_str(stamp) if isinstance(stamp, (int, float)) and abs(stamp) < MOST_SECONDS else None
     values.setdefault("pid", pid or None)
     values.setdefault("hostname", None)
     values.setdefault("node_ip", NODE_IP)

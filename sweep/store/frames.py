@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.values import printed, shown, sound_text
 from sweep.errors import ConfigError
 from sweep.store.encoding import Opaque
-from sweep.store.filled import NODE_IP, checkpoint_dir_name, complete, date_str
+from sweep.store.filled import MOST_SECONDS, NODE_IP, checkpoint_dir_name, complete, date_str
 from sweep.store.reader import ExperimentReader, ResultRow, Timeline, TrialRow
 
 if TYPE_CHECKING:
@@ -160,8 +161,7 @@ def _tune_columns(
     return {
         "timestamp": _ints(stamps),
         "date": _texts(
-            date if isinstance(date, str) else date_str(stamp) if stamp is not None and abs(stamp) < 1e11 else None
-            for date, stamp in zip(dates, stamps, strict=True)
+            date if isinstance(date, str) else _date(stamp) for date, stamp in zip(dates, stamps, strict=True)
         ),
         "time_this_iter_s": _floats(filled.get("time_this_iter_s", nothing)),
         "checkpoint_dir_name": _texts(names),
@@ -173,6 +173,10 @@ def _tune_columns(
         "iterations_since_restore": _ints(filled.get("iterations_since_restore", nothing)),
         "experiment_tag": _texts(trial.experiment_tag for trial in trials),
     } | {name: _floats(filled[name]) for name in ("timesteps_total", "episodes_total") if name in filled}
+
+
+def _date(stamp: float | None) -> str | None:
+    return date_str(stamp) if stamp is not None and abs(stamp) < MOST_SECONDS else None
 
 
 def _optuna_frame(
@@ -309,7 +313,7 @@ def _typed(values: list[Any]) -> Any:
         return _booleans(values)
     if kinds <= {float, int, bool} and (int not in kinds or all(_fits(value) for value in values)):
         return _ints(values) if kinds and float not in kinds else _floats(values)
-    return _texts(values if kinds == {str} else [None if value is None else _as_text(value) for value in values])
+    return _texts([None if value is None else _as_text(value) for value in values])
 
 
 def _fits(value: Any) -> bool:
@@ -318,10 +322,13 @@ def _fits(value: Any) -> bool:
 
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
-        return value
+        return sound_text(value)
     if isinstance(value, Opaque):
         return value.text
-    return json.dumps(value, ensure_ascii=False, default=repr)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=shown)
+    except (ValueError, RecursionError):  # whole numbers beyond what Python prints, what holds itself
+        return printed(value)
 
 
 def _difference(earlier: float | None, later: float | None) -> float | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.ranking import Objectives, shown_objectives
 from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.values import printed
 from sweep.store.encoding import Opaque
 from sweep.store.winners import Best, best_by_last, better_earlier, objectives_front
 
@@ -213,7 +214,7 @@ def _value(value: Any) -> str:
         return f"{value:.6g}" if math.isfinite(value) else str(value)
     if isinstance(value, Opaque):
         return _text(value.text)
-    return _text(str(value))
+    return _text(printed(value))
 
 
 def _text(text: str, longest: int = _MAX_TEXT) -> str:

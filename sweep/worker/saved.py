@@ -62,14 +62,14 @@ class Clock:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool):
-        return None
     try:
+        if isinstance(value, bool):
+            return None
         if hasattr(value, "item") and tuple(getattr(value, "shape", (0,))) == ():
             value = value.item()  # a scalar of numpy or torch
+        return value if isinstance(value, (int, float)) and as_float(value) is not None else None
     except Exception:  # the border to the user's own types
         return None
-    return value if isinstance(value, (int, float)) and as_float(value) is not None else None
 
 
 def _sum(so_far: float | None, more: float | None) -> float | None:

@@ -100,8 +100,8 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
         return
     path, value = "config", config
     seen = {id(config)}
-    while True:
-        for step, part in _pieces(value):
+    while len(path) < _LONGEST_PATH:
+        for step, part in _pieces_of(value):
             if id(part) not in seen and (of_part := _why_not(part)) is not None:
                 path, value, why = f"{path}{step}", part, of_part
                 seen.add(id(part))
@@ -155,17 +155,29 @@ def _measured(value: Any) -> tuple[str | None, int]:
 
 
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
+_LONGEST_PATH = 500  # of what leads to a value, when nothing comes to an end
 _PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, depth: int = 0) -> bool:
     """Whether a value is made of numbers and texts alone, as most configs are."""
     kind = type(value)
+    if depth > 100:
+        return False  # the pickler says whether that is too deep
     if kind is dict:
-        return all(type(key) in _PLAIN and (type(item) in _PLAIN or _is_plain(item)) for key, item in value.items())
+        return all(
+            type(key) in _PLAIN and (type(item) in _PLAIN or _is_plain(item, depth + 1)) for key, item in value.items()
+        )
     if kind is list or kind is tuple:
-        return all(type(item) in _PLAIN or _is_plain(item) for item in value)
+        return all(type(item) in _PLAIN or _is_plain(item, depth + 1) for item in value)
     return kind in _PLAIN
+
+
+def _pieces_of(value: Any) -> list[tuple[str, Any]]:
+    try:
+        return list(_pieces(value))
+    except Exception:  # the border to the user's own types
+        return []
 
 
 def _pieces(value: Any) -> Iterator[tuple[str, Any]]:
@@ -447,4 +459,7 @@ def _pickles(value: Any) -> bool:
 
 def _type_name(value: Any) -> str:
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    except Exception:  # a metaclass of the user's
+        return "object"
