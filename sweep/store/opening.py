@@ -53,7 +53,7 @@ def connect_for_reading(database: Path) -> Reading:
     Raises:
         ExperimentError: it may not be read, or the copy that is needed cannot be made.
     """
-    if not os.access(database, os.R_OK):
+    if not os.access(database, os.R_OK, effective_ids=True):
         raise ExperimentError(
             f"{database} may not be read by this user. Ask its owner for `chmod -R go+rX {database.parent}`, or a copy."
         )
@@ -82,7 +82,7 @@ def _connect(database: Path) -> Reading:
                 return connection  # it is damaged: whoever asks it will say so
             connection.close()
             # A driver that has only just begun to write has left no mark that a reader could take: one has to be made.
-            if error.sqlite_errorname == "SQLITE_READONLY_CANTINIT" and os.access(index, os.W_OK):
+            if error.sqlite_errorname == "SQLITE_READONLY_CANTINIT" and os.access(index, os.W_OK, effective_ids=True):
                 return _open(database, "mode=ro")
             raise
     if not log.exists() or not log.stat().st_size:
