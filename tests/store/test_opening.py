@@ -132,6 +132,6 @@ def test_a_record_that_may_not_be_read_names_who_can_change_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = MadeExperiment(tmp_path).close()
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda path, mode, **options: False)
     with pytest.raises(ExperimentError, match=r"may not be read by this user.*chmod"):
         ExperimentAnalysis(root)
