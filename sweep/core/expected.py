@@ -8,7 +8,7 @@ from typing import Any
 from sweep.core.plan import Plan
 from sweep.core.results import ANONYMOUS_METRIC, AUTO_FILLED, Result, flatten
 from sweep.core.trial import Status, Trial
-from sweep.core.values import as_float, is_held, shown_int
+from sweep.core.values import MOST, as_float, shown_int
 from sweep.errors import MetricError, closest
 
 __all__ = ["Expected", "fault", "is_silent", "no_number", "silence", "told_of_silence"]
@@ -43,8 +43,9 @@ def no_number(plan: Plan, result: Result, reported: Mapping[str, Any]) -> str:
     if plan.numbers:
         for key, value in reported.items():
             kind = type(value)
-            if kind not in _USUAL and not (kind is int and is_held(value)) and key not in _TEXTS:
-                return _no_number(plan.numbers, result)
+            if kind is float or (kind is int and -MOST <= value <= MOST) or kind in _USUAL or key in _TEXTS:
+                continue
+            return _no_number(plan.numbers, result)
     return ""
 
 

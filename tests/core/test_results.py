@@ -87,6 +87,21 @@ def test_a_result_understands_paths():
     assert (list(result), len(result), result.seq) == (["eval", "a/b"], 2, 3)
 
 
+def test_a_result_has_no_number_before_it_is_committed():
+    assert Result({}).seq == 0
+
+
+def test_keys_are_flattened_whatever_they_are():
+    nested = {"a": {"b": 1}, 2: {"c": 3}, None: 4, 10**5000: {"d": 5}}
+    huge = "a whole number of about 5,001 digits"
+    assert flatten(nested) == {"a/b": 1, "2/c": 3, "None": 4, f"{huge}/d": 5}
+
+
+def test_times_and_counts_that_no_float_holds_do_not_hurt():
+    assert filled({"time_this_iter_s": 10**400})["time_total_s"] == 10.0
+    assert filled({"time_total_s": 10**400})["time_since_restore"] == 0.0
+
+
 def test_a_result_is_read_only_and_compares_by_its_values():
     result = Result({"m": 1})
     with pytest.raises(TypeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 import sys
 from decimal import Decimal
@@ -10,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sweep.core.values import MOST, as_float, is_held, mended, shown_int, sound_text, summed
+from sweep.core.values import MOST, as_float, is_held, mended, printed, shown, shown_int, sound_text, summed
 
 
 def test_the_largest_whole_number_that_counts_is_the_largest_float():
@@ -58,6 +59,24 @@ def test_whole_numbers_are_shown_as_far_as_python_prints_them():
     assert shown_int(10**4299) == "1" + "0" * 4299
     assert shown_int(10**5000) == "a whole number of about 5,001 digits"
     assert shown_int(-(10**5000)) == "a negative whole number of about 5,001 digits"
+
+
+class Silent:
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+def test_anything_can_be_shown():
+    assert [shown(value) for value in (1, -1.5, "a\n", Level.LOW)] == ["1", "-1.5", "'a\\n'", "<Level.LOW: 1>"]
+    assert shown(10**5000) == printed(10**5000) == "a whole number of about 5,001 digits"
+    assert shown(Silent()) == printed(Silent()) == "<Silent, whose __repr__ raised RuntimeError>"
+    assert shown([10**5000]) == "<list, whose __repr__ raised ValueError>"
+    assert (len(shown("x" * 999)), len(shown("x" * 999, 7)), len(printed("x" * 999))) == (200, 7, 999)
+    assert (printed("a\n"), printed(Level.LOW), printed(None)) == ("a\n", "1", "None")
 
 
 def test_a_text_is_sound_without_nul_and_half_characters():

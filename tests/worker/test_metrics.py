@@ -12,7 +12,13 @@ import pytest
 
 from sweep.errors import UserCodeError
 from sweep.store.encoding import decode_metrics, encode
+from sweep.worker import metrics as module
 from sweep.worker.metrics import MAX_BYTES, MAX_KEYS, num_keys, plain_metrics, within_size
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_known(monkeypatch):
+    monkeypatch.setattr(module, "_known", set())
 
 
 def plain(value):
@@ -52,6 +58,78 @@ def test_texts_none_bools_lists_and_dicts_pass_and_nan_stays():
         "h": -math.inf,
     }
     assert math.isnan(result["g"])
+
+
+LARGEST = int(1.7976931348623157e308)
+ORDINARY = [
+    {"a": 0.5, "b": 3, "c": True, "d": None, "e": "x y", "f": "x" * 4096},
+    {"a": LARGEST, "b": -LARGEST},
+    {"a": [0.5, 3, True, None, "x", "x" * 4096, LARGEST, -LARGEST]},
+    {"a": {"b": 0.5, "c": 3, "d": True, "e": None, "f": "x", "g": -LARGEST, "h": LARGEST}},
+    {"a": [], "b": {}},
+    {str(n): n for n in range(MAX_KEYS)},
+    {"a": {str(n): n for n in range(MAX_KEYS - 1)}},
+    {"a": np.float32(0.5), "b": np.int8(3), "c": np.bool_(True)},
+]
+
+
+@pytest.mark.parametrize("given", ORDINARY, ids=range(len(ORDINARY)))
+def test_an_ordinary_report_goes_the_short_way_from_its_second_time_on(given, monkeypatch):
+    first = plain_metrics(given)
+
+    def refuse():
+        raise AssertionError("the long way")
+
+    monkeypatch.setattr(module, "Plain", refuse)
+    second = plain_metrics(given)
+    assert repr(first) == repr(second)
+    assert all(made is not value for made, value in zip(second.values(), given.values(), strict=True) if _holds(value))
+
+
+def _holds(value):
+    return isinstance(value, (list, dict))
+
+
+NOT_ORDINARY = [
+    ({"\ud800": 1.0}, {"\\ud800": 1.0}),
+    ({"a": LARGEST + 1}, {"a": str(LARGEST + 1)}),
+    ({"a": -LARGEST - 1}, {"a": str(-LARGEST - 1)}),
+    ({"a": [-LARGEST - 1, LARGEST + 1]}, {"a": [str(-LARGEST - 1), str(LARGEST + 1)]}),
+    ({"a": ["\0"]}, {"a": ["\\x00"]}),
+    ({"a": {"b": "\0"}}, {"a": {"b": "\\x00"}}),
+    ({"a": {"\0": 1}}, {"a": {"\\x00": 1}}),
+    ({"a": {1: 1}}, {"a": {"1": 1}}),
+    ({"a": "é\0"}, {"a": "é\\x00"}),
+    ({"a": "\0"}, {"a": "\\x00"}),
+    ({"a": "\ud800"}, {"a": "\\ud800"}),
+    ({"a": "é" * 3000}, {"a": "é" * ((4096 - 22) // 2) + "... [3,000 characters]"}),
+    ({"a": ["é" * 3000]}, {"a": ["é" * ((4096 - 22) // 2) + "... [3,000 characters]"]}),
+    ({"a": ["x" * 4097]}, {"a": ["x" * (4096 - 22) + "... [4,097 characters]"]}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(NOT_ORDINARY)))
+def test_one_odd_thing_alone_is_found_also_under_keys_that_are_known(number):
+    given, expected = NOT_ORDINARY[number]
+    plain_metrics({"a": {"b": 1.0}})
+    for _ in range(2):
+        assert plain_metrics(given) == expected
+
+
+def test_a_known_key_of_a_subclass_of_text_becomes_plain():
+    plain_metrics({"own": 1.0, "a": {"own": 1.0}})
+    key = odd_values.OwnStr("own")
+    assert [type(name) for name in plain_metrics({key: 1.0})] == [str]
+    assert [type(name) for name in plain_metrics({"a": {key: 1.0}})["a"]] == [str]
+
+
+def test_so_many_keys_are_known_and_no_more(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_KNOWN", 2)
+    for number in range(5):
+        assert plain_metrics({str(number): number}) == {str(number): number}
+    assert module._known == {"0", "1"}
+    plain_metrics({1: 1.0})
+    assert module._known == {"0", "1"}
 
 
 def test_what_is_reported_may_be_changed_afterwards():
@@ -174,6 +252,11 @@ def test_keys_that_are_no_texts_become_texts_and_none_is_lost():
     ]
     assert set(told) == set(result) - {"", "a/b"}
     assert told["1"] == "a key of type int, stored as '1'"
+
+
+def test_a_key_that_is_known_does_not_take_the_place_of_another():
+    plain_metrics({"1": 0.0})
+    assert plain_metrics({1: "a", "1": "b"}) == {"1": "a", "1 (2)": "b"}
 
 
 def test_a_text_of_a_subclass_is_a_plain_text_also_as_a_key():
