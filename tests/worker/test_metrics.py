@@ -213,15 +213,21 @@ def test_a_structure_that_holds_itself_ends_where_it_comes_again_and_a_list_that
     assert plain([twice, twice, {"a": twice}]) == ([[1], [1], {"a": [1]}], None)
 
 
-def test_a_structure_may_be_32_deep():
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}])
+def test_a_structure_may_be_32_deep(wrap):
     def deep(number):
         value = 1.0
         for _ in range(number):
-            value = [value]
+            value = wrap(value)
         return value
 
     assert plain(deep(32)) == (deep(32), None)
-    assert "list: not stored, nested more than 32 deep" in repr(plain(deep(33))[0])
+    assert f"{type(wrap(1)).__name__}: not stored, nested more than 32 deep" in repr(plain(deep(33))[0])
+
+
+def test_an_array_that_comes_where_a_number_was_is_stored_as_a_list():
+    for value, expected in ((np.array(4.0), 4.0), (np.float32(1), 1.0), (np.array(4.0), 4.0), (np.zeros(2), [0, 0])):
+        assert plain_metrics({"v": value}) == {"v": expected}
 
 
 def test_a_report_without_an_end_is_left_out_and_the_other_values_stay():
