@@ -219,8 +219,8 @@ class Resources:
     strategy: str = "PACK"
     distinct_devices: bool = False
     bundles_per_slice: int = 0
-    alone: bool = False
-    shared_devices: bool = False
+    alone: bool = field(default=False, kw_only=True)
+    shared_devices: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -348,8 +348,8 @@ class Resources:
             data.get("strategy", "PACK"),
             data.get("distinct_devices", False),
             data.get("bundles_per_slice", 0),
-            data.get("alone", False),
-            data.get("shared_devices", False),
+            alone=data.get("alone", False),
+            shared_devices=data.get("shared_devices", False),
         )
 
 

@@ -71,7 +71,8 @@ def requests(draw, largest=4):
     number = sum(1 for bundle in chosen if bundle.tpu)
     per_slice = draw(st.sampled_from([0, *(k for k in range(1, number + 1) if number % k == 0)]))
     distinct, shared = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
-    return Resources(tuple(chosen), draw(st.sampled_from(STRATEGIES)), distinct, per_slice, shared)
+    strategy, alone = draw(st.sampled_from(STRATEGIES)), draw(st.sampled_from([False, False, False, True]))
+    return Resources(tuple(chosen), strategy, distinct, per_slice, alone=alone, shared_devices=shared)
 
 
 @st.composite
@@ -206,6 +207,9 @@ def check_amounts(held: Held, nodes: list[Node]) -> None:
         there |= {(node.id, "device", device.id): 1 for device in node.devices}
     for key, amount in used.items():
         assert amount <= there.get(key, 0), key
+    on = {holder: {place.node for place in placement.bundles} for holder, (_, placement) in held.items()}
+    for holder, (resources, _) in held.items():
+        assert not resources.alone or not any(on[holder] & on[other] for other in held if other != holder)
 
 
 def play(packer: Packer, nodes: list[Node], script: list[tuple[Resources, int]]) -> Held:
@@ -282,6 +286,18 @@ class Left:
             self.amounts[node.id, "memory"] = Fraction(node.memory)
             self.amounts.update({(node.id, name): Fraction(amount) for name, amount in node.custom.items()})
             self.amounts.update({(node.id, "device", device.id): Fraction(1) for device in node.devices})
+        self.taken: set[str] = set()  # nodes that somebody is on, and those that somebody has alone
+        self.closed: set[str] = set()
+
+    def hold(self, resources: Resources, placement: Placement) -> None:
+        for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
+            self.take(bundle, place)
+            self.taken.add(place.node)
+            if resources.alone:
+                self.closed.add(place.node)
+
+    def nodes_for(self, resources: Resources) -> list[Node]:
+        return [node for node in self.nodes if node.id not in (self.taken if resources.alone else self.closed)]
 
     def take(self, bundle: Bundle, place: BundlePlacement, sign: int = 1) -> None:
         self.amounts[place.node, "cpu"] -= sign * Fraction(bundle.cpu)
@@ -317,7 +333,7 @@ def fits_by_trying_everything(left: Left, resources: Resources) -> bool:
         if len(chosen) == len(resources.bundles):
             return True
         bundle = resources.bundles[len(chosen)]
-        for node in left.nodes:
+        for node in left.nodes_for(resources):
             for way in left.ways(bundle, node):
                 left.take(bundle, way)
                 is_found = descend((*chosen, way))
@@ -357,6 +373,5 @@ def test_a_gang_fits_beside_others_exactly_when_some_choice_of_devices_works(wor
     nodes, script, resources = world
     packer, left = Packer(nodes), Left(nodes)
     for request, placement in play(packer, nodes, script).values():
-        for bundle, place in zip(request.bundles, placement.bundles, strict=True):
-            left.take(bundle, place)
+        left.hold(request, placement)
     assert packer.fits_now(resources) is fits_by_trying_everything(left, resources)

@@ -380,7 +380,8 @@ def requests(draw):
     number = sum(1 for bundle in items if bundle.tpu)
     per_slice = draw(st.sampled_from([0, *([1, number] if number else [])]))
     distinct, shared = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
-    return Resources(tuple(items), draw(st.sampled_from(STRATEGIES)), distinct, per_slice, shared)
+    strategy, alone = draw(st.sampled_from(STRATEGIES)), draw(st.booleans())
+    return Resources(tuple(items), strategy, distinct, per_slice, alone=alone, shared_devices=shared)
 
 
 @given(requests())
