@@ -298,7 +298,8 @@ class Launch:
         from sweep.store.analysis import ExperimentAnalysis
 
         with self._stack as stack:
-            make_writable(self.layout)
+            if not self.exists:
+                make_writable(self.layout)
             check_writable(self.storage)
             if self.lock is None:
                 self.lock = self._lock()

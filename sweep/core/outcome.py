@@ -65,17 +65,15 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
     Everything else is a failure or a loss, and is started again while `max_failures`, `max_losses` and `retry_on`
     allow.
     """
-    started_from = trial.started_from
-    trial = evolve(trial, ran_s=trial.running_s(now), running_since=None, started_from=None)
+    decided, started_from = trial.failure, trial.started_from
+    trial = evolve(trial, ran_s=trial.running_s(now), running_since=None, started_from=None, failure="")
     if trial.next_status is Status.ERROR:
-        failure = trial.failure or "user"
-        return _failed(trial, failure, trial.reason, plan, is_final=failure != "nan")
-    if ended.kind is ExitKind.HUNG and trial.failure == "timeout":  # both limits at once; it did not stop, either
-        ended = replace(ended, kind=ExitKind.TIMEOUT, error=trial.reason + DISOBEYED)
-    trial = evolve(trial, failure="")
+        decided = decided or "user"
+        return _failed(trial, decided, trial.reason, plan, is_final=decided != "nan")
     if ended.kind is ExitKind.FINISHED:
-        reason = trial.reason if trial.next_status is Status.TERMINATED else ""
-        return Status.TERMINATED, evolve(trial, reason=reason)
+        return Status.TERMINATED, trial if trial.next_status is Status.TERMINATED else evolve(trial, reason="")
+    if ended.kind is ExitKind.HUNG and decided == "timeout":  # both limits at once; it did not stop, either
+        ended = replace(ended, kind=ExitKind.TIMEOUT, error=trial.reason + DISOBEYED)
     failure, why = class_of(ended, has_begun=trial.status is not Status.STARTING), _why(ended)
     if trial.status is Status.STOPPING and failure != "timeout":
         to = trial.next_status or Status.TERMINATED

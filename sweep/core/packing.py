@@ -219,7 +219,6 @@ class Packer:
         self._nodes: dict[str, _Free] = {}
         self._held: dict[Holder, tuple[Resources, Placement]] = {}
         self._notes: dict[Holder, str] = {}
-        self._tenants: Counter[str] = Counter()  # how many hold something of a node
         self._alone: dict[str, Holder] = {}  # node -> who has it for itself
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._ever: dict[Resources, bool] = {}
@@ -239,10 +238,7 @@ class Packer:
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Take a new inventory; what is held stays held where its node still exists."""
         self._nodes = _Free.of(nodes)
-        self._tenants.clear()
-        self._alone.clear()
-        for holder, (resources, placement) in self._held.items():
-            self._move_in(holder, resources, placement)
+        for resources, placement in self._held.values():
             for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
                 if place.node in self._nodes:
                     self._nodes[place.node].hold(bundle, place)
@@ -269,7 +265,8 @@ class Packer:
             self._full.add(resources)
             return None
         self._held[holder] = (resources, placement)
-        self._move_in(holder, resources, placement)
+        if resources.alone:
+            self._alone.update(dict.fromkeys([place.node for place in placement.bundles], holder))
         self._whys.clear()
         return placement
 
@@ -295,23 +292,17 @@ class Packer:
         for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
             if place.node in self._nodes:
                 self._nodes[place.node].give(bundle, place)
-        for node in {place.node for place in placement.bundles}:
-            self._tenants[node] -= 1
-            self._alone.pop(node, None)
+        if resources.alone:
+            self._alone = {node: other for node, other in self._alone.items() if other != holder}
         self._full.clear()
         self._whys.clear()
         return True
 
-    def _move_in(self, holder: Holder, resources: Resources, placement: Placement) -> None:
-        for node in {place.node for place in placement.bundles}:
-            self._tenants[node] += 1
-            if resources.alone:
-                self._alone[node] = holder
-
     def _open(self, resources: Resources) -> dict[str, _Free]:
         """Return the nodes that a request may lie on now: not those that somebody has alone; alone: empty ones."""
         if resources.alone:
-            return {name: free for name, free in self._nodes.items() if not self._tenants[name]}
+            taken = {place.node for _, placement in self._held.values() for place in placement.bundles}
+            return {name: free for name, free in self._nodes.items() if name not in taken}
         if self._alone:
             return {name: free for name, free in self._nodes.items() if name not in self._alone}
         return self._nodes

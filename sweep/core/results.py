@@ -10,9 +10,9 @@ from sweep.core.values import as_float, printed
 
 __all__ = ["ANONYMOUS_METRIC", "AUTO_FILLED", "NUMBERS", "Result", "fill", "flatten", "score", "unflatten"]
 
-# Keys that are filled in and therefore never a user's own metric.
 ANONYMOUS_METRIC = "_metric"  # of a number that a function returns or yields by itself, as in Tune
 
+# Keys that are filled in and therefore never a user's own metric.
 AUTO_FILLED = frozenset(
     {
         "training_iteration",

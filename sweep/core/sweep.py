@@ -283,8 +283,9 @@ class Sweep:
         if trial is None:
             return
         if trial.status is Status.STARTING:
-            trial = evolve(trial, status=Status.RUNNING, reason="")
-        trial = self._put(evolve(trial, running_since=now))
+            trial = self._put(evolve(trial, running_since=now, status=Status.RUNNING, reason=""))
+        else:
+            trial = self._put(evolve(trial, running_since=now))
         if self.plan.trial_timeout_s is not None:
             self._timers.set(now + self.plan.trial_timeout_s - trial.ran_s, trial, is_limit=True)
         self._out.append(Notify(Hook.START, trial))

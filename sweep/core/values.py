@@ -20,6 +20,8 @@ def is_held(value: int) -> bool:
 
 def as_float(value: Any) -> float | None:
     """Return a number as a float, NaN and infinities included; None for what is none, and where it is too large."""
+    if type(value) is float:
+        return value
     if not isinstance(value, (int, float)) and not isinstance(value, Real):
         return None
     try:

@@ -86,6 +86,7 @@ class DirectoryGuard:
         self._layout = layout
         self._paths = str(layout.root), str(layout.database)
         self._fd = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._root = os.fstat(self._fd)
         self._was_at = _place_of(self._fd)
         # The file is not opened: closing it here would drop the locks that SQLite holds on it in this process.
         self._database: os.stat_result | None = None
@@ -141,9 +142,13 @@ class DirectoryGuard:
         return self._is_root_there() and self._is_database_there()
 
     def _is_root_there(self) -> bool:
-        is_same = _is_at(self._paths[0], os.fstat(self._fd))
+        if _is_at(self._paths[0], self._root) is not False:
+            return True
         # Some file systems number a directory anew: what the kernel calls it decides.
-        return is_same is not False or (bool(self._was_at) and _place_of(self._fd) == self._was_at)
+        self._root = os.fstat(self._fd)
+        return _is_at(self._paths[0], self._root) is not False or (
+            bool(self._was_at) and _place_of(self._fd) == self._was_at
+        )
 
     def _is_database_there(self) -> bool:
         return self._database is None or _is_at(self._paths[1], self._database) is not False
