@@ -37,7 +37,7 @@ from sweep.core.group import (
 )
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.link import Link
-from sweep.engines.tree import descendants
+from sweep.engines.tree import ask_for_stacks, descendants, stat_of
 from sweep.store.layout import find_shards, rank_output
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
@@ -363,21 +363,14 @@ class Group:
             file.write(f"--- {text}\n")
 
     def _dump(self) -> dict[int, str]:
-        """Have every rank write its stacks into its log; return the states of their processes.
-
-        A stopped process is woken after it was told, or it would never write.
-        """
+        """Have every rank write its stacks into its log; return the states of their processes."""
         states = {}
         for rank, member in enumerate(self._members):
             if member.is_gone:
                 continue
-            try:
-                with open(f"/proc/{member.pid}/stat", "rb", buffering=0) as file:
-                    states[rank] = file.read().rpartition(b")")[2].split()[0].decode()
-                os.kill(member.pid, signal.SIGUSR1)
-                os.kill(member.pid, signal.SIGCONT)
-            except OSError:
-                continue  # it ended meanwhile
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                states[rank] = stat_of(member.pid)[0].decode()
+            ask_for_stacks(member.pid)
         return states
 
     def _end_ranks(self, now: float) -> list[Action]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sweep.engines.reactor import Reactor
 from sweep.engines.slots import Attempt
-from sweep.engines.tree import descendants
+from sweep.engines.tree import descendants, stat_of
 
 __all__ = ["HANG_S", "Hangs", "LockWatch", "processor_s"]
 
@@ -99,7 +99,7 @@ def processor_s(pid: int) -> float:
     """Return the seconds that a process and its descendants have computed; those that ended are not counted."""
     ticks = 0
     for one in (pid, *descendants(pid)):
-        with contextlib.suppress(OSError), open(f"/proc/{one}/stat", "rb", buffering=0) as file:
-            fields = file.read().rpartition(b")")[2].split()
+        with contextlib.suppress(OSError):
+            fields = stat_of(one)
             ticks += int(fields[11]) + int(fields[12])
     return ticks / _TICKS_PER_S

@@ -28,7 +28,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sweep.engines.tree import become_subreaper, children_of, end_descendants
+from sweep.engines.tree import become_subreaper, children_of, end_descendants, is_gone
 from sweep.worker import wire
 from sweep.worker.control import START_GROUP
 from sweep.worker.limits import users_limit
@@ -322,7 +322,7 @@ class Host:
             for pid in children:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            if all(_is_dead(pid) for pid in children):
+            if all(is_gone(pid) for pid in children):
                 break  # zombies that only the worker can reap; they run no more
         end_descendants(spare=[self._worker])
 
@@ -391,11 +391,3 @@ def trim_output(path: str, limit: int) -> None:
 
 def _write_token(descriptor: int, token: int) -> None:
     os.write(descriptor, token.to_bytes(8, "little"))
-
-
-def _is_dead(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
-    except OSError:
-        return True

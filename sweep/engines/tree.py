@@ -12,7 +12,18 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-__all__ = ["await_end", "become_subreaper", "children_of", "descendants", "end_descendants", "end_marked", "end_tree"]
+__all__ = [
+    "ask_for_stacks",
+    "await_end",
+    "become_subreaper",
+    "children_of",
+    "descendants",
+    "end_descendants",
+    "end_marked",
+    "end_tree",
+    "is_gone",
+    "stat_of",
+]
 
 T = TypeVar("T")
 
@@ -50,6 +61,15 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
+def stat_of(pid: int | str) -> list[bytes]:
+    """Return the fields of a process's `stat`, from its state on, as proc(5) lists them.
+
+    Raises:
+        OSError: the process is gone.
+    """
+    return _patiently(_read, f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
 def children_of(pid: int) -> list[int]:
     """Return the children of a process, those of all its threads; empty when it is gone."""
     found: list[int] = []
@@ -79,7 +99,7 @@ def _scan() -> dict[int, tuple[int, int]]:
         if not name.isdigit():
             continue
         try:
-            fields = _patiently(_read, f"/proc/{name}/stat").rpartition(b")")[2].split()
+            fields = stat_of(name)
         except OSError:
             continue  # gone meanwhile
         found[int(name)] = (int(fields[1]), int(fields[3]))
@@ -147,7 +167,7 @@ def end_tree(root: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(root, signal.SIGSTOP)
     own = {os.getpid()}
-    while victims := [pid for pid in descendants(root) if pid not in own and not _is_zombie(pid)]:
+    while victims := [pid for pid in descendants(root) if pid not in own and not is_gone(pid)]:
         for pid in victims:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGSTOP)  # all stand still before the first dies: none can outrun this by forking
@@ -180,7 +200,7 @@ def end_marked(sessions: Iterable[int], markers: Iterable[bytes]) -> int:
     total = 0
     while True:
         found = [pid for pid, (_, sid) in _scan().items() if sid in led or _is_marked(pid, wanted)]
-        living = [pid for pid in found if pid != os.getpid() and not _is_zombie(pid)]
+        living = [pid for pid in found if pid != os.getpid() and not is_gone(pid)]
         if not living:
             return total
         for pid in living:
@@ -200,11 +220,19 @@ def _is_marked(pid: int, markers: list[bytes]) -> bool:
     return all(marker in entries for marker in markers)
 
 
-def _is_zombie(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; it may not have been reaped."""
     try:
-        return _patiently(_read, f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in (b"Z", b"X")
+        return stat_of(pid)[0] in (b"Z", b"X")
     except OSError:
         return True
+
+
+def ask_for_stacks(pid: int) -> None:
+    """Have a process of this package write the stacks of its threads into its log; a stopped one is woken for it."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGUSR1)
+        os.kill(pid, signal.SIGCONT)
 
 
 def await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
@@ -215,7 +243,7 @@ def await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
         return
     except OSError:  # no descriptor is free
         give_up = time.monotonic() + patience_s
-        while not _is_zombie(pid) and time.monotonic() < give_up:
+        while not is_gone(pid) and time.monotonic() < give_up:
             time.sleep(0.01)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
