@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -11,11 +10,13 @@ from pathlib import Path
 
 from sweep.engines.reactor import Reactor
 from sweep.engines.slots import Attempt
-from sweep.engines.tree import descendants
+from sweep.engines.tree import ask_for_stacks, descendants
 
-__all__ = ["Silences", "tell_stacks"]
+__all__ = ["Silences"]
 
-_WRITING_S = 1.0  # for processes to write their stacks
+_TURN_S = 0.05  # for a process to begin to write its stacks: two that wrote at once could not be read
+_TURNS_S = 2.0  # for all of them, one after the other
+_WRITING_S = 1.0  # for the last
 
 
 class Silences:
@@ -71,16 +72,39 @@ class Silences:
     def _give_up(self, attempt: Attempt) -> None:
         log = self._log_of(attempt)
         host = attempt.slot.pid if attempt.slot is not None else 0
-        stopped = tell_stacks(host, log) if host else []
+        able, stopped = _describe(host, log) if host else ([], [])
         who = f"process {stopped[0]} is stopped (SIGSTOP); " if stopped else ""
         reason = f"no report within report_timeout_s={self._limit_s:g}; {who}what its processes do is in {log.name}"
-        self._reactor.alarm(_WRITING_S, lambda: self._kill(attempt, reason))
+        give_up = time.monotonic() + _TURNS_S
+
+        def ask(size: int) -> None:
+            """Have the next process write, once the one before is done; `size`: of the log at the last look."""
+            is_late, now = time.monotonic() > give_up, _size_of(log)
+            if now != size and not is_late:
+                self._reactor.alarm(_TURN_S, lambda: ask(now))
+                return
+            for pid in able[:] if is_late else able[:1]:
+                ask_for_stacks(pid)
+                able.remove(pid)
+            if able:
+                self._reactor.alarm(_TURN_S, lambda: ask(now))
+            else:
+                self._reactor.alarm(_WRITING_S, lambda: self._kill(attempt, reason))
+
+        ask(_size_of(log))
 
 
-def tell_stacks(root: int, log: Path) -> list[int]:
-    """Have the descendants of a process write the stacks of all their threads into `log`; return who is stopped.
+def _size_of(file: Path) -> int:
+    with contextlib.suppress(OSError):
+        return file.stat().st_size
+    return 0
 
-    Python processes of this package answer to SIGUSR1. Of others `log` gets what the kernel tells of them.
+
+def _describe(root: int, log: Path) -> tuple[list[int], list[int]]:
+    """Write into `log` what the descendants of a process are; return those that can tell their stacks, and those that
+    are stopped.
+
+    Python processes of this package can. Of others `log` gets what the kernel tells of them.
     """
     lines, stopped, able = ["--- no report for too long: the stacks of its processes"], [], []
     for pid in descendants(root):
@@ -96,11 +120,7 @@ def tell_stacks(root: int, log: Path) -> list[int]:
             able.append(pid)
     with contextlib.suppress(OSError), open(log, "a", encoding="utf-8", errors="replace") as file:
         file.write("\n".join([*lines, ""]))
-    for pid in able:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGUSR1)
-            os.kill(pid, signal.SIGCONT)  # a stopped one would never write
-    return stopped
+    return able, stopped
 
 
 _STATES = {"R": "runs", "S": "waits", "D": "waits for a device", "T": "is stopped", "t": "is traced", "Z": "has ended"}
