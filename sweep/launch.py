@@ -403,6 +403,7 @@ class Launch:
                 run_inline(loop)
             else:
                 loop()
+            guard.check()
         except BaseException as error:
             if not (isinstance(error, RecordError) and self.ending.is_interrupted):
                 self.ending.error = error

@@ -27,7 +27,7 @@ class SpaceNotice(Callback):
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         """Look at what has changed."""
-        short = [trial for name in changed if (trial := trials[name]).waits_for_space]
+        short = [trial for name in changed if (trial := trials[name]).reason and trial.waits_for_space]
         if not short or self._clock() < self._not_before:
             return
         self._not_before = self._clock() + _SAY_S

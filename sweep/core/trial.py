@@ -155,7 +155,7 @@ class Trial(NamedTuple):
     @property
     def waits_for_space(self) -> bool:
         """Whether its process waits for room on a full disk: it can neither go on nor save."""
-        return self.is_held and self.reason.startswith(WAITS_FOR_SPACE)
+        return self.reason.startswith(WAITS_FOR_SPACE) and self.is_held
 
 
 _INDEX = {name: i for i, name in enumerate(Trial._fields)}
