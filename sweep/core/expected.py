@@ -11,7 +11,7 @@ from sweep.core.trial import Status, Trial
 from sweep.core.values import MOST, as_float, shown_int
 from sweep.errors import MetricError, closest
 
-__all__ = ["Expected", "fault", "is_silent", "no_number", "silence", "told_of_silence"]
+__all__ = ["Expected", "fault", "is_silent", "silence", "told_of_silence"]
 
 _NOTHING = "reported nothing"
 _NEVER = "never reported the metric"
@@ -26,12 +26,13 @@ _USUAL = frozenset({float, bool, type(None)})
 _TEXTS = frozenset({"hostname", "trial_id", "date", "node_ip", "experiment_tag"})  # that many results have
 
 
-def no_number(plan: Plan, result: Result, reported: Mapping[str, Any]) -> str:
-    """Return what is wrong with the first value that must be a number and is none; "" when there is none.
+def fault(plan: Plan, result: Result, reported: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what is wrong with the first value that must be a number and is none, and the class of that failure;
+    ("", "") when nothing is.
 
     Those are the required metrics, what scheduler and `stop=` read, and what is filled in where the trial reports it.
-    NaN and infinities are numbers, and so are bools, as in Tune; a whole number that no float holds is none. A result
-    may lack a key, or say None: not measured this time.
+    NaN and infinities are numbers, unless `plan.nan` says otherwise, and so are bools, as in Tune; a whole number that
+    no float holds is none. A result may lack a key, or say None: not measured this time.
 
     Args:
         reported: what the trial reported of the result, or all of it.
@@ -39,21 +40,15 @@ def no_number(plan: Plan, result: Result, reported: Mapping[str, Any]) -> str:
     for key in plan.required:
         value = result.get(key)
         if type(value) not in _USUAL and as_float(value) is None and not (not plan.numbers and _is_whole(value)):
-            return _told_of(key, value, "metric")
+            return _told_of(key, value, "metric"), "user"
     if plan.numbers:
         for key, value in reported.items():
             kind = type(value)
             if kind is float or (kind is int and -MOST <= value <= MOST) or kind in _USUAL or key in _TEXTS:
                 continue
-            return _no_number(plan.numbers, result)
-    return ""
-
-
-def fault(plan: Plan, result: Result, reported: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what is wrong with what was reported, and the class of that failure; ("", "") when nothing is; arguments
-    as `no_number`."""
-    if text := no_number(plan, result, reported):
-        return text, "user"
+            if text := _no_number(plan.numbers, result):
+                return text, "user"
+            break
     for key in plan.required if plan.nan == "error" else ():
         value = as_float(result.get(key))
         if value is not None and value != value:

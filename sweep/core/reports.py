@@ -21,8 +21,11 @@ def filled(trial: Trial, event: Reported) -> dict[str, Any]:
     restored = trial.started_from.time_total_s if trial.started_from is not None else 0.0
     last = trial.last_result
     before = None if event.seq <= 1 or last is None else as_float(last.get("time_total_s"))
+    metrics = event.metrics
+    if "timesteps_this_iter" in metrics or "episodes_this_iter" in metrics:
+        metrics = {**metrics, **_totals(metrics, last)}
     return fill(
-        {**event.metrics, **_totals(event.metrics, last)},
+        metrics,
         trial_id=trial.id,
         count=trial.count + 1,
         since_restore=event.seq,

@@ -130,7 +130,10 @@ def fill(
     values = dict(metrics)
     values.setdefault("training_iteration", count)
     total = time_before_s + (as_float(values.get("time_this_iter_s")) or 0.0)
-    stated = as_float(values.setdefault("time_total_s", total))
+    if "time_total_s" in values:
+        stated = as_float(values["time_total_s"])
+    else:
+        stated = values["time_total_s"] = total
     values["trial_id"] = trial_id
     values["time_since_restore"] = stated - restored_s if stated is not None else 0.0
     values["iterations_since_restore"] = since_restore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sweep.core.expected import no_number
+from sweep.core import expected
 from sweep.core.plan import Plan
 from sweep.core.results import Result
 
@@ -14,7 +14,7 @@ LONG = "1" + "0" * 400
 
 
 def fault(plan=PLAN, **metrics):
-    return no_number(plan, Result(metrics), metrics)
+    return expected.fault(plan, Result(metrics), metrics)[0]
 
 
 @pytest.mark.parametrize(
