@@ -32,6 +32,8 @@ from sweep.engines.import_watch import watched
 from sweep.engines.tree import become_subreaper, end_descendants
 from sweep.importing import importing, why_missing
 from sweep.worker import devices, limits
+from sweep.worker.main import room_to_print
+from sweep.worker.room import make_patient
 
 __all__ = ["END", "GONE", "HOST", "IMPORTING", "NOTICE", "READY", "REFUSED", "Setup", "main"]
 
@@ -187,6 +189,7 @@ def main(descriptor: int) -> NoReturn:
         with watched(driver, descriptor, lock), importing():
             _import_all(setup, zygote)
         devices.find_thread_pools()
+        make_patient(room_to_print)  # every trial would do so; modules may have replaced them
         gc.collect()
         gc.freeze()  # collections in the children then leave these pages shared
     limits.raise_files()

@@ -28,7 +28,7 @@ from sweep.worker.room import Room, make_patient
 from sweep.worker.session import Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
 
-__all__ = ["Outcome", "become_worker", "run_job", "run_spawned", "serve", "set_death_signal"]
+__all__ = ["Outcome", "become_worker", "room_to_print", "run_job", "run_spawned", "serve", "set_death_signal"]
 
 FINISHED, STOPPED, FAILED, DAMAGED = "FINISHED", "STOPPED", "FAILED", "DAMAGED"
 
@@ -212,8 +212,7 @@ def _open_output(job: wire.Job, channel: wire.SocketChannel, trial_dir: str, log
     try:
         while True:
             try:
-                os.stat(job.directory)  # what was deleted or moved is not made anew
-                os.makedirs(trial_dir, exist_ok=True)
+                _make_directory(trial_dir, job.directory)
                 redirect_output(logs[0], logs[1], f"{job.trial_id} attempt {job.attempt}")
                 break
             except OSError as error:
@@ -222,10 +221,21 @@ def _open_output(job: wire.Job, channel: wire.SocketChannel, trial_dir: str, log
             room.wait("the trial's output")
     finally:
         room.close()
-    make_patient(_room_to_print)
+    make_patient(room_to_print)
 
 
-def _room_to_print() -> Room | None:
+def _make_directory(directory: str, root: str) -> None:
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        os.stat(root)  # what was deleted or moved is not made anew
+        os.makedirs(directory, exist_ok=True)
+
+
+def room_to_print() -> Room | None:
+    """Return how the running trial waits for room for what it prints."""
     session = current()
     return session.room_to_print() if session is not None else None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
-from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
@@ -89,7 +89,7 @@ class Plain:
             return float.__pos__(value)
         if isinstance(value, Integral):
             return self._plain(int(value), depth)
-        if isinstance(value, (Real, Decimal)):
+        if isinstance(value, Real) or _is_decimal(value):
             return self._real(value)
         if isinstance(value, (Set, deque, range)):
             if len(value) > MAX_ITEMS:
@@ -247,3 +247,8 @@ def _order(item: Any) -> tuple[str, Any]:
     if isinstance(item, (bool, int, float)):
         return "", item
     return type(item).__name__, item if isinstance(item, str) else str(item)
+
+
+def _is_decimal(value: Any) -> bool:
+    module = sys.modules.get("decimal")  # whoever has one has imported it
+    return module is not None and isinstance(value, module.Decimal)
