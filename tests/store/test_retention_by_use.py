@@ -16,16 +16,16 @@ from sweep.schedulers import FIFOScheduler
 NAN = math.nan
 
 
-def checkpoint_of(step):
-    """A checkpoint of a directory that is gone afterwards, as users write it."""
-    directory = tempfile.mkdtemp()
-    Path(directory, "step").write_text(str(step))
-    return sweep.Checkpoint.from_directory(directory)
+def report(step, **metrics):
+    """Report with a checkpoint of a directory that is gone afterwards, as users write it."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "step").write_text(str(step))
+        sweep.report({"step": step, **metrics}, checkpoint=sweep.Checkpoint.from_directory(directory))
 
 
 def train(config):
     for step, metrics in enumerate(config["reports"], start=1):
-        sweep.report({"step": step, **metrics}, checkpoint=checkpoint_of(step))
+        report(step, **metrics)
 
 
 def run(tmp_path, reports, **keep):
@@ -111,11 +111,11 @@ def take_turns(config):
     """The source goes on only when the clone runs, and that reads its checkpoint only when the source has ended."""
     first, second = (Path(config["pipes"], name) for name in ("clone_runs", "source_ended"))
     if config["role"] == "source":
-        sweep.report({"step": 1}, checkpoint=checkpoint_of(1))
+        report(1)
         Path(config["pipes"], "source_saved").write_text("")
         first.read_text()
         for step in (2, 3, 4):
-            sweep.report({"step": step}, checkpoint=checkpoint_of(step))
+            report(step)
         second.write_text("ended")
     elif sweep.get_checkpoint() is None:
         Path(config["pipes"], "source_saved").read_text()
