@@ -1,8 +1,14 @@
-"""The longest files begin first: files are given to the processes one by one, and the last should be a short one."""
+"""For the whole suite: signals as a terminal gives them; and the longest files begin first, because files are given to
+the processes one by one, and the last should be a short one."""
 
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+# Of a suite that was started by nohup every child would ignore a hang-up, those that are tested with one, too.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 LONGEST = (
     "test_docs.py",

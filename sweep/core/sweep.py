@@ -282,10 +282,8 @@ class Sweep:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return
-        if trial.status is Status.STARTING:
-            trial = self._put(evolve(trial, running_since=now, status=Status.RUNNING, reason=""))
-        else:
-            trial = self._put(evolve(trial, running_since=now))
+        begun = {"status": Status.RUNNING, "reason": ""} if trial.status is Status.STARTING else {}
+        trial = self._put(evolve(trial, running_since=now, **begun))
         if self.plan.trial_timeout_s is not None:
             self._timers.set(now + self.plan.trial_timeout_s - trial.ran_s, trial, is_limit=True)
         self._out.append(Notify(Hook.START, trial))
