@@ -99,7 +99,7 @@ def test_a_config_in_which_something_is_undecided_ends_the_sweep() -> None:
         under(Fixed({"x": sweep.uniform(0, 1)}), SPACE)
 
 
-def test_a_simulation_decides_like_the_run_of_the_same_seed() -> None:
+def test_a_simulation_decides_like_the_run_of_the_same_seed(tmp_path: Path) -> None:
     arguments: dict[str, Any] = {"config": SPACE, "metric": "loss", "mode": "min", "num_samples": 9, "seed": 7}
 
     def train(config: dict[str, Any]) -> None:
@@ -110,7 +110,14 @@ def test_a_simulation_decides_like_the_run_of_the_same_seed() -> None:
         given = {"time_attr": "training_iteration", "grace_period": 1}
         made = sweep.create_scheduler(scheduler, **given)
         run = sweep.run(
-            train, **arguments, search_alg="tpe", scheduler=made, verbose=0, engine="inline", nodes=[sweep.Node(cpus=1)]
+            train,
+            **arguments,
+            search_alg="tpe",
+            scheduler=made,
+            storage_path=tmp_path,
+            verbose=0,
+            engine="inline",
+            nodes=[sweep.Node(cpus=1)],
         )
         found = simulate(curve, **arguments, search_alg="tpe", scheduler=sweep.create_scheduler(scheduler, **given))
         assert [(t.config, t.last_result["training_iteration"]) for t in run.trials] == [
