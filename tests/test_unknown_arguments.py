@@ -18,11 +18,15 @@ from sweep.train.jax import JaxConfig
 
 MODULES = ["sweep", "searchers", "sweep.train", "sweep.schedulers", "sweep.logger", "sweep.stopper", "sweep.train.jax"]
 # What takes any keyword: it is a metric, an object, an argument of what is built, or one of another library.
-TAKES_ALL = {"report", "with_parameters", "create_scheduler", "create_searcher", "setup_wandb", "WandbLoggerCallback"}
+TAKES_ALL = {
+    *("report", "with_parameters", "create_scheduler", "create_searcher", "setup_wandb", "WandbLoggerCallback"),
+    *("RayDDPStrategy", "RayLightningEnvironment"),
+}
 # What takes no arguments at all, but is not ours to call wrongly in a sentence; and values that are made by us alone.
 BY_PYTHON = {
     *("cluster_resources", "get_checkpoint", "get_context", "get_trial_dir", "get_trial_id", "get_trial_name"),
     *("get_trial_resources", "is_initialized", "is_session_enabled", "shutdown", "checkpoint_dir"),
+    *("prepare_trainer", "RayTrainReportCallback"),
     *("as_searcher", "derived_seed", "keyed_rng", "pareto_front", "Signal", "Config"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import select
@@ -113,6 +114,12 @@ class NestedResult:
         if best is None:
             raise MetricError(f"no report with a checkpoint has a number under {metric!r}.")
         return best[0]
+
+
+def _tell(channel: wire.SocketChannel, kind: int, token: int, seq: int) -> None:
+    """Answer a group. One that was stopped may have closed its end by now, and what it had sent is still to be read."""
+    with contextlib.suppress(wire.ChannelClosed):
+        channel.send(wire.frame((kind, token, seq, False)))
 
 
 def fit_inside(trainer: DataParallelTrainer, session: Session) -> NestedResult:
@@ -277,7 +284,7 @@ class _Nested:
         while True:
             if not is_stopping and self._is_told_to_stop(channel):
                 is_stopping = True
-                channel.send(wire.frame((wire.STOP, job.token, 0, False)))
+                _tell(channel, wire.STOP, job.token, 0)
             try:
                 message = channel.receive()
             except wire.ChannelClosed:
@@ -292,8 +299,7 @@ class _Nested:
                         self._session.report(metrics, self._kept[-1][0] if path else None)
                     except StopRequested:
                         is_stopping = True
-                answer = wire.STOP if is_stopping else wire.CONTINUE
-                channel.send(wire.frame((answer, job.token, seq, False)))
+                _tell(channel, wire.STOP if is_stopping else wire.CONTINUE, job.token, seq)
             elif kind == wire.SAVED:
                 self._note(None, message[3], count)
             elif kind == wire.WAITING and message[2]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +34,8 @@ from sweep.train import (
     TrainingFailedError,
     TuneReportCallback,
 )
+from sweep.train.fit import _Nested
+from sweep.worker import wire
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
 
@@ -387,6 +391,19 @@ class StopAll(sweep.Stopper):
 
     def stop_all(self):
         return True
+
+
+def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_end():
+    ours, theirs = socket.socketpair()
+    theirs.sendall(wire.frame((wire.REPORT, 1, 1, {"a": 1}, None)) + wire.frame((wire.DONE, 1, "STOPPED", *"abc", b"")))
+    theirs.close()
+    nested = object.__new__(_Nested)
+    nested._session = SimpleNamespace(has_message=False, fileno=lambda: -1)
+    nested._is_forwarding, nested._history, nested._kept = False, [], []
+    with ours:
+        outcome = nested._serve(wire.SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
+    assert outcome == ("STOPPED", *"abc", b"")
+    assert nested._history == [{"a": 1}]
 
 
 def test_a_trial_that_is_stopped_while_its_group_runs_ends_it_at_once(run, tmp_path):
