@@ -17,6 +17,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sweep.tune.formerly import answer_to_former_names
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -67,9 +69,11 @@ if TYPE_CHECKING:
     from sweep.errors import SweepError, TuneError
     from sweep.experiment import Experiment
     from sweep.inventory import cluster_resources, init, is_initialized, shutdown
+    from sweep.record.checkpoints import Checkpoint
     from sweep.registry import register_trainable
     from sweep.replaying import replay
     from sweep.rerunning import rerun
+    from sweep.results.analysis import ExperimentAnalysis, Result, ResultGrid
     from sweep.schedulers import (
         PB2,
         ASHAScheduler,
@@ -89,8 +93,6 @@ if TYPE_CHECKING:
         create_scheduler,
     )
     from sweep.simulation import Point, simulate
-    from sweep.store.analysis import ExperimentAnalysis, Result, ResultGrid
-    from sweep.store.checkpoints import Checkpoint
     from sweep.tuner import Tuner
     from sweep.worker.gpu_memory import limit_gpu_memory, wait_for_gpu
     from sweep.worker.parameters import with_parameters, with_resources
@@ -182,8 +184,8 @@ _HOMES = {
         "Scheduler",
         "create_scheduler",
     ),
-    "sweep.store.analysis": ("ExperimentAnalysis", "Result", "ResultGrid"),
-    "sweep.store.checkpoints": ("Checkpoint",),
+    "sweep.results.analysis": ("ExperimentAnalysis", "Result", "ResultGrid"),
+    "sweep.record.checkpoints": ("Checkpoint",),
     "sweep.tuner": ("Tuner",),
     "sweep.worker.gpu_memory": ("limit_gpu_memory", "wait_for_gpu"),
     "sweep.worker.parameters": ("with_parameters", "with_resources"),
@@ -313,6 +315,8 @@ __all__ = [
     "with_parameters",
     "with_resources",
 ]
+
+answer_to_former_names()
 
 
 def __getattr__(name: str) -> Any:

@@ -19,15 +19,15 @@ from sweep.core.resources import Node
 from sweep.engines.base import Engine
 from sweep.errors import ConfigError, TrialsFailed, refuse_unknown
 from sweep.experiment import Experiment
-from sweep.importing import end_module
 from sweep.launch import Launch
-from sweep.recipe import pack_recipe
+from sweep.record.importing import end_module
+from sweep.record.recipe import pack_recipe
 from sweep.registry import registered
 from sweep.schedulers import Scheduler
 from sweep.worker.nested import refuse_nested
 
 if TYPE_CHECKING:
-    from sweep.store.analysis import ExperimentAnalysis, TrialView
+    from sweep.results.analysis import ExperimentAnalysis, TrialView
 
 __all__ = ["run", "run_experiments"]
 

@@ -16,9 +16,9 @@ from sweep.core.resources import Node, Resources
 from sweep.core.results import flatten, unflatten
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, ExperimentError, UserCodeError, refuse_unknown
-from sweep.store.layout import ExperimentLayout
-from sweep.store.reader import ExperimentReader
-from sweep.store.resume import Told, record
+from sweep.record.layout import ExperimentLayout
+from sweep.record.reader import ExperimentReader
+from sweep.record.resume import Told, record
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -43,22 +43,22 @@ from sweep.errors import ConfigError, ExperimentError, MetricError, RecordError,
 from sweep.interrupt import interruptible
 from sweep.names import Namer
 from sweep.policies import build_policies, describe, refuse_foreign_domains, unsearched_lists
-from sweep.recipe import space_keys, write_recipe
+from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
+from sweep.record.journal import Journal
+from sweep.record.layout import ExperimentLayout, checked_trial_id, tidy_name
+from sweep.record.lock import DriverLock, mark_of_dead_driver
+from sweep.record.recipe import space_keys, write_recipe
+from sweep.record.remote import check_writable, download_experiment, has_experiment, parse_storage
+from sweep.record.resume import Loaded, load, meta_of, retell
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
-from sweep.store.guard import DirectoryGuard, make_writable, refusing_full_disk
-from sweep.store.journal import Journal
-from sweep.store.layout import ExperimentLayout, checked_trial_id, tidy_name
-from sweep.store.lock import DriverLock, mark_of_dead_driver
-from sweep.store.remote import check_writable, download_experiment, has_experiment, parse_storage
-from sweep.store.resume import Loaded, load, meta_of, retell
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
 
 if TYPE_CHECKING:
     from sweep.callbacks.mirror import MirrorCallback
-    from sweep.store.analysis import ExperimentAnalysis
+    from sweep.results.analysis import ExperimentAnalysis
     from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["Launch"]
@@ -295,7 +295,7 @@ class Launch:
 
     def run(self) -> tuple[ExperimentAnalysis, bool]:
         """Drive to the end; returns the analysis and whether a person interrupted it."""
-        from sweep.store.analysis import ExperimentAnalysis
+        from sweep.results.analysis import ExperimentAnalysis
 
         with self._stack as stack:
             if not self.exists:
@@ -335,7 +335,7 @@ class Launch:
         self._print_differences()
 
     def _discard(self, path: str) -> None:
-        from sweep.store.checkpoints import discard_in
+        from sweep.record.checkpoints import discard_in
 
         if not discard_in(self.layout.root, path):
             self._notice(f"{path} is not deleted: a symbolic link leads out of {self.layout.root}")

@@ -29,12 +29,12 @@ from sweep.core.trial import Trial
 from sweep.drive import tell
 from sweep.errors import ExperimentError, SweepError, refuse_unknown
 from sweep.policies import Policies, build_policies
-from sweep.recipe import read_recipe, space_keys
-from sweep.store.encoding import decode, encode, is_same
-from sweep.store.layout import ExperimentLayout
-from sweep.store.reader import ExperimentReader
-from sweep.store.records import command_texts
-from sweep.store.resume import Told, kept_before, record, retell
+from sweep.record.encoding import decode, encode, is_same
+from sweep.record.layout import ExperimentLayout
+from sweep.record.reader import ExperimentReader
+from sweep.record.recipe import read_recipe, space_keys
+from sweep.record.records import command_texts
+from sweep.record.resume import Told, kept_before, record, retell
 from sweep.worker.trainable import prepare
 
 __all__ = ["Difference", "Replay", "own_policies", "replay", "rows_of", "what_of"]

@@ -42,10 +42,10 @@ from sweep.drive import drive
 from sweep.engines.base import EngineCommand
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ExperimentError, refuse_unknown
+from sweep.record.encoding import is_same
+from sweep.record.layout import ExperimentLayout
+from sweep.record.resume import Told, record
 from sweep.replaying import Difference, own_policies, rows_of, what_of
-from sweep.store.encoding import is_same
-from sweep.store.layout import ExperimentLayout
-from sweep.store.resume import Told, record
 
 __all__ = ["Rerun", "rerun"]
 

@@ -12,10 +12,10 @@ from sweep.api import run
 from sweep.arguments import HAS_NO_RESUME
 from sweep.config import ResumeConfig, RunConfig, TuneConfig, fields_of
 from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
-from sweep.recipe import RECIPE_NAME, environment_again, read_recipe, space_keys
+from sweep.record.recipe import RECIPE_NAME, environment_again, read_recipe, space_keys
 
 if TYPE_CHECKING:
-    from sweep.store.analysis import ResultGrid
+    from sweep.results.analysis import ResultGrid
 
 __all__ = ["Tuner"]
 
@@ -105,7 +105,7 @@ class Tuner:
             ConfigError: the trainable has another name, the space other keys, two arguments contradict each other, or
                 environment variables of the trials, whose values are not stored, are not in the environment.
         """
-        from sweep.store.reader import ExperimentReader
+        from sweep.record.reader import ExperimentReader
 
         if resume_errored and restart_errored:
             raise ConfigError("resume_errored and restart_errored were both given; failed trials can do only one.")
@@ -145,7 +145,7 @@ class Tuner:
 
     def fit(self) -> ResultGrid:
         """Run the sweep to its end."""
-        from sweep.store.analysis import ResultGrid
+        from sweep.results.analysis import ResultGrid
 
         token = HAS_NO_RESUME.set(True)
         try:
@@ -184,7 +184,7 @@ _DEFAULTS = _of_tune_config(TuneConfig()) | _of_run_config(RunConfig())
 def _directory_of(path: str | os.PathLike[str], filesystem: Any) -> Path:
     """Return the local directory of the experiment at `path`, brought here when it lies elsewhere."""
     if "://" in os.fspath(path) or filesystem is not None:
-        from sweep.store.remote import open_storage_for_reading
+        from sweep.record.remote import open_storage_for_reading
 
         return open_storage_for_reading(path, filesystem)
     place = _place_of(path, None)
@@ -203,7 +203,7 @@ def _place_of(path: str | os.PathLike[str], filesystem: Any) -> dict[str, Any]:
 
 
 def _results_at(root: Any) -> ResultGrid:
-    from sweep.store.analysis import ExperimentAnalysis, ResultGrid
+    from sweep.results.analysis import ExperimentAnalysis, ResultGrid
 
     return ResultGrid(ExperimentAnalysis._of_this_process(root))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from sweep.core.ranking import replaces
 from sweep.core.results import fill
-from sweep.store.encoding import encode
-from sweep.store.schema import APPLICATION_ID, SCHEMA, VERSION
+from sweep.record.encoding import encode
+from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION
 
 T0 = 1_700_000_000.0
 

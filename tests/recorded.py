@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweep.core.messages import Exited, Released, Started
-from sweep.store.resume import record
+from sweep.record.resume import record
 
 
 def most_at_once(experiment: str | Path) -> int:

@@ -19,8 +19,8 @@ from recorded import most_at_once, overlapping_runs
 
 import sweep
 from sweep.errors import ExperimentError, SearchError, TrialsFailed
-from sweep.store.reader import ExperimentReader
-from sweep.store.resume import record
+from sweep.record.reader import ExperimentReader
+from sweep.record.resume import record
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from sweep.errors import (
     TrainableError,
     UnknownNameError,
 )
-from sweep.store.reader import ExperimentReader
+from sweep.record.reader import ExperimentReader
 
 
 def train(config):

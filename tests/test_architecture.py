@@ -19,29 +19,27 @@ OWN = ("sweep", "searchers")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "searchers": (),
     "sweep.errors": ("searchers.errors", "searchers.keywords"),
-    # Whoever unpickles or imports what is the user's does it by this.
-    "sweep.importing": (),
     "sweep.core": ("sweep.errors", "searchers.base", "searchers.errors"),
     "sweep.schedulers": ("sweep.core", "sweep.errors", "searchers.space"),
     "sweep.accelerators": ("sweep.core", "sweep.errors"),
     "sweep.worker": (
         "sweep.core",
         "sweep.errors",
-        "sweep.importing",
+        "sweep.record.importing",
         "sweep.accelerators",
-        "sweep.private",
-        "sweep.store.layout",
-        "sweep.store.manifest",
-        "sweep.store.checkpoints",
-        "sweep.store.space",
+        "sweep.record.private",
+        "sweep.record.layout",
+        "sweep.record.manifest",
+        "sweep.record.checkpoints",
+        "sweep.record.space",
     ),
     "sweep.engines": (
         "sweep.core",
         "sweep.errors",
-        "sweep.importing",
+        "sweep.record.importing",
         "sweep.worker",
         "sweep.accelerators",
-        "sweep.store.layout",
+        "sweep.record.layout",
     ),
     "sweep.train": (
         "sweep.core",
@@ -50,38 +48,32 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.inventory",
         "sweep.worker",
         "sweep.accelerators",
-        "sweep.store.checkpoints",
+        "sweep.record.checkpoints",
         "searchers.space",
         "searchers.variants",
     ),
     # Outside a trial `fit` is a sweep of one trial: it composes, late.
     "sweep.train.fit": OWN,
     # The record holds what searchers answered, signals included.
-    "sweep.store": (
-        "sweep.core",
-        "sweep.errors",
-        "sweep.importing",
-        "sweep.private",
-        "searchers.base",
-        "searchers.errors",
-    ),
-    "sweep.store.winners": ("sweep.core", "sweep.store", "searchers.pareto"),
+    "sweep.record": ("sweep.core", "sweep.errors", "searchers.base", "searchers.errors"),
+    "sweep.record.recipe": ("sweep.record", "sweep.errors", "searchers.variants"),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
-    "sweep.store.resume": ("sweep.core", "sweep.errors", "sweep.drive", "searchers.base", "sweep.schedulers.base"),
+    "sweep.record.resume": ("sweep.record", "sweep.core", "sweep.errors", "searchers.base", "sweep.schedulers.base"),
+    "sweep.results": ("sweep.record", "sweep.core", "sweep.errors", "searchers.pareto"),
     "sweep.callbacks": (
         "sweep.core",
         "sweep.errors",
-        "sweep.importing",
-        "sweep.private",
-        "sweep.store.layout",
-        "sweep.store.space",
-        "sweep.store.schema",
-        "sweep.store.encoding",
-        "sweep.store.reader",
-        "sweep.store.checkpoints",
+        "sweep.record.importing",
+        "sweep.record.private",
+        "sweep.record.layout",
+        "sweep.record.space",
+        "sweep.record.schema",
+        "sweep.record.encoding",
+        "sweep.record.reader",
+        "sweep.record.checkpoints",
     ),
     "sweep.callbacks.front": ("sweep.core", "searchers.pareto"),
-    "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.store"),
+    "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.record"),
     "sweep.callbacks.policy": ("sweep.callbacks.base", "sweep.core.trial", "sweep.schedulers.policy"),
     "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.errors", "sweep.worker.session"),
     "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.errors", "sweep.worker.session"),
@@ -90,7 +82,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.callbacks.mlflow",
         "sweep.callbacks.wandb",
         "sweep.errors",
-        "sweep.store.checkpoints",
+        "sweep.record.checkpoints",
         "sweep.train.creator",
         "sweep.train.horovod",
         "sweep.train.torch",
@@ -101,8 +93,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.config": ("sweep.core", "sweep.errors"),
     "sweep.inventory": ("sweep.core", "sweep.errors", "sweep.accelerators", "sweep.config"),
     "sweep.experiment": ("sweep.config", "sweep.errors"),
-    "sweep.private": (),
-    "sweep.recipe": ("sweep.errors", "sweep.importing", "sweep.private", "searchers.variants"),
     "sweep.registry": ("sweep.errors",),
     "sweep.names": ("sweep.core",),
     "sweep.settings": ("sweep.core.plan", "sweep.errors"),
@@ -112,6 +102,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.logger": ("sweep.callbacks.loggers",),
     "sweep.search": ("searchers",),
     "sweep.stopper": ("sweep.core.stoppers",),
+    # Names of modules as they were, or as Tune has them.
+    "sweep.tune": (),
     "sweep.api": OWN,
     "sweep.tuner": OWN,
     "sweep.launch": OWN,
@@ -131,7 +123,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.core",
         "sweep.engines.simulator",
         "sweep.errors",
-        "sweep.store",
+        "sweep.record",
     ),
     "sweep.policies": ("searchers", "sweep.arguments", "sweep.core", "sweep.errors", "sweep.schedulers"),
     "sweep.arguments": (
@@ -206,8 +198,8 @@ LAZY = {
 }
 # Own modules that import one of those at their top, or that only one branch of a run needs: reason in each line.
 LAZY_OWN = {
-    "sweep.store.analysis": "pandas frames are made only when asked for",
-    "sweep.store.frames": "pandas",
+    "sweep.results.analysis": "pandas frames are made only when asked for",
+    "sweep.results.frames": "pandas",
     "searchers.optuna_search": "optuna",
     "searchers.optuna_space": "optuna",
     "sweep.engines.ray": "ray",
@@ -310,7 +302,11 @@ def part_of(module: str) -> str:
 
 
 def package_of(part: str) -> str:
-    return {"sweep.store.resume": "sweep.store", "sweep.train.fit": "sweep.train"}.get(part, part)
+    return {
+        "sweep.record.resume": "sweep.record",
+        "sweep.record.recipe": "sweep.record",
+        "sweep.train.fit": "sweep.train",
+    }.get(part, part)
 
 
 def test_there_is_something_to_check():
@@ -412,9 +408,9 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
     [
         ("optuna", ("searchers.optuna_search", "searchers.optuna_space", "sweep.callbacks")),
         ("ray", ("sweep.engines.ray",)),
-        ("pandas", ("sweep.store", "sweep.simulation")),
+        ("pandas", ("sweep.results", "sweep.simulation")),
         ("pynvml", ("sweep.accelerators.gpu",)),
-        ("sqlite3", ("sweep.store",)),
+        ("sqlite3", ("sweep.record",)),
         ("rich", ("sweep.callbacks", "sweep.cli")),
         ("jax", ("sweep.train", "sweep.worker", "sweep.engines")),
         ("torch", ("sweep.train", "sweep.worker", "sweep.engines")),

@@ -14,7 +14,7 @@ from leftovers import MARK, wait_until_gone
 from test_kill import SCRIPT, check_no_trial_runs_after_its_end
 
 import sweep
-from sweep.store.resume import record
+from sweep.record.resume import record
 
 
 @pytest.mark.chaos

@@ -16,9 +16,9 @@ from sweep import CheckpointConfig, Result, Trainable
 from sweep.cli.main import sweep as command_line
 from sweep.core.messages import CloneTrial, Exited, ExitKind, PauseTrial, ResumeTrial
 from sweep.curves import Curves
+from sweep.record.resume import record
 from sweep.replaying import replay
 from sweep.schedulers import FIFOScheduler
-from sweep.store.resume import record
 from sweep.train import DataParallelTrainer, ScalingConfig
 
 

@@ -13,7 +13,7 @@ import searchers
 import sweep
 import sweep as tune
 from sweep.errors import ExperimentError, SearchError, SpaceError, SweepError, UnknownNameError
-from sweep.store.reader import find_experiment
+from sweep.record.reader import find_experiment
 
 ROOT = Path(__file__).parents[1]
 # They unwind code and are no news to anybody: `except Exception` must not swallow them.

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import sweep
 from sweep.cli.main import sweep as cli
 from sweep.errors import ConfigError
-from sweep.store.resume import record
+from sweep.record.resume import record
 
 pytestmark = pytest.mark.usefixtures("own_storage")
 

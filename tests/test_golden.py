@@ -26,8 +26,8 @@ from click.testing import CliRunner
 
 from sweep import ExperimentAnalysis, Result
 from sweep.cli.main import sweep as command_line
-from sweep.store.checkpoints import verify
-from sweep.store.encoding import Opaque
+from sweep.record.checkpoints import verify
+from sweep.record.encoding import Opaque
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"

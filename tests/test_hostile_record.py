@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from sweep import ExperimentAnalysis, Tuner
 from sweep.cli.main import sweep as command_line
 from sweep.errors import ExperimentError
-from sweep.store.checkpoints import discard_in
-from sweep.store.layout import checked_checkpoint, checked_name, checked_trial_id, leads_outside
+from sweep.record.checkpoints import discard_in
+from sweep.record.layout import checked_checkpoint, checked_name, checked_trial_id, leads_outside
 
 GOLDEN = Path(__file__).parent / "golden"
 SECRET = "what the neighbour printed"

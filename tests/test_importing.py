@@ -11,9 +11,18 @@ import zipfile
 
 import pytest
 
-from sweep.importing import DriverCalled, end_module, ended_at, importing, is_reached, load_file, unpickle, why_missing
+from sweep.record.importing import (
+    DriverCalled,
+    end_module,
+    ended_at,
+    importing,
+    is_reached,
+    load_file,
+    unpickle,
+    why_missing,
+)
 
-STARTS = "from sweep.importing import end_module\nabove = 1\nend_module('sweep.run')\nbelow = 2\n"
+STARTS = "from sweep.record.importing import end_module\nabove = 1\nend_module('sweep.run')\nbelow = 2\n"
 
 
 @pytest.fixture

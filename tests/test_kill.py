@@ -15,8 +15,8 @@ from leftovers import MARK, wait_until_gone
 
 import sweep
 from sweep.core.messages import Exited, Released, Reported
-from sweep.store.reader import ExperimentReader
-from sweep.store.resume import record
+from sweep.record.reader import ExperimentReader
+from sweep.record.resume import record
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
 
@@ -57,7 +57,7 @@ SOME = [
 SCRIPT = """
 import os, signal, subprocess, sys, tempfile
 import sweep
-from sweep.store.journal import Journal
+from sweep.record.journal import Journal
 
 root, num_trials, when, what, number = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])
 seen = 0

@@ -11,7 +11,7 @@ import pytest
 
 import sweep
 from sweep.errors import MetricError
-from sweep.store.reader import ExperimentReader
+from sweep.record.reader import ExperimentReader
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import sweep
 from searchers import SEARCHERS, BasicVariantGenerator
 from sweep.errors import ConfigError
 from sweep.policies import describe, refuse_foreign_domains, unsearched_lists
+from sweep.record.reader import ExperimentReader
 from sweep.schedulers import SCHEDULERS
-from sweep.store.reader import ExperimentReader
 
 NOTICE = (
     "config['lr'] is a list of 3 values and nothing is searched; each trial gets the whole list. To try each, write "

@@ -12,8 +12,8 @@ import pytest
 import sweep
 from sweep import CheckpointConfig, RunConfig, Trainable, TuneConfig, Tuner
 from sweep.errors import ConfigError
-from sweep.private import create_private
-from sweep.recipe import environment_again, pack_recipe, read_recipe, write_recipe
+from sweep.record.private import create_private
+from sweep.record.recipe import environment_again, pack_recipe, read_recipe, write_recipe
 
 SECRET = "not-for-the-disk-8d1f"
 

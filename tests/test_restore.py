@@ -15,7 +15,7 @@ import pytest
 import sweep
 from sweep import ResultGrid, RunConfig, TuneConfig, Tuner
 from sweep.errors import ConfigError, ExperimentError, SweepError
-from sweep.recipe import pack_recipe, read_recipe, write_recipe
+from sweep.record.recipe import pack_recipe, read_recipe, write_recipe
 
 WORK = """
 import os

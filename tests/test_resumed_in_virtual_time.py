@@ -28,8 +28,8 @@ from sweep.core.sweep import Sweep
 from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
 from sweep.policies import build_policies
-from sweep.store.journal import Journal
-from sweep.store.resume import load, record, retell
+from sweep.record.journal import Journal
+from sweep.record.resume import load, record, retell
 
 LONGEST = 9
 

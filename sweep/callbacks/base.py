@@ -8,7 +8,7 @@ from typing import Any
 from sweep.core.results import Result
 from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 
 __all__ = ["Callback"]
 

@@ -15,7 +15,7 @@ from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
 from sweep.callbacks.states import CallbackStates
 from sweep.core.messages import Hook, Notify
 from sweep.core.trial import Trial
-from sweep.store.space import lacks_space
+from sweep.record.space import lacks_space
 
 __all__ = ["Dispatcher"]
 

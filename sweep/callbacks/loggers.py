@@ -26,10 +26,10 @@ from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float, is_held, printed, shown_int
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.store.encoding import decode, decode_metrics
-from sweep.store.layout import ExperimentLayout
-from sweep.store.schema import open_for_reading
-from sweep.store.space import lacks_space
+from sweep.record.encoding import decode, decode_metrics
+from sweep.record.layout import ExperimentLayout
+from sweep.record.schema import open_for_reading
+from sweep.record.space import lacks_space
 
 __all__ = ["CSVLoggerCallback", "JsonLoggerCallback", "LoggerCallback", "TBXLoggerCallback", "step_of"]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from sweep.callbacks.base import Callback
 from sweep.core.trial import Trial
-from sweep.store.filesystems import remember_home
-from sweep.store.remote import Storage
-from sweep.store.upload import OtherDriver, Uploader, UploadStopped
+from sweep.record.filesystems import remember_home
+from sweep.record.remote import Storage
+from sweep.record.upload import OtherDriver, Uploader, UploadStopped
 
 __all__ = ["MirrorCallback"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from sweep.callbacks.base import Callback
 from sweep.errors import ConfigError
-from sweep.importing import importing
+from sweep.record.importing import importing
 
 __all__ = ["callbacks_from"]
 

@@ -12,7 +12,7 @@ from sweep.core.naming import evaluated_params, experiment_tag
 from sweep.core.resources import Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 
 __all__ = ["MOST_SECONDS", "ExperimentInfo", "ObservedTrial", "plain_result"]
 

@@ -18,8 +18,8 @@ from sweep.core.outcome import fell_back
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
-from sweep.store.layout import ExperimentLayout
-from sweep.store.schema import open_for_reading
+from sweep.record.layout import ExperimentLayout
+from sweep.record.schema import open_for_reading
 
 __all__ = ["ERROR_FILE", "AlikeFailures", "DamageNotice", "ErrorFileCallback", "MissingKeys"]
 

@@ -8,8 +8,8 @@ from sweep.cli.inspect import storage_option
 from sweep.cli.order import Order, parse_count, parse_seconds
 from sweep.cli.run import execute
 from sweep.errors import ConfigError, ExperimentError
-from sweep.store.reader import ExperimentReader, find_experiment
-from sweep.store.remote import storage_of
+from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.record.remote import storage_of
 
 __all__ = ["resume"]
 

@@ -30,10 +30,9 @@ from sweep.core.resources import name_device
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.values import printed, sound_text
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
-from sweep.store.analysis import ExperimentAnalysis
-from sweep.store.filled import MOST_SECONDS
-from sweep.store.layout import ExperimentLayout, rank_outputs
-from sweep.store.reader import (
+from sweep.record.filled import MOST_SECONDS
+from sweep.record.layout import ExperimentLayout, rank_outputs
+from sweep.record.reader import (
     ExperimentReader,
     Timeline,
     TrialRow,
@@ -41,8 +40,9 @@ from sweep.store.reader import (
     list_experiments,
     what_is_there,
 )
-from sweep.store.remote import has_experiment, parse_storage
-from sweep.store.winners import Best, best_by_last, better_earlier, objectives_front
+from sweep.record.remote import has_experiment, parse_storage
+from sweep.results.analysis import ExperimentAnalysis
+from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
 __all__ = ["NOTES", "best", "ls", "read_notes", "show", "storage_option", "trials", "why"]
 

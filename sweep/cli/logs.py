@@ -12,8 +12,8 @@ import click
 
 from sweep.cli.inspect import storage_option
 from sweep.errors import ConfigError
-from sweep.store.layout import checked_name, rank_output, rank_outputs
-from sweep.store.reader import ExperimentReader, find_experiment
+from sweep.record.layout import checked_name, rank_output, rank_outputs
+from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.worker.output import OUTPUT_NAME
 
 __all__ = ["logs", "print_logs"]

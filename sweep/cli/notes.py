@@ -12,7 +12,7 @@ import click
 from sweep.callbacks.formats import clean
 from sweep.cli.inspect import NOTES, storage_option
 from sweep.errors import ConfigError, ExperimentError
-from sweep.store.reader import find_experiment
+from sweep.record.reader import find_experiment
 
 __all__ = ["note"]
 

@@ -15,7 +15,7 @@ from typing import Any
 from sweep.config import FailureConfig
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
-from sweep.importing import DriverCalled, ended_at, importing, load_file, why_missing
+from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
 
 __all__ = ["COMMAND_FILE", "Order", "import_trainable", "parse_count", "parse_seconds", "split_target"]
 

@@ -13,11 +13,11 @@ from sweep.cli.inspect import storage_option
 from sweep.cli.order import import_trainable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
 from sweep.core.results import AUTO_FILLED, flatten
+from sweep.record.layout import ExperimentLayout
+from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.record.resume import Told, record
 from sweep.replaying import Replay
 from sweep.replaying import replay as decide_again
-from sweep.store.layout import ExperimentLayout
-from sweep.store.reader import ExperimentReader, find_experiment
-from sweep.store.resume import Told, record
 
 __all__ = ["replay", "say_what_is_loaded"]
 

@@ -18,12 +18,12 @@ from sweep.cli.replay import say_what_is_loaded
 from sweep.core.resources import Device, Node
 from sweep.curves import Curves
 from sweep.errors import ConfigError, ExperimentError
+from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.rerunning import Rerun, rerun
+from sweep.results.winners import best_by_last
 from sweep.schedulers import create_scheduler
 from sweep.simulation import Simulation
 from sweep.simulation import simulate as run_simulation
-from sweep.store.reader import ExperimentReader, find_experiment
-from sweep.store.winners import best_by_last
 
 __all__ = ["simulate"]
 

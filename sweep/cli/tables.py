@@ -336,7 +336,7 @@ def _write(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: st
 
 
 def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
-    from sweep.store.frames import metrics_frame
+    from sweep.results.frames import metrics_frame
 
     return metrics_frame(rows, columns)
 

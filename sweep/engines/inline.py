@@ -41,8 +41,8 @@ from sweep.engines.base import Engine, EngineCommand
 from sweep.engines.exits import classify
 from sweep.engines.jobs import JobMaker
 from sweep.errors import SweepError
-from sweep.importing import unpickle
-from sweep.store.layout import ExperimentLayout
+from sweep.record.importing import unpickle
+from sweep.record.layout import ExperimentLayout
 from sweep.worker import adapters, environment, wire
 from sweep.worker.devices import seed_generators
 from sweep.worker.main import run_job

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sweep.store.layout import ExperimentLayout
+from sweep.record.layout import ExperimentLayout
 from sweep.worker.environment import DRIVER_VARIABLE, EXPERIMENT_VARIABLE
 from sweep.worker.nested import is_dead, namespace_of
 

@@ -46,7 +46,7 @@ from sweep.engines.silence import Silences
 from sweep.engines.slots import Attempt, Slot, free_slot, key_of, unneeded
 from sweep.engines.tree import await_end, end_marked
 from sweep.errors import ConfigError
-from sweep.store.layout import ExperimentLayout
+from sweep.record.layout import ExperimentLayout
 from sweep.worker import environment, limits, wire
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import store_objects

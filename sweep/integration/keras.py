@@ -16,7 +16,7 @@ from sweep.integration.reporting import (
     report_with,
     require,
 )
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 
 __all__ = ["HOOKS", "ReportCheckpointCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]
 

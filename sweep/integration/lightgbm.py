@@ -8,7 +8,7 @@ from typing import Any
 from sweep.errors import refuse_unknown
 from sweep.integration.boosting import Postprocess, RoundReports
 from sweep.integration.reporting import Metrics, checkpoint_file, require
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 
 __all__ = ["RayTrainReportCallback", "TuneReportCallback", "TuneReportCheckpointCallback"]
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from sweep.errors import CheckpointError, ConfigError, UserCodeError, nearest
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 from sweep.worker.session import get_context, report
 
 __all__ = ["MetricChoice", "Metrics", "chosen_hooks", "checkpoint_file", "is_first_rank", "report_with", "require"]

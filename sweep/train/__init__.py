@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sweep.config import CheckpointConfig, FailureConfig, RunConfig
-    from sweep.store.analysis import Result
-    from sweep.store.checkpoints import Checkpoint
+    from sweep.record.checkpoints import Checkpoint
+    from sweep.results.analysis import Result
     from sweep.train.fit import TrainingFailedError, TuneReportCallback
     from sweep.train.scaling import ScalingConfig
     from sweep.train.trainer import DataParallelTrainer
     from sweep.worker.session import get_checkpoint, get_context, report
 
 _HOMES = {
-    "Checkpoint": "sweep.store.checkpoints",
+    "Checkpoint": "sweep.record.checkpoints",
     "CheckpointConfig": "sweep.config",
     "DataParallelTrainer": "sweep.train.trainer",
     "FailureConfig": "sweep.config",
-    "Result": "sweep.store.analysis",
+    "Result": "sweep.results.analysis",
     "RunConfig": "sweep.config",
     "ScalingConfig": "sweep.train.scaling",
     "TrainingFailedError": "sweep.train.fit",

@@ -19,8 +19,8 @@ from sweep.core.resources import Device, Node, Placement, Resources
 from sweep.core.results import Result as Report
 from sweep.core.results import score
 from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError, refuse_unknown
-from sweep.importing import unpickle
-from sweep.store.checkpoints import Checkpoint, discard
+from sweep.record.checkpoints import Checkpoint, discard
+from sweep.record.importing import unpickle
 from sweep.worker import wire
 from sweep.worker.environment import MEMORY_FRACTIONS, THREAD_VARIABLES
 from sweep.worker.group_environment import group_job, plan_ranks
@@ -32,7 +32,7 @@ from sweep.worker.shipping import store_code
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sweep.store.analysis import Result
+    from sweep.results.analysis import Result
     from sweep.train.trainer import DataParallelTrainer
 
 __all__ = ["NestedResult", "TrainingFailedError", "TuneReportCallback", "fit_alone", "fit_inside"]
@@ -55,7 +55,7 @@ class TuneReportCallback:
 def fit_alone(trainer: DataParallelTrainer) -> Result:
     """Run a trainer as an experiment of one trial."""
     import sweep.api
-    import sweep.store.analysis
+    import sweep.results.analysis
 
     run = trainer.run_config
     analysis = sweep.api.run(
@@ -70,7 +70,7 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
         callbacks=[one for one in run.callbacks or () if not isinstance(one, TuneReportCallback)],
         raise_on_failed_trial=True,
     )
-    return sweep.store.analysis.ResultGrid(analysis)[0]
+    return sweep.results.analysis.ResultGrid(analysis)[0]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class NestedResult:
     @property
     def metrics_dataframe(self) -> pd.DataFrame:
         """One row for each report."""
-        from sweep.store.frames import metrics_frame
+        from sweep.results.frames import metrics_frame
 
         return metrics_frame(self.history)
 

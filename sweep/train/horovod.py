@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from sweep.config import RunConfig
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
 from sweep.worker.wire import Rank

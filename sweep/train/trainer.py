@@ -15,7 +15,7 @@ from sweep.config import RunConfig
 from sweep.core.group import START_ERROR
 from sweep.core.resources import Resources
 from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, nearest, refuse_unknown
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.worker.group_environment import GroupSpec
 from sweep.worker.parameters import unwrap
@@ -26,7 +26,7 @@ from sweep.worker.trainable import PreparedTrainable
 from sweep.worker.wire import Rank
 
 if TYPE_CHECKING:
-    from sweep.store.analysis import Result
+    from sweep.results.analysis import Result
     from sweep.train.fit import NestedResult
 
 __all__ = ["Backend", "DataParallelTrainer", "GroupStartError"]

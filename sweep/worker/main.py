@@ -16,9 +16,9 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
-from sweep.importing import unpickle, why_missing
-from sweep.store.layout import rank_output
-from sweep.store.space import lacks_space
+from sweep.record.importing import unpickle, why_missing
+from sweep.record.layout import rank_output
+from sweep.record.space import lacks_space
 from sweep.worker import adapters, limits, wire
 from sweep.worker.control import Control
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators

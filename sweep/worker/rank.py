@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sweep.errors import CheckpointError
-from sweep.store.checkpoints import Checkpoint, known_whole
-from sweep.store.layout import shards_name
+from sweep.record.checkpoints import Checkpoint, known_whole
+from sweep.record.layout import shards_name
 from sweep.worker import wire
 from sweep.worker.session import Session, StopRequested
 

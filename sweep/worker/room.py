@@ -18,7 +18,7 @@ from typing import Any
 
 from sweep.core.resources import format_bytes
 from sweep.core.trial import WAITS_FOR_SPACE
-from sweep.store.space import free_bytes, lacks_space
+from sweep.record.space import free_bytes, lacks_space
 
 __all__ = ["PatientFile", "Room", "make_patient"]
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from sweep.core.resources import Resources
 from sweep.errors import CheckpointError, UserCodeError
-from sweep.store.checkpoints import Checkpoint, free_target, known_whole, persist
-from sweep.store.layout import checkpoint_name
-from sweep.store.manifest import MANIFEST, DamagedError, set_aside, verify
-from sweep.store.space import lacks_space, tree_bytes
+from sweep.record.checkpoints import Checkpoint, free_target, known_whole, persist
+from sweep.record.layout import checkpoint_name
+from sweep.record.manifest import MANIFEST, DamagedError, set_aside, verify
+from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
 from sweep.worker.control import Control
 from sweep.worker.metrics import MAX_BYTES, plain_metrics, within_size

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from sweep.core.resources import Resources, parse_resources
 from sweep.core.results import fill
 from sweep.errors import TrainableError, refuse_unknown
-from sweep.store.checkpoints import Checkpoint
-from sweep.store.manifest import MANIFEST, verify
+from sweep.record.checkpoints import Checkpoint
+from sweep.record.manifest import MANIFEST, verify
 from sweep.worker.parameters import unwrap
 from sweep.worker.saved import Clock, load_from, save_into
 from sweep.worker.session import current

@@ -18,10 +18,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 import sweep
 from sweep.callbacks import mirror
 from sweep.callbacks.mirror import MirrorCallback
-from sweep.store import filesystems
-from sweep.store.reader import ExperimentReader
-from sweep.store.remote import download_experiment, open_storage_for_reading, parse_storage
-from sweep.store.upload import OtherDriver, UploadStopped
+from sweep.record import filesystems
+from sweep.record.reader import ExperimentReader
+from sweep.record.remote import download_experiment, open_storage_for_reading, parse_storage
+from sweep.record.upload import OtherDriver, UploadStopped
 
 LIMIT_S = 20  # for what happens at once
 

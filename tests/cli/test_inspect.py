@@ -21,8 +21,8 @@ from sweep.cli import tables
 from sweep.cli.main import sweep
 from sweep.cli.ranges import parse_parameter
 from sweep.errors import ConfigError, ExperimentError
-from sweep.store.lock import DriverLock
-from sweep.store.schema import LABELS
+from sweep.record.lock import DriverLock
+from sweep.record.schema import LABELS
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ import inspect, warnings
 warnings.simplefilter("ignore")
 import pandas, pandas.io.formats.html
 import sweep
-from sweep.store.reader import ExperimentReader
+from sweep.record.reader import ExperimentReader
 
 def read(thing):
     names = []

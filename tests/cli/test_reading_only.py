@@ -15,7 +15,7 @@ from mounts import with_mounts
 import sweep
 from sweep import CheckpointConfig, ExperimentAnalysis, Result, RunConfig, TuneConfig, Tuner
 from sweep.cli.main import COMMANDS, _run
-from sweep.store.reader import ExperimentReader
+from sweep.record.reader import ExperimentReader
 
 ROOT = Path(__file__).parents[2]
 WRITING = {"run", "resume", "note"}  # what a command of these names is for

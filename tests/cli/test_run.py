@@ -17,7 +17,7 @@ import searchers
 from sweep.cli.main import main, sweep
 from sweep.cli.order import Order, import_trainable, parse_count, parse_seconds
 from sweep.errors import ConfigError, ExperimentError, TrainableError
-from sweep.store.analysis import ExperimentAnalysis
+from sweep.results.analysis import ExperimentAnalysis
 
 SCRIPT = """\
 import sweep

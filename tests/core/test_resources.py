@@ -28,7 +28,7 @@ from sweep.core.resources import (
     parse_resources,
 )
 from sweep.errors import ConfigError, ResourceError
-from sweep.store.records import decode_event, encode_event
+from sweep.record.records import decode_event, encode_event
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ from sweep.core.trial import evolve
 from sweep.engines.group import Group
 from sweep.engines.local import LocalEngine
 from sweep.errors import TrialsFailed, UserCodeError
-from sweep.store.layout import shards_name
-from sweep.store.reader import ExperimentReader
-from sweep.store.resume import record
+from sweep.record.layout import shards_name
+from sweep.record.reader import ExperimentReader
+from sweep.record.resume import record
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.trainer import Backend
 from sweep.worker import wire

@@ -14,7 +14,7 @@ from census import census
 
 from sweep.engines import leftovers
 from sweep.engines.leftovers import end_leftovers
-from sweep.store.lock import DriverLock
+from sweep.record.lock import DriverLock
 from sweep.worker.nested import is_dead, process_mark
 
 

@@ -22,7 +22,7 @@ from sweep.core.trial import CheckpointRef
 from sweep.engines.host import trim_output
 from sweep.engines.local import LocalEngine
 from sweep.errors import ConfigError
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 from sweep.worker.parameters import with_parameters
 from sweep.worker.session import get_checkpoint, get_context, report
 from sweep.worker.trainable import Trainable, prepare

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweep.errors import ConfigError, UserCodeError
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 
 
 class Model:

@@ -34,6 +34,7 @@ from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ConfigError, ResourceError, SweepError
+from sweep.record.resume import retell
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
@@ -41,7 +42,6 @@ from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.hyperband import HyperBandScheduler
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
-from sweep.store.resume import retell
 
 NODES = (Node("n", 8),)
 

@@ -12,6 +12,8 @@ from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Status
 from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
+from sweep.record.layout import ExperimentLayout
+from sweep.record.resume import retell
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
@@ -22,8 +24,6 @@ from sweep.schedulers.pasha import PASHAScheduler
 from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
-from sweep.store.layout import ExperimentLayout
-from sweep.store.resume import retell
 
 RETOLD = {
     "on_trial_add",

@@ -24,8 +24,8 @@ import sweep
 from sweep.core.messages import Exited, ExitKind, Released
 from sweep.core.resources import Device
 from sweep.errors import CheckpointError, ResourceError, UserCodeError
-from sweep.store.reader import ExperimentReader
-from sweep.store.resume import record
+from sweep.record.reader import ExperimentReader
+from sweep.record.resume import record
 from sweep.train import (
     DataParallelTrainer,
     FailureConfig,

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from sweep.errors import CheckpointError, TrainableError, UserCodeError
-from sweep.store.checkpoints import Checkpoint, persist
+from sweep.record.checkpoints import Checkpoint, persist
 from sweep.worker import session as session_module
 from sweep.worker import wire
 from sweep.worker.adapters import Kept, run_class, run_function

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sweep.errors import CheckpointError, TrainableError
-from sweep.store.checkpoints import Checkpoint, persist
+from sweep.record.checkpoints import Checkpoint, persist
 from sweep.worker import trainable as module
 from sweep.worker.parameters import with_parameters, with_resources
 from sweep.worker.saved import CLOCK_FILE, DICT_FILE

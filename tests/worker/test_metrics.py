@@ -11,7 +11,7 @@ import odd_values
 import pytest
 
 from sweep.errors import UserCodeError
-from sweep.store.encoding import decode_metrics, encode
+from sweep.record.encoding import decode_metrics, encode
 from sweep.worker import metrics as module
 from sweep.worker.metrics import MAX_BYTES, MAX_KEYS, num_keys, plain_metrics, within_size
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sweep.store.space import free_bytes, lacks_space, tree_bytes
+from sweep.record.space import free_bytes, lacks_space, tree_bytes
 from sweep.worker import room as module
 from sweep.worker.room import PatientFile, Room, make_patient
 from sweep.worker.session import StopRequested

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sweep.errors import CheckpointError, UserCodeError
-from sweep.store.checkpoints import Checkpoint
+from sweep.record.checkpoints import Checkpoint
 from sweep.worker import room, wire
 from sweep.worker import session as module
 from sweep.worker.adapters import run_function

@@ -1,0 +1,490 @@
+"""Checkpoints on disk: directories that are stored whole or not at all, verified when read, removed without a trace.
+
+How a checkpoint is stored, and what is there when the process is killed between two lines:
+
+    copy into `tmp-<name>-<pid>-<n>` beside the target     a `tmp-*`, removed by `sweep_strays`
+    fsync every file, write and fsync the manifest         the same
+    fsync the directories, rename to the target            the same, or the whole checkpoint
+    fsync the parent directory                             the whole checkpoint
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sweep.errors import CheckpointError, ExperimentError, refuse_unknown
+from sweep.record.filesystems import RemoteDirectory, home_of, identity, locate
+from sweep.record.layout import leads_outside
+from sweep.record.manifest import MANIFEST, METADATA, sync_directory, verify, write_manifest
+
+__all__ = [
+    "MANIFEST",
+    "METADATA",
+    "Checkpoint",
+    "discard",
+    "discard_in",
+    "fetch",
+    "free_target",
+    "known_whole",
+    "persist",
+    "pin",
+    "sweep_strays",
+    "verify",
+]
+
+STRAY_PREFIX = "tmp-"
+_counter = itertools.count()
+
+
+@refuse_unknown()
+class Checkpoint:
+    """A directory from which a trial can continue; immutable once it was reported.
+
+    One that lies on this machine is used in place. One that lies elsewhere is downloaded when its files are asked for,
+    and so is one whose experiment was opened from remote storage.
+
+    Args:
+        path: of a directory, or its URI, such as `s3://bucket/run/checkpoint_000003`.
+        filesystem: of fsspec or pyarrow, on which `path` lies; None: this machine, or what the URI says.
+
+    Attributes:
+        path: the directory: absolute, or the path on `filesystem`.
+        filesystem: the fsspec file system; None for a directory of this machine, however it was given.
+
+    Raises:
+        CheckpointError: what was given is no path.
+        ConfigError: the protocol is unknown, or a package for it is missing.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     torch.save(model.state_dict(), os.path.join(directory, "model.pt"))
+        ...     sweep.report(loss=loss, checkpoint=Checkpoint(directory))
+    """
+
+    path: str
+    filesystem: Any
+    _is_verified = False  # it was stored by this process, or compared with its manifest
+
+    def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise CheckpointError(
+                f"a checkpoint was made from {type(path).__name__}; expected the path of a directory. Write the state "
+                "into a directory and pass that."
+            )
+        self.filesystem, self.path = locate(path, filesystem)
+
+    @classmethod
+    def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """Return the checkpoint that consists of the files in `path`; nothing is copied."""
+        return cls(path)
+
+    def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Copy the files to `path` (None: a new temporary directory, the caller's to delete) and return it.
+
+        Raises:
+            CheckpointError: the checkpoint is gone or damaged, or cannot be copied, or `path` lies inside of it.
+        """
+        if self.filesystem is None:
+            self._require_whole()
+            if path is not None and Path(path).resolve().is_relative_to(Path(self.path).resolve()):
+                raise CheckpointError(
+                    f"{path} is the checkpoint {self.path} itself or lies in it; expected a directory outside of it."
+                )
+        target = os.path.abspath(path) if path is not None else tempfile.mkdtemp(prefix="checkpoint_")
+        try:
+            if self.filesystem is not None:
+                _download(self._remote, target)
+            else:
+                shutil.copytree(self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
+        except (OSError, CheckpointError) as error:
+            if path is None:
+                shutil.rmtree(target, ignore_errors=True)
+            if isinstance(error, CheckpointError):
+                raise
+            raise CheckpointError(f"the checkpoint {self.path} cannot be copied to {target}: {error}.") from error
+        return target
+
+    @contextlib.contextmanager
+    def as_directory(self) -> Iterator[str]:
+        """Give the directory for reading: the checkpoint itself without a copy, or a download of a remote one.
+
+        Users of one remote checkpoint in one process share the download; it is deleted when the last block ends.
+
+        Raises:
+            CheckpointError: the checkpoint is gone or damaged, or cannot be downloaded.
+        """
+        if self.filesystem is None:
+            self._require_whole()
+            yield self.path
+            return
+        with _shared_download(self._remote) as directory:
+            yield directory
+
+    def get_metadata(self) -> dict[str, Any]:
+        """Return what `set_metadata` stored; empty when nothing was."""
+        if self.filesystem is not None:
+            found = self._remote.read(METADATA)
+            text = "{}" if found is None else found.decode()
+        else:
+            if not os.path.isdir(self.path):
+                self._fetch()
+            try:
+                text = Path(self.path, METADATA).read_text(encoding="utf-8")
+            except FileNotFoundError:
+                return {}
+        data: dict[str, Any] = json.loads(text)
+        return data
+
+    def set_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Store JSON values beside the files, replacing earlier ones.
+
+        Raises:
+            CheckpointError: the checkpoint is gone, or a value is not JSON.
+        """
+        try:
+            text = json.dumps(dict(metadata))
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"the metadata of a checkpoint must be JSON values: {error}.") from error
+        if self.filesystem is not None:
+            if not self._remote.find():
+                raise CheckpointError(f"there is no checkpoint at {self._remote}.")
+            self._remote.write(METADATA, text.encode())
+            return
+        self._require()
+        temporary = Path(self.path, f"{METADATA}.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, Path(self.path, METADATA))
+
+    def update_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Add to the stored metadata; equal keys are replaced."""
+        self.set_metadata({**self.get_metadata(), **metadata})
+
+    @property
+    def _remote(self) -> RemoteDirectory:
+        return RemoteDirectory(self.filesystem, self.path)
+
+    def _require(self) -> None:
+        if not os.path.isdir(self.path) and not self._fetch():
+            raise CheckpointError(
+                f"there is no checkpoint at {self.path}. It may have been deleted because of num_to_keep; raise it."
+            )
+
+    def _require_whole(self) -> None:
+        """See to it that it is there and, the first time, that it is what was stored; a directory of the user's own
+        has no manifest, and passes."""
+        self._require()
+        if not self._is_verified and os.path.exists(os.path.join(self.path, MANIFEST)):
+            verify(self.path, is_exact=False)
+            self._is_verified = True
+
+    def _fetch(self) -> bool:
+        """Bring the checkpoint from the remote storage of its experiment; whether it has one."""
+        place = Path(self.path)
+        try:
+            home = home_of(place.parent.parent)
+        except ExperimentError as error:
+            raise CheckpointError(f"there is no checkpoint at {self.path}: {error}.") from error
+        if home is None:
+            return False
+        fetch(home / place.parent.name / place.name, self.path)
+        return True
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Checkpoint:
+        """Say what is written instead: checkpoints are directories."""
+        raise _gone(
+            "from_dict", "Write the dict to a file in a directory and call Checkpoint.from_directory(directory)"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Say what is written instead."""
+        raise _gone("to_dict", "Read its files: with checkpoint.as_directory() as directory: ...")
+
+    @classmethod
+    def from_uri(cls, uri: str) -> Checkpoint:
+        """Say what is written instead."""
+        raise _gone("from_uri", "Write Checkpoint(uri)")
+
+    def to_uri(self, uri: str) -> str:
+        """Say what is written instead."""
+        raise _gone("to_uri", "Pass storage_path=uri to the run, and checkpoints are stored there")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Checkpoint:
+        """Say what is written instead."""
+        raise _gone(
+            "from_bytes", "Write the bytes to a file in a directory and call Checkpoint.from_directory(directory)"
+        )
+
+    def to_bytes(self) -> bytes:
+        """Say what is written instead."""
+        raise _gone("to_bytes", "Read its files: with checkpoint.as_directory() as directory: ...")
+
+    def __repr__(self) -> str:
+        shown = self.path if self.filesystem is None else self._remote.uri()
+        return f"Checkpoint({shown!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Checkpoint) or self.path != other.path:
+            return False
+        mine, its = self.filesystem, other.filesystem
+        if mine is None or its is None or mine is its:
+            return mine is its
+        return identity(mine) == identity(its)
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+
+def known_whole(path: str) -> Checkpoint:
+    """Return the checkpoint in a directory that was just stored, or compared with its manifest."""
+    checkpoint = Checkpoint(path)
+    checkpoint._is_verified = True
+    return checkpoint
+
+
+def _gone(name: str, advice: str) -> CheckpointError:
+    return CheckpointError(f"Checkpoint.{name} is gone: a checkpoint is a directory. {advice}.")
+
+
+def persist(
+    source_dir: str | os.PathLike[str],
+    target_dir: str | os.PathLike[str],
+    *,
+    is_source_spent: bool = False,
+    is_source_immutable: bool = False,
+) -> None:
+    """Store the files of `source_dir` as the checkpoint `target_dir`, whole or not at all, durable on return.
+
+    Symbolic links are followed, so that the checkpoint stands alone.
+
+    Args:
+        target_dir: must not exist; its parent is created.
+        is_source_spent: `source_dir` lies on the same file system and is not needed any more: renamed, not copied.
+        is_source_immutable: `source_dir` is a stored checkpoint: its files are shared by hard links where possible.
+
+    Raises:
+        CheckpointError: there is no such source, the target exists, or the disk refused.
+    """
+    source, target = os.path.abspath(source_dir), os.path.abspath(target_dir)
+    if not os.path.isdir(source):
+        found = "a file" if os.path.exists(source) else "nothing"
+        raise CheckpointError(f"a checkpoint must be a directory; at {source} there is {found}.")
+    if os.path.lexists(target):
+        raise CheckpointError(f"there is a checkpoint at {target} already; a stored checkpoint is never changed.")
+    parent, name = os.path.split(target)
+    temporary = os.path.join(parent, f"{STRAY_PREFIX}{name}-{os.getpid()}-{next(_counter)}")
+    try:
+        os.makedirs(parent, exist_ok=True)
+        if is_source_spent:
+            os.rename(source, temporary)
+        else:
+            copy = _link_or_copy if is_source_immutable else shutil.copy2
+            shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MANIFEST), copy_function=copy)
+        write_manifest(temporary)
+        os.rename(temporary, target)
+        sync_directory(parent)
+    except (OSError, shutil.Error) as error:
+        if is_source_spent and os.path.isdir(temporary):
+            os.rename(temporary, source)  # the only copy: it may be stored later
+        else:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointError(f"the checkpoint {target} could not be written: {error}.") from error
+
+
+def discard(directory: str | os.PathLike[str]) -> None:
+    """Delete a checkpoint; a process killed meanwhile leaves a `tmp-*`, never half a checkpoint. Gone already is fine.
+
+    Raises:
+        CheckpointError: the disk refused.
+    """
+    target = os.path.abspath(directory)
+    parent, name = os.path.split(target)
+    temporary = os.path.join(parent, f"{STRAY_PREFIX}{name}-{os.getpid()}-{next(_counter)}")
+    try:
+        if os.path.islink(target):
+            os.unlink(target)
+            return
+        os.rename(target, temporary)
+        shutil.rmtree(temporary)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CheckpointError(f"the checkpoint {target} could not be deleted: {error}.") from error
+
+
+def discard_in(root: str | os.PathLike[str], path: str) -> bool:
+    """Delete a checkpoint of the experiment in `root`, and return whether it may be: a directory that a symbolic link
+    leads to, outside of the experiment, is left alone.
+
+    Raises:
+        CheckpointError: the disk refused.
+    """
+    if leads_outside(root, path):
+        return False
+    discard(os.path.join(root, path))
+    return True
+
+
+def sweep_strays(trial_dir: str | os.PathLike[str], keep: Iterable[str] | None = None) -> list[str]:
+    """Delete what killed processes left in a trial's directory, while no process of the trial runs.
+
+    Args:
+        keep: names of the checkpoints that are referred to; other `checkpoint_*` are deleted too. None: only `tmp-*`.
+
+    Returns:
+        The names that were deleted, sorted.
+    """
+    kept = None if keep is None else {os.path.basename(os.path.normpath(name)) for name in keep}
+    removed = []
+    try:
+        names = sorted(os.listdir(trial_dir))
+    except FileNotFoundError:
+        return []
+    for name in names:
+        is_stray = name.startswith(STRAY_PREFIX) or (
+            kept is not None and name.startswith("checkpoint_") and name not in kept
+        )
+        path = os.path.join(trial_dir, name)
+        if is_stray and os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+            removed.append(name)
+    return removed
+
+
+def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> str:
+    """Return the path for a new checkpoint: `<name>`, or `<name>.<attempt>` when a former attempt stored that one."""
+    target = os.path.join(trial_dir, name)
+    if os.path.lexists(target):
+        target = os.path.join(trial_dir, f"{name}.{attempt}")
+    plain, number = target, 1
+    while os.path.lexists(target):
+        number += 1
+        target = f"{plain}.{number}"
+    return target
+
+
+def pin(source_dir: str | os.PathLike[str], target_dir: str | os.PathLike[str]) -> Path | None:
+    """Return a second view of a stored checkpoint that stays when the first is deleted; None if that happened already.
+
+    It consists of hard links, so it costs no space and nearly no time. Without them it is the checkpoint itself.
+
+    Raises:
+        CheckpointError: the checkpoint is damaged.
+    """
+    source = Path(source_dir)
+    try:
+        shutil.copytree(source, target_dir, copy_function=os.link)
+        verify(target_dir, is_hashed=False)
+    except (OSError, CheckpointError) as error:
+        shutil.rmtree(target_dir, ignore_errors=True)
+        if not source.is_dir():
+            return None
+        if isinstance(error, CheckpointError):
+            raise
+        return source
+    return Path(target_dir)
+
+
+def fetch(remote: RemoteDirectory, target_dir: str | os.PathLike[str]) -> None:
+    """Bring a checkpoint from remote storage, verified, whole or not at all; there already is fine.
+
+    Raises:
+        CheckpointError: it is not (whole) there, it is damaged, or it cannot be brought.
+    """
+    target = Path(os.path.abspath(target_dir))
+    if target.is_dir():
+        return
+    temporary = target.parent / f"{STRAY_PREFIX}{target.name}-{os.getpid()}-{next(_counter)}"
+    try:
+        if not _download(remote, temporary, with_manifest=True):
+            raise CheckpointError(f"the checkpoint {remote} has no manifest: its upload did not end.")
+        verify(temporary)
+        try:
+            persist(temporary, target, is_source_spent=True)
+        except CheckpointError:
+            if not target.is_dir():  # otherwise another process has brought it meanwhile
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_manifest: bool = False) -> bool:
+    """Copy the files of a remote checkpoint; return whether it has a manifest, with which their sizes are compared."""
+    try:
+        found = remote.find()
+        if not found:
+            raise CheckpointError(
+                f"there is no checkpoint at {remote}. It may have been deleted because of num_to_keep; raise it."
+            )
+        manifest = remote.read(MANIFEST)
+        if manifest is not None:
+            for name, (size, _) in json.loads(manifest)["files"].items():
+                if found.get(name) != size:
+                    raise CheckpointError(
+                        f"the checkpoint {remote} is damaged: {name} has {found.get(name, 'no')} bytes, expected "
+                        f"{size}."
+                    )
+        for name in found:
+            if name != MANIFEST or with_manifest:
+                remote.get(name, Path(target, name))
+    except CheckpointError:
+        raise
+    except Exception as error:  # whatever the package behind the file system raises
+        raise CheckpointError(f"the checkpoint {remote} cannot be read: {type(error).__name__}: {error}.") from error
+    return manifest is not None
+
+
+class _Download:
+    """A temporary directory with a remote checkpoint, and how many use it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.num_users = 0
+        self.directory = ""
+
+
+_downloads: dict[tuple[int, str, str], _Download] = {}
+_downloads_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _shared_download(remote: RemoteDirectory) -> Iterator[str]:
+    key = (os.getpid(), identity(remote.filesystem), remote.path)  # a forked child deletes nothing of its parent's
+    with _downloads_lock:
+        download = _downloads.setdefault(key, _Download())
+        download.num_users += 1
+    try:
+        with download.lock:
+            if not download.directory:
+                directory = tempfile.mkdtemp(prefix="checkpoint_")
+                try:
+                    _download(remote, directory)
+                except BaseException:
+                    shutil.rmtree(directory, ignore_errors=True)
+                    raise
+                download.directory = directory
+        yield download.directory
+    finally:
+        with _downloads_lock:
+            download.num_users -= 1
+            if not download.num_users:
+                del _downloads[key]
+        if not download.num_users and download.directory:
+            shutil.rmtree(download.directory, ignore_errors=True)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)  # another file system, or one without hard links

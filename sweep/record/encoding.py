@@ -1,0 +1,213 @@
+"""Values to JSON text and back, exactly: NaN and infinities, tuples, numpy scalars, and the user's own objects.
+
+What JSON cannot say is an object with one `$`-key:
+
+    {"$float": "nan"}             nan, inf, -inf
+    {"$int": "0x..."}             a whole number of more digits than Python prints
+    {"$tuple": [...]}             a tuple
+    {"$bytes": "base64"}          bytes
+    {"$dict": [[key, value]]}     a dict whose keys are not all texts, or begin with `$`
+    {"$pickle": "base64", "repr": "..."}   anything else, by cloudpickle; only `resume` ever loads it
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sweep.core.values import is_held, mended, shown, shown_int
+from sweep.record.importing import unpickle
+
+__all__ = ["Opaque", "decode", "decode_metrics", "encode", "is_same"]
+
+_MOST_BITS = 14_000  # of a whole number that is written in digits: Python prints 4,300 of them
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value that was stored as a pickle and was not loaded, because reading an experiment runs no code."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def encode(value: Any) -> str:
+    """Return `value` as JSON text that `decode` turns back into an equal value.
+
+    Raises:
+        TypeError: a value that cannot be pickled either; the message names it.
+    """
+    try:
+        text = _fast(value)
+    except (ValueError, TypeError):
+        text = json.dumps(_tag(value), separators=(",", ":"), ensure_ascii=False)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair, as in a file name that is no text: no database takes it
+            return json.dumps(json.loads(text), separators=(",", ":"))
+    return text
+
+
+# allow_nan=False raises at NaN and infinities, which then get tagged. Tuples and odd keys would pass silently as lists
+# and texts, hence the check before. Everything that is common passes at the speed of C; the encoder is made once,
+# because
+# `JSONEncoder.encode` makes it anew for every value.
+_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_make = getattr(json.encoder, "c_make_encoder", None)
+_chunks = (
+    _make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    if _make is not None
+    else None
+)
+_PLAIN = frozenset({float, int, str, bool, type(None)})
+
+
+def _fast(value: Any) -> str:
+    if not _is_plain(value):
+        raise TypeError
+    return _encoder.encode(value) if _chunks is None or type(value) in _PLAIN else "".join(_chunks(value, 0))
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str or key[:1] == "$" or (type(item) not in _PLAIN and not _is_plain(item)):
+                return False
+        return True
+    if kind is list:
+        return all(map(_is_plain, value))
+    return kind in _PLAIN
+
+
+def _tag(value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    kind = type(value)
+    if kind is str:
+        return value
+    if kind is int:
+        return value if value.bit_length() <= _MOST_BITS else {"$int": hex(value)}
+    if kind is float:
+        return (
+            value if math.isfinite(value) else {"$float": "nan" if value != value else "inf" if value > 0 else "-inf"}
+        )
+    if isinstance(value, np.generic) and value.ndim == 0 and not isinstance(value, (np.void, np.object_)):
+        plain = value.item()
+        return _pickled(value) if isinstance(plain, np.generic) else _tag(plain)  # a long double is its own item
+    if kind is tuple:
+        return {"$tuple": [_tag(item) for item in value]}
+    if kind is list:
+        return [_tag(item) for item in value]
+    if kind is bytes:
+        return {"$bytes": base64.b64encode(value).decode()}
+    if kind is dict:
+        if all(type(k) is str and not k.startswith("$") for k in value):
+            return {k: _tag(v) for k, v in value.items()}
+        return {"$dict": [[_tag(k), _tag(v)] for k, v in value.items()]}
+    if isinstance(value, Mapping) and kind.__module__.startswith("sweep."):
+        return _tag(dict(value))
+    return _pickled(value)
+
+
+def _pickled(value: Any) -> dict[str, str]:
+    import cloudpickle
+
+    try:
+        data = cloudpickle.dumps(value)
+    except Exception as error:  # whatever the user's __reduce__ raises
+        raise TypeError(f"a value of type {type(value).__name__} cannot be stored: {error}") from error
+    return {"$pickle": base64.b64encode(data).decode(), "repr": shown(value)}
+
+
+def decode(text: str, *, trust: bool = False) -> Any:
+    """Return the value that `encode` was given.
+
+    Args:
+        trust: load pickled values. This runs code from the file: only for experiments of one's own. Otherwise they
+            come back as `Opaque`, which prints like the value.
+    """
+    if '"$' not in text:
+        return json.loads(text)
+    return _untag(json.loads(text), trust)
+
+
+def decode_metrics(text: str, *, trust: bool = False) -> Any:
+    """Return the metrics of a report, as `decode` does, and what older versions stored as it would be stored now.
+
+    Whole numbers that no float holds are texts, and texts have no NUL and no halves of surrogate pairs.
+    """
+    if len(text) > _SHORT:
+        loaded = _json_long.decode(text)
+    else:
+        loaded = json.loads(text)
+    values = _untag(loaded, trust) if '"$' in text else loaded
+    return mended(values) if "\\u" in text else values
+
+
+def _whole(digits: str) -> int | str:
+    """Return a whole number of JSON; as text if no float holds it."""
+    if len(digits) > _MOST_DIGITS and not is_held(number := int(digits)):
+        return shown_int(number)
+    return int(digits)
+
+
+_SHORT = _MOST_DIGITS = 308
+_json_long = json.JSONDecoder(parse_int=_whole)
+
+
+def _untag(value: Any, trust: bool) -> Any:
+    if isinstance(value, list):
+        return [_untag(item, trust) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) <= 2:
+        if "$float" in value:
+            return float(value["$float"])
+        if "$int" in value:
+            return int(value["$int"], 16)
+        if "$tuple" in value:
+            return tuple(_untag(item, trust) for item in value["$tuple"])
+        if "$bytes" in value:
+            return base64.b64decode(value["$bytes"])
+        if "$dict" in value:
+            return {_hashable(_untag(k, trust)): _untag(v, trust) for k, v in value["$dict"]}
+        if "$pickle" in value:
+            if not trust:
+                return Opaque(value.get("repr", "<object>"))
+            return unpickle(base64.b64decode(value["$pickle"]))
+    return {k: _untag(v, trust) for k, v in value.items()}
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are equal as the record would hold them: objects that do not define `==` are, when they are
+    stored alike."""
+    if _stored(_tag(one)) == _stored(_tag(other)):
+        return True
+    try:
+        return bool(one == other)
+    except Exception:  # arrays in them, which are not alike, and the user's own __eq__
+        return False
+
+
+def _stored(tagged: Any) -> Any:
+    """Return what `_tag` returned without how pickled values print: that may name where they lie in memory."""
+    if isinstance(tagged, list):
+        return [_stored(item) for item in tagged]
+    if isinstance(tagged, dict):
+        is_pickle = "$pickle" in tagged
+        return {key: _stored(item) for key, item in tagged.items() if not (is_pickle and key == "repr")}
+    return tagged
+
+
+def _hashable(key: Any) -> Any:
+    return tuple(key) if isinstance(key, list) else key

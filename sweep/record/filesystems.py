@@ -1,0 +1,330 @@
+"""Directories on other machines, through fsspec: where a path lies, and transfers that are whole or not at all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.errors import ConfigError, ExperimentError, nearest
+from sweep.record.layout import REMOTE_NOTE
+from sweep.record.private import SUFFIXES, create_private
+
+__all__ = ["RemoteDirectory", "as_filesystem", "identity", "locate", "remember_home", "home_of"]
+
+# What to install, by protocol; of the others fsspec's own words are shown.
+_PACKAGES = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "az": "adlfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "hdfs": "pyarrow",
+    "sftp": "paramiko",
+    "ssh": "paramiko",
+    "smb": "smbprotocol",
+    "hf": "huggingface_hub",
+    "oss": "ossfs",
+    "oci": "ocifs",
+    "webdav": "webdav4",
+}
+# A file appears there whole when its upload ends, and directories are made by the files in them.
+_OBJECT_STORES = frozenset(
+    {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "tos", "hf", "r2"}
+)
+_BATCH = 64  # files handed at once to file systems that send several at the same time
+_counter = itertools.count()
+
+
+def locate(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, str]:
+    """Return the file system on which `path` lies and its path there; (None, absolute path) for a local one.
+
+    Args:
+        path: a local path, a URI such as `s3://bucket/dir` or `file:///dir`; or, with `filesystem`, a path in that.
+        filesystem: of fsspec or of pyarrow; None: the one that the URI names.
+
+    Raises:
+        ConfigError: nobody knows such a protocol or file system, or a package for it is missing.
+        ExperimentError: it cannot be opened.
+    """
+    text = os.fspath(path)
+    if filesystem is None:
+        if "://" not in text:
+            return None, os.path.abspath(text)
+        filesystem, text = _open_uri(text)
+    else:
+        filesystem = as_filesystem(filesystem)
+    if _is_local(filesystem):
+        return None, str(filesystem._strip_protocol(text))
+    inside = str(filesystem._strip_protocol(text)).rstrip("/")
+    # a path in a directory's own file system has no root
+    return filesystem, inside.lstrip("/") if hasattr(filesystem, "fs") else inside
+
+
+def _open_uri(uri: str) -> tuple[Any, str]:
+    protocol = uri.partition("://")[0].rpartition("::")[2]
+    try:
+        import fsspec
+
+        filesystem, path = fsspec.core.url_to_fs(uri)
+    except ImportError as error:
+        package = _PACKAGES.get(protocol)
+        how = f"Install it: pip install {package}" if package else f"{error}"
+        raise ConfigError(f"{uri}: {protocol}:// needs a package that is not installed. {how.rstrip('.')}.") from error
+    except ValueError as error:
+        if "rotocol" not in str(error):
+            raise ConfigError(f"{uri} cannot be used: {error}.") from error
+        known = sorted({*_PACKAGES, "file", "memory"})
+        raise ConfigError(f"{uri}: there is no protocol {protocol!r}. {nearest(protocol, known)}") from error
+    except Exception as error:  # whatever the package behind the protocol raises: a login, a name that is no host
+        raise ExperimentError(f"{uri} cannot be opened: {type(error).__name__}: {error}.") from error
+    return filesystem, str(path)
+
+
+def as_filesystem(filesystem: Any) -> Any:
+    """Return the fsspec file system for one of fsspec or pyarrow.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    import fsspec
+
+    if isinstance(filesystem, fsspec.AbstractFileSystem):
+        return filesystem
+    if type(filesystem).__module__.partition(".")[0] == "pyarrow":
+        if type(filesystem).__name__ == "LocalFileSystem":
+            return fsspec.filesystem("file")
+        from fsspec.implementations.arrow import ArrowFSWrapper
+
+        return ArrowFSWrapper(filesystem)
+    raise ConfigError(
+        f"storage_filesystem is {filesystem!r:.100}; expected a file system of fsspec, such as "
+        "fsspec.filesystem('s3', endpoint_url=...), or of pyarrow."
+    )
+
+
+def _is_local(filesystem: Any) -> bool:
+    from fsspec.implementations.local import LocalFileSystem
+
+    return type(filesystem) is LocalFileSystem
+
+
+def _protocols(filesystem: Any) -> set[str]:
+    while hasattr(filesystem, "fs"):  # a directory of another
+        filesystem = filesystem.fs
+    names = filesystem.protocol
+    return {names} if isinstance(names, str) else set(names)
+
+
+def identity(filesystem: Any) -> str:
+    """Return a text that is the same for equal file systems in every process; it may hold secrets, so hash it."""
+    try:
+        return str(filesystem.to_json())
+    except Exception:  # an argument of it is no JSON: its class must do
+        return f"{type(filesystem).__module__}.{type(filesystem).__qualname__}"
+
+
+@dataclass(frozen=True)
+class RemoteDirectory:
+    """A directory on a file system of fsspec; names in it are relative, with `/`.
+
+    What the file system raises is passed on: it is the caller who knows whether that ends or only delays something.
+    """
+
+    filesystem: Any
+    path: str
+
+    def __truediv__(self, name: str) -> RemoteDirectory:
+        return RemoteDirectory(self.filesystem, self.full(name))
+
+    def __str__(self) -> str:
+        return self.uri()
+
+    def full(self, name: str = "") -> str:
+        """Return the path of `name` on the file system."""
+        return f"{self.path}/{name}" if name and self.path else name or self.path
+
+    def uri(self, name: str = "") -> str:
+        """Return what to show to people."""
+        filesystem, path = self.filesystem, self.full(name)
+        while hasattr(filesystem, "fs") and hasattr(filesystem, "path"):  # a directory of another
+            path, filesystem = f"{filesystem.path}/{path}".rstrip("/"), filesystem.fs
+        if self.is_object_store:
+            path = path.lstrip("/")
+        return str(filesystem.unstrip_protocol(path))
+
+    @property
+    def is_object_store(self) -> bool:
+        """Whether files appear whole, and directories are only parts of names."""
+        return not _protocols(self.filesystem).isdisjoint(_OBJECT_STORES)
+
+    def find(self, name: str = "") -> dict[str, int]:
+        """Return the size in bytes of every file below `name`, by its name here; none when there is no such place."""
+        self.filesystem.invalidate_cache()
+        try:
+            found = self.filesystem.find(self.full(name), detail=True)
+        except FileNotFoundError:
+            return {}
+        root = self.path.lstrip("/")
+        sizes = {}
+        for path, info in found.items():
+            relative = str(path).lstrip("/").removeprefix(root).lstrip("/")
+            if relative and info.get("type", "file") == "file":
+                sizes[relative] = int(info.get("size") or 0)
+        return sizes
+
+    def names(self) -> list[str]:
+        """Return the names of what lies directly in this directory, sorted."""
+        self.filesystem.invalidate_cache()
+        try:
+            found = self.filesystem.ls(self.path, detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found})
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file `name`."""
+        self.filesystem.invalidate_cache()
+        return bool(self.filesystem.isfile(self.full(name)))
+
+    def read(self, name: str) -> bytes | None:
+        """Return the contents of a small file; None when there is none."""
+        try:
+            return bytes(self.filesystem.cat_file(self.full(name)))
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file."""
+        self._make_parent(name)
+        self.filesystem.pipe_file(self.full(name), data)
+
+    def get(self, name: str, target: Path) -> None:
+        """Bring a file here; it appears at `target` whole, in place of what was there.
+
+        Raises:
+            ExperimentError: the name leads out of the directory.
+        """
+        parts = name.split("/")
+        if ".." in parts or name.startswith("/"):
+            raise ExperimentError(f"{self} holds a file named {name!r}, which lies outside of it; it is not brought.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f"tmp-{target.name}-{os.getpid()}-{next(_counter)}")
+        try:
+            if name.endswith(SUFFIXES):
+                create_private(temporary).close()  # it is filled, and keeps its mode
+            self.filesystem.get_file(self.full(name), str(temporary))
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def put(self, pairs: Sequence[tuple[Path, str]]) -> list[str]:
+        """Send files, each (here, name there), and return the names sent; those that are gone here are left out.
+
+        A reader may see a file half written where the file system is no object store; see `replace`.
+        """
+        if not (self.is_object_store and getattr(self.filesystem, "async_impl", False)):
+            return [name for path, name in pairs if self._put_one(path, name)]
+        sent = []
+        for start in range(0, len(pairs), _BATCH):
+            some = pairs[start : start + _BATCH]
+            try:
+                self.filesystem.put([str(path) for path, _ in some], [self.full(name) for _, name in some])
+                sent += [name for _, name in some]
+            except FileNotFoundError:  # one of them was deleted meanwhile
+                sent += [name for path, name in some if self._put_one(path, name)]
+        return sent
+
+    def _put_one(self, path: Path, name: str) -> bool:
+        self._make_parent(name)
+        try:
+            self.filesystem.put_file(str(path), self.full(name))
+        except FileNotFoundError:
+            if path.exists():
+                raise
+            return False
+        return True
+
+    def replace(self, path: Path, name: str) -> None:
+        """Send a file such that readers see the old one or the new one, never a part."""
+        if self.is_object_store:
+            self.filesystem.put_file(str(path), self.full(name))
+            return
+        self._make_parent(name)
+        temporary = self.full(f"{name}.tmp-{os.getpid()}-{next(_counter)}")
+        self.filesystem.put_file(str(path), temporary)
+        try:
+            self.filesystem.mv(temporary, self.full(name))
+        except FileExistsError:  # a file system that renames onto nothing that exists
+            self.filesystem.rm_file(self.full(name))
+            self.filesystem.mv(temporary, self.full(name))
+
+    def remove(self, name: str) -> None:
+        """Delete a file; gone already is fine."""
+        try:
+            self.filesystem.rm_file(self.full(name))
+        except FileNotFoundError:
+            return
+
+    def remove_tree(self, name: str) -> None:
+        """Delete a directory and everything in it; gone already is fine."""
+        self.filesystem.invalidate_cache()
+        try:
+            self.filesystem.rm(self.full(name), recursive=True)
+        except FileNotFoundError:
+            return
+
+    def _make_parent(self, name: str) -> None:
+        # Making a directory in an object store could make a bucket, which nobody asked for.
+        if not self.is_object_store:
+            self.filesystem.makedirs(self.full(name).rpartition("/")[0] or "/", exist_ok=True)
+
+
+# --- where the rest of a local copy lies ---
+
+_homes: dict[str, RemoteDirectory] = {}
+
+
+def remember_home(root: Path, home: RemoteDirectory, uri: str | None) -> None:
+    """Note that `root` is a copy of `home`, for whoever misses a checkpoint in it; also in later processes.
+
+    Args:
+        uri: by which other processes reach it; None: the file system was given as an object, and only this process
+            has it.
+    """
+    _homes[str(root)] = home
+    note = root / REMOTE_NOTE
+    text = json.dumps({"uri": uri, "shown": home.uri()})
+    root.mkdir(parents=True, exist_ok=True)
+    if not note.is_file() or note.read_text(encoding="utf-8") != text:
+        temporary = note.with_name(f"{note.name}.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o600)  # a URI may hold a password
+        os.replace(temporary, note)
+
+
+def home_of(root: Path) -> RemoteDirectory | None:
+    """Return where the whole of the copy `root` lies; None when it is no copy.
+
+    Raises:
+        ExperimentError: it lies on a file system that was given as an object to another process.
+    """
+    known = _homes.get(str(root))
+    if known is not None:
+        return known
+    try:
+        note = json.loads((root / REMOTE_NOTE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if note["uri"] is None:
+        raise ExperimentError(
+            f"it lies in {note['shown']}; open the experiment with storage_filesystem=... first, then it can be fetched"
+        )
+    filesystem, path = locate(note["uri"])
+    return RemoteDirectory(filesystem, path)

@@ -1,0 +1,201 @@
+"""The directory that a run writes into: whether it takes files before anything starts, and whether it is still there
+while the sweep is driven."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sweep.errors import ExperimentError, RecordError
+from sweep.record.layout import ExperimentLayout
+from sweep.record.space import lacks_space
+
+__all__ = ["DirectoryGuard", "make_writable", "refusing_full_disk"]
+
+_LOOK_S = 0.4
+_CERTAIN_S = 0.2  # whoever deletes a directory deletes what is in it first: which of the two it is shows after a moment
+_DELETED = " (deleted)"  # what Linux adds to the path of an open file
+
+
+def make_writable(layout: ExperimentLayout, *, is_resumed: bool = False) -> None:
+    """Create an experiment's directory, and prove that it takes files.
+
+    Args:
+        is_resumed: the experiment is there, and to be continued.
+
+    Raises:
+        ExperimentError: it does not.
+    """
+    probe = layout.root / f".probe-{os.getpid()}"
+    try:
+        layout.root.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(probe, "wb") as file:
+                file.write(b"x")
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        advice = "Pass storage_path=, or set SWEEP_STORAGE, to a directory of yours."
+        if is_resumed:
+            advice = (
+                "A sweep is continued where it lies: copy its directory to a place of yours, and resume it there with "
+                "storage_path= (on the command line --storage). It can be read where it is."
+            )
+        raise ExperimentError(f"{layout.root} cannot be written: {error.strerror or error}. {advice}") from None
+
+
+@contextlib.contextmanager
+def refusing_full_disk(layout: ExperimentLayout) -> Iterator[None]:
+    """Before trials start a full disk is no reason to wait, but an error.
+
+    Raises:
+        ExperimentError: what is written within did not fit.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not lacks_space(error):
+            raise
+        raise ExperimentError(
+            f"{layout.root} cannot be written: {error.strerror or error}. No trial was started; free some space, and "
+            "resume."
+        ) from error
+
+
+class DirectoryGuard:
+    """Find out within a second that an experiment's directory, or its record, was deleted, moved or replaced.
+
+    SQLite goes on writing into a deleted file, and so would a sweep, to its end. A thread looks at two paths a few
+    times a second, which costs some ten microseconds each time.
+
+    Args:
+        layout: of the experiment; its directory exists.
+
+    Attributes:
+        problem: what happened and what to do; empty as long as everything is there.
+    """
+
+    def __init__(self, layout: ExperimentLayout) -> None:
+        self.problem = ""
+        self._layout = layout
+        self._paths = str(layout.root), str(layout.database)
+        self._fd = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._root = os.fstat(self._fd)
+        self._was_at = _place_of(self._fd)
+        # The file is not opened: closing it here would drop the locks that SQLite holds on it in this process.
+        self._database: os.stat_result | None = None
+        self._wake: Callable[[], None] = lambda: None
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Begin to look.
+
+        Args:
+            wake: called on another thread when something is gone, so that whoever waits asks `check`.
+        """
+        self._database = os.stat(self._layout.database)
+        self._wake = wake
+        self._thread = threading.Thread(target=self._watch, name="sweep-guard", daemon=True)
+        self._thread.start()
+
+    def check(self, is_anew: bool = True) -> None:
+        """Refuse to go on when something is gone.
+
+        Args:
+            is_anew: do not rely on the last look.
+
+        Raises:
+            RecordError: says what is gone and what to do.
+        """
+        if is_anew and not self.problem and self._fd >= 0 and not self._is_there():
+            time.sleep(_CERTAIN_S)
+            self.problem = self._what_happened()
+        if self.problem:
+            raise RecordError(self.problem)
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            if self._is_there():
+                continue
+            if self._over.wait(_CERTAIN_S):
+                return
+            self.problem = self._what_happened()
+            if self.problem:
+                self._wake()
+                return
+
+    def _is_there(self) -> bool:
+        return self._is_root_there() and self._is_database_there()
+
+    def _is_root_there(self) -> bool:
+        if _is_at(self._paths[0], self._root) is not False:
+            return True
+        # Some file systems number a directory anew: what the kernel calls it decides.
+        self._root = os.fstat(self._fd)
+        return _is_at(self._paths[0], self._root) is not False or (
+            bool(self._was_at) and _place_of(self._fd) == self._was_at
+        )
+
+    def _is_database_there(self) -> bool:
+        return self._database is None or _is_at(self._paths[1], self._database) is not False
+
+    def _what_happened(self) -> str:
+        root = self._layout.root
+        is_record_there = self._is_database_there()
+        if not self._is_root_there() or not (is_record_there or self._layout.lock.exists()):
+            now = _place_of(self._fd)
+            if now == self._was_at or not now or now.endswith(_DELETED) or not os.path.isdir(now):
+                return (
+                    f"{root} was deleted while its sweep ran. The sweep was stopped and its trials were ended: nothing "
+                    "more can be recorded, and what it had found is gone with the directory. Run it again; whoever "
+                    "wants to be rid of a sweep stops it first, with Ctrl-C."
+                )
+            place = Path(now)
+            return (
+                f"{root} was moved to {place} while its sweep ran. The sweep was stopped and its trials were ended; "
+                "what is recorded was kept. Move it back, or resume it where it is now: with "
+                f"storage_path={str(place.parent)!r}, name={place.name!r} (sweep resume {place.name} --storage "
+                f"{place.parent})."
+            )
+        if not is_record_there:
+            return (
+                f"{self._layout.database} was deleted or replaced while its sweep ran. The sweep was stopped and its "
+                "trials were ended: nothing more can be recorded. Their checkpoints and output are still in "
+                f"{root}; without its record it cannot be resumed. Put the file back from a copy, or run the sweep "
+                "again under another name."
+            )
+        return ""
+
+
+def _is_at(path: str, known: os.stat_result) -> bool | None:
+    """Whether what is known lies at a path; None: the file system does not answer now."""
+    try:
+        return os.path.samestat(os.stat(path), known)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return None
+
+
+def _place_of(descriptor: int) -> str:
+    """Return where the kernel says an open file is; empty: it does not say."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    return ""

@@ -1,0 +1,315 @@
+"""The writer of `sweep.db`: events, commands, trials and results of a batch in one durable transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweep.core.messages import Command, Event, Exited, ExitKind
+from sweep.core.sweep import Changes
+from sweep.core.trial import CheckpointRef, Trial
+from sweep.errors import ExperimentError, RecordError
+from sweep.record.encoding import decode, encode
+from sweep.record.records import command_texts, encode_event, encode_pending
+from sweep.record.schema import APPLICATION_ID, LABELS, SCHEMA, UPGRADES, VERSION, check_version
+
+__all__ = ["Journal"]
+
+_RETRY_S = 1.0
+_DISK_GRACE_S = 600.0
+_SAY_S = 60.0  # how often it is said again that the disk is full
+_LOOK_S = 0.1  # how soon a wait for the disk ends that nobody wants any more
+_WAL_EVERY_S = 600.0
+
+_INSERT_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_RESULT = "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_TRIAL = (
+    "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement, "
+    "checkpoint,"
+    " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket, "
+    "failure, ran_s, running_since, config, resources, number, trial_id)"
+    f" VALUES ({', '.join('?' * 24)})"
+)
+_UPDATE_STATE = (
+    "UPDATE trial SET status=?, reason=?, attempt=?, failures=?, losses=?, next_status=?, pending=?, placement=?,"
+    " checkpoint=?, started_from=?, count=?, judged_to=?, is_saved=?, is_by_person=?, last_result=?, best_result=?,"
+    " ticket=?, failure=?, ran_s=?, running_since=? WHERE trial_id=?"
+)
+_INSERT_LABEL = "INSERT OR REPLACE INTO label VALUES (?, ?)"
+_UPDATE_PROGRESS = "UPDATE trial SET count=?, judged_to=?, losses=?, last_result=?, best_result=? WHERE trial_id=?"
+
+
+class Journal:
+    """The only writer of one experiment's record.
+
+    Every `commit` is one transaction that is on the disk when it returns (WAL, `synchronous=FULL`). When the disk
+    is full the driver waits, everything already committed is intact, and nothing is acted on until the write succeeds.
+
+    Args:
+        database: path of `sweep.db`; created with its tables when it does not exist.
+        durability: "full", or "fast", which loses the last commits at a power cut (never at a kill); for benchmarks.
+        discard: deletes a checkpoint, given its path relative to the experiment.
+        notice: is told, in one line, when the disk does not take what is written.
+        is_interrupted: whether a person wants to wait for the disk no longer.
+        check: raises when the record is not where it was any more; nothing is written then. It is told whether to look
+            anew: what is to be written may be what a vanished directory made of a trial.
+        name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.
+    """
+
+    def __init__(
+        self,
+        database: Path,
+        *,
+        durability: str = "full",
+        discard: Callable[[str], None] | None = None,
+        notice: Callable[[str], None] | None = None,
+        is_interrupted: Callable[[], bool] = lambda: False,
+        check: Callable[[bool], None] = lambda is_anew: None,
+        name_of: Callable[[Trial], str] | None = None,
+    ) -> None:
+        self.database = database
+        self.num_commits = 0
+        self.commit_s = 0.0  # time spent in commits so far
+        self._discard = discard
+        self._notice = notice or (lambda text: None)
+        self._is_interrupted = is_interrupted
+        self._check = check
+        self._name_of = name_of
+        is_new = not database.exists()
+        try:
+            # the driver commits on one thread; closing may happen on another
+            self._db = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA busy_timeout=5000")
+            if is_new:
+                self._create()
+            self._upgrade(check_version(self._db, database))
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
+            self._db.execute("PRAGMA wal_autocheckpoint=1000")
+            self._db.execute("PRAGMA trusted_schema=OFF")
+            if name_of is not None:
+                self._db.execute(LABELS)
+            (self.seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
+            self._known = {row[0] for row in self._db.execute("SELECT trial_id FROM trial")} if not is_new else set()
+        except sqlite3.Error as error:
+            raise ExperimentError(
+                f"{database} cannot be written: {error}. Check the directory and its disk."
+            ) from error
+        self._written: dict[str, Trial] = {}  # trials that have not ended, as their rows stand
+        self._wal_at = time.monotonic() + _WAL_EVERY_S
+
+    def _create(self) -> None:
+        self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
+
+    def _upgrade(self, version: int) -> None:
+        """Bring a file of an older version up to this one, in one transaction."""
+        if version == VERSION:
+            return
+        steps = " ".join(UPGRADES[n] for n in range(version, VERSION))
+        self._db.executescript(f"BEGIN; {steps} PRAGMA user_version={VERSION}; COMMIT;")
+
+    def meta(self) -> dict[str, Any]:
+        """Return everything that is recorded about the experiment as such."""
+        return {key: decode(value) for key, value in self._db.execute("SELECT key, value FROM meta")}
+
+    def set_meta(self, values: Mapping[str, Any]) -> None:
+        """Record facts about the experiment as such, replacing those of the same name; not waiting for the disk.
+
+        Raises:
+            RecordError: the disk does not take them now.
+        """
+        rows = [(key, encode(value)) for key, value in values.items()]
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise RecordError(
+                f"{self.database} cannot be written: {error}. Everything before is intact; free some space and resume."
+            ) from error
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def commit(
+        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
+    ) -> None:
+        """Write a batch; returns when it is on the disk.
+
+        Raises:
+            RecordError: the disk did not take it for ten minutes, or until a person interrupted the wait; or the record
+                is gone.
+        """
+        began = time.monotonic()
+        wall = time.time()
+        self._check(any(type(event) is Exited and event.exit.kind is not ExitKind.FINISHED for event in events))
+        rows = []
+        seq = self.seq
+        for event, caused in zip(events, commands, strict=True):
+            seq += 1
+            kind, trial_id, attempt, data = encode_event(event)
+            rows.append((seq, now, wall, kind, trial_id, attempt, data, command_texts(event, caused)))
+        results = [
+            (number, trial_id, attempt, now, wall, checkpoint, encode(metrics))
+            for number, trial_id, attempt, checkpoint, metrics in changes.results
+        ]
+        new, state, progress = self._trial_rows(changes)
+        labels = self._labels(changes) if self._name_of is not None else []
+        self._write(rows, results, new, state, progress, labels)
+        self.seq = seq
+        for trial in changes.trials.values():
+            self._known.add(trial.id)
+            if trial.is_ended:
+                self._written.pop(trial.id, None)
+            else:
+                self._written[trial.id] = trial
+        ended = time.monotonic()
+        self.num_commits += 1
+        self.commit_s += ended - began
+        if ended > self._wal_at:
+            self._wal_at = ended + _WAL_EVERY_S
+            with contextlib.suppress(sqlite3.OperationalError):  # a full disk: what is committed is in the log
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _labels(self, changes: Changes) -> list[tuple[str, str]]:
+        """Return the names of trials that are new here."""
+        assert self._name_of is not None
+        new = [trial for trial in changes.trials.values() if trial.id not in self._known]
+        return [(trial.id, name) for trial in new if (name := self._name_of(trial))]
+
+    def _write(self, rows: Any, results: Any, new: Any, state: Any, progress: Any, labels: Any) -> None:
+        began: float | None = None  # of a wait for the disk
+        said_at = 0.0
+        while True:
+            try:
+                db = self._db
+                db.execute("BEGIN IMMEDIATE")
+                db.executemany(_INSERT_EVENT, rows)
+                if results:
+                    db.executemany(_INSERT_RESULT, results)
+                if new:
+                    db.executemany(_INSERT_TRIAL, new)
+                if state:
+                    db.executemany(_UPDATE_STATE, state)
+                if progress:
+                    db.executemany(_UPDATE_PROGRESS, progress)
+                if labels:
+                    db.executemany(_INSERT_LABEL, labels)
+                db.execute("COMMIT")
+                break
+            except sqlite3.OperationalError as error:
+                self._roll_back()
+                now = time.monotonic()
+                began = now if began is None else began
+                left_s = began + _DISK_GRACE_S - now
+                if left_s < 0:
+                    raise RecordError(
+                        f"{self.database} could not be written for {_DISK_GRACE_S / 60:.0f} minutes: {error}. "
+                        "Everything before is intact; free some space and resume."
+                    ) from error
+                if now >= said_at:
+                    said_at = now + _SAY_S
+                    self._notice(
+                        f"{self.database} cannot be written ({error}): the sweep waits, and trials with it, for "
+                        f"{left_s / 60:.0f} minutes at most. Free some space and it goes on; Ctrl-C ends it, and "
+                        "nothing recorded is lost."
+                    )
+                self._await_retry(error)
+        if began is not None:
+            self._notice(f"{self.database} can be written again: the sweep goes on.")
+
+    def _await_retry(self, error: sqlite3.OperationalError) -> None:
+        """Wait a little for the disk, no longer than anybody wants to."""
+        until = time.monotonic() + _RETRY_S
+        while True:
+            if self._is_interrupted():
+                raise RecordError(
+                    f"{self.database} could not be written ({error}) until the sweep was interrupted. Everything "
+                    "before is intact; free some space and resume."
+                ) from error
+            self._check(True)
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return
+            time.sleep(min(_LOOK_S, left_s))
+
+    def _trial_rows(self, changes: Changes) -> tuple[list[Any], list[Any], list[Any]]:
+        """Sort changed trials by how much of their row must be written."""
+        new, state, progress = [], [], []
+        for trial in changes.trials.values():
+            old = self._written.get(trial.id)
+            last = trial.last_result.seq if trial.last_result is not None else None
+            best = trial.best_result.seq if trial.best_result is not None else None
+            if old is not None and _differs_in_progress_only(old, trial):
+                progress.append((trial.count, trial.judged_to, trial.losses, last, best, trial.id))
+                continue
+            values = (
+                trial.status.value,
+                trial.reason,
+                trial.attempt,
+                trial.failures,
+                trial.losses,
+                trial.next_status.value if trial.next_status is not None else None,
+                encode_pending(trial.pending) if trial.pending is not None else None,
+                encode(trial.placement.to_json()) if trial.placement is not None else None,
+                encode(trial.checkpoint.to_json()) if trial.checkpoint is not None else None,
+                encode(trial.started_from.to_json()) if trial.started_from is not None else None,
+                trial.count,
+                trial.judged_to,
+                trial.is_saved,
+                trial.is_by_person,
+                last,
+                best,
+                trial.ticket,
+                trial.failure,
+                trial.ran_s,
+                trial.running_since,
+            )
+            is_same = old is not None and old.config is trial.config and old.resources is trial.resources
+            if is_same or (old is None and trial.id in self._known and trial.is_ended):
+                state.append((*values, trial.id))
+            else:
+                config, resources = encode(dict(trial.config)), encode(trial.resources.to_json())
+                new.append((*values, config, resources, trial.number, trial.id))
+        return new, state, progress
+
+    def discard(self, checkpoint: CheckpointRef) -> None:
+        """Delete a checkpoint that nothing refers to."""
+        if self._discard is not None:
+            self._discard(checkpoint.path)
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the one file and close."""
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            self._notice(f"{self.database}: its write-ahead log stays beside it ({error}); nothing is lost.")
+        self._db.close()
+
+
+def _differs_in_progress_only(old: Trial, new: Trial) -> bool:
+    return (
+        old.status is new.status
+        and old.reason == new.reason
+        and old.attempt == new.attempt
+        and old.pending is new.pending
+        and old.placement is new.placement
+        and old.checkpoint is new.checkpoint
+        and old.config is new.config
+        and old.resources is new.resources
+        and old.started_from is new.started_from
+        and old.next_status is new.next_status
+        and old.failures == new.failures
+        and old.is_saved == new.is_saved
+        and old.is_by_person == new.is_by_person
+        and old.ticket == new.ticket
+        and old.failure == new.failure
+        and old.running_since == new.running_since
+    )

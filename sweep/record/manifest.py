@@ -1,0 +1,191 @@
+"""What a stored checkpoint consists of: names, sizes and checksums, by which damage is found before anything is loaded.
+
+The manifest is a hidden file inside the checkpoint, so that both appear by one rename and are copied, linked and
+deleted together. It is written where the checkpoint is stored, before the report that carries it is sent. Each file has
+a checksum by `zlib.crc32`: of all of it up to `FULL_BYTES`, of evenly spread pieces of a larger one, the first at its
+beginning and the last at its end. That finds what disks and copies do; it is no protection against forgery.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from sweep.errors import CheckpointError
+from sweep.record.layout import leads_outside
+
+__all__ = [
+    "FULL_BYTES",
+    "MANIFEST",
+    "METADATA",
+    "DamagedError",
+    "set_aside",
+    "sync_directory",
+    "verify",
+    "write_manifest",
+]
+
+MANIFEST = ".sweep-manifest.json"
+METADATA = ".sweep-metadata.json"
+FULL_BYTES = 64 << 20  # of a larger file only pieces are read: all of it would cost as much as loading it
+ASIDE_PREFIX = "damaged_"
+_CHUNK_BYTES = 1 << 20
+_NUM_PIECES, _PIECE_BYTES = 64, 1 << 16
+# What a file system says of files that are lost or cannot be read any more; anything else may be over in a minute.
+_LOST = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENODATA})
+
+
+class DamagedError(CheckpointError):
+    """A stored checkpoint is gone, or is not what was stored."""
+
+
+def write_manifest(directory: str) -> None:
+    """Make the files of a directory durable, and write the manifest of what they are."""
+    files = {name: _sync_file(os.path.join(directory, name)) for name in _files(directory)}
+    path = os.path.join(directory, MANIFEST)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"version": 2, "files": files}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    for inner, _, _ in os.walk(directory):
+        sync_directory(inner)
+
+
+def verify(directory: str | os.PathLike[str], *, is_hashed: bool = True, is_exact: bool = True) -> None:
+    """Check a stored checkpoint against its manifest: names, sizes, and checksums.
+
+    Args:
+        is_hashed: False compares names and sizes only.
+        is_exact: False also accepts a directory in which there is more than was stored, and one without a manifest as
+            long as there is anything in it: such as an early version wrote, or a person put there.
+
+    Raises:
+        DamagedError: it is missing, was never completed, or a file is missing, was added, changed or cut.
+        OSError: it cannot be read now, for a reason that says nothing of it, such as missing permissions.
+    """
+    root = os.path.abspath(directory)
+    try:
+        _verify(root, is_hashed, is_exact)
+    except OSError as error:
+        if error.errno in _LOST:
+            raise DamagedError(f"the checkpoint {root} is damaged: {error.strerror} ({error.filename}).") from error
+        raise
+
+
+def _verify(root: str, is_hashed: bool, is_exact: bool) -> None:
+    found = set(_files(root))
+    try:
+        with open(os.path.join(root, MANIFEST), encoding="utf-8") as file:
+            expected = _entries(json.load(file))
+    except FileNotFoundError:
+        if found and not is_exact:
+            return
+        state = "is missing"
+        if os.path.isdir(root):
+            state = "has no manifest: it was not stored by a trial" if is_exact else "is damaged: it is empty"
+        raise DamagedError(f"the checkpoint {root} {state}.") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"the checkpoint {root} is damaged: its manifest cannot be read ({error}).") from error
+    for name in expected:
+        if name not in found:
+            raise DamagedError(f"the checkpoint {root} is damaged: {name} is missing.")
+    for name in sorted(found - set(expected)) if is_exact else ():
+        raise DamagedError(f"the checkpoint {root} is damaged: {name} was added after it was stored.")
+    for name, (size, checksum) in expected.items():
+        path = os.path.join(root, name)
+        actual = os.path.getsize(path)
+        if actual != size:
+            raise DamagedError(f"the checkpoint {root} is damaged: {name} has {actual} bytes, expected {size}.")
+        if checksum and is_hashed and _checksum_again(path, checksum) != checksum:
+            raise DamagedError(f"the checkpoint {root} is damaged: the contents of {name} have changed.")
+
+
+def _entries(manifest: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+    """Return size and checksum by name; of a file that was too large for an earlier version the checksum is empty."""
+    return {str(name): (int(size), str(checksum)) for name, (size, checksum) in manifest["files"].items()}
+
+
+def set_aside(root: str, path: str) -> str:
+    """Move a damaged checkpoint out of the way, `checkpoint_000003` to `damaged_checkpoint_000003`, and return that.
+
+    Several processes may find the same damage: for those that come late, and where nothing can be renamed, nothing is
+    returned. Nor is anything moved that lies outside of the experiment, where a symbolic link leads.
+
+    Args:
+        root: of the experiment.
+        path: of the checkpoint in it.
+    """
+    directory = os.path.join(root, path)
+    if leads_outside(root, path):
+        return ""
+    parent, name = os.path.split(os.path.abspath(directory))
+    target, number = os.path.join(parent, f"{ASIDE_PREFIX}{name}"), 1
+    while os.path.lexists(target):
+        number += 1
+        target = os.path.join(parent, f"{ASIDE_PREFIX}{name}.{number}")
+    with suppress(OSError):  # it stays where it is; whoever opens it finds the damage as well
+        os.rename(directory, target)
+        return target
+    return ""
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _files(root: str) -> list[str]:
+    names = []
+    for directory, _, files in os.walk(root):
+        for file in files:
+            if file != MANIFEST and not file.startswith(METADATA):
+                names.append(os.path.relpath(os.path.join(directory, file), root))
+    return sorted(names)
+
+
+def _sync_file(path: str) -> tuple[int, str]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        size = os.fstat(descriptor).st_size
+        return size, _checksum(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def _checksum_again(path: str, recorded: str) -> str:
+    """Return the checksum of a file in the way in which the recorded one was made."""
+    if ":" not in recorded:  # of version 1
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return _checksum(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+
+
+def _checksum(descriptor: int, size: int) -> str:
+    value = 0
+    for chunk in _chunks(descriptor, size):
+        value = zlib.crc32(chunk, value)
+    return f"{'crc32' if size <= FULL_BYTES else 'pieces'}:{value:08x}"
+
+
+def _chunks(descriptor: int, size: int) -> Iterator[bytes]:
+    if size <= FULL_BYTES:
+        while chunk := os.read(descriptor, _CHUNK_BYTES):
+            yield chunk
+        return
+    for number in range(_NUM_PIECES):
+        yield os.pread(descriptor, _PIECE_BYTES, (size - _PIECE_BYTES) * number // (_NUM_PIECES - 1))

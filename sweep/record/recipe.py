@@ -1,0 +1,111 @@
+"""What a sweep was asked to do, kept beside its record in `tuner.pkl`, so that `Tuner.restore` can ask for it again.
+
+The record itself, `sweep.db`, needs no pickle. This file holds what only the caller's Python can express: a space with
+functions in it, a searcher and a scheduler as they were given, callbacks. Each is pickled apart, so that one that
+cannot be pickled does not take the others with it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from searchers.variants import path_name, walk
+from sweep.errors import ConfigError, ExperimentError
+from sweep.record.importing import unpickle
+from sweep.record.private import create_private
+
+__all__ = ["RECIPE_NAME", "environment_again", "pack_recipe", "read_recipe", "space_keys", "write_recipe"]
+
+RECIPE_NAME = "tuner.pkl"
+_ENV_NAMES = "env_names"  # in place of `env`: values of variables are often secrets, and are not stored
+_VERSION = 1
+
+
+def pack_recipe(arguments: Mapping[str, Any]) -> bytes:
+    """Return arguments as bytes; now, because searchers and schedulers change once they are used.
+
+    Of environment variables only the names are kept.
+    """
+    import cloudpickle
+
+    if "env" in arguments:
+        names = sorted(arguments["env"])
+        arguments = {**{key: value for key, value in arguments.items() if key != "env"}, _ENV_NAMES: names}
+    parts: dict[str, bytes | None] = {}
+    for name, value in arguments.items():
+        try:
+            parts[name] = cloudpickle.dumps(value)
+        except Exception:  # whatever the user's objects raise: noted by name, and said at a restore
+            parts[name] = None
+    return pickle.dumps({"version": _VERSION, "arguments": parts})
+
+
+def write_recipe(root: Path, data: bytes) -> None:
+    """Store packed arguments in an experiment's directory, whole or not at all."""
+    temporary = root / f".{RECIPE_NAME}.{os.getpid()}"
+    with create_private(temporary) as file:
+        file.write(data)
+    temporary.replace(root / RECIPE_NAME)
+
+
+def read_recipe(root: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments, and the names of those that could not be stored or cannot be loaded here.
+
+    Loading runs code from the file: restore only experiments that you trust.
+
+    Raises:
+        ExperimentError: there is no such file, or it is damaged.
+    """
+    path = root / RECIPE_NAME
+    how = "Resume with sweep.run(..., name=..., resume=True) and the arguments of the first call."
+    try:
+        content = pickle.loads(path.read_bytes())
+        parts: dict[str, bytes | None] = content["arguments"]
+    except FileNotFoundError:
+        raise ExperimentError(f"{root} has no {RECIPE_NAME}. {how}") from None
+    except Exception as error:  # a damaged pickle raises anything
+        raise ExperimentError(f"{path} cannot be read: {type(error).__name__}: {error}. {how}") from error
+    arguments: dict[str, Any] = {}
+    lost = []
+    for name, data in parts.items():
+        try:
+            if data is None:
+                raise ValueError(name)
+            arguments[name] = unpickle(data)
+        except Exception:  # its class may be gone, or need what this process has not
+            lost.append(name)
+    return arguments, lost
+
+
+def environment_again(
+    arguments: Mapping[str, Any], environ: Mapping[str, str], *, is_given: bool = False
+) -> dict[str, Any]:
+    """Return the arguments of a recipe with the environment variables of the trials, taken by name from `environ`.
+
+    Args:
+        is_given: the caller has other variables for them.
+
+    Raises:
+        ConfigError: some are not in `environ`; the message names them.
+    """
+    names = arguments.get(_ENV_NAMES)
+    rest = {key: value for key, value in arguments.items() if key != _ENV_NAMES}
+    if names is None or is_given:
+        return rest
+    missing = [name for name in names if name not in environ]
+    if missing:
+        raise ConfigError(
+            f"the experiment gave its trials the environment variable{'s' if len(missing) > 1 else ''} "
+            f"{', '.join(missing)}, whose values are not stored; expected {'them' if len(missing) > 1 else 'it'} in "
+            "the environment. Export them, or pass them again: run_config=RunConfig(runtime_env={'env_vars': {...}})."
+        )
+    return {**rest, "env": {name: environ[name] for name in names}}
+
+
+def space_keys(space: Mapping[str, Any]) -> list[str]:
+    """Return the flattened paths of a space's leaves, sorted; a domain or a grid is one leaf."""
+    return sorted(path_name(path) for path, _ in walk(space))

@@ -1,0 +1,446 @@
+"""Bring a sweep back from its record: load the trials, re-tell scheduler and searcher, find what was lost."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from searchers.base import Searcher
+from sweep.core.expected import fault
+from sweep.core.messages import (
+    CloneTrial,
+    Decision,
+    Event,
+    Hook,
+    NodesChanged,
+    PlanChanged,
+    Released,
+    Reported,
+    Saved,
+    Started,
+    Suggested,
+    Verdict,
+)
+from sweep.core.plan import Plan
+from sweep.core.resources import Placement, Resources
+from sweep.core.results import Result, score
+from sweep.core.retention import Kept, without
+from sweep.core.stoppers import reached
+from sweep.core.trial import CheckpointRef, Status, Trial, evolve
+from sweep.core.values import as_float
+from sweep.record.encoding import decode, decode_metrics
+from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
+from sweep.record.records import decode_event, decode_pending
+from sweep.record.schema import open_for_reading
+
+if TYPE_CHECKING:
+    from sweep.schedulers.base import Scheduler
+
+__all__ = ["Loaded", "Told", "kept_before", "load", "meta_of", "record", "retell"]
+
+_END = 2**63 - 1  # no event has this number
+
+
+@dataclass
+class Loaded:
+    """What a record says, ready for `Sweep`.
+
+    Attributes:
+        kept: per trial the checkpoints that exist, oldest first.
+        strays: checkpoint directories that nothing refers to, relative to the experiment.
+        seq: number of the last event. at: seconds of driving so far.
+        plan: of the last run; None when nothing was recorded yet.
+        missing: checkpoints that trials refer to and that are not there.
+        lost: all that were stored, not discarded, and are not there.
+    """
+
+    trials: list[Trial] = field(default_factory=list)
+    kept: dict[str, list[Kept]] = field(default_factory=dict)
+    strays: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    lost: tuple[str, ...] = ()
+    seq: int = 0
+    at: float = 0.0
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One row of the record: an event, what it caused (None: the usual), and the metrics as filled in."""
+
+    seq: int
+    at: float
+    event: Event
+    caused: list[list[Any]] | None
+    metrics: dict[str, Any] | None
+
+
+def load(database: Path, *, trust: bool = True) -> Loaded:
+    """Read the trials and checkpoints of an experiment whose driver is gone.
+
+    Args:
+        trust: load config values that were stored as pickles; they are needed to run the trials again.
+
+    Raises:
+        ExperimentError: there is no such experiment, or it is damaged.
+    """
+    root = database.parent
+    db = open_for_reading(database)
+    try:
+        loaded = Loaded()
+        loaded.seq, loaded.at = db.execute("SELECT coalesce(max(seq), 0), coalesce(max(at), 0.0) FROM event").fetchone()
+        row = db.execute("SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1").fetchone()
+        if row is not None:
+            event = decode_event("PlanChanged", None, None, row[0], {}, trust=False)
+            assert isinstance(event, PlanChanged)
+            loaded.plan = event.plan
+        loaded.trials = list(_trials(db, trust))
+        saved = {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM result WHERE checkpoint IS NOT NULL")}
+        saved |= {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM event WHERE kind = 'Saved'")}
+        # an ended trial that never saved has nothing to look for
+        existing = _existing(root, [t.id for t in loaded.trials if t.id in saved or not t.is_ended or t.checkpoint])
+        committed = _committed(db)
+        loaded.kept = _kept(db, loaded.plan, existing)
+        loaded.lost = tuple(sorted(committed - existing))
+        wanted = {item.ref.path for items in loaded.kept.values() for item in items}
+        for i, trial in enumerate(loaded.trials):
+            if trial.checkpoint is None:
+                continue
+            if trial.checkpoint.path in existing:
+                wanted.add(trial.checkpoint.path)
+            elif not trial.is_ended:
+                loaded.missing.append(trial.checkpoint.path)
+                loaded.trials[i] = without(loaded.lost, trial, loaded.kept)
+        loaded.strays = sorted(existing - wanted)
+        return loaded
+    finally:
+        db.close()
+
+
+def meta_of(database: Path) -> dict[str, Any]:
+    """Return what is recorded of an experiment as a whole."""
+    db = open_for_reading(database)
+    try:
+        return {key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")}
+    finally:
+        db.close()
+
+
+def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
+    results = {
+        seq: Result(decode_metrics(metrics), seq)
+        for seq, metrics in db.execute(
+            "SELECT seq, metrics FROM result WHERE seq IN (SELECT last_result FROM trial UNION SELECT best_result "
+            "FROM trial)"
+        )
+    }
+    requests: dict[str, Resources] = {}
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    ticket = "ticket" if version > 1 else "0"  # of older records nothing is known but the order of the trials
+    times = "failure, ran_s, running_since" if version > 2 else "'', 0.0, NULL"
+    query = (
+        "SELECT trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, "
+        "started_from,"
+        f" count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason, {ticket},"
+        f" {times} FROM trial ORDER BY number"
+    )
+    for row in db.execute(query):
+        trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, started_from = row[
+            :10
+        ]
+        count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason, ticket, *times = row[10:]
+        if resources not in requests:
+            requests[resources] = Resources.from_json(json.loads(resources))
+        yield Trial(
+            checked_trial_id(trial_id),
+            decode(config, trust=trust),
+            requests[resources],
+            Status(status),
+            Status(next_status) if next_status else None,
+            _checked(decode_pending(trial_id, pending, trust=trust)),
+            attempt,
+            Placement.from_json(json.loads(placement)) if placement else None,
+            _ref(checkpoint),
+            _ref(started_from),
+            count,
+            judged_to,
+            results.get(last),
+            results.get(best),
+            failures,
+            losses,
+            bool(is_saved),
+            bool(is_by_person),
+            reason,
+            ticket,
+            *times,
+        )
+
+
+def _ref(text: str | None) -> CheckpointRef | None:
+    if not text:
+        return None
+    ref = CheckpointRef(*json.loads(text))
+    checked_checkpoint(ref.path)
+    return ref
+
+
+def _checked(pending: Decision | None) -> Decision | None:
+    if isinstance(pending, CloneTrial) and pending.checkpoint is not None:
+        checked_checkpoint(pending.checkpoint.path)
+    return pending
+
+
+def _existing(root: Path, trial_ids: list[str]) -> set[str]:
+    """Return the checkpoint directories on disk, and what writers left half-done, relative to the experiment."""
+    found = set()
+    for trial_id in trial_ids:
+        try:
+            names = os.listdir(root / trial_id)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for name in names:
+            if name.startswith("tmp-") or CHECKPOINT_PATTERN.match(name):
+                found.add(f"{trial_id}/{name}")
+    return found
+
+
+def _committed(db: sqlite3.Connection) -> set[str]:
+    """Return the checkpoints that the record says there are: stored, and not discarded since."""
+    stored = "SELECT seq, checkpoint FROM result WHERE checkpoint IS NOT NULL"
+    latest: dict[str, int] = {}
+    for seq, path in db.execute(f"{stored} UNION SELECT seq, json_extract(data, '$[1]') FROM event WHERE kind='Saved'"):
+        latest[path] = max(seq, latest.get(path, 0))
+    if latest:
+        for seq, commands in db.execute("""SELECT seq, commands FROM event WHERE commands LIKE '%"Discard"%'"""):
+            for row in decode(commands):
+                if row[0] == "Discard" and latest.get(row[1], seq + 1) <= seq:
+                    del latest[row[1]]
+    return set(latest)
+
+
+def kept_before(database: Path, plan: Plan, existing: set[str], before: int) -> dict[str, list[Kept]]:
+    """Return per trial those of the `existing` checkpoints that were committed before event `before`, oldest first."""
+    db = open_for_reading(database)
+    try:
+        return _kept(db, plan, existing, before)
+    finally:
+        db.close()
+
+
+def _kept(
+    db: sqlite3.Connection, plan: Plan | None, existing: set[str], before: int | None = None
+) -> dict[str, list[Kept]]:
+    """Return per trial the committed checkpoints that still exist, with their scores."""
+    limit = _END if before is None else before
+    key, mode = (plan.checkpoint_score, plan.checkpoint_mode) if plan is not None else ("", "max")
+    rows: list[tuple[int, str, str, str]] = list(
+        db.execute(
+            "SELECT seq, trial_id, checkpoint, metrics FROM result WHERE checkpoint IS NOT NULL AND seq < ?", (limit,)
+        )
+    )
+    query = "SELECT seq, trial_id, data FROM event WHERE kind = 'Saved' AND seq < ?"
+    for seq, trial_id, data in db.execute(query, (limit,)).fetchall():
+        latest = db.execute(
+            "SELECT metrics FROM result WHERE trial_id = ? AND seq < ? ORDER BY seq DESC LIMIT 1", (trial_id, seq)
+        ).fetchone()
+        rows.append((seq, trial_id, decode(data)[1], latest[0] if latest else "{}"))
+    kept: dict[str, list[Kept]] = {}
+    for _, trial_id, path, metrics in sorted(rows):
+        if path not in existing:
+            continue
+        result = Result(decode_metrics(metrics))
+        worth = score(result.get(key), mode) if key else 0.0
+        match = re.search(r"checkpoint_(\d+)", path)
+        iteration, total = as_float(result.get("training_iteration")), as_float(result.get("time_total_s"))
+        ref = CheckpointRef(
+            path,
+            int(match[1]) if match else 0,
+            int(iteration) if iteration is not None and math.isfinite(iteration) else 0,
+            total or 0.0,
+        )
+        kept.setdefault(trial_id, []).append(Kept(ref, worth))
+    return kept
+
+
+def record(
+    database: Path, *, trust: bool = True, with_results: bool = True, before: int | None = None
+) -> Iterator[Told]:
+    """Yield the whole record in order.
+
+    Args:
+        before: number of the first event that is left out.
+        trust: load config values that were stored as pickles.
+        with_results: everything; otherwise only what a searcher hears that listens to no intermediate results: its
+            suggestions and the ends of trials; and the machines there were.
+    """
+    db = open_for_reading(database)
+    try:
+        if with_results:
+            query = (
+                "SELECT e.seq, e.at, e.kind, e.trial_id, e.attempt, e.data, e.commands, r.metrics"
+                " FROM event e LEFT JOIN result r ON r.seq = e.seq WHERE e.seq < ? ORDER BY e.seq"
+            )
+        else:
+            query = (
+                "SELECT seq, at, kind, trial_id, attempt,"
+                " CASE WHEN kind IN ('Suggested', 'NodesChanged') THEN data END, commands, NULL"
+                " FROM event WHERE seq < ? AND (kind IN ('Suggested', 'NodesChanged')"
+                " OR commands LIKE '%\"trial_complete\"%' OR commands LIKE '%\"trial_error\"%') ORDER BY seq"
+            )
+        for seq, at, kind, trial_id, attempt, data, commands, metrics in db.execute(
+            query, (_END if before is None else before,)
+        ):
+            values = decode_metrics(metrics) if metrics is not None else None
+            if not with_results and kind not in ("Suggested", "NodesChanged"):
+                kind, data = "Tick", None  # only what it caused matters
+            event = decode_event(kind, trial_id, attempt, data, values or {}, trust=trust)
+            yield Told(seq, at, event, decode(commands) if commands is not None else None, values)
+    finally:
+        db.close()
+
+
+def retell(
+    database: Path,
+    scheduler: Scheduler,
+    searcher: Searcher,
+    judge: Callable[[str, Result], Verdict] | None = None,
+    *,
+    before: int | None = None,
+) -> None:
+    """Tell the record again to new objects, in order, with the trials as they were at each event; answers are ignored.
+
+    Reports are read only when somebody listens to them, so a plain random search resumes without reading its results.
+
+    Args:
+        before: number of the first event that is not told.
+    """
+    hears_results = searcher.hears_results
+    needs_results = hears_results or judge is not None or not scheduler.is_stateless
+    shadow = _Shadow(scheduler, searcher, judge, hears_results)
+    if not needs_results:
+        shadow.last = _last_results(database, before)
+    for told in record(database, with_results=needs_results, before=before):
+        shadow.tell(told)
+
+
+def _last_results(database: Path, before: int | None) -> dict[str, Result]:
+    db = open_for_reading(database)
+    try:
+        if before is None:
+            query = "SELECT t.trial_id, r.metrics, r.seq FROM trial t JOIN result r ON r.seq = t.last_result"
+            rows = db.execute(query)
+        else:
+            query = "SELECT trial_id, metrics, max(seq) FROM result WHERE seq < ? GROUP BY trial_id"
+            rows = db.execute(query, (before,))
+        return {trial_id: Result(decode_metrics(metrics), seq) for trial_id, metrics, seq in rows}
+    finally:
+        db.close()
+
+
+class _Shadow:
+    """The trials as the record shows them, event by event: enough for schedulers to recognise what they saw."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        searcher: Searcher,
+        judge: Callable[[str, Result], Verdict] | None,
+        hears_results: bool,
+    ) -> None:
+        self.scheduler, self.searcher, self.judge = scheduler, searcher, judge
+        self.hears_results = hears_results
+        self.trials: dict[str, Trial] = {}
+        self.view: Mapping[str, Trial] = MappingProxyType(self.trials)
+        self.last: dict[str, Result] = {}
+        self.plan = Plan()
+
+    def tell(self, told: Told) -> None:
+        match told.event:
+            case Reported() as event:
+                self._reported(event, told)
+            case Suggested(trial_id, config, resources, state) if isinstance(config, Mapping):
+                self.searcher.retell(trial_id, dict(config), state)
+                trial = Trial(trial_id, config, resources or Resources())
+                self.trials[trial_id] = trial
+                self.scheduler.on_trial_add(trial)
+            case PlanChanged(plan):
+                self.plan = plan
+            case Started(trial_id):
+                self._change(trial_id, status=Status.RUNNING)
+                self.searcher.on_unpause(trial_id)
+            case Saved(trial_id, _, _, path):
+                trial = self.trials[trial_id]
+                self._change(trial_id, checkpoint=CheckpointRef(path, trial.count))
+            case Released(trial_id, attempt):
+                if (released := self.trials.get(trial_id)) is not None and released.attempt == attempt:
+                    self._change(trial_id, placement=None)
+            case NodesChanged(nodes):
+                self.scheduler.on_nodes_changed(nodes)
+            case _:
+                pass
+        for row in told.caused or ():
+            self._caused(row)
+
+    def _reported(self, event: Reported, told: Told) -> None:
+        is_judged = told.caused is None or any(row[0] == "Notify" and row[1] == "trial_result" for row in told.caused)
+        trial = self.trials.get(event.trial_id)
+        if trial is None or told.metrics is None:
+            return
+        result = Result(told.metrics, told.seq)
+        changes: dict[str, Any] = {"last_result": result, "count": trial.count + 1}
+        if event.checkpoint is not None:
+            changes["checkpoint"] = CheckpointRef(event.checkpoint, trial.count + 1)
+        trial = self._change(trial.id, **changes)
+        if not is_judged:
+            return
+        if self.judge is not None:
+            self.judge(trial.id, result)
+        if self.hears_results:
+            self.searcher.on_trial_result(trial.id, result)
+        is_over = event.verdict or result.get("done") is True or reached(self.plan.stop, result)
+        if not is_over and not fault(self.plan, result, told.metrics)[0]:
+            self.scheduler.on_result(trial, result, self.view)
+
+    def _caused(self, row: list[Any]) -> None:
+        match row:
+            case ["Start", trial_id, attempt, placement, *later]:
+                trial = self.trials[trial_id]
+                count = trial.checkpoint.count if trial.checkpoint is not None else 0
+                changes: dict[str, Any] = {"status": Status.STARTING, "attempt": attempt, "count": count}
+                changes["placement"] = Placement.from_json(placement) if placement else None
+                if later:  # of a first attempt all is known
+                    changes["config"] = later[0]
+                if len(later) > 1:
+                    changes["resources"] = Resources.from_json(later[1])
+                self._change(trial_id, **changes)
+            case ["Stop", trial_id, *_]:
+                self._change(trial_id, status=Status.STOPPING)
+            case ["Notify", hook, trial_id]:
+                self._notified(Hook(hook), trial_id)
+
+    def _notified(self, hook: Hook, trial_id: str) -> None:
+        match hook:
+            case Hook.COMPLETE | Hook.ERROR:
+                is_error = hook is Hook.ERROR
+                trial = self._change(trial_id, status=Status.ERROR if is_error else Status.TERMINATED)
+                if trial_id in self.last:  # nobody needs the results before it, so they were not read
+                    trial = self._change(trial_id, last_result=self.last[trial_id])
+                self.searcher.on_trial_complete(trial_id, None if is_error else trial.last_result, error=is_error)
+                self.scheduler.on_trial_end(trial)
+            case Hook.PAUSE:
+                self._change(trial_id, status=Status.PAUSED)
+                self.searcher.on_pause(trial_id)
+            case Hook.RETRY:
+                self._change(trial_id, status=Status.PENDING)
+
+    def _change(self, trial_id: str, **changes: Any) -> Trial:
+        trial = self.trials[trial_id] = evolve(self.trials[trial_id], **changes)
+        return trial

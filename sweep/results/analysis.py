@@ -1,0 +1,607 @@
+"""A whole experiment as users read it: the best trial, every result, dataframes."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from sweep.core.ranking import best_of, shown_objectives
+from sweep.core.results import ANONYMOUS_METRIC, flatten
+from sweep.core.results import Result as Report
+from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest, refuse_unknown
+from sweep.record.reader import ExperimentReader, TrialRow
+from sweep.record.remote import open_storage_for_reading
+from sweep.results.notebook import analysis_page
+from sweep.results.views import (
+    Choice,
+    Result,
+    TrialView,
+    check_mode,
+    error_of,
+    full_result,
+    local_filesystem,
+    mean,
+    result_of,
+    several_objectives,
+    view_of,
+)
+from sweep.results.winners import best_by_last, best_reports, better_earlier, front_of, objectives_front
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sweep.record.checkpoints import Checkpoint
+
+__all__ = ["SCOPES", "ExperimentAnalysis", "ExperimentReader", "Result", "ResultGrid", "TrialView"]
+
+_MAX_SHOWN = 5  # trials of a Pareto set
+
+SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
+
+
+@refuse_unknown()
+class ExperimentAnalysis:
+    """Read a whole experiment: the best trial, all configs, dataframes; also while it runs.
+
+    Every access shows what is committed by then. "Best" means by the *last* report of each trial unless a scope says
+    otherwise: `last`, `avg`, `last-5-avg`, `last-10-avg`, or `all` (the best report ever). NaN is never best, and the
+    first trial is best of equals. Where a sweep has several objectives no single trial is best, unless one metric is
+    named: `get_pareto_trials`.
+
+    It can be pickled, and loaded in another process that sees the same directory, without the trainable.
+
+    Args:
+        experiment_checkpoint_path: directory of the experiment, its `sweep.db`, or its URI.
+        storage_filesystem: of fsspec or pyarrow, on which it lies; None: this machine, or what the URI says.
+        trials: ignored with a warning: all trials are in the record.
+        default_metric, default_mode: used where a method is given none; None: what the sweep itself optimised, or
+            nothing if it had several objectives.
+        trust: give configs and reports with the objects that were put into them (functions, classes ...), and errors
+            with the exceptions themselves. Loading them runs code from the experiment, so it is for experiments of
+            one's own. Otherwise something stands for such a value that prints like it, and errors are texts. What a run
+            returns has the exceptions of its trials in any case.
+
+    Raises:
+        ExperimentError: there is no experiment (a damaged or newer one likewise).
+        ConfigError: `default_mode` is not min or max.
+    """
+
+    def __init__(
+        self,
+        experiment_checkpoint_path: str | os.PathLike[str],
+        *,
+        storage_filesystem: Any = None,
+        trials: Any = None,
+        default_metric: str | None = None,
+        default_mode: str | None = None,
+        trust: bool = False,
+    ) -> None:
+        if trials is not None:
+            warnings.warn("trials= is ignored: the experiment's record holds all its trials.", stacklevel=3)
+        path = experiment_checkpoint_path
+        if storage_filesystem is not None or "://" in os.fspath(path):
+            path = open_storage_for_reading(path, storage_filesystem)
+        self._reader = ExperimentReader(path, trust=trust)
+        if default_mode is not None:
+            check_mode(default_mode)
+        self._objectives = self._reader.objectives
+        one, its_mode = (None, None) if self._objectives else (self._reader.metric, self._reader.mode)
+        mode_alone = default_mode is not None and default_metric is None and self._reader.metric is None
+        self.default_metric = default_metric or (ANONYMOUS_METRIC if mode_alone else one)
+        self.default_mode = default_mode or its_mode
+
+    # --- all trials ---
+
+    @classmethod
+    def _of_this_process(cls, root: Path) -> ExperimentAnalysis:
+        """Return the analysis of an experiment that this process has run, or is about to go on with."""
+        analysis = cls(root)
+        analysis._reader.is_own = True
+        return analysis
+
+    @property
+    def experiment_path(self) -> str:
+        """Directory of the experiment."""
+        return str(self._reader.root)
+
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `experiment_path` lies: that of this machine."""
+        return local_filesystem()
+
+    @property
+    def trials(self) -> list[TrialView]:
+        """All trials, ordered by number."""
+        state = self._reader.state()
+        return [view_of(self._reader, row, state) for row in self._reader.trials()]
+
+    @property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The last report of each trial, by trial id; an empty dict for a trial that never reported."""
+        return {row.trial_id: full_result(row) for row in self._reader.trials()}
+
+    @property
+    def results_df(self) -> pd.DataFrame:
+        """The last report of each trial with Ray's columns, indexed by trial_id."""
+        return self.dataframe(style="ray").set_index("trial_id")
+
+    @property
+    def trial_dataframes(self) -> Mapping[str, pd.DataFrame]:
+        """One frame of all reports per trial, by trial id; each is read when it is asked for."""
+        return _TrialFrames(self._reader)
+
+    def fetch_trial_dataframes(self) -> Mapping[str, pd.DataFrame]:
+        """Return `trial_dataframes`."""
+        return self.trial_dataframes
+
+    def stats(self) -> dict[str, Any]:
+        """Return when the sweep was created and when something last happened to it, in UTC epoch seconds."""
+        with self._reader.connect() as connection:
+            (wall,) = connection.execute("SELECT max(wall) FROM event").fetchone()
+        return {"start_time": self._reader.meta.get("created"), "timestamp": wall}
+
+    def runner_data(self) -> dict[str, Any]:
+        """Return what is recorded of the experiment as a whole: name, space, metric, number of samples ..."""
+        return dict(self._reader.meta)
+
+    def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
+        """Return the config of each trial by trial id; with `prefix` flattened to `config/...` names."""
+        if not prefix:
+            return {row.trial_id: row.fresh_config() for row in self._reader.trials()}
+        return {
+            row.trial_id: {f"config/{key}": value for key, value in flatten(row.fresh_config()).items()}
+            for row in self._reader.trials()
+        }
+
+    def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
+        """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).
+
+        Args:
+            metric, mode: show each trial's best report ever by them instead of its last; one alone is completed by the
+                defaults.
+            style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
+
+        Raises:
+            ConfigError: a mode that is not min or max, a metric without any mode, an unknown style.
+        """
+        from sweep.results.frames import trial_frame
+
+        chosen = None
+        if metric is not None or mode is not None:
+            metric, mode = self.chosen_metric(metric, mode)
+            best = best_reports(self._reader, metric, mode, infinite=True)
+            chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
+        shown = metric or self.default_metric or self._reader.metric
+        return trial_frame(self._reader, chosen=chosen, style=style, metric=shown)
+
+    def get_dataframe(
+        self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
+    ) -> pd.DataFrame:
+        """Return `dataframe(metric=filter_metric, mode=filter_mode)`, under `ResultGrid`'s name."""
+        return self.dataframe(filter_metric, filter_mode, style=style)
+
+    def history(self) -> pd.DataFrame:
+        """Return one row per report: trial_id, step, time_s (of driving), the metrics, attempt, time_total_s,
+        timestamp."""
+        from sweep.results.frames import history_frame
+
+        return history_frame(self._reader)
+
+    def events(self) -> pd.DataFrame:
+        """Return one row per recorded event: what happened, to which trial, and what the sweep did about it."""
+        from sweep.results.frames import event_frame
+
+        return event_frame(self._reader)
+
+    # --- the best trial ---
+
+    def get_best_trial(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> TrialView | None:
+        """Return the best trial, the first of equals; None with a warning when no trial reported the metric.
+
+        Failed trials that reported count as others. With a single trial that one is returned, whatever it reported.
+
+        Args:
+            scope: what of a trial counts: its `last` report, the mean of all (`avg`), of the last 5 or 10
+                (`last-5-avg`, `last-10-avg`), or its best report (`all`).
+            filter_nan_and_inf: leave out infinite values; NaN never wins either way.
+
+        Raises:
+            ConfigError: neither given nor known metric or mode, several objectives and no metric given, a bad mode or
+                scope (a ValueError).
+        """
+        metric, mode = self.chosen_metric(metric, mode)
+        _check_scope(scope)
+        rows = self._reader.snapshot()
+        if len(rows.trials) == 1:
+            return view_of(self._reader, rows.trials[0])
+        best = best_of(self._scores(metric, mode, scope, filter_nan_and_inf), mode, infinite=not filter_nan_and_inf)
+        if best is None:
+            warnings.warn(self._nothing_found(metric), stacklevel=2)
+            return None
+        return view_of(self._reader, rows.by_id[best[0]])
+
+    def get_pareto_trials(
+        self, metric: Sequence[str] | None = None, mode: Sequence[str] | None = None
+    ) -> list[TrialView]:
+        """Return the trials that no other beats in every objective, by their last reports, in their order.
+
+        Trials with equal values are in it together; one that lacks an objective, or has NaN there, is not.
+
+        Args:
+            metric, mode: the objectives, as the run had them unless given; "obs" leaves one out.
+
+        Raises:
+            ConfigError: fewer than two objectives are known, or not as many modes as metrics (a ValueError).
+        """
+        metrics = list(metric or (name for name, _ in self._objectives))
+        modes = list(mode or (one for _, one in self._objectives))
+        if len(metrics) < 2 or len(metrics) != len(modes) or isinstance(metric, str):
+            raise ConfigError(
+                f"the objectives are metric={metric or metrics!r}, mode={mode or modes!r}; expected two lists of equal "
+                "length such as metric=['error', 'latency'], mode=['min', 'min'], here or given to the run."
+            )
+        for one in modes:
+            if one != "obs":
+                check_mode(one)
+        return [view_of(self._reader, row) for row, _ in front_of(self._reader, metrics, modes)]
+
+    def ranking(
+        self, metric: str | None = None, mode: str | None = None, scope: str = "last"
+    ) -> list[tuple[TrialRow, float]]:
+        """Return (trial, value) of all trials that have a finite value, best first, the earlier of equals first.
+
+        Raises:
+            ConfigError: as `get_best_trial`.
+        """
+        metric, mode = self.chosen_metric(metric, mode)
+        _check_scope(scope)
+        rows = self._reader.snapshot().by_id
+        scores = [(rows[key], value) for key, value in self._scores(metric, mode, scope, True) if math.isfinite(value)]
+        return sorted(scores, key=lambda item: item[1] if mode == "min" else -item[1])
+
+    def get_best_config(
+        self, metric: str | None = None, mode: str | None = None, scope: str = "last"
+    ) -> dict[str, Any] | None:
+        """Return the config of `get_best_trial`, or None with a warning."""
+        best = self.get_best_trial(metric, mode, scope)
+        return None if best is None else best.config
+
+    def get_best_checkpoint(self, trial: Any, metric: str | None = None, mode: str | None = None) -> Checkpoint | None:
+        """Return the kept checkpoint of `trial` (a trial, a result, an id or a number) whose report was the best of
+        all, not the last; None with a warning when there is none."""
+        metric, mode = self.chosen_metric(metric, mode)
+        row = self._row_of(trial)
+        try:
+            return result_of(self._reader, row).get_best_checkpoint(metric, mode)
+        except (CheckpointError, MetricError) as error:
+            warnings.warn(str(error), stacklevel=2)
+            return None
+
+    def get_last_checkpoint(
+        self, trial: Any = None, metric: str = "training_iteration", mode: str = "max"
+    ) -> Checkpoint | None:
+        """Return the latest checkpoint of `trial`, or of the best trial by `metric` when none is given; None with a
+        warning when there is none."""
+        found = self.get_best_trial(metric, mode) if trial is None else view_of(self._reader, self._row_of(trial))
+        checkpoint = None if found is None else found.checkpoint
+        if checkpoint is None and found is not None:
+            warnings.warn(f"trial {found.trial_id} has no checkpoint.", stacklevel=2)
+        return checkpoint
+
+    def get_trial_checkpoints_paths(self, trial: Any, metric: str | None = None) -> list[tuple[str, Any]]:
+        """Return (path, value) of the kept checkpoints of `trial`, `value` what its report has under `metric`.
+
+        Args:
+            trial: a trial, a result, an id or a number.
+            metric: a key, or a path such as `eval/acc`; None: the default metric, else `training_iteration`.
+        """
+        key = metric or self.default_metric or self._reader.metric or "training_iteration"
+        kept = result_of(self._reader, self._row_of(trial)).best_checkpoints
+        return [(checkpoint.path, Report(metrics).get(key)) for checkpoint, metrics in kept]
+
+    def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
+        """Return the directory of `get_best_trial`, or None with a warning."""
+        best = self.get_best_trial(metric, mode, scope)
+        return None if best is None else best.path
+
+    @property
+    def best_logdir(self) -> str | None:
+        """The directory of `best_trial`."""
+        return self.get_best_logdir()
+
+    @property
+    def best_trial(self) -> TrialView | None:
+        """The best trial by its last report.
+
+        Raises:
+            ConfigError: no metric or mode is known, or there are several objectives (a ValueError);
+                `get_best_trial(metric, mode)` takes them.
+        """
+        return self.get_best_trial()
+
+    @property
+    def best_config(self) -> dict[str, Any] | None:
+        """The config of `best_trial`."""
+        return self.get_best_config()
+
+    @property
+    def best_checkpoint(self) -> Checkpoint | None:
+        """The kept checkpoint of `best_trial` whose report was the best of all, not the last."""
+        best = self.get_best_trial()
+        return None if best is None else self.get_best_checkpoint(best)
+
+    @property
+    def best_result(self) -> dict[str, Any] | None:
+        """The last report of `best_trial`."""
+        best = self.get_best_trial()
+        return None if best is None else best.last_result
+
+    @property
+    def best_result_df(self) -> pd.DataFrame:
+        """`best_result` as a frame of one row, indexed by trial_id."""
+        best = self.get_best_trial()
+        frame = self.results_df
+        return frame.loc[[] if best is None else [best.trial_id]]
+
+    @property
+    def best_dataframe(self) -> pd.DataFrame | None:
+        """All reports of `best_trial`."""
+        best = self.get_best_trial()
+        return None if best is None else self.trial_dataframes[best.trial_id]
+
+    # --- how it is shown ---
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_summary(self)})"
+
+    def _repr_html_(self) -> str:
+        return analysis_page(self)
+
+    # --- inside ---
+
+    def chosen_metric(self, metric: str | None = None, mode: str | None = None) -> tuple[str, str]:
+        """Return the metric and the mode by which trials are compared: these, completed by the defaults.
+
+        Raises:
+            ConfigError: one of them is not known, or there are several objectives and none is named (a ValueError).
+        """
+        metric = metric or self.default_metric
+        if not metric and self._objectives:
+            raise ConfigError(several_objectives(self._objectives, "get_pareto_trials()"))
+        modes = {name: one for name, one in self._objectives if one != "obs"}
+        mode = mode or self.default_mode or modes.get(metric or "")
+        if not metric or not mode:
+            missing = " and ".join(name for name, value in (("metric", metric), ("mode", mode)) if not value)
+            raise ConfigError(
+                f"no {missing} {'is' if len(missing) < 10 else 'are'} known; give metric='...' and mode='min' or 'max' "
+                "here or to the run; on the command line --metric and --goal."
+            )
+        check_mode(mode)
+        return metric, mode
+
+    def _row_of(self, trial: Any) -> TrialRow:
+        if not isinstance(trial, (str, int)):
+            known = getattr(trial, "trial_id", None)
+            if not isinstance(known, str):
+                raise ConfigError(f"{trial!r:.100} is no trial; expected a trial, a result, an id or a number.")
+            return self._reader.trial(known)
+        return self._reader.trial(Path(trial).name if isinstance(trial, str) else trial)
+
+    def _scores(self, metric: str, mode: str, scope: str, is_finite_only: bool) -> Iterator[tuple[str, float]]:
+        """Give the value of each trial in `scope`, ordered by trial number."""
+        if scope == "last":
+            for trial_id, _, value in self._reader.values(metric, last_only=True):
+                yield trial_id, value
+            return
+        if scope == "all":
+            best = best_reports(self._reader, metric, mode, infinite=not is_finite_only)
+            yield from ((row.trial_id, best[row.trial_id][1]) for row in self._reader.trials() if row.trial_id in best)
+            return
+        series: dict[str, list[float]] = {}
+        for trial_id, _, value in self._reader.values(metric):
+            series.setdefault(trial_id, []).append(value)
+        length = {"avg": 0, "last-5-avg": 5, "last-10-avg": 10}[scope]
+        for row in self._reader.trials():
+            values = series.get(row.trial_id)
+            if values:
+                yield row.trial_id, mean(values[-length:])
+
+    def _nothing_found(self, metric: str) -> str:
+        names = self._reader.metric_names()
+        known = nearest(metric, names) if names else "Nothing was reported yet."
+        if metric in names:
+            known = "All that was reported under it is NaN, infinite or no number."
+        return f"no trial of {self._reader.name} has a usable number under {metric!r}. {known}"
+
+
+@refuse_unknown()
+class ResultGrid:
+    """The results of all trials, in order of their numbers: index it, iterate over it, ask it for the best.
+
+    Args:
+        analysis: what it reads through.
+    """
+
+    def __init__(self, analysis: ExperimentAnalysis) -> None:
+        self._analysis = analysis
+        self._reader = analysis._reader
+
+    def __len__(self) -> int:
+        return len(self._reader.trials())
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        rows = self._reader.trials()
+        if isinstance(index, slice):
+            return [result_of(self._reader, row) for row in rows[index]]
+        try:
+            row = rows[index]
+        except IndexError:
+            raise IndexError(f"there is no result {index}: the experiment has {len(rows)} trials.") from None
+        return result_of(self._reader, row)
+
+    def __iter__(self) -> Iterator[Result]:
+        return (result_of(self._reader, row) for row in self._reader.trials())
+
+    def __repr__(self) -> str:
+        return f"ResultGrid({_summary(self._analysis)})"
+
+    def _repr_html_(self) -> str:
+        return analysis_page(self._analysis)
+
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `experiment_path` lies: that of this machine."""
+        return local_filesystem()
+
+    @property
+    def experiment_path(self) -> str:
+        """Directory of the experiment."""
+        return self._analysis.experiment_path
+
+    @property
+    def errors(self) -> list[SweepError]:
+        """Why each trial in ERROR is there, as `Result.error` says it."""
+        found = (error_of(self._reader, row) for row in self._reader.trials() if row.status == "ERROR")
+        return [error for error in found if error is not None]
+
+    @property
+    def num_errors(self) -> int:
+        """How many trials are in ERROR."""
+        return sum(row.status == "ERROR" for row in self._reader.trials())
+
+    @property
+    def num_terminated(self) -> int:
+        """How many trials are TERMINATED."""
+        return sum(row.status == "TERMINATED" for row in self._reader.trials())
+
+    def get_best_result(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Result:
+        """Return the result of the best trial; scopes as in `ExperimentAnalysis.get_best_trial`.
+
+        Its repr says by what it was chosen, and which kept checkpoint is nearest to its best report.
+
+        Raises:
+            ConfigError: no metric or mode is known, several objectives and no metric given, a bad mode or scope (a
+                ValueError).
+            MetricError: no trial has a usable number under the metric (a RuntimeError).
+        """
+        rows = self._reader.snapshot()
+        if len(rows.trials) == 1:
+            return self[0]
+        metric, mode = self._analysis.chosen_metric(metric, mode)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            best = self._analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf)
+        if best is None:
+            raise MetricError(self._analysis._nothing_found(metric))
+        scores = dict(self._analysis._scores(metric, mode, scope, filter_nan_and_inf))
+        choice = Choice(metric, mode, scope, scores[best.trial_id], len(rows.trials))
+        return result_of(self._reader, rows.by_id[best.trial_id], choice)
+
+    def get_pareto_results(
+        self, metric: Sequence[str] | None = None, mode: Sequence[str] | None = None
+    ) -> list[Result]:
+        """Return the results of `ExperimentAnalysis.get_pareto_trials`."""
+        by_id = self._reader.snapshot().by_id
+        front = self._analysis.get_pareto_trials(metric, mode)
+        return [result_of(self._reader, by_id[trial.trial_id]) for trial in front]
+
+    def get_dataframe(
+        self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
+    ) -> pd.DataFrame:
+        """Return one row per trial: its last report, or its best ever by `filter_metric` and `filter_mode`."""
+        return self._analysis.dataframe(filter_metric, filter_mode, style=style)
+
+    def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
+        """Return the same as `get_dataframe`, under `ExperimentAnalysis`'s name."""
+        return self._analysis.dataframe(metric, mode, style=style)
+
+    def history(self) -> pd.DataFrame:
+        """Return one row per report of all trials."""
+        return self._analysis.history()
+
+    def events(self) -> pd.DataFrame:
+        """Return one row per recorded event."""
+        return self._analysis.events()
+
+
+class _TrialFrames(Mapping[str, "pd.DataFrame"]):
+    """Frames by trial id, each read when it is asked for, so that 10,000 trials cost nothing until then."""
+
+    def __init__(self, reader: ExperimentReader) -> None:
+        self._reader = reader
+
+    def __getitem__(self, trial_id: str) -> pd.DataFrame:
+        from sweep.results.frames import result_frame
+
+        return result_frame(self._reader, self._reader.snapshot().by_id[trial_id])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reader.snapshot().by_id)
+
+    def __len__(self) -> int:
+        return len(self._reader.trials())
+
+    def __repr__(self) -> str:
+        return f"<dataframes of {len(self)} trials by trial id>"
+
+
+def _check_scope(scope: str) -> None:
+    if scope not in SCOPES:
+        raise ConfigError(f"scope={scope!r} is unknown; expected one of {', '.join(SCOPES)}.")
+
+
+def _summary(analysis: ExperimentAnalysis) -> str:
+    """Say what there is and what is best, with the scope that was used; of several objectives the Pareto set."""
+    reader = analysis._reader
+    trials = reader.trials()
+    counts = Counter(row.status for row in trials)
+    states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none yet"
+    text = f"{reader.name}: {len(trials)} trials ({states})"
+    if analysis._objectives and not analysis.default_metric:
+        front = objectives_front(reader)
+        shown = [
+            f"{row.number:05d} ({', '.join(f'{value:.6g}' for value in values.values())})"
+            for row, values in front[:_MAX_SHOWN]
+        ]
+        text += (
+            f"; Pareto set by {shown_objectives(analysis._objectives)}: {len(front)} trials, get_pareto_trials(): "
+            + ", ".join([*shown, *(["..."] if len(front) > _MAX_SHOWN else [])])
+        )
+    elif not analysis.default_metric or not analysis.default_mode:
+        text += ", no metric given"
+    best = best_by_last(reader, analysis.default_metric, analysis.default_mode)
+    earlier = better_earlier(reader, analysis.default_metric, analysis.default_mode)
+    if best is not None:
+        text += (
+            f"; best {best.metric}={best.value:.6g} ({best.mode}, trial {best.row.number:05d}, "
+            "scope='last': by the last report of each trial)"
+        )
+    if earlier is not None:
+        text += (
+            f"; at an earlier step {earlier.metric}={earlier.value:.6g} (trial {earlier.row.number:05d} at step "
+            f"{earlier.step}, scope='all')"
+        )
+    return text + ("; no driver runs it" if reader.state() == "crashed" else "")

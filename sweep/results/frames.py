@@ -1,0 +1,369 @@
+"""Build the dataframes of an experiment: column lists with explicit dtypes, never inference.
+
+The dtypes are pandas 3's: `str` for texts (`string` under pandas 2), `Int64` for integers, `boolean` for booleans,
+`float64` for other numbers, `datetime64[us, UTC]` for times. A column therefore has the same dtype whether or not
+values are missing, and an empty experiment gives the same columns with no rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.values import printed, shown, sound_text
+from sweep.errors import ConfigError
+from sweep.record.encoding import Opaque
+from sweep.record.filled import MOST_SECONDS, NODE_IP, checkpoint_dir_name, complete, date_str
+from sweep.record.reader import ExperimentReader, ResultRow, Timeline, TrialRow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["STYLES", "event_frame", "flat_metrics", "history_frame", "result_frame", "trial_frame"]
+
+STYLES = ("sweep", "ray", "optuna")
+
+_INT64 = range(-(2**63), 2**63)
+_OPTUNA_STATES = {
+    "TERMINATED": "COMPLETE",
+    "ERROR": "FAIL",
+    "RUNNING": "RUNNING",
+    "PENDING": "WAITING",
+    "PAUSED": "WAITING",
+}
+# Ray's columns in Ray's order, after the user's metrics and before config/...
+_RAY_BEFORE_CONFIG = (
+    "timestamp",
+    "checkpoint_dir_name",
+    "done",
+    "training_iteration",
+    "trial_id",
+    "date",
+    "time_this_iter_s",
+    "time_total_s",
+    "pid",
+    "hostname",
+    "node_ip",
+    "time_since_restore",
+    "iterations_since_restore",
+)
+
+
+def trial_frame(
+    reader: ExperimentReader,
+    *,
+    chosen: Mapping[str, ResultRow] | None = None,
+    style: str = "sweep",
+    metric: str | None = None,
+) -> pd.DataFrame:
+    """Return one row per trial, ordered by number, with a RangeIndex and fresh data.
+
+    Args:
+        chosen: the report to show per trial id; trials that it lacks have none. None: the last report of each.
+        style: `sweep`; `ray` puts Ray's full set of columns first, under Ray's names and in Ray's order, and the
+            others after them; `optuna` has the columns of `study.trials_dataframe()`.
+        metric: what `style="optuna"` shows as `value`.
+
+    Raises:
+        ConfigError: an unknown style.
+    """
+    if style not in STYLES:
+        raise ConfigError(f"style={style!r} is unknown; expected one of {', '.join(STYLES)}.")
+    snapshot = reader.snapshot()
+    trials = snapshot.trials
+    reports = [_last(trial) if chosen is None else chosen.get(trial.trial_id) for trial in trials]
+    metrics = [report.metrics if report is not None else {} for report in reports]
+    timelines = reader.timelines()
+    times = [timelines.get(trial.trial_id, Timeline()) for trial in trials]
+    user, filled = _split([_flat(one) for one in metrics])
+    configs = _columns([_flat(trial.config) for trial in trials])
+    columns = _own_columns(reader, trials, times, filled)
+    taken = {*columns, *(f"config/{name}" for name in configs), *AUTO_FILLED}
+    shown = {(f"metric/{name}" if name in taken else name): values for name, values in user.items()}
+    config = {f"config/{name}": values for name, values in configs.items()}
+    if style == "optuna":
+        return _optuna_frame(trials, columns, shown, config, metric)
+    tune = _tune_columns(trials, reports, times, filled)
+    if style == "ray":
+        ray = tune | columns
+        order = [
+            *_RAY_BEFORE_CONFIG,
+            *config,
+            "logdir",
+            *(n for n in (*columns, *tune) if n not in {*_RAY_BEFORE_CONFIG, "logdir"}),
+        ]
+        everything = ray | config
+        return _frame(shown | {name: everything[name] for name in order}, len(trials))
+    head = {name: columns[name] for name in ("number", "state")}
+    return _frame(head | shown | config | {n: v for n, v in columns.items() if n not in head} | tune, len(trials))
+
+
+def _last(trial: TrialRow) -> ResultRow | None:
+    if trial.last_metrics is None or trial.last_seq is None:
+        return None
+    wall = trial.last_wall or 0.0
+    return ResultRow(
+        trial.last_seq, trial.trial_id, trial.attempt, 0.0, wall, trial.last_checkpoint, trial.last_metrics
+    )
+
+
+def _own_columns(
+    reader: ExperimentReader, trials: Sequence[TrialRow], times: Sequence[Timeline], filled: Mapping[str, list[Any]]
+) -> dict[str, Any]:
+    directory = f"{reader.root}{os.sep}"
+    totals = {text: trial.resources.total for text, trial in {t.resources_text: t for t in trials}.items()}
+    failed = [trial.status == "ERROR" for trial in trials]
+    nothing: list[Any] = [None] * len(trials)
+    return {
+        "number": _ints(trial.number for trial in trials),
+        "state": _texts(trial.status for trial in trials),
+        "training_iteration": _ints(filled.get("training_iteration", nothing)),
+        "time_total_s": _floats(filled.get("time_total_s", nothing)),
+        "start_time": _times(time.started for time in times),
+        "end_time": _times(time.exited if trial.is_ended else None for trial, time in zip(trials, times, strict=True)),
+        "wait_s": _floats(_difference(time.created, time.started) for time in times),
+        "attempt": _ints(trial.attempt for trial in trials),
+        "cpus": _floats(totals[trial.resources_text].cpu for trial in trials),
+        "gpus": _floats(totals[trial.resources_text].gpu for trial in trials),
+        "peak_rss_mb": _floats(time.peak_rss_bytes / 1e6 if time.peak_rss_bytes else None for time in times),
+        "error_class": _texts(
+            (time.class_name or time.exit_kind or None) if bad else None
+            for bad, time in zip(failed, times, strict=True)
+        ),
+        "failure": _texts(trial.failure or None for trial in trials),
+        "error": _texts(
+            (time.error or trial.reason or None) if bad else None
+            for bad, trial, time in zip(failed, trials, times, strict=True)
+        ),
+        "logdir": _texts(directory + trial.trial_id for trial in trials),
+        "trial_id": _texts(trial.trial_id for trial in trials),
+    }
+
+
+def _tune_columns(
+    trials: Sequence[TrialRow],
+    reports: Sequence[ResultRow | None],
+    times: Sequence[Timeline],
+    filled: Mapping[str, list[Any]],
+) -> dict[str, Any]:
+    """Return the columns that only those look for who know Tune's dataframes."""
+    nothing: list[Any] = [None] * len(trials)
+    walls = [None if report is None else int(report.wall) for report in reports]
+    stamps = [
+        stamp if isinstance(stamp, (int, float)) else wall
+        for stamp, wall in zip(filled.get("timestamp", nothing), walls, strict=True)
+    ]
+    dates = filled.get("date", nothing)
+    names = [None if report is None else checkpoint_dir_name(report.checkpoint) for report in reports]
+    return {
+        "timestamp": _ints(stamps),
+        "date": _texts(
+            date if isinstance(date, str) else _date(stamp) for date, stamp in zip(dates, stamps, strict=True)
+        ),
+        "time_this_iter_s": _floats(filled.get("time_this_iter_s", nothing)),
+        "checkpoint_dir_name": _texts(names),
+        "done": _booleans(trial.is_ended for trial in trials),
+        "pid": _ints(pid or time.pid or None for pid, time in zip(filled.get("pid", nothing), times, strict=True)),
+        "hostname": _texts(filled.get("hostname", nothing)),
+        "node_ip": _texts(ip or NODE_IP for ip in filled.get("node_ip", nothing)),
+        "time_since_restore": _floats(filled.get("time_since_restore", nothing)),
+        "iterations_since_restore": _ints(filled.get("iterations_since_restore", nothing)),
+        "experiment_tag": _texts(trial.experiment_tag for trial in trials),
+    } | {name: _floats(filled[name]) for name in ("timesteps_total", "episodes_total") if name in filled}
+
+
+def _date(stamp: float | None) -> str | None:
+    return date_str(stamp) if stamp is not None and abs(stamp) < MOST_SECONDS else None
+
+
+def _optuna_frame(
+    trials: Sequence[TrialRow],
+    columns: Mapping[str, Any],
+    metrics: Mapping[str, list[Any]],
+    config: Mapping[str, list[Any]],
+    metric: str | None,
+) -> pd.DataFrame:
+    states = [
+        "PRUNED" if trial.status == "TERMINATED" and "stopped early" in trial.reason else _OPTUNA_STATES[trial.status]
+        for trial in trials
+    ]
+    values = metrics.get(metric or "", [None] * len(trials))
+    frame: dict[str, Any] = {
+        "number": columns["number"],
+        "value": _floats(value if isinstance(value, (int, float)) else None for value in values),
+        "datetime_start": columns["start_time"],
+        "datetime_complete": columns["end_time"],
+        "duration": columns["end_time"] - columns["start_time"],
+    }
+    frame |= {f"params_{name.removeprefix('config/')}": column for name, column in config.items()}
+    frame |= {f"user_attrs_{name}": column for name, column in metrics.items() if name != metric}
+    frame["state"] = _texts(states)
+    return _frame(frame, len(trials))
+
+
+def history_frame(reader: ExperimentReader) -> pd.DataFrame:
+    """Return one row per report in the order of the record: trial_id, step, time_s, the metrics, then attempt,
+    time_total_s and timestamp. `step` is the training iteration, `time_s` seconds of driving since the sweep began."""
+    rows = list(reader.results())
+    user, filled = _split([_flat(row.metrics) for row in rows])
+    nothing: list[Any] = [None] * len(rows)
+    frame: dict[str, Any] = {
+        "trial_id": _texts(row.trial_id for row in rows),
+        "step": _ints(filled.get("training_iteration", nothing)),
+        "time_s": _floats(row.at for row in rows),
+    }
+    tail = {
+        "attempt": _ints(row.attempt for row in rows),
+        "time_total_s": _floats(filled.get("time_total_s", nothing)),
+        "timestamp": _times(row.wall for row in rows),
+    }
+    taken = {*frame, *tail}
+    frame |= {(f"metric/{name}" if name in taken else name): values for name, values in user.items()}
+    return _frame(frame | tail, len(rows))
+
+
+def result_frame(reader: ExperimentReader, trial: TrialRow) -> pd.DataFrame:
+    """Return one row per report of one trial: every key of the report, the fields that are derived, then `config/...`,
+    as Tune's `metrics_dataframe` has it."""
+    rows = [
+        _flat(complete(row.metrics, tag=trial.experiment_tag, wall=row.wall, checkpoint=row.checkpoint))
+        for row in reader.results(trial.trial_id)
+    ]
+    columns = _columns(rows)
+    columns |= {f"config/{name}": [value] * len(rows) for name, value in flatten(trial.config).items()}
+    return _frame(columns, len(rows))
+
+
+def metrics_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> pd.DataFrame:
+    """Return one row for each report, nested metrics under their flattened names; `columns` are there in any case."""
+    empty: dict[str, list[Any]] = {name: [None] * len(rows) for name in columns}
+    return _frame(empty | _columns(rows), len(rows))
+
+
+def event_frame(reader: ExperimentReader) -> pd.DataFrame:
+    """Return what happened, one row per event of the record: seq, time_s, wall, event, trial_id, attempt, `detail`
+    (JSON text) and `commands`, what the sweep did about it (JSON text)."""
+    with reader.connect() as connection:
+        rows = connection.execute(
+            "SELECT seq, at, wall, kind, trial_id, attempt, CASE kind WHEN 'Exited' THEN"
+            " json_remove(data, '$.exit.pickled') ELSE data END, commands FROM event ORDER BY seq"
+        ).fetchall()
+    seq, at, wall, kind, trial_id, attempt, data, commands = zip(*rows, strict=True) if rows else [()] * 8
+    frame = {
+        "seq": _ints(seq),
+        "time_s": _floats(at),
+        "wall": _times(wall),
+        "event": _texts(kind),
+        "trial_id": _texts(trial_id),
+        "attempt": _ints(attempt),
+        "detail": _texts(data),
+        "commands": _texts(commands),
+    }
+    return _frame(frame, len(rows))
+
+
+def flat_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the user's own metrics, flattened, without the fields that are filled in."""
+    return {key: value for key, value in flatten(metrics).items() if not _is_filled(key)}
+
+
+def _is_filled(key: str) -> bool:
+    return key in AUTO_FILLED or key.startswith("config/")
+
+
+def _split(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    columns = _columns(rows)
+    filled = {name: columns.pop(name) for name in list(columns) if _is_filled(name)}
+    return columns, filled
+
+
+def _flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Flatten what came out of JSON, where a nested mapping is always a dict: most rows have none, so nothing is
+    copied. `core.results.flatten` takes any mapping and is four times as slow."""
+    return flatten(row) if dict in map(type, row.values()) else row
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Turn rows into columns, in the order in which the keys first appear; None where a row lacks one."""
+    columns: dict[str, list[Any]] = {}
+    for index, row in enumerate(rows):
+        for name, value in row.items():
+            column = columns.get(name)
+            if column is None:
+                columns[name] = column = [None] * len(rows)
+            column[index] = value
+    return columns
+
+
+def _frame(columns: Mapping[str, Any], num_rows: int) -> pd.DataFrame:
+    import pandas as pd
+
+    data = {name: _typed(column) if isinstance(column, list) else column for name, column in columns.items()}
+    return pd.DataFrame(data, index=pd.RangeIndex(num_rows), copy=False)
+
+
+def _typed(values: list[Any]) -> Any:
+    """Give a column of whatever users report the narrowest dtype that holds all of it."""
+    kinds = {type(value) for value in values}
+    kinds.discard(type(None))
+    if kinds == {bool}:
+        return _booleans(values)
+    if kinds <= {float, int, bool} and (int not in kinds or all(_fits(value) for value in values)):
+        return _ints(values) if kinds and float not in kinds else _floats(values)
+    return _texts([None if value is None else _as_text(value) for value in values])
+
+
+def _fits(value: Any) -> bool:
+    return not isinstance(value, int) or value in _INT64
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return sound_text(value)
+    if isinstance(value, Opaque):
+        return value.text
+    try:
+        return json.dumps(value, ensure_ascii=False, default=shown)
+    except (ValueError, RecursionError):  # whole numbers beyond what Python prints, what holds itself
+        return printed(value)
+
+
+def _difference(earlier: float | None, later: float | None) -> float | None:
+    return None if earlier is None or later is None else max(0.0, later - earlier)
+
+
+def _ints(values: Iterable[Any]) -> Any:
+    import pandas as pd
+
+    whole = [int(v) if isinstance(v, (int, float)) and abs(v) < 2**63 else None for v in values]
+    return pd.array(whole, dtype="Int64")
+
+
+def _floats(values: Iterable[Any]) -> Any:
+    import numpy as np
+
+    return np.array([v if isinstance(v, (int, float)) else np.nan for v in values], dtype=np.float64)
+
+
+def _booleans(values: Iterable[Any]) -> Any:
+    import pandas as pd
+
+    return pd.array(list(values), dtype="boolean")
+
+
+def _texts(values: Iterable[Any]) -> Any:
+    import pandas as pd
+
+    dtype: Any = "str" if int(pd.__version__.partition(".")[0]) >= 3 else "string"
+    return pd.array([None if v is None else str(v) for v in values], dtype=dtype)
+
+
+def _times(values: Iterable[float | None]) -> Any:
+    import numpy as np
+    import pandas as pd
+
+    micro = np.array([np.iinfo(np.int64).min if v is None else round(v * 1e6) for v in values], dtype=np.int64)
+    return pd.DatetimeIndex(micro.view("M8[us]"), tz="UTC")

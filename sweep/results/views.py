@@ -1,0 +1,550 @@
+"""One trial as users read it: what it is (`TrialView`) and how it turned out (`Result`)."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweep.core.naming import evaluated_params
+from sweep.core.ranking import Objectives, best_of, shown_objectives
+from sweep.core.resources import Resources
+from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.results import Result as Report
+from sweep.core.trial import CheckpointRef
+from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest, refuse_unknown
+from sweep.record.checkpoints import Checkpoint
+from sweep.record.filled import complete
+from sweep.record.importing import unpickle
+from sweep.record.reader import ExperimentReader, ResultRow, TrialRow
+from sweep.record.remote import open_storage_for_reading
+from sweep.results.notebook import result_page, view_page
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Choice",
+    "Result",
+    "TrialView",
+    "check_mode",
+    "error_of",
+    "full_result",
+    "local_filesystem",
+    "mean",
+    "result_of",
+    "several_objectives",
+    "view_of",
+]
+
+ERROR_FILE = "error.txt"
+# Numbers that say nothing about how good a trial is.
+_NOT_ANALYSED = frozenset({"trial_id", "timestamp", "date", "pid", "hostname", "node_ip", "done", "experiment_tag"})
+
+
+@dataclass(frozen=True)
+class TrialView:
+    """One trial as it was when it was read: a read-only view; what is large is read when it is asked for.
+
+    `str(trial)` is its name. It can be pickled and read elsewhere without the trainable.
+
+    Attributes:
+        status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
+        reason: why it waits, why it ended, or that no driver runs it any more.
+        attempt: starts so far. failures: faults of its own.
+        path: its directory.
+    """
+
+    trial_id: str
+    number: int
+    status: str
+    reason: str
+    attempt: int
+    failures: int
+    path: str
+    _row: TrialRow = field(repr=False)
+    _reader: ExperimentReader = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.trial_name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TrialView) and (other.path, other._row) == (self.path, self._row)
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def _repr_html_(self) -> str:
+        return view_page(self)
+
+    @property
+    def trial_name(self) -> str:
+        """What `trial_name_creator` called it, else `<trainable>_<trial id>`."""
+        return self._row.trial_name
+
+    @property
+    def custom_trial_name(self) -> str | None:
+        """What `trial_name_creator` called it; None: nothing."""
+        return self._row.name or None
+
+    @property
+    def trainable_name(self) -> str:
+        """The name of the function or class."""
+        return self._row.trainable_name
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """A copy of the decided config."""
+        return self._row.fresh_config()
+
+    @property
+    def evaluated_params(self) -> dict[str, Any]:
+        """The values that vary among trials, by flattened path."""
+        variables = self._row.meta.get("variables")
+        return evaluated_params(self.config, variables if isinstance(variables, (list, tuple)) else None)
+
+    @property
+    def experiment_tag(self) -> str:
+        """`<number>_<name=value,...>` of what varies."""
+        return self._row.experiment_tag
+
+    @property
+    def last_result(self) -> dict[str, Any]:
+        """The last report, nested, with `config`, `done` and the other filled-in fields; empty before the first."""
+        return full_result(self._row)
+
+    @property
+    def metric_analysis(self) -> dict[str, dict[str, float]]:
+        """For each number that was reported, by its flattened name: max, min, avg, last, last-5-avg and last-10-avg.
+
+        NaN is skipped by max and min and carries over into the averages.
+        """
+        series: dict[str, list[float]] = {}
+        for row in self._reader.results(self.trial_id):
+            for key, value in flatten(row.metrics).items():
+                if key not in _NOT_ANALYSED and isinstance(value, (int, float)):
+                    series.setdefault(key, []).append(value)
+        return {
+            key: {
+                "max": max((v for v in values if v == v), default=math.nan),
+                "min": min((v for v in values if v == v), default=math.nan),
+                "avg": mean(values),
+                "last": values[-1],
+                "last-5-avg": mean(values[-5:]),
+                "last-10-avg": mean(values[-10:]),
+            }
+            for key, values in series.items()
+        }
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """Its latest checkpoint, or None."""
+        return _checkpoint(self._reader, self._row.checkpoint)
+
+    @property
+    def logdir(self) -> str:
+        """The same as `path`: the trial's directory."""
+        return self.path
+
+    @property
+    def local_path(self) -> str:
+        """The same as `path`: the trial's directory."""
+        return self.path
+
+    @property
+    def resources(self) -> Resources:
+        """What it asks for."""
+        return self._row.resources
+
+    @property
+    def placement_group_factory(self) -> Resources:
+        """The same as `resources`."""
+        return self._row.resources
+
+    @property
+    def num_failures(self) -> int:
+        """The same as `failures`: faults of its own so far."""
+        return self.failures
+
+    @property
+    def max_failures(self) -> int:
+        """Failures that it may have and still be started again; -1: unlimited."""
+        return int(self._reader.plan().get("max_failures") or 0)
+
+    @property
+    def error_file(self) -> str | None:
+        """The file with the tracebacks of its failures; None when there is none."""
+        path = os.path.join(self.path, ERROR_FILE)
+        return path if os.path.exists(path) else None
+
+    @property
+    def error(self) -> SweepError | None:
+        """Why it is in ERROR; None otherwise. As `Result.error`."""
+        return error_of(self._reader, self._row)
+
+    def is_finished(self) -> bool:
+        """Whether it is TERMINATED or in ERROR."""
+        return self._row.is_ended
+
+    def get_error(self) -> str | None:
+        """Return the traceback, else the reason, of a trial in ERROR; None otherwise. No pickle is loaded."""
+        if self.status != "ERROR":
+            return None
+        ended = self._reader.last_exit(self.trial_id)
+        return str(ended.get("traceback") or ended.get("error") or self.reason)
+
+    def get_pickled_error(self) -> BaseException | None:
+        """Return the user's own exception of a trial in ERROR; None when there is none, when it was not kept, or when
+        the experiment is not trusted: see `Result.error`."""
+        error = self.error
+        return None if error is None else error.__cause__
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Why a result was chosen as the best.
+
+    Attributes:
+        value: what was compared: of its last report, a mean, or its best report, as `scope` says.
+        num_trials: among how many.
+    """
+
+    metric: str
+    mode: str
+    scope: str
+    value: float
+    num_trials: int
+
+    def __str__(self) -> str:
+        return (
+            f"best of {self.num_trials} trials by {self.metric} ({self.mode}, scope={self.scope!r}): {self.value:.6g}"
+        )
+
+
+@refuse_unknown()
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """How one trial turned out.
+
+    `last` and `best` are its last and its best report: after an early stop, or when a model overfits, they differ.
+    It can be pickled and read elsewhere without the trainable.
+
+    Attributes:
+        path: the trial's directory.
+        choice: by what it was found to be the best; None when it was not asked for as the best.
+    """
+
+    path: str
+    _row: TrialRow
+    _reader: ExperimentReader
+    choice: Choice | None = None
+
+    def __repr__(self) -> str:
+        parts = [] if self.choice is None else [str(self.choice)]
+        parts += [f"trial_id={self.trial_id!r}", f"status={self.status!r}", f"last={_own(self.last)!r}"]
+        best = self._best_row()
+        if best is not None and best.seq != self._row.last_seq:
+            parts.append(f"best={_own(best.metrics)!r}")
+        parts.append(f"config={self._row.config!r}")
+        if self.status == "ERROR":
+            parts.append(f"error={self._row.reason}")
+        nearest_one = self._best_checkpoint()
+        if nearest_one is not None:
+            checkpoint, metrics = nearest_one
+            parts.append(f"best_checkpoint={checkpoint.path!r} of {_own(metrics)!r}")
+        return f"Result({', '.join(parts)}, path={self.path!r})"
+
+    def _repr_html_(self) -> str:
+        return result_page(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Result) and (other.path, other._row) == (self.path, self._row)
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Only what the record says: `metrics` may hold objects of classes that another process cannot import.
+        return {name: getattr(self, name) for name in ("path", "_row", "_reader", "choice")}
+
+    @classmethod
+    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None, *, trust: bool = False) -> Result:
+        """Return the result of the trial whose directory is `path`.
+
+        Args:
+            path: the directory, a link to it, or its URI.
+            storage_filesystem: of fsspec or pyarrow, on which it lies; None: this machine, or what the URI says.
+            trust: as for `ExperimentAnalysis`: load what was pickled, which runs code from the experiment.
+
+        Raises:
+            ExperimentError: the directory does not lie in an experiment.
+            ConfigError: the experiment has no such trial.
+        """
+        text = os.fspath(path).rstrip("/")
+        if "://" in text or storage_filesystem is not None:
+            parent, _, name = text.rpartition("/")
+            reader = ExperimentReader(open_storage_for_reading(parent, storage_filesystem), trust=trust)
+            return result_of(reader, reader.trial(name))
+        directory = Path(path).expanduser().absolute()
+        if directory.is_symlink():  # as `trial_dirname_creator` names it
+            directory = directory.resolve()
+        reader = ExperimentReader(directory.parent, trust=trust)
+        return result_of(reader, reader.trial(directory.name))
+
+    @property
+    def trial_id(self) -> str:
+        """The trial's id."""
+        return self._row.trial_id
+
+    @property
+    def status(self) -> str:
+        """PENDING, RUNNING, PAUSED, TERMINATED or ERROR."""
+        return self._row.status
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """The last report, nested, with `config`, `trial_id`, `done` and the other filled-in fields; empty before the
+        first."""
+        return full_result(self._row)
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last report: the same as `metrics`."""
+        return self.metrics
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The best of all its reports, like `metrics`; None when there is no metric or it was not reported.
+
+        By the metric and mode that `get_best_result` was given when this came from there, else by the sweep's own.
+
+        Raises:
+            ConfigError: the sweep has several objectives, and it was not chosen by one (a ValueError).
+        """
+        self._check_one_objective()
+        row = self._best_row()
+        return None if row is None else _full(self._row, row.metrics, row.wall, row.checkpoint)
+
+    @property
+    def best_metrics(self) -> dict[str, Any] | None:
+        """The same as `best`."""
+        return self.best
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """A copy of the decided config."""
+        return self._row.fresh_config()
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The latest checkpoint, or None; `best_checkpoint` is the one to keep of a model that got worse."""
+        return _checkpoint(self._reader, self._row.checkpoint)
+
+    @property
+    def best_checkpoint(self) -> Checkpoint | None:
+        """The kept checkpoint nearest to the best of all its reports, by the metric of `best`; None when there is none.
+
+        Raises:
+            ConfigError: as `best`.
+        """
+        self._check_one_objective()
+        found = self._best_checkpoint()
+        return None if found is None else found[0]
+
+    @property
+    def best_checkpoints(self) -> list[tuple[Checkpoint, dict[str, Any]]]:
+        """The checkpoints that still exist, each with the metrics it was taken at.
+
+        Ordered by `checkpoint_score_attribute`, the best last; oldest first when the sweep had none.
+        """
+        found = [(_checkpoint(self._reader, ref), m) for ref, m in self._reader.checkpoints(self.trial_id)]
+        kept = [(checkpoint, metrics) for checkpoint, metrics in found if checkpoint is not None]
+        plan = self._reader.plan()
+        attribute, sign = plan.get("checkpoint_score"), -1.0 if plan.get("checkpoint_mode") == "min" else 1.0
+        if attribute:
+            kept.sort(key=lambda pair: _ascending(Report(pair[1]).get(attribute), sign))
+        return kept
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
+        """Return the kept checkpoint whose report was the best of all by `metric`, not the last; NaN is never best.
+
+        Raises:
+            ConfigError: `mode` is not min or max (a ValueError).
+            CheckpointError: no checkpoint is kept (a RuntimeError).
+            MetricError: none of their reports has a number under `metric` (a RuntimeError).
+        """
+        check_mode(mode)
+        kept = self.best_checkpoints
+        if not kept:
+            raise CheckpointError(
+                f"trial {self.trial_id} has no checkpoint. Report one: sweep.report(metrics, checkpoint=...)."
+            )
+        found = ((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept))
+        best = best_of(found, mode, infinite=True)
+        if best is None:
+            names = {key for _, metrics in kept for key in flatten(metrics)}
+            raise MetricError(
+                f"no report with a checkpoint of trial {self.trial_id} has a number under {metric!r}. "
+                + nearest(metric, names)
+            )
+        return kept[best[0]][0]
+
+    @property
+    def metrics_dataframe(self) -> pd.DataFrame:
+        """One row per report: every key flattened with `/`, filled-in ones included, then `config/...`."""
+        from sweep.results.frames import result_frame
+
+        return result_frame(self._reader, self._row)
+
+    @property
+    def error(self) -> SweepError | None:
+        """Why the trial is in ERROR, None otherwise.
+
+        A fault of the user's code is a `UserCodeError` with the class name and traceback of the original as text. Its
+        `__cause__` is the original exception in what the run itself returned, and where the experiment was opened with
+        `trust=True`: it is kept as a pickle, and loading that runs code which the experiment names. Otherwise, and when
+        its class cannot be imported, there is no cause.
+        """
+        return error_of(self._reader, self._row)
+
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `path` lies: that of this machine, also of an experiment that was brought
+        from elsewhere."""
+        return local_filesystem()
+
+    # --- inside ---
+
+    def _metric_and_mode(self) -> tuple[str | None, str | None]:
+        if self.choice is not None:
+            return self.choice.metric, self.choice.mode
+        return (None, None) if self._reader.objectives else (self._reader.metric, self._reader.mode)
+
+    def _check_one_objective(self) -> None:
+        if self.choice is None and self._reader.objectives:
+            raise ConfigError(several_objectives(self._reader.objectives, "get_pareto_results()"))
+
+    def _best_row(self) -> ResultRow | None:
+        metric, mode = self._metric_and_mode()
+        if not metric or not mode:
+            return None
+        seq = self._row.best_seq
+        if (metric, mode) != (self._reader.metric, self._reader.mode):
+            values = self._reader.values(metric, trial_id=self.trial_id)
+            best = best_of(((at, value) for _, at, value in values), mode)
+            seq = None if best is None else best[0]
+        return None if seq is None else self._reader.reports_at({self.trial_id: seq}).get(self.trial_id)
+
+    def _best_checkpoint(self) -> tuple[Checkpoint, dict[str, Any]] | None:
+        metric, mode = self._metric_and_mode()
+        if not metric or not mode:
+            return None
+        kept = self.best_checkpoints
+        best = best_of(((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept)), mode)
+        return None if best is None else kept[best[0]]
+
+
+def several_objectives(objectives: Objectives, call: str) -> str:
+    """Say why nothing is best, and that `call` has what no other trial beats."""
+    name, mode = objectives[0]
+    return (
+        f"the sweep has several objectives, {shown_objectives(objectives)}, so no single trial is best: {call} has "
+        f"those that no other beats. Or name one: metric={name!r}, mode={mode!r}."
+    )
+
+
+def view_of(reader: ExperimentReader, row: TrialRow, state: str | None = None) -> TrialView:
+    """Return the view of a row; `state` is the experiment's, when it is known already."""
+    path = str(reader.layout.trial(row.trial_id))
+    reason = row.reason
+    if row.status == "RUNNING" and not reason and (state or reader.state()) == "crashed":
+        reason = "no driver runs it: it was running when its driver died"
+    return TrialView(
+        row.trial_id, row.number, row.status, reason, row.attempt, row.failures, path, _row=row, _reader=reader
+    )
+
+
+def result_of(reader: ExperimentReader, row: TrialRow, choice: Choice | None = None) -> Result:
+    return Result(str(reader.layout.trial(row.trial_id)), _row=row, _reader=reader, choice=choice)
+
+
+def full_result(row: TrialRow) -> dict[str, Any]:
+    """Return the last report with everything that is filled in; empty before the first."""
+    metrics = row.fresh_metrics()
+    if metrics is None:
+        return {}
+    values = _full(row, metrics, row.last_wall, row.last_checkpoint)
+    values["done"] = row.is_ended
+    return values
+
+
+def _full(row: TrialRow, metrics: dict[str, Any], wall: float | None, ref: CheckpointRef | None) -> dict[str, Any]:
+    values = complete(metrics, tag=row.experiment_tag, wall=wall, checkpoint=ref)
+    return {**values, "trial_id": row.trial_id, "config": row.fresh_config()}
+
+
+def _own(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Return what the user reported, and the iteration."""
+    return {key: v for key, v in metrics.items() if key not in AUTO_FILLED or key == "training_iteration"}
+
+
+def _ascending(value: Any, sign: float) -> float:
+    is_number = isinstance(value, (int, float)) and value == value
+    return sign * value if is_number else -math.inf
+
+
+def _checkpoint(reader: ExperimentReader, ref: CheckpointRef | None) -> Checkpoint | None:
+    if ref is None:
+        return None
+    return Checkpoint(str(reader.layout.checkpoint(ref.path)))
+
+
+def error_of(reader: ExperimentReader, row: TrialRow) -> SweepError | None:
+    if row.status != "ERROR":
+        return None
+    ended = reader.last_exit(row.trial_id)
+    if not ended:
+        return SweepError(row.reason or f"trial {row.trial_id} could not run")
+    error = UserCodeError(ended.get("error") or row.reason or str(ended.get("kind", "")).lower())
+    error.class_name = ended.get("class_name") or ""
+    error.traceback = ended.get("traceback") or ""
+    if error.traceback:
+        error.add_note(error.traceback)
+    if reader.is_own or reader.trust:
+        error.__cause__ = _original(reader.pickled_error(row.trial_id))
+    return error
+
+
+def _original(pickled: bytes) -> BaseException | None:
+    if not pickled:
+        return None
+    try:
+        loaded = unpickle(pickled)
+    except (Exception, SystemExit):  # whatever importing and building the user's class raises: the text must do
+        return None
+    return loaded if isinstance(loaded, BaseException) else None
+
+
+def local_filesystem() -> Any:
+    """Return the fsspec file system of this machine.
+
+    Raises:
+        ConfigError: fsspec is not installed.
+    """
+    try:
+        from fsspec.implementations.local import LocalFileSystem
+    except ImportError as error:
+        raise ConfigError("`filesystem` needs fsspec: pip install fsspec. The paths work without it.") from error
+    return LocalFileSystem()
+
+
+def check_mode(mode: str) -> None:
+    if mode not in ("min", "max"):
+        raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max'.")
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,83 @@
+"""Who is best in a recorded sweep, by the trials' last reports; what had been better earlier; the Pareto set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from searchers.pareto import pareto_front
+from sweep.core.ranking import beats, best_of, rankable
+from sweep.core.results import Result
+from sweep.record.reader import ExperimentReader, TrialRow
+
+__all__ = ["Best", "best_by_last", "best_reports", "better_earlier", "front_of", "objectives_front"]
+
+
+@dataclass(frozen=True)
+class Best:
+    """A trial and the report by which it is best; `step` is that report's."""
+
+    row: TrialRow
+    value: float
+    step: Any
+    metric: str
+    mode: str
+
+
+def best_by_last(reader: ExperimentReader, metric: str | None, mode: str | None) -> Best | None:
+    """Return who is best by the last reports, the first of equals; None: no metric, or no last report has a number."""
+    if not metric or not mode:
+        return None
+    values = ((trial_id, value) for trial_id, _, value in reader.values(metric, last_only=True))
+    found = best_of(values, mode)
+    if found is None:
+        return None
+    row = reader.snapshot().by_id[found[0]]
+    return Best(row, found[1], (row.last_metrics or {}).get("training_iteration"), metric, mode)
+
+
+def better_earlier(reader: ExperimentReader, metric: str | None, mode: str | None) -> Best | None:
+    """Return the best report of all if it is better than that of `best_by_last`; None: nothing had been better."""
+    if not metric or not mode:
+        return None
+    last, reports = best_by_last(reader, metric, mode), best_reports(reader, metric, mode)
+    found = best_of(((row, reports[row.trial_id][1]) for row in reader.trials() if row.trial_id in reports), mode)
+    if found is None or (last is not None and not beats(found[1], last.value, mode)):
+        return None
+    row, value = found
+    report = reader.metrics_at({row.trial_id: reports[row.trial_id][0]})[row.trial_id]
+    return Best(row, value, report.get("training_iteration"), metric, mode)
+
+
+def best_reports(
+    reader: ExperimentReader, metric: str, mode: str, *, infinite: bool = False
+) -> dict[str, tuple[int, float]]:
+    """Return (`result.seq`, value) of the best report of each trial that has a usable one."""
+    best: dict[str, tuple[int, float]] = {}
+    for trial_id, seq, given in reader.values(metric):
+        value, known = rankable(given, infinite=infinite), best.get(trial_id)
+        if value is not None and (known is None or beats(value, known[1], mode)):
+            best[trial_id] = (seq, value)
+    return best
+
+
+def front_of(
+    reader: ExperimentReader, metrics: Sequence[str], modes: Sequence[str]
+) -> list[tuple[TrialRow, list[Any]]]:
+    """Return the Pareto set of the last reports: (trial, its value of each objective), ordered by number."""
+    rows = [row for row in reader.trials() if row.last_seq is not None]
+    reports = (Result({**(row.last_metrics or {}), "config": row.config}) for row in rows)
+    points = [[report.get(name) for name in metrics] for report in reports]
+    return [(rows[i], points[i]) for i in pareto_front(points, modes)]
+
+
+def objectives_front(reader: ExperimentReader) -> list[tuple[TrialRow, dict[str, Any]]]:
+    """Return the Pareto set by the sweep's own objectives: (trial, what it reached in each), ordered by number."""
+    if not reader.objectives:
+        return []
+    metrics, modes = zip(*reader.objectives, strict=True)
+    return [
+        (row, {name: value for name, value, mode in zip(metrics, values, modes, strict=True) if mode != "obs"})
+        for row, values in front_of(reader, metrics, modes)
+    ]

@@ -1,0 +1,139 @@
+"""Whether an experiment's directory is still there: deleted, moved, replaced; and what may happen without harm."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sweep.errors import ExperimentError, RecordError
+from sweep.record import guard as guard_module
+from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
+from sweep.record.layout import ExperimentLayout
+
+
+class Guarded:
+    """A directory with a record, and whoever waits for news of it."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True)
+        self.layout = ExperimentLayout(root)
+        self.layout.database.write_text("the record")
+        self.layout.lock.touch()
+        self.woken = threading.Event()
+        self.guard = DirectoryGuard(self.layout)
+        self.guard.start(self.woken.set)
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    made = Guarded(tmp_path / "storage" / "one")
+    yield made
+    made.guard.close()
+
+
+def move(root: Path) -> None:
+    root.rename(root.parent / "elsewhere")
+
+
+def move_storage(root: Path) -> None:
+    root.parent.rename(root.parent.parent / "elsewhere")
+
+
+def delete_and_begin_anew(root: Path) -> None:
+    shutil.rmtree(root)
+    root.mkdir()
+    (root / "sweep.db").write_text("of another sweep")
+
+
+def replace_record(root: Path) -> None:
+    (root / "new").write_text("a copy put back")
+    (root / "new").replace(root / "sweep.db")
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        (shutil.rmtree, r"one was deleted while its sweep ran.*Run it again"),
+        (delete_and_begin_anew, r"one was deleted while its sweep ran"),
+        (move, r"one was moved to \S+/storage/elsewhere while.*storage_path='\S+/storage', name='elsewhere'"),
+        (move_storage, r"one was moved to \S+/elsewhere/one while.*sweep resume one --storage \S+/elsewhere\)"),
+        (lambda root: (root / "sweep.db").unlink(), r"sweep\.db was deleted or replaced while.*output are still in"),
+        (replace_record, r"sweep\.db was deleted or replaced while"),
+    ],
+    ids=["deleted", "deleted and made anew", "moved", "moved with its parent", "record deleted", "record replaced"],
+)
+def test_what_is_gone_is_noticed_and_who_waits_is_woken(
+    guarded: Guarded, act: Callable[[Path], object], said: str
+) -> None:
+    guarded.guard.check()
+    act(guarded.layout.root)
+    assert guarded.woken.wait(10)
+    with pytest.raises(RecordError, match=said):
+        guarded.guard.check()
+
+
+def test_what_runs_in_the_directory_is_no_harm(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard_module, "_LOOK_S", 0.0)
+    looked = threading.Event()
+    count = 0
+    there = guarded.guard._is_there
+
+    def counted() -> bool:
+        nonlocal count
+        count += 1
+        if count == 3:
+            looked.set()
+        return there()
+
+    root = guarded.layout.root
+    (root / "trial").mkdir()
+    guarded.layout.database.write_text("more of the record")
+    (root / "sweep.db-wal").write_text("a log")
+    os.utime(root)
+    monkeypatch.setattr(guarded.guard, "_is_there", counted)
+    assert looked.wait(10)
+    guarded.guard.check()
+    assert not guarded.woken.is_set()
+
+
+def test_a_file_system_that_does_not_answer_or_numbers_anew_is_no_proof(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.stat
+
+    def refuse(path, *arguments, **named):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert guarded.guard._is_there()
+    monkeypatch.setattr(
+        os, "stat", lambda path, *_, **__: real("/") if path == str(guarded.layout.root) else real(path)
+    )
+    assert guarded.guard._is_root_there()
+
+
+def test_a_directory_that_takes_no_files_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ExperimentError, match=r"one cannot be written: Not a directory\. Pass storage_path="):
+        make_writable(ExperimentLayout(tmp_path / "file" / "one"))
+    make_writable(ExperimentLayout(tmp_path / "one"))
+    assert os.listdir(tmp_path / "one") == []
+
+
+def test_a_full_disk_before_the_first_trial_is_an_error_and_another_error_stays_itself(tmp_path: Path) -> None:
+    layout = ExperimentLayout(tmp_path / "one")
+
+    def write(number: int) -> None:
+        with refusing_full_disk(layout):
+            raise OSError(number, os.strerror(number))
+
+    with pytest.raises(ExperimentError, match=r"one cannot be written: No space left.*free some space, and resume"):
+        write(errno.ENOSPC)
+    with pytest.raises(PermissionError):
+        write(errno.EACCES)

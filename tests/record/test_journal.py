@@ -1,0 +1,193 @@
+"""The writer of the record: what a full disk does, and what one transaction holds."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from sweep.core.messages import Ask, Asked, Continue, Hook, Notify, Reported
+from sweep.core.resources import Resources
+from sweep.core.results import Result
+from sweep.core.sweep import Changes
+from sweep.core.trial import Status, Trial, evolve
+from sweep.errors import ExperimentError, RecordError
+from sweep.record import journal as journal_module
+from sweep.record.journal import Journal
+from sweep.record.reader import ExperimentReader
+from sweep.record.resume import load, record
+
+
+class Failing:
+    """A connection whose COMMIT fails a number of times, as on a full disk."""
+
+    def __init__(self, connection, times):
+        self.connection, self.times = connection, times
+
+    def execute(self, statement, *arguments):
+        if statement == "COMMIT" and self.times:
+            self.times -= 1
+            raise sqlite3.OperationalError("database or disk is full")
+        return self.connection.execute(statement, *arguments)
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def journal(tmp_path, told):
+    made = Journal(tmp_path / "sweep.db", notice=told.append)
+    yield made
+    made.close()
+
+
+def report(number, loss):
+    metrics = {"loss": loss, "training_iteration": 1}
+    return Reported(f"abcde_{number:05d}", 1, 1, metrics), metrics
+
+
+def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_written_twice(tmp_path, journal, told, monkeypatch):
+    monkeypatch.setattr(journal_module, "_RETRY_S", 0.0)
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes(), 0.5)
+    real = journal._db
+    journal._db = Failing(real, times=3)
+    journal.commit([Asked(Ask.INTERRUPT)], [[]], Changes(), 1.0)
+    journal._db = real
+    kinds = [(row.seq, row.event) for row in record(tmp_path / "sweep.db")]
+    assert kinds == [(1, Asked(Ask.DRAIN)), (2, Asked(Ask.INTERRUPT))]
+    assert "disk is full" in told[0]  # once, however often it is tried
+    assert told[1:] == [f"{tmp_path / 'sweep.db'} can be written again: the sweep goes on."]
+
+
+def test_a_wait_for_the_disk_ends_when_a_person_wants_it_and_nothing_of_the_batch_is_recorded(tmp_path, told):
+    journal = Journal(tmp_path / "sweep.db", notice=told.append, is_interrupted=lambda: bool(told))
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes(), 0.5)
+    real = journal._db
+    journal._db = Failing(real, times=10**9)
+    with pytest.raises(RecordError, match=r"could not be written .*disk is full.* interrupted.*space and resume"):
+        journal.commit([Asked(Ask.INTERRUPT)], [[]], Changes(), 1.0)
+    journal._db = real
+    journal.close()
+    assert [row.event for row in record(tmp_path / "sweep.db")] == [Asked(Ask.DRAIN)]
+    assert len(told) == 1
+
+
+def test_a_wait_for_the_disk_ends_when_the_record_is_gone(tmp_path, told):
+    def check(is_anew: bool) -> None:
+        if is_anew and told:
+            raise RecordError("deleted")
+
+    journal = Journal(tmp_path / "sweep.db", notice=told.append, check=check)
+    journal._db = Failing(journal._db, times=10**9)
+    with pytest.raises(RecordError, match="deleted"):
+        journal.commit([Asked(Ask.INTERRUPT)], [[]], Changes(), 1.0)
+
+
+def test_facts_of_the_experiment_do_not_wait_for_a_full_disk_and_no_error_of_sqlite_gets_out(journal):
+    journal.set_meta({"seed": 1})
+    real = journal._db
+    journal._db = Failing(real, times=1)
+    with pytest.raises(RecordError, match=r"cannot be written: database or disk is full"):
+        journal.set_meta({"seed": 2})
+    journal.set_meta({"name": "later"})
+    assert journal.meta() == {"seed": 1, "name": "later"}
+
+
+def test_a_disk_that_stays_full_ends_the_sweep_with_everything_before_intact(tmp_path, journal, monkeypatch):
+    monkeypatch.setattr(journal_module, "_RETRY_S", 0.0)
+    monkeypatch.setattr(journal_module, "_DISK_GRACE_S", 0.0)
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes(), 0.5)
+    real = journal._db
+    journal._db = Failing(real, times=10**9)
+    with pytest.raises(ExperimentError, match=r"could not be written.*free some space and resume"):
+        journal.commit([Asked(Ask.INTERRUPT)], [[]], Changes(), 1.0)
+    journal._db = real
+    assert [row.event for row in record(tmp_path / "sweep.db")] == [Asked(Ask.DRAIN)]
+
+
+def test_a_trial_and_its_results_come_back_as_they_were(tmp_path, journal):
+    event, metrics = report(0, float("nan"))
+    trial = Trial("abcde_00000", {"x": (1, 2.5)}, Resources(), status=Status.RUNNING, attempt=1, count=1, judged_to=1)
+    trial = evolve(trial, last_result=Result(metrics, 1))
+    changes = Changes({trial.id: trial}, [(1, trial.id, 1, None, metrics)])
+    journal.commit([event], [[Notify(Hook.RESULT, trial), Continue(trial.id, 1, 1)]], changes, 2.0)
+    (loaded,) = load(tmp_path / "sweep.db").trials
+    assert (loaded.config, loaded.status, loaded.count, loaded.judged_to) == ({"x": (1, 2.5)}, Status.RUNNING, 1, 1)
+    assert loaded.last_result is not None
+    assert str(loaded.last_result["loss"]) == "nan"
+    (row,) = record(tmp_path / "sweep.db")
+    assert isinstance(row.event, Reported)
+    assert row.caused is None  # what a report usually causes is not written down
+
+
+def test_a_trial_row_is_rewritten_only_as_far_as_it_changed(tmp_path, journal):
+    trial = Trial("abcde_00000", {"x": 1}, Resources(), status=Status.RUNNING, attempt=1)
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
+    one = evolve(trial, count=5, judged_to=5)
+    assert [len(rows) for rows in journal._trial_rows(Changes({trial.id: one}))] == [0, 0, 1]
+    two = evolve(one, status=Status.STOPPING, reason="enough")
+    assert [len(rows) for rows in journal._trial_rows(Changes({trial.id: two}))] == [0, 1, 0]
+    three = evolve(two, config={"x": 2})
+    assert [len(rows) for rows in journal._trial_rows(Changes({trial.id: three}))] == [1, 0, 0]
+
+
+def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
+    Journal(tmp_path / "new.db").close()
+    connection = sqlite3.connect(tmp_path / "new.db")
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    with pytest.raises(ExperimentError, match=r"format 99.*newer"):
+        Journal(tmp_path / "new.db")
+    connection = sqlite3.connect(tmp_path / "other.db")
+    connection.execute("CREATE TABLE mine (x)")
+    connection.close()
+    with pytest.raises(ExperimentError, match=r"is not a sweep\.db"):
+        Journal(tmp_path / "other.db")
+
+
+_ADDED = {1: ["ticket", "failure", "ran_s", "running_since"], 2: ["failure", "ran_s", "running_since"]}
+
+
+@pytest.mark.parametrize("version", _ADDED)
+def test_a_file_of_an_older_version_is_read_as_it_is_and_upgraded_when_it_is_continued(tmp_path, version):
+    path = tmp_path / "sweep.db"
+    journal = Journal(path)
+    trial = Trial("00000_00000", {"x": 1}, Resources())
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
+    journal.close()
+    connection = sqlite3.connect(path)
+    for column in _ADDED[version]:
+        connection.execute(f"ALTER TABLE trial DROP COLUMN {column}")
+    connection.execute(f"PRAGMA user_version={version}")
+    connection.commit()
+    connection.close()
+
+    def read():
+        (loaded,) = load(path).trials
+        return loaded.ticket, loaded.failure, loaded.ran_s, loaded.running_since
+
+    assert read() == (0, "", 0.0, None)
+    assert [row.failure for row in ExperimentReader(tmp_path).trials()] == [""]
+    later = evolve(trial, ticket=7, failure="killed", ran_s=2.5, running_since=3.5)
+    journal = Journal(path)
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: later}), 1.0)
+    journal.close()
+    assert read() == (7, "killed", 2.5, 3.5)
+    assert [row.failure for row in ExperimentReader(tmp_path).trials()] == ["killed"]
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (3,)
+
+
+@pytest.mark.parametrize("cut", [0, 50, 600, 5000])
+def test_a_damaged_file_is_refused_and_left_as_it_is(tmp_path, cut):
+    path = tmp_path / "sweep.db"
+    Journal(path).close()
+    data = path.read_bytes()[:cut] + b"\xff" * 100
+    path.write_bytes(data)
+    with pytest.raises(ExperimentError):
+        load(path)
+    assert path.read_bytes() == data

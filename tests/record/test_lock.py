@@ -1,0 +1,75 @@
+"""The lock of an experiment: who holds it, who died with it, who let go."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+
+import pytest
+
+from sweep.errors import ExperimentError
+from sweep.record.lock import DriverLock, mark_of_dead_driver
+
+
+def die_with(lock: DriverLock) -> None:
+    """Let go as the kernel does it for a process that was killed."""
+    os.close(lock.fd)
+    lock.fd = -1
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "driver.lock"
+
+
+def test_who_died_with_the_lock_is_known_to_others_and_to_the_next(path):
+    die_with(DriverLock(path, "7.8.boot.1"))
+    assert mark_of_dead_driver(path) == "7.8.boot.1"
+    lock = DriverLock(path, "9.9.boot.1")
+    assert lock.dead == "7.8.boot.1"
+    assert mark_of_dead_driver(path) == ""  # it is held
+    die_with(lock)
+    assert mark_of_dead_driver(path) == "9.9.boot.1"
+
+
+def test_who_let_go_did_not_die_with_it(path):
+    DriverLock(path, "7.8.boot.1").release()
+    assert mark_of_dead_driver(path) == ""
+    lock = DriverLock(path, "9.9.boot.1")
+    assert lock.dead == ""
+    lock.release()
+
+
+def test_who_only_looks_after_the_files_keeps_what_was_noted(path):
+    die_with(DriverLock(path, "7.8.boot.1"))
+    lock = DriverLock(path)
+    assert mark_of_dead_driver(path) == ""
+    lock.release()
+    assert mark_of_dead_driver(path) == "7.8.boot.1"
+    DriverLock(path, "9.9.boot.1").release()
+    DriverLock(path).release()
+    assert mark_of_dead_driver(path) == ""
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"pid": 7}'])
+def test_what_says_nothing_names_nobody(path, content):
+    if content is not None:
+        path.write_text(content)
+    assert mark_of_dead_driver(path) == ""
+
+
+def test_who_looks_for_a_moment_keeps_no_driver_from_starting(path, monkeypatch):
+    path.write_text(json.dumps({"pid": os.getpid()}))  # of a sweep that has ended in a process that goes on
+    looking = os.open(path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    monkeypatch.setattr("sweep.record.lock.time.sleep", lambda seconds: fcntl.flock(looking, fcntl.LOCK_UN))
+    DriverLock(path).release()
+    os.close(looking)
+
+
+def test_a_driver_that_lives_is_named(path):
+    lock = DriverLock(path, "1.2.boot.1")
+    with pytest.raises(ExperimentError, match=f"in use by another driver .pid {os.getpid()}, started "):
+        DriverLock(path, "3.4.boot.1")
+    lock.release()

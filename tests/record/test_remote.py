@@ -1,0 +1,450 @@
+"""Remote storage is proven before anything starts, and an experiment comes back from it, never over a newer one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from made_experiment import MadeExperiment
+
+from sweep.errors import CheckpointError, ConfigError, ExperimentError
+from sweep.record import filesystems
+from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, verify
+from sweep.record.layout import ExperimentLayout, copy_root, storage_root
+from sweep.record.lock import DriverLock
+from sweep.record.reader import ExperimentReader
+from sweep.record.remote import (
+    Mark,
+    MirrorState,
+    Storage,
+    check_writable,
+    copy_record,
+    download_experiment,
+    has_checkpoint,
+    has_experiment,
+    is_log,
+    is_mirrored,
+    open_storage_for_reading,
+    parse_storage,
+    references,
+    storage_of,
+)
+from sweep.record.upload import Uploader
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """A cache of its own, an empty object store, no setting from outside."""
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SWEEP_STORAGE", raising=False)
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
+    monkeypatch.setattr(filesystems, "_homes", {})
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def storage():
+    return parse_storage("memory://b/dir")
+
+
+def made(storage, **meta):
+    experiment = MadeExperiment(storage.local_root, **meta)
+    experiment.commit()
+    return experiment
+
+
+def save(experiment, trial_id, number, loss=1.0):
+    """Store and commit a checkpoint; returns its path in the experiment."""
+    path = f"{trial_id}/checkpoint_{number:06d}"
+    source = experiment.root / "tmp-source"
+    source.mkdir(exist_ok=True)
+    (source / "model").write_text(f"{trial_id} {number}")
+    persist(source, experiment.root / path)
+    shutil.rmtree(source)
+    experiment.report(trial_id, {"loss": loss}, checkpoint=path)
+    experiment.commit()
+    return path
+
+
+def uploaded(storage, experiment, **how):
+    Uploader(storage.experiment(experiment.root.name), experiment.root).sync(**how)
+
+
+# --- what storage_path means ---
+
+
+def test_a_local_path_is_what_it_was(tmp_path, monkeypatch):
+    assert parse_storage(tmp_path) == Storage(None, tmp_path)
+    assert parse_storage(f"file://{tmp_path}/x") == Storage(None, tmp_path / "x")
+    assert parse_storage(str(tmp_path), fsspec.filesystem("file")) == Storage(None, tmp_path)
+    assert parse_storage() == Storage(None, Path("sweep_results").absolute())
+    assert not parse_storage(tmp_path).is_remote
+    assert parse_storage(tmp_path).describe("a") == str(tmp_path / "a")
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+    assert parse_storage() == Storage(None, tmp_path)
+
+
+def test_a_uri_is_worked_on_in_one_directory_of_the_cache(cache, monkeypatch):
+    storage = parse_storage("memory://b/dir/")
+    assert (storage.uri, storage.path, storage.is_remote) == ("memory://b/dir", "/b/dir", True)
+    assert storage.local_root.parent == cache / "remote"
+    assert storage.local_root.name.startswith("memory-b-dir-")
+    assert storage.local_root == parse_storage("memory://b/dir").local_root == copy_root("memory://b/dir")
+    assert storage.local_root != parse_storage("memory://b/dir2").local_root
+    assert storage.describe("a") == "memory://b/dir/a"
+    assert str(storage.experiment("a")) == "memory://b/dir/a"
+    monkeypatch.setenv("SWEEP_STORAGE", "memory://b/dir")
+    assert parse_storage() == storage
+    assert parse_storage("memory://").describe("a") == "memory://a"
+
+
+def test_a_file_system_of_ones_own_is_told_from_others_by_what_it_is(tmp_path):
+    ours, theirs = (DirFileSystem(str(tmp_path / name), fsspec.filesystem("file")) for name in ("ours", "theirs"))
+    storage = parse_storage("/exp", ours)
+    assert storage.uri == f"file://{tmp_path}/ours/exp"
+    assert storage.path == "exp"
+    assert not storage.is_named
+    assert storage.local_root == parse_storage("exp/", ours).local_root
+    assert storage.local_root != parse_storage("exp", theirs).local_root
+
+
+def test_passwords_in_a_uri_are_not_in_the_name_of_its_directory():
+    assert "secret" not in copy_root("sftp://me:secret@host/dir").name
+
+
+@pytest.mark.parametrize(
+    ("path", "filesystem", "says"),
+    [
+        ("memory://b?endpoint_override=x", None, r"options behind '\?'.*fsspec\.filesystem\('memory', endpoint_url"),
+        ("memry://b", None, "no protocol 'memry'"),
+        (None, MemoryFileSystem(), "storage_filesystem was given without storage_path"),
+        ("b", object(), "expected a file system of fsspec"),
+    ],
+)
+def test_storage_that_cannot_be_meant_is_refused(path, filesystem, says):
+    with pytest.raises(ConfigError, match=says):
+        parse_storage(path, filesystem)
+
+
+def test_a_bucket_must_have_a_name(monkeypatch):
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda uri: (MemoryFileSystem(), ""))
+    with pytest.raises(ConfigError, match="names no bucket; expected s3://bucket/directory"):
+        parse_storage("s3://")
+
+
+def test_a_uri_where_a_local_directory_is_expected_is_refused_and_the_local_copy_named():
+    with pytest.raises(ConfigError, match=f"s3://b/c is a URI.*{copy_root('s3://b/c')}"):
+        storage_root("s3://b/c")
+
+
+def test_storage_is_tried_before_anything_starts(tmp_path, storage, monkeypatch):
+    check_writable(parse_storage(tmp_path))
+    check_writable(storage)
+    assert storage.filesystem.find("/b") == []
+    check_writable(parse_storage("new/dir", DirFileSystem(str(tmp_path), fsspec.filesystem("file"))))
+    assert list((tmp_path / "new" / "dir").iterdir()) == []
+
+    def refuse(*arguments, **how):
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", refuse)
+    with pytest.raises(ExperimentError, match="memory://b/dir cannot be written: PermissionError: Access Denied"):
+        check_writable(storage)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("result.json", True),
+        ("rank3.log", True),
+        ("stdout", True),
+        ("events.out.tfevents.1", True),
+        ("plot.png", False),
+    ],
+)
+def test_logs_are_told_from_artifacts(name, is_one):
+    assert is_log(name) == is_one
+    assert is_log("mine.txt", {"mine.txt"})
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("tuner.pkl", True),
+        ("abcde_00000", True),
+        ("codebook.txt", True),
+        ("code", False),
+        ("driver.lock", False),
+        ("sweep.db-wal", False),
+        (".sweep-mirror.json.123", False),
+        (".sweep-outgoing", False),
+        (".probe-12", False),
+        ("tmp-x", False),
+    ],
+)
+def test_what_belongs_to_this_machine_stays_here(name, is_one):
+    assert is_mirrored(name) == is_one
+
+
+# --- bringing it back ---
+
+
+def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
+    experiment = made(storage)
+    done, going, failed = (experiment.trial({"x": x}) for x in range(3))
+    for trial_id in (done, going, failed):
+        for number in (1, 2):
+            save(experiment, trial_id, number)
+        (experiment.root / trial_id / "result.json").write_text("{}\n")
+        (experiment.root / trial_id / "plot.png").write_text("plot")
+    experiment.end(done)
+    experiment.end(failed, kind="RAISED")
+    experiment.commit()
+    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    (experiment.root / "driver.lock").write_text("here")
+    uploaded(storage, experiment, with_artifacts=True)
+    before = ExperimentReader(experiment.root).snapshot()
+    experiment.db.close()
+    shutil.rmtree(storage.local_root)
+
+    assert has_experiment(storage, "made")
+    assert not has_experiment(storage, "other")
+    assert download_experiment(storage, "made")
+    assert ExperimentReader(experiment.root).snapshot().trials == before.trials
+    here = sorted(str(path.relative_to(experiment.root)) for path in experiment.root.rglob("checkpoint_*"))
+    assert here == [f"{trial_id}/checkpoint_00000{n}" for trial_id in (going, failed) for n in (1, 2)]
+    for path in here:
+        verify(experiment.root / path)
+    assert (experiment.root / done / "result.json").read_text() == "{}\n"
+    assert (experiment.root / done / "plot.png").read_text() == "plot"
+    assert (experiment.root / "tuner.pkl").read_bytes() == b"recipe"
+    assert not list(storage.local_root.glob(".incoming*"))
+    assert not download_experiment(storage, "made")
+    # the rest comes when it is used
+    assert has_checkpoint(experiment.root, f"{done}/checkpoint_000002")
+    assert not has_checkpoint(experiment.root, f"{done}/checkpoint_000009")
+    with Checkpoint(experiment.root / done / "checkpoint_000002").as_directory() as directory:
+        assert Path(directory, "model").read_text() == f"{done} 2"
+
+
+def test_there_is_nothing_to_bring_from_local_storage_or_an_empty_place(tmp_path, storage):
+    assert not download_experiment(parse_storage(tmp_path), "made")
+    assert not has_experiment(parse_storage(tmp_path), "made")
+    assert not download_experiment(storage, "made")
+    assert not storage.local_root.exists()
+    assert not has_checkpoint(tmp_path, "t/checkpoint_000001")
+
+
+def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage):
+    experiment = made(storage)
+    trial_id = experiment.trial({"x": 1})
+    experiment.commit()
+    uploaded(storage, experiment)
+    older = tmp_path / "older"
+    copy_record(experiment.root / "sweep.db", older)
+    save(experiment, trial_id, 1)
+    assert not download_experiment(storage, "made")  # what is here went further
+    (experiment.root / ".sweep-mirror.json").unlink()  # also when only the records themselves can tell
+    assert not download_experiment(storage, "made")
+    assert ExperimentReader(experiment.root).trial(trial_id).count == 1
+    uploaded(storage, experiment)
+    newer = ExperimentReader(experiment.root).snapshot()
+    experiment.db.close()
+    shutil.rmtree(experiment.root)
+    experiment.root.mkdir()
+    with contextlib.closing(sqlite3.connect(older)) as db:  # killed while something was only in the log
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("INSERT INTO meta VALUES ('of', '\"the log\"')")
+        db.commit()
+        for place in ("", "-wal"):
+            shutil.copy(f"{older}{place}", experiment.root / f"sweep.db{place}")
+
+    assert download_experiment(storage, "made")
+    assert ExperimentReader(experiment.root).snapshot().trials == newer.trials
+    assert "of" not in ExperimentReader(experiment.root).meta
+    verify(experiment.root / trial_id / "checkpoint_000001")
+    assert MirrorState.load(experiment.root).seq == newer.seq
+
+
+def test_copies_that_both_went_on_are_refused_and_nothing_is_changed(tmp_path, storage):
+    experiment = made(storage)
+    experiment.commit()
+    uploaded(storage, experiment)
+    ours = tmp_path / "ours"
+    experiment.trial({"x": 1}, at=1.0)
+    experiment.commit()
+    shutil.copytree(experiment.root, ours)
+    experiment.close()
+    shutil.rmtree(experiment.root)
+
+    elsewhere = made(storage)
+    for x in range(3):
+        elsewhere.trial({"x": x}, at=2.0)
+    elsewhere.commit()
+    uploaded(storage, elsewhere)
+    elsewhere.db.close()
+    shutil.rmtree(elsewhere.root)
+    shutil.copytree(ours, elsewhere.root)
+    with pytest.raises(ExperimentError, match=r"two different experiments, or one that was continued in both places"):
+        download_experiment(storage, "made")
+    assert len(ExperimentReader(elsewhere.root).trials()) == 1
+    assert not list(storage.local_root.glob(".incoming*"))
+
+
+def test_an_experiment_that_a_driver_uses_is_not_replaced(tmp_path, storage):
+    experiment = made(storage)
+    experiment.commit()
+    older = tmp_path / "older"
+    shutil.copytree(experiment.root, older)
+    experiment.trial({"x": 1})
+    experiment.commit()
+    uploaded(storage, experiment)
+    experiment.close()
+    shutil.rmtree(experiment.root)
+    shutil.copytree(older, experiment.root)
+    lock = DriverLock(ExperimentLayout(experiment.root).lock)
+    try:
+        with pytest.raises(ExperimentError, match="in use by another driver"):
+            download_experiment(storage, "made")
+    finally:
+        lock.release()
+    assert ExperimentReader(experiment.root).trials() == ()
+
+
+def test_a_checkpoint_that_is_damaged_or_whose_upload_was_cut_is_left_out_and_one_out_of_reach_is_an_error(
+    storage, monkeypatch
+):
+    experiment = made(storage)
+    trial_id = experiment.trial({"x": 1})
+    cut, damaged, whole = (save(experiment, trial_id, number) for number in (1, 2, 3))
+    uploaded(storage, experiment)
+    remote = storage.experiment("made")
+    remote.remove(f"{cut}/{MANIFEST}")
+    remote.write(f"{damaged}/model", b"?" * len(f"{trial_id} 2"))
+    experiment.close()
+    shutil.rmtree(experiment.root)
+    assert download_experiment(storage, "made")
+    assert sorted(path.name for path in (experiment.root / trial_id).iterdir()) == ["checkpoint_000003"]
+
+    shutil.rmtree(experiment.root / whole)
+    real = MemoryFileSystem.get_file
+
+    def unreachable(self, path, *arguments, **how):
+        if "checkpoint" in path:
+            raise TimeoutError("no answer")
+        return real(self, path, *arguments, **how)
+
+    monkeypatch.setattr(MemoryFileSystem, "get_file", unreachable)
+    with pytest.raises(CheckpointError, match=r"checkpoint_00000\d cannot be read: TimeoutError: no answer"):
+        download_experiment(storage, "made")
+
+
+def test_storage_that_cannot_be_reached_is_named(storage, monkeypatch):
+    def unreachable(*arguments, **how):
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(MemoryFileSystem, "isfile", unreachable)
+    with pytest.raises(ExperimentError, match="memory://b/dir/made cannot be read: TimeoutError: no answer"):
+        download_experiment(storage, "made")
+
+
+# --- reading ---
+
+
+def test_an_experiment_is_read_by_its_uri_without_its_checkpoints_and_artifacts(storage):
+    experiment = made(storage)
+    trial_id = experiment.trial({"x": 1})
+    path = save(experiment, trial_id, 1)
+    (experiment.root / trial_id / "result.json").write_text("{}\n")
+    (experiment.root / trial_id / "plot.png").write_text("plot")
+    uploaded(storage, experiment, with_artifacts=True)
+    experiment.close()
+    shutil.rmtree(storage.local_root)
+
+    for text in ("memory://b/dir/made", "memory://b/dir/made/", "memory://b/dir/made/sweep.db"):
+        assert open_storage_for_reading(text) == experiment.root
+    assert os.listdir(experiment.root / trial_id) == ["result.json"]
+    reader = ExperimentReader(experiment.root)
+    assert reader.trial(trial_id).count == 1
+    assert has_checkpoint(experiment.root, path)
+    with Checkpoint(experiment.root / path).as_directory() as directory:
+        assert Path(directory, "model").read_text() == f"{trial_id} 1"
+    # continuing there brings what its trials need
+    shutil.rmtree(experiment.root / path)
+    assert download_experiment(storage, "made")
+    verify(experiment.root / path)
+
+
+def test_an_experiment_at_the_root_of_a_file_system_is_read_too(tmp_path):
+    storage = parse_storage("memory://")
+    experiment = made(storage)
+    uploaded(storage, experiment)
+    experiment.close()
+    shutil.rmtree(storage.local_root)
+    assert open_storage_for_reading("memory://made") == experiment.root
+    assert (experiment.root / "sweep.db").is_file()
+
+
+def test_a_path_on_a_file_system_of_ones_own_is_read_and_a_local_one_is_itself(tmp_path):
+    filesystem = DirFileSystem(str(tmp_path / "remote"), fsspec.filesystem("file"))
+    storage = parse_storage("exp", filesystem)
+    experiment = made(storage)
+    uploaded(storage, experiment)
+    experiment.close()
+    shutil.rmtree(storage.local_root)
+    assert open_storage_for_reading("exp/made", filesystem) == experiment.root
+    assert open_storage_for_reading(experiment.root / "sweep.db") == experiment.root
+    assert open_storage_for_reading(f"file://{experiment.root}") == experiment.root
+
+
+def test_a_local_copy_knows_its_storage_unless_only_an_object_reaches_it(tmp_path, storage):
+    experiment = made(storage)
+    uploaded(storage, experiment)
+    assert storage_of(experiment.root) is None
+    filesystems.remember_home(experiment.root, storage.experiment("made"), storage.uri_of("made"))
+    assert storage_of(experiment.root) == storage
+    filesystems.remember_home(tmp_path / "made", storage.experiment("made"), None)
+    assert storage_of(tmp_path / "made") is None
+    root = parse_storage("memory://")
+    filesystems.remember_home(root.local_root / "made", root.experiment("made"), root.uri_of("made"))
+    assert storage_of(root.local_root / "made") == root
+
+
+def test_an_unknown_experiment_is_named_with_the_nearest(storage):
+    uploaded(storage, made(storage))
+    with pytest.raises(ExperimentError, match=r"no experiment 'mode' in memory://b/dir. Did you mean 'made'"):
+        open_storage_for_reading("memory://b/dir/mode")
+
+
+def test_what_a_trial_continues_from_is_read_from_the_record(storage):
+    experiment = made(storage)
+    one, two, _three = (experiment.trial({"x": x}) for x in range(3))
+    save(experiment, one, 1)
+    clone = ["CloneTrial", two, one, [f"{one}/checkpoint_000001.2", 1, 1, 0.5], {"x": 1}]
+    experiment.set(two, started_from=json.dumps([f"{one}/checkpoint_000001", 1, 1, 0.5]), pending=json.dumps(clone))
+    experiment.commit()
+    assert references(experiment.root / "sweep.db") == {
+        one: {f"{one}/checkpoint_000001"},
+        two: {f"{one}/checkpoint_000001", f"{one}/checkpoint_000001.2"},
+    }
+
+
+def test_a_mark_and_a_state_are_read_as_they_were_written_and_damage_means_none(tmp_path, storage):
+    remote = storage.experiment("made")
+    assert Mark.read(remote) is None
+    Mark("run", 3, 1.5, "host", 7).write(remote)
+    assert Mark.read(remote) == Mark("run", 3, 1.5, "host", 7)
+    state = MirrorState("run", 3, "before", {"a": (1, 2)}, {"t/checkpoint_000001": False})
+    state.save(tmp_path)
+    assert MirrorState.load(tmp_path) == state
+    (tmp_path / ".sweep-mirror.json").write_text('{"run": 1')
+    assert MirrorState.load(tmp_path) == MirrorState()

@@ -1,0 +1,432 @@
+"""The remote copy can be continued at any moment, gets only what has changed, and belongs to one driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from made_experiment import MadeExperiment
+
+from sweep.record import filesystems, upload
+from sweep.record.checkpoints import MANIFEST, Checkpoint, discard, persist, verify
+from sweep.record.filesystems import RemoteDirectory
+from sweep.record.reader import ExperimentReader
+from sweep.record.remote import Mark, MirrorState, copy_record, download_experiment, parse_storage, references
+from sweep.record.upload import OtherDriver, Uploader, UploadStopped
+
+WRITES = ("put_file", "pipe_file", "rm_file", "mv")
+
+
+class Changes:
+    """What was written to the object store, in order; raises or stops at one of the writes when told to."""
+
+    def __init__(self, monkeypatch):
+        self.made: list[tuple[str, str]] = []
+        self.fail_at: int | None = None
+        self.is_before = True
+        for name in WRITES:
+            monkeypatch.setattr(MemoryFileSystem, name, self._watched(name, getattr(MemoryFileSystem, name)))
+
+    def _watched(self, name, real):
+        def watched(filesystem, *arguments, **how):
+            path = arguments[1] if name in ("put_file", "mv") else arguments[0]
+            self.made.append((name, str(path).removeprefix("/b/made/")))
+            is_due = len(self.made) == self.fail_at
+            if is_due and self.is_before:
+                raise ConnectionError("gone")
+            real(filesystem, *arguments, **how)
+            if is_due:
+                raise ConnectionError("gone")
+
+        return watched
+
+    def take(self):
+        made, self.made = self.made, []
+        return made
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
+    monkeypatch.setattr(filesystems, "_homes", {})
+
+
+@pytest.fixture
+def changes(store, monkeypatch):
+    return Changes(monkeypatch)
+
+
+@pytest.fixture
+def storage():
+    return parse_storage("memory://b")
+
+
+@pytest.fixture
+def experiment(storage):
+    made = MadeExperiment(storage.local_root)
+    made.trial({"x": 1})
+    made.commit()
+    return made
+
+
+TRIAL = "abcde_00000"
+
+
+def save(experiment, number, trial_id=TRIAL):
+    path = f"{trial_id}/checkpoint_{number:06d}"
+    source = experiment.root / "tmp-source"
+    (source / "inner").mkdir(parents=True)
+    (source / "inner" / "state").write_text(str(number))
+    (source / "model").write_text(f"model {number}")
+    persist(source, experiment.root / path, is_source_spent=True)
+    experiment.report(trial_id, {"loss": 1.0}, checkpoint=path)
+    experiment.commit()
+    return path
+
+
+def uploader_of(storage, experiment, **how):
+    return Uploader(storage.experiment("made"), experiment.root, **how)
+
+
+def test_checkpoints_that_no_pass_has_sent_are_counted(storage, experiment):
+    save(experiment, 1)
+    uploader = uploader_of(storage, experiment)
+    assert uploader.num_unsent_checkpoints() == 1
+    uploader.sync()
+    assert uploader.num_unsent_checkpoints() == 0
+    save(experiment, 2)
+    assert uploader.num_unsent_checkpoints() == 1
+
+
+def test_everything_is_there_after_a_pass_and_the_next_sends_only_what_has_changed(storage, experiment, changes):
+    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    (experiment.root / "code").mkdir()
+    (experiment.root / "code" / "payload.pkl").write_bytes(b"code")
+    path = save(experiment, 1)
+    for name in ("result.json", "output.log", "mine.txt", "plot.png", "tmp-half.csv"):
+        (experiment.root / TRIAL / name).write_text(name)
+    os.symlink(TRIAL, experiment.root / "a-name")
+    uploader = uploader_of(storage, experiment, log_files=["mine.txt"])
+    uploader.sync()
+    assert changes.take() == [
+        ("put_file", f"{path}/inner/state"),
+        ("put_file", f"{path}/model"),
+        ("pipe_file", f"{path}/{MANIFEST}"),
+        ("put_file", f"{TRIAL}/mine.txt"),
+        ("put_file", f"{TRIAL}/output.log"),
+        ("put_file", f"{TRIAL}/result.json"),
+        ("put_file", "tuner.pkl"),
+        ("put_file", "sweep.db"),
+        ("pipe_file", ".sweep-record.json"),
+    ]
+    uploader.sync()
+    assert changes.take() == []
+    with open(experiment.root / TRIAL / "result.json", "a") as file:
+        file.write("more")
+    uploader.sync(["nobody"])
+    assert changes.take() == []
+    uploader.sync([TRIAL])
+    assert changes.take() == [("put_file", f"{TRIAL}/result.json")]
+    uploader.sync([TRIAL], with_artifacts=True)
+    assert changes.take() == [("put_file", f"{TRIAL}/plot.png")]
+    experiment.db.execute("INSERT INTO meta VALUES ('note', '1')")
+    experiment.commit()
+    uploader.sync([])
+    assert changes.take() == [("put_file", "sweep.db"), ("pipe_file", ".sweep-record.json")]
+
+
+def test_artifacts_are_those_of_the_trial_and_no_checkpoints_or_half_written_ones(storage, experiment, changes):
+    save(experiment, 1)
+    for name in ("plots/a.png", "plots/tmp-b.png", "tmp-save-1/model", "checkpoint_mine/notes"):
+        place = experiment.root / TRIAL / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("x")
+    uploader_of(storage, experiment).sync(with_artifacts=True)
+    files = [name for how, name in changes.take() if "checkpoint_000001" not in name]
+    assert files == [
+        f"{TRIAL}/checkpoint_mine/notes",
+        f"{TRIAL}/plots/a.png",
+        "sweep.db",
+        ".sweep-record.json",
+    ]
+
+
+def test_a_driver_that_begins_again_sends_nothing_that_is_there(storage, experiment, changes):
+    save(experiment, 1)
+    (experiment.root / TRIAL / "result.json").write_text("{}")
+    uploader_of(storage, experiment).sync()
+    changes.take()
+    uploader_of(storage, experiment).sync()
+    assert changes.take() == [("put_file", "sweep.db"), ("pipe_file", ".sweep-record.json")]
+    os.unlink(experiment.root / ".sweep-mirror.json")
+    uploader_of(storage, experiment).sync()
+    assert [name for how, name in changes.take()] == [f"{TRIAL}/result.json", "sweep.db", ".sweep-record.json"]
+
+
+def test_a_checkpoint_deleted_here_is_deleted_there_after_the_record_that_does_not_need_it(
+    storage, experiment, changes
+):
+    uploader = uploader_of(storage, experiment)
+    old = save(experiment, 1)
+    uploader.sync()
+    new = save(experiment, 2)
+    discard(experiment.root / old)
+    changes.take()
+    uploader.sync([TRIAL])
+    made = changes.take()
+    assert made[:6] == [
+        ("put_file", f"{new}/inner/state"),
+        ("put_file", f"{new}/model"),
+        ("pipe_file", f"{new}/{MANIFEST}"),
+        ("put_file", "sweep.db"),
+        ("pipe_file", ".sweep-record.json"),
+        ("rm_file", f"{old}/{MANIFEST}"),
+    ]
+    assert sorted(made[6:]) == [("rm_file", f"{old}/inner/state"), ("rm_file", f"{old}/model")]
+    there = storage.experiment("made").find()
+    assert sorted(name for name in there if "checkpoint" in name) == [
+        f"{new}/{MANIFEST}",
+        f"{new}/inner/state",
+        f"{new}/model",
+    ]
+
+
+def test_a_checkpoint_that_was_sent_just_before_a_kill_and_then_deleted_here_is_deleted_there(
+    storage, experiment, changes
+):
+    uploader_of(storage, experiment).sync()
+    sent = save(experiment, 1)
+    changes.take()
+    changes.fail_at = 4  # the record; nobody has written down what was sent before it
+    with pytest.raises(ConnectionError):
+        uploader_of(storage, experiment).sync()
+    changes.fail_at = None
+    assert storage.experiment("made").has(f"{sent}/{MANIFEST}")
+    save(experiment, 2)
+    discard(experiment.root / sent)
+    changes.take()
+    uploader_of(storage, experiment).sync()
+    assert storage.experiment("made").find(sent) == {}
+
+
+def test_a_checkpoint_that_the_record_needs_stays_there_though_it_is_gone_here(storage, experiment, changes):
+    uploader = uploader_of(storage, experiment)
+    path = save(experiment, 1)
+    uploader.sync()
+    shutil.rmtree(experiment.root / path)
+    uploader.sync()
+    assert storage.experiment("made").has(f"{path}/{MANIFEST}")
+
+
+def test_older_checkpoints_stay_while_the_one_that_the_record_refers_to_could_not_be_sent(storage, experiment, changes):
+    uploader = uploader_of(storage, experiment)
+    first = save(experiment, 1)
+    uploader.sync()
+    second = save(experiment, 2)
+    discard(experiment.root / first)
+    discard(experiment.root / second)  # faster than it could be sent
+    uploader.sync()
+    remote = storage.experiment("made")
+    assert remote.has(f"{first}/{MANIFEST}")
+    third = save(experiment, 3)
+    uploader.sync()
+    assert not remote.has(f"{first}/{MANIFEST}")
+    assert remote.has(f"{third}/{MANIFEST}")
+
+
+def test_a_checkpoint_that_is_deleted_while_it_is_sent_arrives_whole(storage, experiment, changes, monkeypatch):
+    path = save(experiment, 1)
+    real = RemoteDirectory.put
+
+    def put(remote, pairs):
+        shutil.rmtree(experiment.root / path, ignore_errors=True)
+        return real(remote, pairs)
+
+    monkeypatch.setattr(RemoteDirectory, "put", put)
+    uploader_of(storage, experiment).sync()
+    there = storage.experiment("made").find(path)
+    assert sorted(there) == [f"{path}/{MANIFEST}", f"{path}/inner/state", f"{path}/model"]
+    assert not (experiment.root / ".sweep-outgoing" / path).exists()
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_whatever_write_is_the_last_the_copy_can_be_continued_from_a_whole_checkpoint(
+    tmp_path, monkeypatch, changes, is_before
+):
+    changes.is_before = is_before
+    for fail_at in range(1, 50):
+        MemoryFileSystem.store.clear()
+        monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / f"{fail_at}"))
+        storage = parse_storage("memory://b")
+        experiment = MadeExperiment(storage.local_root)
+        experiment.trial({"x": 1})
+        old = save(experiment, 1)
+        uploader_of(storage, experiment).sync()
+        new = save(experiment, 2)
+        discard(experiment.root / old)
+        changes.take()
+        changes.fail_at = fail_at
+        try:
+            uploader_of(storage, experiment).sync()
+        except ConnectionError:
+            is_cut = True
+        else:
+            is_cut = False
+        changes.fail_at = None
+        experiment.close()
+
+        # another machine
+        monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / f"{fail_at}-other"))
+        other = parse_storage("memory://b")
+        assert download_experiment(other, "made")
+        root = other.local_root / "made"
+        ((latest,),) = references(root / "sweep.db").values()
+        assert latest in (old, new)
+        verify(root / latest)
+        Checkpoint(root / latest).to_directory(tmp_path / "out")
+
+        # the same machine goes on, and in the end there is exactly what is here
+        uploader_of(storage, experiment).sync()
+        there = storage.experiment("made").find()
+        assert sorted(name for name in there if "checkpoint" in name) == [
+            f"{new}/{MANIFEST}",
+            f"{new}/inner/state",
+            f"{new}/model",
+        ]
+        if not is_cut:
+            break
+    assert 7 < fail_at < 49
+
+
+def test_an_upload_that_was_cut_by_another_content_of_that_name_is_begun_anew(storage, experiment, changes):
+    remote = storage.experiment("made")
+    remote.write(f"{TRIAL}/checkpoint_000001/old", b"left")
+    path = save(experiment, 1)
+    uploader_of(storage, experiment).sync()
+    assert sorted(remote.find(path)) == [f"{path}/{MANIFEST}", f"{path}/inner/state", f"{path}/model"]
+
+
+def test_metadata_set_after_a_checkpoint_was_sent_follows(storage, experiment, changes):
+    path = save(experiment, 1)
+    uploader = uploader_of(storage, experiment)
+    uploader.sync()
+    changes.take()
+    Checkpoint(experiment.root / path).set_metadata({"a": 1})
+    uploader.sync()
+    assert changes.take() == [("put_file", f"{path}/.sweep-metadata.json")]
+    assert Checkpoint(f"memory://b/made/{path}").get_metadata() == {"a": 1}
+    uploader.sync()
+    assert changes.take() == []
+
+
+def test_a_damaged_checkpoint_is_named_and_the_rest_is_sent(storage, experiment, changes):
+    path = save(experiment, 1)
+    (experiment.root / path / "model").unlink()
+    uploader = uploader_of(storage, experiment)
+    uploader.sync()
+    assert list(uploader.problems) == [path]
+    assert "model is missing" in uploader.problems[path]
+    assert [name for how, name in changes.take()] == ["sweep.db", ".sweep-record.json"]
+
+
+def test_a_second_driver_is_noticed_and_the_first_sends_nothing_more(storage, experiment, changes):
+    first = uploader_of(storage, experiment)
+    first.sync()
+    Mark("another", 5, 0.0, "far", 42).write(storage.experiment("made"))
+    changes.take()
+    with pytest.raises(OtherDriver, match=r"another driver \(pid 42 on far\) writes to memory://b/made"):
+        first.sync()
+    assert changes.take() == []
+    uploader_of(storage, experiment).sync()  # one that begins after it has found what it left
+
+
+def test_checkpoints_of_another_machine_that_are_not_here_are_left_alone(tmp_path, storage, experiment, monkeypatch):
+    path = save(experiment, 1)
+    experiment.end(TRIAL)
+    experiment.commit()
+    uploader_of(storage, experiment).sync()
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "other"))
+    other = parse_storage("memory://b")
+    assert download_experiment(other, "made")
+    root = other.local_root / "made"
+    assert not (root / path).exists()
+    uploader = Uploader(other.experiment("made"), root)
+    uploader.sync()
+    uploader.sync()
+    os.unlink(root / ".sweep-mirror.json")
+    Uploader(other.experiment("made"), root).sync()
+    assert storage.experiment("made").has(f"{path}/{MANIFEST}")
+    assert MirrorState.load(root).checkpoints == {path: False}
+    Checkpoint(root / path).get_metadata()
+    verify(root / path)
+
+
+def test_a_pass_ends_between_two_files_when_there_is_no_time_left(storage, experiment, changes, monkeypatch):
+    monkeypatch.setattr(upload, "_AT_ONCE", 1)
+    save(experiment, 1)
+    uploader = uploader_of(storage, experiment, is_over=lambda: len(changes.made) >= 1)
+    with pytest.raises(UploadStopped):
+        uploader.sync()
+    assert len(changes.take()) == 1
+    assert (uploader.num_unsent_checkpoints(), uploader.num_files) == (1, 0)
+
+
+def test_the_copy_of_a_record_in_use_is_consistent_and_one_file(tmp_path, experiment):
+    experiment.trial({"x": 2})  # not committed
+    (tmp_path / "copy").mkdir()
+    seq = copy_record(experiment.root / "sweep.db", tmp_path / "copy" / "sweep.db")
+    assert seq == 1
+    assert [trial.number for trial in ExperimentReader(tmp_path / "copy").trials()] == [0]
+    assert os.listdir(tmp_path / "copy") == ["sweep.db"]
+
+
+def test_a_directory_that_is_no_object_store_gets_its_record_in_one_piece(tmp_path, monkeypatch):
+    filesystem = DirFileSystem(str(tmp_path / "remote"), fsspec.filesystem("file"))
+    storage = parse_storage("exp", filesystem)
+    experiment = MadeExperiment(storage.local_root)
+    experiment.trial({"x": 1})
+    path = save(experiment, 1)
+    moved = []
+    real = DirFileSystem.mv
+
+    def mv(self, source, target, **how):
+        moved.append((source.partition(".tmp-")[0], target))
+        return real(self, source, target, **how)
+
+    monkeypatch.setattr(DirFileSystem, "mv", mv)
+    uploader_of(storage, experiment).sync()
+    assert moved == [("exp/made/sweep.db", "exp/made/sweep.db")]
+    root = tmp_path / "remote" / "exp" / "made"
+    verify(root / path)
+    assert ExperimentReader(root).trial(TRIAL).count == 1
+    assert json.loads((root / ".sweep-record.json").read_text())["seq"] == 2
+    assert sorted(entry.name for entry in root.iterdir()) == [".sweep-record.json", TRIAL, "sweep.db"]
+
+
+def test_file_systems_that_send_several_files_at_once_are_given_many(tmp_path, storage, monkeypatch):
+    batches = []
+
+    def put(self, sources, targets, **how):
+        batches.append(len(sources))
+        for source, target in zip(sources, targets, strict=True):
+            self.put_file(source, target)
+
+    monkeypatch.setattr(MemoryFileSystem, "async_impl", True)
+    monkeypatch.setattr(MemoryFileSystem, "put", put)
+    pairs = []
+    for number in range(70):
+        place = tmp_path / f"{number}"
+        place.write_text("x")
+        pairs.append((place, f"{number:02d}"))
+    Path(pairs[65][0]).unlink()
+    sent = storage.experiment("made").put(pairs)
+    assert sent == [name for place, name in pairs if name != "65"]
+    assert batches == [64, 6]
