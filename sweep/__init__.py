@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from sweep import errors, schedulers, train
     from sweep.api import run, run_experiments
     from sweep.callbacks.base import Callback
-    from sweep.callbacks.reporters import CLIReporter, JupyterNotebookReporter, ProgressReporter
     from sweep.config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
     from sweep.core.resources import Device, Node, PlacementGroupFactory, Resources
     from sweep.core.stoppers import (
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
         TrialPlateauStopper,
     )
     from sweep.curves import Curves
+    from sweep.display.reporters import CLIReporter, JupyterNotebookReporter, ProgressReporter
     from sweep.errors import SweepError, TuneError
     from sweep.experiment import Experiment
     from sweep.inventory import cluster_resources, init, is_initialized, shutdown
@@ -138,7 +138,7 @@ _HOMES = {
     ),
     "sweep.api": ("run", "run_experiments"),
     "sweep.callbacks.base": ("Callback",),
-    "sweep.callbacks.reporters": ("CLIReporter", "JupyterNotebookReporter", "ProgressReporter"),
+    "sweep.display.reporters": ("CLIReporter", "JupyterNotebookReporter", "ProgressReporter"),
     "sweep.config": (
         "CheckpointConfig",
         "FailureConfig",

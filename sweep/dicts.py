@@ -6,8 +6,8 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sweep.callbacks.formats import to_yaml
 from sweep.core.results import flatten, unflatten
+from sweep.display.formats import to_yaml
 from sweep.errors import ConfigError, nearest, refuse_unknown
 
 __all__ = ["deep_update", "flatten_dict", "merge_dicts", "pretty_print", "unflatten_dict", "unflattened_lookup"]

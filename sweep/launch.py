@@ -21,7 +21,6 @@ from sweep import __version__, inventory
 from sweep.arguments import HAS_NO_RESUME, Request, metric_and_mode, seconds_of, stop_rules
 from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
-from sweep.callbacks.ending import Ending, EndingNotice
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
 from sweep.callbacks.space import SpaceNotice
@@ -36,6 +35,7 @@ from sweep.core.results import Result
 from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
 from sweep.core.values import shown
+from sweep.display.ending import Ending, EndingNotice
 from sweep.drive import drive
 from sweep.engines.base import Engine
 from sweep.engines.leftovers import end_leftovers
@@ -501,7 +501,7 @@ class Launch:
             self.display = self.request.reporter
             found.append(self.request.reporter)
         elif self.request.verbose:
-            from sweep.callbacks.progress import Progress
+            from sweep.display.progress import Progress
 
             self.display = Progress(verbose=self.request.verbose)
             found.append(self.display)

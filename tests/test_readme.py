@@ -14,12 +14,12 @@ from test_docs import ALL, Page, commands_of
 
 import sweep
 from searchers import SEARCHERS
-from sweep.callbacks.block import About, draw_block
-from sweep.callbacks.board import Board
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial, evolve
+from sweep.display.block import About, draw_block
+from sweep.display.board import Board
 from sweep.schedulers import SCHEDULERS
 
 ROOT = Path(__file__).parents[1]

@@ -1,1 +1,1 @@
-"""Observers of a sweep: what a callback is, loggers, the display."""
+"""Observers of a sweep: what a callback is, how callbacks are told, loggers and trackers."""

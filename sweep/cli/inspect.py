@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from sweep.callbacks.formats import clean, duration, pairs, text, to_yaml
 from sweep.cli.ranges import parse_literal
 from sweep.cli.tables import (
     ListCommand,
@@ -29,6 +28,7 @@ from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.values import printed, sound_text
+from sweep.display.formats import clean, duration, pairs, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.filled import MOST_SECONDS
 from sweep.record.layout import ExperimentLayout, rank_outputs

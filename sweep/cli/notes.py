@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from sweep.callbacks.formats import clean
 from sweep.cli.inspect import NOTES, storage_option
+from sweep.display.formats import clean
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.reader import find_experiment
 

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from searchers.base import Signal
-from sweep.callbacks.formats import pairs
 from sweep.cli.inspect import storage_option
 from sweep.cli.order import import_trainable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
 from sweep.core.results import AUTO_FILLED, flatten
+from sweep.display.formats import pairs
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.record.resume import Told, record

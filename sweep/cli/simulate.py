@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from sweep.callbacks.formats import duration, text
 from sweep.cli.inspect import storage_option
 from sweep.cli.named_option import NamedOption
 from sweep.cli.order import import_trainable
@@ -17,6 +16,7 @@ from sweep.cli.ranges import parse_literal
 from sweep.cli.replay import say_what_is_loaded
 from sweep.core.resources import Device, Node
 from sweep.curves import Curves
+from sweep.display.formats import duration, text
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.rerunning import Rerun, rerun

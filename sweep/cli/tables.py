@@ -17,9 +17,9 @@ from typing import Any
 
 import click
 
-from sweep.callbacks.formats import clean, fit, text, width_of
 from sweep.cli.ranges import parse_literal
 from sweep.core.values import is_held, printed, shown, shown_int, sound_text
+from sweep.display.formats import clean, fit, text, width_of
 from sweep.errors import ConfigError, nearest
 
 __all__ = [

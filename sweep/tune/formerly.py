@@ -11,6 +11,8 @@ from typing import Any
 __all__ = ["NOW", "answer_to_former_names"]
 
 NOW = {
+    "sweep.callbacks.reporters": "sweep.display.reporters",
+    "sweep.callbacks.progress": "sweep.display.progress",
     "sweep.importing": "sweep.record.importing",
     "sweep.private": "sweep.record.private",
     "sweep.recipe": "sweep.record.recipe",

@@ -534,7 +534,7 @@ def test_a_table_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", str(columns))
     rows = [{"trial": "00001", "loss": 0.123456, "reason": "漢字 and a long reason\x1b[2J " * 5, "deep": {"a": 1}}]
     tables.print_rows(rows, ["trial", "loss", "deep", "reason"], "table")
-    from sweep.callbacks.formats import width_of
+    from sweep.display.formats import width_of
 
     shown = out.getvalue().splitlines()
     assert len(shown) == 2

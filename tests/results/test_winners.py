@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_experiment import MadeExperiment
 
-from sweep.callbacks.board import Board
 from sweep.cli.inspect import best as best_command
 from sweep.cli.main import sweep
 from sweep.core.plan import Plan
@@ -26,6 +25,7 @@ from sweep.core.reports import improves
 from sweep.core.resources import Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial, evolve
+from sweep.display.board import Board
 from sweep.errors import MetricError, SweepError
 from sweep.results.analysis import ExperimentAnalysis, ResultGrid, TrialView
 from sweep.results.views import Result as ReadResult

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from virtual_terminal import VirtualTerminal
 
-from sweep.callbacks.block import About, draw_block, draw_end, status_line
-from sweep.callbacks.board import Board
-from sweep.callbacks.ending import Ending
-from sweep.callbacks.formats import width_of
-from sweep.callbacks.progress import Progress
-from sweep.callbacks.table import Columns, draw_table
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial, evolve
+from sweep.display.block import About, draw_block, draw_end, status_line
+from sweep.display.board import Board
+from sweep.display.ending import Ending
+from sweep.display.formats import width_of
+from sweep.display.progress import Progress
+from sweep.display.table import Columns, draw_table
 from sweep.errors import ConfigError, MetricError
 
 PLAN = Plan(metric="loss", mode="min", stop={"training_iteration": 27}, num_trials=100)
@@ -768,7 +768,7 @@ def test_the_display_looks_only_at_what_changed() -> None:
 
 
 def test_the_style_follows_where_the_output_leads(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sweep.callbacks.progress import _style_of
+    from sweep.display.progress import _style_of
 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
@@ -785,7 +785,7 @@ def test_a_notebook_cell_keeps_one_output_that_is_updated() -> None:
     code = (
         "import sys\n"
         f"sys.path[:0] = {[path for path in sys.path if path]!r}\n"
-        "from sweep.callbacks.progress import Progress\n"
+        "from sweep.display.progress import Progress\n"
         "from sweep.core.plan import Plan\n"
         "from sweep.core.trial import Trial, Status, evolve\n"
         "from sweep.core.resources import Resources\n"

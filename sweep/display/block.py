@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sweep.callbacks.board import Board, Live, varying_pairs
-from sweep.callbacks.ending import Ending, waited_for
-from sweep.callbacks.formats import (
+from sweep.core.ranking import shown_objectives
+from sweep.core.resources import format_bytes
+from sweep.core.results import flatten
+from sweep.core.trial import Status, Trial
+from sweep.display.board import Board, Live, varying_pairs
+from sweep.display.ending import Ending, waited_for
+from sweep.display.formats import (
     clean,
     duration,
     fit,
@@ -21,10 +25,6 @@ from sweep.callbacks.formats import (
     to_yaml,
     width_of,
 )
-from sweep.core.ranking import shown_objectives
-from sweep.core.resources import format_bytes
-from sweep.core.results import flatten
-from sweep.core.trial import Status, Trial
 
 __all__ = ["About", "Line", "draw_block", "draw_end", "status_line", "stopping_lines"]
 

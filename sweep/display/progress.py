@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, cast
 
 from sweep.callbacks.base import Callback
-from sweep.callbacks.block import About, Line, draw_block, draw_end, status_line, stopping_lines
-from sweep.callbacks.board import Board, Change, varying_pairs
-from sweep.callbacks.ending import Ending
-from sweep.callbacks.formats import clean, duration, pairs, text
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
+from sweep.display.block import About, Line, draw_block, draw_end, status_line, stopping_lines
+from sweep.display.board import Board, Change, varying_pairs
+from sweep.display.ending import Ending
+from sweep.display.formats import clean, duration, pairs, text
 
 __all__ = ["Progress"]
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from sweep.callbacks.formats import (
+from sweep.display.formats import (
     clean,
     duration,
     fit,

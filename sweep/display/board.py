@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.callbacks.formats import clean
-from sweep.callbacks.front import Front
-from sweep.callbacks.rate import Rate
 from sweep.core.expected import is_silent
 from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Status, Trial
+from sweep.display.formats import clean
+from sweep.display.front import Front
+from sweep.display.rate import Rate
 
 __all__ = ["Best", "Board", "Change", "Eta", "Live"]
 

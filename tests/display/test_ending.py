@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.callbacks.ending import Ending, EndingNotice, waited_for
 from sweep.core.resources import Resources
 from sweep.core.trial import CheckpointRef, Status, Trial
+from sweep.display.ending import Ending, EndingNotice, waited_for
 from sweep.errors import MetricError, SearchError
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.callbacks.formats import clean, duration, fit, text, width_of
 from sweep.core.ranking import rankable
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.trial import Status, Trial, shown_status
+from sweep.display.formats import clean, duration, fit, text, width_of
 
 __all__ = ["DEFAULT_METRICS", "Columns", "draw_errors", "draw_table"]
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from searchers import pareto
 from searchers.pareto import pareto_front
-from sweep.callbacks import front as module
-from sweep.callbacks.front import Front
+from sweep.display import front as module
+from sweep.display.front import Front
 
 MIN_MAX = (("loss", "min"), ("size", "max"))
 value = st.sampled_from([0.0, 1.0, 2, 3.0, float("nan"), float("inf"), None, "text"])

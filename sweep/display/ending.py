@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from sweep.callbacks.base import Callback
-from sweep.callbacks.formats import rough_duration
 from sweep.core.trial import Trial
+from sweep.display.formats import rough_duration
 from sweep.errors import ConfigError, MetricError
 
 __all__ = ["Ending", "EndingNotice", "waited_for"]

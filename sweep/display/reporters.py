@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
 from sweep.callbacks.base import Callback
-from sweep.callbacks.board import Board
 from sweep.callbacks.observed import ObservedTrial
-from sweep.callbacks.progress import Progress, is_in_notebook
-from sweep.callbacks.table import DEFAULT_METRICS, Columns, draw_errors, draw_table
 from sweep.core.trial import Trial
+from sweep.display.board import Board
+from sweep.display.progress import Progress, is_in_notebook
+from sweep.display.table import DEFAULT_METRICS, Columns, draw_errors, draw_table
 from sweep.errors import ConfigError, refuse_unknown
 
 __all__ = ["CLIReporter", "JupyterNotebookReporter", "ProgressReporter"]

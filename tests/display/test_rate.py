@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.callbacks.rate import Rate
+from sweep.display.rate import Rate
 
 
 def rate_of(times: list[float], now: float, began: float = 0.0) -> float | None:
