@@ -18,8 +18,8 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Node, Resources
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
+from sweep.launch.drive import drive
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.fifo import FIFOScheduler

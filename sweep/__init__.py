@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from sweep import errors, schedulers, train
     from sweep.api import run, run_experiments
     from sweep.callbacks.base import Callback
-    from sweep.config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
     from sweep.core.resources import Device, Node, PlacementGroupFactory, Resources
     from sweep.core.stoppers import (
         CombinedStopper,
@@ -67,10 +66,12 @@ if TYPE_CHECKING:
     from sweep.curves import Curves
     from sweep.display.reporters import CLIReporter, JupyterNotebookReporter, ProgressReporter
     from sweep.errors import SweepError, TuneError
-    from sweep.experiment import Experiment
-    from sweep.inventory import cluster_resources, init, is_initialized, shutdown
+    from sweep.launch.config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
+    from sweep.launch.experiment import Experiment
+    from sweep.launch.inventory import cluster_resources, init, is_initialized, shutdown
+    from sweep.launch.registry import register_trainable
+    from sweep.launch.tuner import Tuner
     from sweep.record.checkpoints import Checkpoint
-    from sweep.registry import register_trainable
     from sweep.replaying import replay
     from sweep.rerunning import rerun
     from sweep.results.analysis import ExperimentAnalysis, Result, ResultGrid
@@ -93,7 +94,6 @@ if TYPE_CHECKING:
         create_scheduler,
     )
     from sweep.simulation import Point, simulate
-    from sweep.tuner import Tuner
     from sweep.worker.gpu_memory import limit_gpu_memory, wait_for_gpu
     from sweep.worker.parameters import with_parameters, with_resources
     from sweep.worker.session import (
@@ -139,7 +139,7 @@ _HOMES = {
     "sweep.api": ("run", "run_experiments"),
     "sweep.callbacks.base": ("Callback",),
     "sweep.display.reporters": ("CLIReporter", "JupyterNotebookReporter", "ProgressReporter"),
-    "sweep.config": (
+    "sweep.launch.config": (
         "CheckpointConfig",
         "FailureConfig",
         "ResumeConfig",
@@ -163,9 +163,9 @@ _HOMES = {
         "TrialPlateauStopper",
     ),
     "sweep.errors": ("SweepError", "TuneError"),
-    "sweep.experiment": ("Experiment",),
-    "sweep.inventory": ("cluster_resources", "init", "is_initialized", "shutdown"),
-    "sweep.registry": ("register_trainable",),
+    "sweep.launch.experiment": ("Experiment",),
+    "sweep.launch.inventory": ("cluster_resources", "init", "is_initialized", "shutdown"),
+    "sweep.launch.registry": ("register_trainable",),
     "sweep.schedulers": (
         "ASHAScheduler",
         "AsyncHyperBandScheduler",
@@ -186,7 +186,7 @@ _HOMES = {
     ),
     "sweep.results.analysis": ("ExperimentAnalysis", "Result", "ResultGrid"),
     "sweep.record.checkpoints": ("Checkpoint",),
-    "sweep.tuner": ("Tuner",),
+    "sweep.launch.tuner": ("Tuner",),
     "sweep.worker.gpu_memory": ("limit_gpu_memory", "wait_for_gpu"),
     "sweep.worker.parameters": ("with_parameters", "with_resources"),
     "sweep.worker.session": (

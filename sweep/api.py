@@ -12,17 +12,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
-from sweep.arguments import Request, ResumeMode
 from sweep.callbacks.base import Callback
-from sweep.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig, fields_of
 from sweep.core.resources import Node
 from sweep.engines.base import Engine
 from sweep.errors import ConfigError, TrialsFailed, refuse_unknown
-from sweep.experiment import Experiment
-from sweep.launch import Launch
+from sweep.launch.arguments import Request, ResumeMode
+from sweep.launch.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig, fields_of
+from sweep.launch.experiment import Experiment
+from sweep.launch.launcher import Launch
+from sweep.launch.registry import registered
 from sweep.record.importing import end_module
 from sweep.record.recipe import pack_recipe
-from sweep.registry import registered
 from sweep.schedulers import Scheduler
 from sweep.worker.nested import refuse_nested
 

@@ -26,9 +26,9 @@ from sweep.core.packing import Packer
 from sweep.core.retention import without
 from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
-from sweep.drive import tell
 from sweep.errors import ExperimentError, SweepError, refuse_unknown
-from sweep.policies import Policies, build_policies
+from sweep.launch.drive import tell
+from sweep.launch.policies import Policies, build_policies
 from sweep.record.encoding import decode, encode, is_same
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from searchers.base import Config, Searcher, Signal
-from sweep.arguments import stop_rules
 from sweep.core.messages import (
     Asked,
     Command,
@@ -38,10 +37,11 @@ from sweep.core.results import Result
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.curves import RecordedFailure
-from sweep.drive import drive
 from sweep.engines.base import EngineCommand
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ExperimentError, refuse_unknown
+from sweep.launch.arguments import stop_rules
+from sweep.launch.drive import drive
 from sweep.record.encoding import is_same
 from sweep.record.layout import ExperimentLayout
 from sweep.record.resume import Told, record

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sweep.arguments import seconds_of, stop_rules
 from sweep.core.messages import Command, Event, Notify, Verdict
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
@@ -18,10 +17,11 @@ from sweep.core.results import Result, flatten
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.curves import Curves
-from sweep.drive import drive
 from sweep.engines.simulator import Curve, Point, Simulator
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
-from sweep.policies import build_policies
+from sweep.launch.arguments import seconds_of, stop_rules
+from sweep.launch.drive import drive
+from sweep.launch.policies import build_policies
 
 if TYPE_CHECKING:
     import pandas as pd

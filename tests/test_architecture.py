@@ -44,8 +44,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.train": (
         "sweep.core",
         "sweep.errors",
-        "sweep.config",
-        "sweep.inventory",
+        "sweep.launch.config",
+        "sweep.launch.inventory",
         "sweep.worker",
         "sweep.accelerators",
         "sweep.record.checkpoints",
@@ -94,15 +94,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.train.torch",
         "sweep.worker.session",
     ),
-    "sweep.drive": ("sweep.core", "sweep.errors", "searchers.base", "sweep.engines.base", "sweep.callbacks.base"),
+    "sweep.launch": (),
+    "sweep.launch.drive": (
+        "sweep.core",
+        "sweep.errors",
+        "searchers.base",
+        "sweep.engines.base",
+        "sweep.callbacks.base",
+    ),
     # Arguments as values, and the machine as nodes: below the composition, above the core.
-    "sweep.config": ("sweep.core", "sweep.errors"),
-    "sweep.inventory": ("sweep.core", "sweep.errors", "sweep.accelerators", "sweep.config"),
-    "sweep.experiment": ("sweep.config", "sweep.errors"),
-    "sweep.registry": ("sweep.errors",),
-    "sweep.names": ("sweep.core",),
-    "sweep.settings": ("sweep.core.plan", "sweep.errors"),
-    "sweep.interrupt": ("sweep.core.messages", "sweep.engines.base", "sweep.settings"),
+    "sweep.launch.config": ("sweep.core", "sweep.errors"),
+    "sweep.launch.inventory": ("sweep.core", "sweep.errors", "sweep.accelerators", "sweep.launch.config"),
+    "sweep.launch.experiment": ("sweep.launch.config", "sweep.errors"),
+    "sweep.launch.registry": ("sweep.errors",),
+    "sweep.launch.trial_names": ("sweep.core",),
+    "sweep.launch.settings": ("sweep.core.plan", "sweep.errors"),
+    "sweep.launch.interrupt": ("sweep.core.messages", "sweep.engines.base", "sweep.launch.settings"),
     "sweep.dicts": ("sweep.display.formats", "sweep.core.results", "sweep.errors"),
     # Other names for what lies deeper, as Tune has them.
     "sweep.logger": ("sweep.callbacks.loggers",),
@@ -111,16 +118,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Names of modules as they were, or as Tune has them.
     "sweep.tune": (),
     "sweep.api": OWN,
-    "sweep.tuner": OWN,
-    "sweep.launch": OWN,
+    "sweep.launch.tuner": OWN,
+    "sweep.launch.launcher": OWN,
     "sweep.simulation": (
-        "sweep.arguments",
+        "sweep.launch.arguments",
         "sweep.core",
         "sweep.curves",
-        "sweep.drive",
+        "sweep.launch.drive",
         "sweep.engines.simulator",
         "sweep.errors",
-        "sweep.policies",
+        "sweep.launch.policies",
     ),
     "sweep.replaying": OWN,
     "sweep.rerunning": OWN,
@@ -131,11 +138,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.errors",
         "sweep.record",
     ),
-    "sweep.policies": ("searchers", "sweep.arguments", "sweep.core", "sweep.errors", "sweep.schedulers"),
-    "sweep.arguments": (
+    "sweep.launch.policies": ("searchers", "sweep.launch.arguments", "sweep.core", "sweep.errors", "sweep.schedulers"),
+    "sweep.launch.arguments": (
         "searchers.base",
         "sweep.callbacks.base",
-        "sweep.config",
+        "sweep.launch.config",
         "sweep.core",
         "sweep.engines.base",
         "sweep.errors",
@@ -226,7 +233,7 @@ LAZY_OWN = {
 # Parts of the layout that are not written yet.
 TO_COME = {"sweep.engines.ray", "sweep.callbacks.optuna_export"}
 # The composition chooses its parts when it is called, so that `import sweep` costs nothing.
-COMPOSITION = ("sweep.api", "sweep.tuner", "sweep.launch", "sweep.cli")
+COMPOSITION = ("sweep.api", "sweep.launch.tuner", "sweep.launch.launcher", "sweep.cli")
 FORBIDDEN_FILE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "types"}
 MAX_LINES = 700
 MAY_BE_LONGER = {

@@ -15,8 +15,8 @@ import pytest
 
 import sweep
 from sweep import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig, Tuner
-from sweep.arguments import ResumeMode
 from sweep.errors import ConfigError, TrainableError, UnknownNameError, UserCodeError
+from sweep.launch.arguments import ResumeMode
 
 
 def half(config: dict[str, Any]) -> None:
@@ -386,7 +386,7 @@ def test_the_default_loggers_can_be_switched_off_under_tunes_name(
 
 
 def test_how_long_a_trial_may_take_to_end_can_be_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sweep.settings import stop_grace_s
+    from sweep.launch.settings import stop_grace_s
 
     assert stop_grace_s() == 5.0
     monkeypatch.setenv("TUNE_FORCE_TRIAL_CLEANUP_S", "600")

@@ -25,9 +25,9 @@ from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Node, parse_resources
 from sweep.core.sweep import Sweep
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
-from sweep.policies import build_policies
+from sweep.launch.drive import drive
+from sweep.launch.policies import build_policies
 from sweep.record.journal import Journal
 from sweep.record.resume import load, record, retell
 

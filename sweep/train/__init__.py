@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweep.config import CheckpointConfig, FailureConfig, RunConfig
+    from sweep.launch.config import CheckpointConfig, FailureConfig, RunConfig
     from sweep.record.checkpoints import Checkpoint
     from sweep.results.analysis import Result
     from sweep.train.fit import TrainingFailedError, TuneReportCallback
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Checkpoint": "sweep.record.checkpoints",
-    "CheckpointConfig": "sweep.config",
+    "CheckpointConfig": "sweep.launch.config",
     "DataParallelTrainer": "sweep.train.trainer",
-    "FailureConfig": "sweep.config",
+    "FailureConfig": "sweep.launch.config",
     "Result": "sweep.results.analysis",
-    "RunConfig": "sweep.config",
+    "RunConfig": "sweep.launch.config",
     "ScalingConfig": "sweep.train.scaling",
     "TrainingFailedError": "sweep.train.fit",
     "TuneReportCallback": "sweep.train.fit",

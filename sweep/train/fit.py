@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.config import CheckpointConfig, FailureConfig
 from sweep.core.group import START_ERROR
 from sweep.core.nesting import place_inside
 from sweep.core.ranking import best_of
@@ -19,6 +18,7 @@ from sweep.core.resources import Device, Node, Placement, Resources
 from sweep.core.results import Result as Report
 from sweep.core.results import score
 from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError, refuse_unknown
+from sweep.launch.config import CheckpointConfig, FailureConfig
 from sweep.record.checkpoints import Checkpoint, discard
 from sweep.record.importing import unpickle
 from sweep.worker import wire

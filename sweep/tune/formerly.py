@@ -11,11 +11,21 @@ from typing import Any
 __all__ = ["NOW", "answer_to_former_names"]
 
 NOW = {
-    "sweep.callbacks.reporters": "sweep.display.reporters",
+    "sweep.arguments": "sweep.launch.arguments",
     "sweep.callbacks.progress": "sweep.display.progress",
+    "sweep.callbacks.reporters": "sweep.display.reporters",
+    "sweep.config": "sweep.launch.config",
+    "sweep.drive": "sweep.launch.drive",
+    "sweep.experiment": "sweep.launch.experiment",
     "sweep.importing": "sweep.record.importing",
+    "sweep.interrupt": "sweep.launch.interrupt",
+    "sweep.inventory": "sweep.launch.inventory",
+    "sweep.names": "sweep.launch.trial_names",
+    "sweep.policies": "sweep.launch.policies",
     "sweep.private": "sweep.record.private",
     "sweep.recipe": "sweep.record.recipe",
+    "sweep.registry": "sweep.launch.registry",
+    "sweep.settings": "sweep.launch.settings",
     "sweep.store": "sweep.record",
     "sweep.store.analysis": "sweep.results.analysis",
     "sweep.store.checkpoints": "sweep.record.checkpoints",
@@ -29,6 +39,7 @@ NOW = {
     "sweep.store.results": "sweep.results.views",
     "sweep.store.resume": "sweep.record.resume",
     "sweep.store.schema": "sweep.record.schema",
+    "sweep.tuner": "sweep.launch.tuner",
 }
 """Former name of a module -> where it is."""
 

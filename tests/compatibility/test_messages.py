@@ -24,8 +24,9 @@ from compatibility.rows import load
 from made_experiment import MadeExperiment
 
 import sweep as tune
-from sweep import api, registry
+from sweep import api
 from sweep.cli.main import sweep as command
+from sweep.launch import registry
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.worker import session
 from sweep.worker.trainable import prepare

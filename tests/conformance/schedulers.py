@@ -23,8 +23,8 @@ from sweep.core.messages import (
 from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial, evolve
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
+from sweep.launch.drive import drive
 from sweep.schedulers.base import Scheduler
 
 DECISIONS = (StopTrial, PauseTrial, ResumeTrial, SaveTrial, CloneTrial, ResizeTrial)

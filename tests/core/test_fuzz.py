@@ -45,9 +45,9 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, Device, Node, Resources
 from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, HELD, LEGAL, Status
-from sweep.drive import drive
 from sweep.engines.base import Engine
 from sweep.errors import SearchError, SweepError, SweepStalled
+from sweep.launch.drive import drive
 from sweep.schedulers.base import Scheduler
 
 REQUESTS = [

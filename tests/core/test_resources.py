@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sweep
-from sweep import inventory
 from sweep.core.messages import NodesChanged
 from sweep.core.resources import (
     STRATEGIES,
@@ -28,6 +27,7 @@ from sweep.core.resources import (
     parse_resources,
 )
 from sweep.errors import ConfigError, ResourceError
+from sweep.launch import inventory
 from sweep.record.records import decode_event, encode_event
 
 

@@ -24,8 +24,8 @@ from sweep.core.messages import (
 )
 from sweep.core.resources import Node, Resources
 from sweep.core.trial import CheckpointRef, Status, Trial
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
+from sweep.launch.drive import drive
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.fifo import FIFOScheduler
 

@@ -15,8 +15,8 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, Status
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
+from sweep.launch.drive import drive
 from sweep.record.journal import Journal
 from sweep.record.resume import Told, _Shadow, load, record, retell
 from sweep.schedulers import ASHAScheduler, FIFOScheduler, Scheduler

@@ -16,9 +16,9 @@ from searchers.space import uniform
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
 from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Status, evolve
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ConfigError
+from sweep.launch.drive import drive
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler, bracket_milestones
 

@@ -15,9 +15,9 @@ from sweep_run import Nobody, given_configs, new_sweep
 from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Status, evolve
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ConfigError
+from sweep.launch.drive import drive
 from sweep.schedulers import create_scheduler
 from sweep.schedulers.hyperband import HyperBandScheduler, bracket_milestones
 

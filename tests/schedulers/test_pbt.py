@@ -13,9 +13,9 @@ from searchers.space import loguniform, uniform
 from sweep.core.messages import CloneTrial, PauseTrial, ResizeTrial, ResumeTrial, SaveTrial
 from sweep.core.resources import Bundle, Node, Placement, Resources
 from sweep.core.trial import CheckpointRef, Status, evolve
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ConfigError, MetricError
+from sweep.launch.drive import drive
 from sweep.schedulers import create_scheduler
 from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.pbt import PopulationBasedTraining

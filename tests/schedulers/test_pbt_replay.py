@@ -19,8 +19,8 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Resources
 from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Status, evolve
-from sweep.drive import drive
 from sweep.errors import ConfigError, SweepError
+from sweep.launch.drive import drive
 from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
 from sweep.schedulers.policy import Exploit, change_points
 from sweep.simulation import Point, simulate

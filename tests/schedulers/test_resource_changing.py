@@ -31,9 +31,9 @@ from sweep.core.messages import (
 )
 from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, PlacementGroupFactory, Resources
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ConfigError, ResourceError, SweepError
+from sweep.launch.drive import drive
 from sweep.record.resume import retell
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.base import Scheduler

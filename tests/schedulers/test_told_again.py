@@ -10,8 +10,8 @@ from searchers.space import uniform
 from sweep.core.messages import ResumeTrial
 from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Status
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
+from sweep.launch.drive import drive
 from sweep.record.layout import ExperimentLayout
 from sweep.record.resume import retell
 from sweep.schedulers.asha import ASHAScheduler

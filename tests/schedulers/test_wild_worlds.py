@@ -12,8 +12,8 @@ from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, HELD
-from sweep.drive import drive
 from sweep.errors import SearchError, SweepError, SweepStalled
+from sweep.launch.drive import drive
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
 from sweep.schedulers.hb_bohb import HyperBandForBOHB

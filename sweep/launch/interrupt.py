@@ -15,7 +15,7 @@ from typing import Any
 
 from sweep.core.messages import Ask, Asked
 from sweep.engines.base import Engine
-from sweep.settings import NO_SIGINT, is_set
+from sweep.launch.settings import NO_SIGINT, is_set
 
 __all__ = ["interruptible"]
 

@@ -25,10 +25,10 @@ from searchers import (
 from searchers.departures import constants_of, departure
 from searchers.errors import SpaceError
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
-from sweep.arguments import metric_and_mode
 from sweep.core.results import NUMBERS
 from sweep.core.values import shown
 from sweep.errors import ConfigError, SearchError
+from sweep.launch.arguments import metric_and_mode
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 
 __all__ = ["Policies", "build_policies", "describe", "refuse_foreign_domains", "unsearched_lists"]

@@ -302,7 +302,7 @@ def test_a_wrong_argument_is_no_reason_to_resume(script, tmp_path, arguments):
 def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(tmp_path):
     """The handler runs on the way into the waiting: Python has looked for signals, and the kernel has not begun."""
     from sweep.engines.reactor import Reactor
-    from sweep.interrupt import interruptible
+    from sweep.launch.interrupt import interruptible
 
     class Engine:
         def __init__(self) -> None:
@@ -351,7 +351,7 @@ def test_the_command_line_takes_a_hang_up_for_the_wish_to_stop(script, tmp_path)
 
 def test_hang_ups_that_follow_the_first_do_not_kill(tmp_path):
     """A shell whose window is closed sends one to its jobs, and so does the kernel when that shell is gone."""
-    from sweep.interrupt import interruptible
+    from sweep.launch.interrupt import interruptible
 
     class Engine:
         def __init__(self) -> None:
@@ -374,7 +374,7 @@ def test_hang_ups_that_follow_the_first_do_not_kill(tmp_path):
 
 @pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL, lambda number, frame: None])
 def test_a_hang_up_that_is_ignored_stays_ignored_and_another_handler_comes_back(before):
-    from sweep.interrupt import interruptible
+    from sweep.launch.interrupt import interruptible
 
     class Engine:
         def post(self, event: object) -> None:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from searchers import ConcurrencyLimiter
 from searchers.space import Domain
 from searchers.variants import grid_values, has_domains, path_name, walk
-from sweep import __version__, inventory
-from sweep.arguments import HAS_NO_RESUME, Request, metric_and_mode, seconds_of, stop_rules
+from sweep import __version__
 from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.named import callbacks_from
@@ -36,13 +35,16 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
 from sweep.core.values import shown
 from sweep.display.ending import Ending, EndingNotice
-from sweep.drive import drive
 from sweep.engines.base import Engine
 from sweep.engines.leftovers import end_leftovers
 from sweep.errors import ConfigError, ExperimentError, MetricError, RecordError, ResourceError, nearest
-from sweep.interrupt import interruptible
-from sweep.names import Namer
-from sweep.policies import build_policies, describe, refuse_foreign_domains, unsearched_lists
+from sweep.launch import inventory
+from sweep.launch.arguments import HAS_NO_RESUME, Request, metric_and_mode, seconds_of, stop_rules
+from sweep.launch.drive import drive
+from sweep.launch.interrupt import interruptible
+from sweep.launch.policies import build_policies, describe, refuse_foreign_domains, unsearched_lists
+from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
+from sweep.launch.trial_names import Namer
 from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.journal import Journal
 from sweep.record.layout import ExperimentLayout, checked_trial_id, tidy_name
@@ -51,7 +53,6 @@ from sweep.record.recipe import space_keys, write_recipe
 from sweep.record.remote import check_writable, download_experiment, has_experiment, parse_storage
 from sweep.record.resume import Loaded, load, meta_of, retell
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
-from sweep.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file

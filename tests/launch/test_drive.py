@@ -24,9 +24,9 @@ from sweep.core.messages import (
 )
 from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Status
-from sweep.drive import drive
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import MetricError, SearchError, SweepStalled
+from sweep.launch.drive import drive
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.fifo import FIFOScheduler
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.api import run
-from sweep.arguments import HAS_NO_RESUME
-from sweep.config import ResumeConfig, RunConfig, TuneConfig, fields_of
 from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
+from sweep.launch.arguments import HAS_NO_RESUME
+from sweep.launch.config import ResumeConfig, RunConfig, TuneConfig, fields_of
 from sweep.record.recipe import RECIPE_NAME, environment_again, read_recipe, space_keys
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _results_at(root: Any) -> ResultGrid:
 
 
 def _check_name(trainable: Any, recorded: Mapping[str, Any], root: Any) -> None:
-    from sweep.registry import registered
+    from sweep.launch.registry import registered
     from sweep.worker.trainable import prepare
 
     if trainable is None:
