@@ -63,7 +63,6 @@ if TYPE_CHECKING:
         TimeoutStopper,
         TrialPlateauStopper,
     )
-    from sweep.curves import Curves
     from sweep.display.reporters import CLIReporter, JupyterNotebookReporter, ProgressReporter
     from sweep.errors import SweepError, TuneError
     from sweep.launch.config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
@@ -72,8 +71,6 @@ if TYPE_CHECKING:
     from sweep.launch.registry import register_trainable
     from sweep.launch.tuner import Tuner
     from sweep.record.checkpoints import Checkpoint
-    from sweep.replaying import replay
-    from sweep.rerunning import rerun
     from sweep.results.analysis import ExperimentAnalysis, Result, ResultGrid
     from sweep.schedulers import (
         PB2,
@@ -93,7 +90,10 @@ if TYPE_CHECKING:
         Scheduler,
         create_scheduler,
     )
-    from sweep.simulation import Point, simulate
+    from sweep.simulation.curves import Curves
+    from sweep.simulation.replay import replay
+    from sweep.simulation.rerun import rerun
+    from sweep.simulation.virtual import Point, simulate
     from sweep.worker.gpu_memory import limit_gpu_memory, wait_for_gpu
     from sweep.worker.parameters import with_parameters, with_resources
     from sweep.worker.session import (
@@ -147,10 +147,10 @@ _HOMES = {
         "SyncConfig",
         "TuneConfig",
     ),
-    "sweep.curves": ("Curves",),
-    "sweep.replaying": ("replay",),
-    "sweep.rerunning": ("rerun",),
-    "sweep.simulation": ("Point", "simulate"),
+    "sweep.simulation.curves": ("Curves",),
+    "sweep.simulation.replay": ("replay",),
+    "sweep.simulation.rerun": ("rerun",),
+    "sweep.simulation.virtual": ("Point", "simulate"),
     "sweep.core.resources": ("Device", "Node", "PlacementGroupFactory", "Resources"),
     "sweep.core.stoppers": (
         "CombinedStopper",

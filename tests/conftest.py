@@ -20,8 +20,8 @@ LONGEST = (
     "test_group.py",
     "test_resume.py",
     "test_kill.py",
-    "test_resumed_in_virtual_time.py",
-    "test_simulation.py",
+    "simulation/test_resumed_in_virtual_time.py",
+    "simulation/test_virtual.py",
     "test_wild_worlds.py",
     "test_optuna_search.py",
 )

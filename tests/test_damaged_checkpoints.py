@@ -15,10 +15,10 @@ import sweep
 from sweep import CheckpointConfig, Result, Trainable
 from sweep.cli.main import sweep as command_line
 from sweep.core.messages import CloneTrial, Exited, ExitKind, PauseTrial, ResumeTrial
-from sweep.curves import Curves
 from sweep.record.resume import record
-from sweep.replaying import replay
 from sweep.schedulers import FIFOScheduler
+from sweep.simulation.curves import Curves
+from sweep.simulation.replay import replay
 from sweep.train import DataParallelTrainer, ScalingConfig
 
 

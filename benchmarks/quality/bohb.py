@@ -22,7 +22,7 @@ import sweep as tune
 from searchers.bohb_search import BOHBSearch
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler
-from sweep.simulation import Point, simulate
+from sweep.simulation.virtual import Point, simulate
 
 SEEDS = 20
 UNITS = 8000.0

@@ -32,7 +32,7 @@ from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.hyperband import HyperBandScheduler
 from sweep.schedulers.pasha import PASHAScheduler
-from sweep.simulation import Point, Simulation, simulate
+from sweep.simulation.virtual import Point, Simulation, simulate
 
 HARTMANN_SEEDS, DIGITS_SEEDS = 100, 20
 UNITS = 4000

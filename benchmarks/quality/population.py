@@ -24,7 +24,7 @@ from typing import Any
 
 import sweep as tune
 from sweep.schedulers.pb2 import PB2
-from sweep.simulation import Point, simulate
+from sweep.simulation.virtual import Point, simulate
 
 SEEDS = 20
 RATE_STEPS, SQUARE_STEPS = 48, 100

@@ -27,7 +27,7 @@ import optuna
 from scipy.stats import wilcoxon
 
 import sweep as tune
-from sweep.simulation import Point, simulate
+from sweep.simulation.virtual import Point, simulate
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that it can also be imported from elsewhere
 from tasks import ACKLEY_10, BRANIN, HARTMANN_6, Task, bbob, has_bbob

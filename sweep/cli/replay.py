@@ -16,8 +16,8 @@ from sweep.display.formats import pairs
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.record.resume import Told, record
-from sweep.replaying import Replay
-from sweep.replaying import replay as decide_again
+from sweep.simulation.replay import Replay
+from sweep.simulation.replay import replay as decide_again
 
 __all__ = ["replay", "say_what_is_loaded"]
 

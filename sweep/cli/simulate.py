@@ -15,15 +15,15 @@ from sweep.cli.order import import_trainable
 from sweep.cli.ranges import parse_literal
 from sweep.cli.replay import say_what_is_loaded
 from sweep.core.resources import Device, Node
-from sweep.curves import Curves
 from sweep.display.formats import duration, text
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.reader import ExperimentReader, find_experiment
-from sweep.rerunning import Rerun, rerun
 from sweep.results.winners import best_by_last
 from sweep.schedulers import create_scheduler
-from sweep.simulation import Simulation
-from sweep.simulation import simulate as run_simulation
+from sweep.simulation.curves import Curves
+from sweep.simulation.rerun import Rerun, rerun
+from sweep.simulation.virtual import Simulation
+from sweep.simulation.virtual import simulate as run_simulation
 
 __all__ = ["simulate"]
 

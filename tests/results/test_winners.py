@@ -30,7 +30,7 @@ from sweep.errors import MetricError, SweepError
 from sweep.results.analysis import ExperimentAnalysis, ResultGrid, TrialView
 from sweep.results.views import Result as ReadResult
 from sweep.results.winners import best_by_last, better_earlier
-from sweep.simulation import Simulation
+from sweep.simulation.virtual import Simulation
 from sweep.train.fit import NestedResult
 
 value = st.sampled_from([0, 1, 2.0, -1.5, 3.25, True, math.nan, math.inf, -math.inf, "0.3", None])

@@ -17,7 +17,7 @@ from sweep.core.results import Result
 from sweep.core.trial import CheckpointRef, Status, evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
-from sweep.simulation import Point, simulate
+from sweep.simulation.virtual import Point, simulate
 
 
 def asha(mode: str = "max", *, seed: int = 0, **arguments) -> Told:

@@ -16,7 +16,7 @@ from sweep.core.trial import CheckpointRef, Status, evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.pasha import PASHAScheduler, _Curves
-from sweep.simulation import Point, simulate
+from sweep.simulation.virtual import Point, simulate
 
 
 def tid(number):

@@ -15,7 +15,7 @@ from sweep.errors import ConfigError, MetricError
 from sweep.schedulers.bandit import Gain, choose_point
 from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
-from sweep.simulation import Point, simulate
+from sweep.simulation.virtual import Point, simulate
 
 
 def tid(number):

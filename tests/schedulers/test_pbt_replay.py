@@ -23,7 +23,7 @@ from sweep.errors import ConfigError, SweepError
 from sweep.launch.drive import drive
 from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
 from sweep.schedulers.policy import Exploit, change_points
-from sweep.simulation import Point, simulate
+from sweep.simulation.virtual import Point, simulate
 
 TRIAL = "abcde_00000"
 

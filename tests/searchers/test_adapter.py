@@ -19,7 +19,7 @@ from searchers import (
     keyed_rng,
     uniform,
 )
-from sweep.simulation import Point, simulate
+from sweep.simulation.virtual import Point, simulate
 
 
 class Foreign:

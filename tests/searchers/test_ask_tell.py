@@ -23,7 +23,7 @@ from searchers import (
     randint,
     uniform,
 )
-from sweep.simulation import Point, simulate
+from sweep.simulation.virtual import Point, simulate
 
 SPACE = {"lr": loguniform(1e-4, 1.0), "kind": choice(["a", "b"]), "n": {"width": randint(1, 9)}, "x": uniform(0, 1)}
 

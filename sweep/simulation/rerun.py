@@ -36,7 +36,6 @@ from sweep.core.resources import Node, Resources
 from sweep.core.results import Result
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
-from sweep.curves import RecordedFailure
 from sweep.engines.base import EngineCommand
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ExperimentError, refuse_unknown
@@ -45,7 +44,8 @@ from sweep.launch.drive import drive
 from sweep.record.encoding import is_same
 from sweep.record.layout import ExperimentLayout
 from sweep.record.resume import Told, record
-from sweep.replaying import Difference, own_policies, rows_of, what_of
+from sweep.simulation.curves import RecordedFailure
+from sweep.simulation.replay import Difference, own_policies, rows_of, what_of
 
 __all__ = ["Rerun", "rerun"]
 

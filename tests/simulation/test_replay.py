@@ -15,7 +15,7 @@ from every_policy import SCHEDULERS, SEARCHERS, world_of
 import sweep
 from sweep.cli.main import sweep as command
 from sweep.errors import ExperimentError
-from sweep.rerunning import rerun
+from sweep.simulation.rerun import rerun
 
 SPACE = {"x": sweep.uniform(0, 1), "lr": sweep.loguniform(1e-4, 1e-1)}
 

@@ -17,11 +17,11 @@ import sweep
 from sweep.cli.main import sweep as command
 from sweep.core.messages import Event
 from sweep.core.resources import Bundle, Resources
-from sweep.curves import Curves, RecordedCurve
 from sweep.engines.simulator import Simulator
 from sweep.errors import ConfigError, ExperimentError, ResourceError, SearchError
-from sweep.rerunning import rerun
-from sweep.simulation import Point, simulate
+from sweep.simulation.curves import Curves, RecordedCurve
+from sweep.simulation.rerun import rerun
+from sweep.simulation.virtual import Point, simulate
 
 SPACE = {"x": sweep.uniform(0, 1)}
 LONGEST = 9

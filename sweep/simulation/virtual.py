@@ -16,12 +16,12 @@ from sweep.core.resources import Node, Resources, parse_resources
 from sweep.core.results import Result, flatten
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
-from sweep.curves import Curves
 from sweep.engines.simulator import Curve, Point, Simulator
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
 from sweep.launch.arguments import seconds_of, stop_rules
 from sweep.launch.drive import drive
 from sweep.launch.policies import build_policies
+from sweep.simulation.curves import Curves
 
 if TYPE_CHECKING:
     import pandas as pd
