@@ -205,9 +205,9 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 _MODULES = {
     "errors": "sweep.errors",
-    "logger": "sweep.logger",
+    "logger": "sweep.tune.logger",
     "schedulers": "sweep.schedulers",
-    "stopper": "sweep.stopper",
+    "stopper": "sweep.tune.stopper",
     "search": "searchers",
     "train": "sweep.train",
 }

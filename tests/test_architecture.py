@@ -110,13 +110,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.launch.trial_names": ("sweep.core",),
     "sweep.launch.settings": ("sweep.core.plan", "sweep.errors"),
     "sweep.launch.interrupt": ("sweep.core.messages", "sweep.engines.base", "sweep.launch.settings"),
-    "sweep.dicts": ("sweep.display.formats", "sweep.core.results", "sweep.errors"),
-    # Other names for what lies deeper, as Tune has them.
-    "sweep.logger": ("sweep.callbacks.loggers",),
-    "sweep.search": ("searchers",),
-    "sweep.stopper": ("sweep.core.stoppers",),
-    # Names of modules as they were, or as Tune has them.
-    "sweep.tune": (),
+    # What only scripts written for Tune import; nobody imports it but the table of names.
+    "sweep.tune": (
+        "sweep.callbacks.loggers",
+        "sweep.core.results",
+        "sweep.core.stoppers",
+        "sweep.display.formats",
+        "sweep.errors",
+    ),
     "sweep.api": OWN,
     "sweep.launch.tuner": OWN,
     "sweep.launch.launcher": OWN,

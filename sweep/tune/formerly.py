@@ -1,4 +1,7 @@
-"""Modules under the names that they had before, or have in Tune: for imports, and for what was pickled under them."""
+"""Modules under the names that they had before, or have in Tune: for imports, and for what was pickled under them.
+
+`sweep.search` is `searchers`, `sweep.stopper` and `sweep.logger` are what scripts written for Tune import.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-__all__ = ["NOW", "answer_to_former_names"]
+__all__ = ["NOW", "answer_to_former_names", "module_now"]
 
 NOW = {
     "sweep.arguments": "sweep.launch.arguments",
@@ -16,11 +19,13 @@ NOW = {
     "sweep.callbacks.reporters": "sweep.display.reporters",
     "sweep.config": "sweep.launch.config",
     "sweep.curves": "sweep.simulation.curves",
+    "sweep.dicts": "sweep.tune.dicts",
     "sweep.drive": "sweep.launch.drive",
     "sweep.experiment": "sweep.launch.experiment",
     "sweep.importing": "sweep.record.importing",
     "sweep.interrupt": "sweep.launch.interrupt",
     "sweep.inventory": "sweep.launch.inventory",
+    "sweep.logger": "sweep.tune.logger",
     "sweep.names": "sweep.launch.trial_names",
     "sweep.policies": "sweep.launch.policies",
     "sweep.private": "sweep.record.private",
@@ -28,7 +33,16 @@ NOW = {
     "sweep.registry": "sweep.launch.registry",
     "sweep.replaying": "sweep.simulation.replay",
     "sweep.rerunning": "sweep.simulation.rerun",
+    "sweep.search": "searchers",
+    "sweep.search.basic_variant": "searchers.grid",
+    "sweep.search.bayesopt": "searchers.bayesopt_search",
+    "sweep.search.concurrency_limiter": "searchers.limiter",
+    "sweep.search.hyperopt": "searchers.hyperopt_search",
+    "sweep.search.optuna": "searchers.optuna_search",
+    "sweep.search.searcher": "searchers.base",
+    "sweep.search.variant_generator": "searchers.variants",
     "sweep.settings": "sweep.launch.settings",
+    "sweep.stopper": "sweep.tune.stopper",
     "sweep.store": "sweep.record",
     "sweep.store.analysis": "sweep.results.analysis",
     "sweep.store.checkpoints": "sweep.record.checkpoints",
@@ -44,7 +58,14 @@ NOW = {
     "sweep.store.schema": "sweep.record.schema",
     "sweep.tuner": "sweep.launch.tuner",
 }
-"""Former name of a module -> where it is."""
+"""Former name of a module -> where it is; those of `sweep.search` that are missing here lie in `searchers`."""
+
+_SEARCH = "sweep.search."
+
+
+def module_now(name: str) -> str:
+    """Return where the module of a former name is; empty: it is no such name."""
+    return NOW.get(name) or (f"searchers.{name.removeprefix(_SEARCH)}" if name.startswith(_SEARCH) else "")
 
 
 class _Formerly:
@@ -52,10 +73,10 @@ class _Formerly:
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         loader: Any = self  # not derived from the classes of importlib.abc, whose import takes 8 ms
-        return importlib.machinery.ModuleSpec(name, loader) if name in NOW else None
+        return importlib.machinery.ModuleSpec(name, loader) if module_now(name) else None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(NOW[spec.name])
+        module = importlib.import_module(module_now(spec.name))
         spec.loader_state = module.__spec__, module.__loader__
         return module
 

@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 import pytest
-
 from sweep.dicts import deep_update, flatten_dict, merge_dicts, pretty_print, unflatten_dict, unflattened_lookup
+
 from sweep.record.filled import date_str
 
 
