@@ -18,8 +18,8 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial, evolve
-from sweep.display.block import About, draw_block
-from sweep.display.board import Board
+from sweep.display.renderer import About, draw_block
+from sweep.display.state import ViewState
 from sweep.schedulers import SCHEDULERS
 
 ROOT = Path(__file__).parents[1]
@@ -97,11 +97,11 @@ def lines_of_the_picture() -> list[str]:
 def shown_by_the_display() -> list[str]:
     """Return the block for a sweep like that of the picture: a gang, a share, one that waits, one that failed."""
     share, gang = Resources((Bundle(cpu=1, gpu=0.5),)), Resources((Bundle(cpu=1, gpu=1),) * 2)
-    board = Board(Plan(metric="loss", mode="min", num_trials=24), 24, (Node(cpus=8),))
+    view = ViewState(Plan(metric="loss", mode="min", num_trials=24), 24, (Node(cpus=8),))
 
     def put(number: int, resources: Resources, **changes: object) -> None:
         trial = Trial(f"abcde_{number:05d}", {"lr": 0.1 / (number + 1), "width": 64}, resources)
-        board.update(0.0, 1.0, evolve(trial, **changes))
+        view.update(0.0, 1.0, evolve(trial, **changes))
 
     held = Placement((BundlePlacement("local", (("0", 1.0),)),))
     result = Result({"loss": 0.5, "training_iteration": 3})
@@ -110,7 +110,7 @@ def shown_by_the_display() -> list[str]:
     put(2, gang, reason="waits for gpu=2")
     put(3, share, status=Status.ERROR, reason="FloatingPointError", failures=1)
     about = About("widths", "", "", "", 1, "the same call with name='widths', resume=True")
-    lines = draw_block(board, about, width=100, height=24, now=2.0, idle_s=0.0)
+    lines = draw_block(view, about, width=100, height=24, now=2.0, idle_s=0.0)
     return ["".join(part for part, _ in line) for line in lines]
 
 

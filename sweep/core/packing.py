@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
+from sweep.core.infeasible import why_never
 from sweep.core.resources import (
     Bundle,
     BundlePlacement,
@@ -17,7 +18,6 @@ from sweep.core.resources import (
     format_request,
     plain_type,
 )
-from sweep.core.shortage import why_never
 
 __all__ = ["Holder", "Packer", "units_of"]
 

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
-from sweep.core import consulting, outcome
-from sweep.core.asking import Asking
+from sweep.core import outcome, scheduler_guard
 from sweep.core.expected import Expected, fault, silence
-from sweep.core.lineup import Lineup
 from sweep.core.messages import (
     Ask,
     Asked,
@@ -50,12 +48,14 @@ from sweep.core.messages import (
     Waiting,
 )
 from sweep.core.packing import Packer
+from sweep.core.pending_queue import PendingQueue
 from sweep.core.plan import Plan
 from sweep.core.reports import filled, improves, reference
 from sweep.core.resources import Resources
 from sweep.core.results import Result, score
 from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
+from sweep.core.suggestions import Suggestions
 from sweep.core.timers import Timers
 from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, evolve, number_of
 from sweep.errors import MetricError, SweepError, SweepStalled
@@ -112,8 +112,8 @@ class Sweep:
         self._trials: dict[str, Trial] = {}
         self._counts: Counter[Status] = Counter()
         self._num_held = 0
-        self._lineup = Lineup()
-        self._asking = Asking()
+        self._queue = PendingQueue()
+        self._suggestions = Suggestions()
         self._ledger = CheckpointLedger(kept or {})
         self._expected = Expected(Plan(), {})
         self._unreleased: set[tuple[str, int]] = set()
@@ -167,7 +167,7 @@ class Sweep:
         budget = self.plan.time_budget_s
         if budget is not None and self._ending is None and (soonest is None or budget < soonest):
             soonest = budget
-        reask_at = self._asking.reask_at
+        reask_at = self._suggestions.reask_at
         if reask_at is not None and (soonest is None or reask_at < soonest) and self._can_ask:
             soonest = reask_at
         return soonest
@@ -177,7 +177,7 @@ class Sweep:
         """Nothing runs, nothing is outstanding and nothing more can start."""
         if self._failed:
             return True
-        if not self._is_open or self.num_held or self._unreleased or self._asking.num_outstanding:
+        if not self._is_open or self.num_held or self._unreleased or self._suggestions.num_outstanding:
             return False
         if self._ending is not None:
             return True
@@ -211,7 +211,7 @@ class Sweep:
         self.seq += 1
         self._out = []
         if isinstance(event, _NEWS):
-            self._asking.hear_news()
+            self._suggestions.hear_news()
         match event:
             case Reported():
                 self._on_reported(event, now)
@@ -233,7 +233,7 @@ class Sweep:
                 self._on_nodes_changed(event, now)
             case PlanChanged():
                 self._on_plan_changed(event, now)
-        if self._timers.waiting or self._asking.reask_at is not None or self.plan.time_budget_s is not None:
+        if self._timers.waiting or self._suggestions.reask_at is not None or self.plan.time_budget_s is not None:
             self._on_time(now)
         while self._must_pump and self._is_open and not self._failed:
             self._must_pump = False
@@ -244,19 +244,19 @@ class Sweep:
 
     def _on_suggested(self, event: Suggested, now: float) -> None:
         number = number_of(event.trial_id)
-        if not self._asking.take(number):
+        if not self._suggestions.take(number):
             return
         self._must_pump = True
         match event.config:
             case Failed(error):
-                if self._asking.failed(number):
+                if self._suggestions.failed(number):
                     self._fail(SearchError(f"the searcher failed 3 times in a row: {error}"))
             case signal if signal is NOT_NOW:
-                self._asking.put_off(number, now)
+                self._suggestions.put_off(number, now)
             case signal if signal is EXHAUSTED:
-                self._asking.exhausted()
+                self._suggestions.exhausted()
             case config:
-                self._asking.answered()
+                self._suggestions.answered()
                 self._add(event.trial_id, config, event.resources or self._last_request, now)
 
     def _add(self, trial_id: str, config: Mapping[str, Any], resources: Resources, now: float) -> None:
@@ -298,7 +298,7 @@ class Sweep:
                 self._kill(trial, "interrupted")
         elif trial is not None and not trial.is_held:
             self._packer.explain((trial.id, trial.attempt), event.reason)
-            if (oldest_id := self._lineup.startable(self._packer)[0]) is not None:  # it may wait for just that
+            if (oldest_id := self._queue.startable(self._packer)[0]) is not None:  # it may wait for just that
                 self._say_why(oldest_id)
 
     def _on_reported(self, event: Reported, now: float) -> None:
@@ -480,7 +480,7 @@ class Sweep:
         changes = {"next_status": None, "pending": None, "is_by_person": False}
         trial = self._put(evolve(trial, status=status, reason=reason, failure=failure, **changes))
         self._must_pump = True
-        self._asking.hear_news()  # also when no process ended: the scheduler may have stopped one that was paused
+        self._suggestions.hear_news()  # also when no process ended: the scheduler may have stopped one that was paused
         self._out.append(Notify(Hook.COMPLETE if status is Status.TERMINATED else Hook.ERROR, trial, trial.last_result))
         self._consult("on_trial_end", now, trial)
         if status is Status.ERROR and self.plan.fail_fast and self._ending is None:
@@ -502,7 +502,7 @@ class Sweep:
     def _consult(self, hook: str, now: float, *arguments: Any) -> None:
         """Ask the scheduler and carry out what it answers; its own faults end the sweep with the record intact."""
         try:
-            decisions = consulting.consult(self._scheduler, hook, *arguments)
+            decisions = scheduler_guard.consult(self._scheduler, hook, *arguments)
         except SweepError as error:
             self._fail(error)
             return
@@ -512,7 +512,7 @@ class Sweep:
     def _hear(self, hook: str, *arguments: Any) -> None:
         """Tell the scheduler something that it has no answer to."""
         try:
-            consulting.tell(self._scheduler, hook, *arguments)
+            scheduler_guard.tell(self._scheduler, hook, *arguments)
         except SweepError as error:
             self._fail(error)
 
@@ -690,10 +690,10 @@ class Sweep:
         self._expected = Expected(self.plan, self._trials)
         self._must_pump = True
         if self._is_open:
-            self._asking.is_exhausted = False
+            self._suggestions.is_exhausted = False
             return
         self._is_open = True
-        self._asking.open({trial.number for trial in self._trials.values()})
+        self._suggestions.open({trial.number for trial in self._trials.values()})
         # What had begun comes before what had not; who was making room comes last, as it would have.
         held = [t for t in self._trials.values() if t.is_held or t.placement is not None]
         leaving = [t for t in held if t.status is Status.STOPPING and t.next_status is Status.PENDING]
@@ -703,8 +703,8 @@ class Sweep:
         for trial in [self._trials[trial.id] for trial in waiting]:
             if trial.status is Status.PENDING:
                 place = trial.id, trial.resources, trial.attempt > 0
-                self._lineup.remove(*place)
-                self._put(evolve(trial, ticket=self._lineup.add(*place)))
+                self._queue.remove(*place)
+                self._put(evolve(trial, ticket=self._queue.add(*place)))
         for trial in leaving:
             self._recover(self._trials[trial.id], now)
         # only now, when nobody is taken for running any more, may the scheduler answer to what has ended
@@ -749,7 +749,7 @@ class Sweep:
         if budget is not None and now >= budget and self._ending is None and self._is_open:
             self._stop_all(outcome.budget_spent(budget), now)
             self._must_pump = True
-        self._must_pump = self._must_pump or self._asking.is_due(now)
+        self._must_pump = self._must_pump or self._suggestions.is_due(now)
 
     def _on_limit(self, trial: Trial, now: float) -> None:
         """A trial has run for as long as it may: it has failed, unless it ends when it is asked to."""
@@ -768,19 +768,19 @@ class Sweep:
             pass
         self._ask()
         if self.num_held or self._unreleased:
-            self._asking.something_runs(now)
+            self._suggestions.something_runs(now)
             return
-        if self._asking.num_outstanding or self._failed:
+        if self._suggestions.num_outstanding or self._failed:
             return
         if self._counts[Status.PENDING]:
-            resources, _ = next(iter(self._lineup))
+            resources, _ = next(iter(self._queue))
             is_refused = self._packer.fits_now(resources)
             why = "its choose() returned None" if is_refused else self._packer.why_not(resources)
             who = f"{type(self._scheduler).__name__} starts none of the {self._counts[Status.PENDING]} waiting trials"
             self._stall(f"{who}; {why}")
-        elif (not self._can_ask or self._asking.is_put_off) and self._wake_paused(now):
+        elif (not self._can_ask or self._suggestions.is_put_off) and self._wake_paused(now):
             self._must_pump = True
-        elif self._can_ask and (overdue_s := self._asking.overdue_s(now)) is not None:
+        elif self._can_ask and (overdue_s := self._suggestions.overdue_s(now)) is not None:
             self._stall(
                 f"the searcher has answered 'not now' for {overdue_s:.0f} s. A concurrency limit below the batch that "
                 "it waits for, or a searcher that waits for a result that will never come?"
@@ -813,7 +813,7 @@ class Sweep:
 
     def _start_one(self, now: float) -> bool:
         """Start one trial if any fits; the oldest may be overtaken by those that fit, but not for ever."""
-        oldest_id, fitting = self._lineup.startable(self._packer)
+        oldest_id, fitting = self._queue.startable(self._packer)
         if oldest_id is None:
             return False
         is_blocked = not fitting or fitting[0] != oldest_id
@@ -824,37 +824,37 @@ class Sweep:
             if not fitting:
                 return False
         try:
-            chosen = consulting.choose(self._scheduler, [self._trials[trial_id] for trial_id in fitting])
+            chosen = scheduler_guard.choose(self._scheduler, [self._trials[trial_id] for trial_id in fitting])
         except SweepError as error:
             self._fail(error)
             return False
         if chosen is None:
             return False
         if is_blocked:
-            self._lineup.overtook(oldest_id)
+            self._queue.overtook(oldest_id)
         return self._start(chosen, now)
 
     @property
     def _can_ask(self) -> bool:
-        if self._asking.is_exhausted or self._ending is not None:
+        if self._suggestions.is_exhausted or self._ending is not None:
             return False
         limit = self.plan.num_trials
-        return limit is None or len(self._trials) + self._asking.num_outstanding < limit
+        return limit is None or len(self._trials) + self._suggestions.num_outstanding < limit
 
     def _ask(self) -> None:
         """Ask the searcher: exactly when a slot is free if it is adaptive, else so that a few configs always wait."""
-        if not self._can_ask or self._asking.must_wait or self._failed:
+        if not self._can_ask or self._suggestions.must_wait or self._failed:
             return
         ahead = max(self.plan.ask_ahead, 1)
-        waiting = self._counts[Status.PENDING] + self._asking.num_outstanding
+        waiting = self._counts[Status.PENDING] + self._suggestions.num_outstanding
         is_idle = not self.num_held and not self._unreleased
         if ahead == 1 and (waiting or not (is_idle or self._packer.fits_now(self._last_request))):
             return
         if waiting > ahead // 2:
             return
-        at_most = 1 if self._asking.is_put_off else ahead - waiting
+        at_most = 1 if self._suggestions.is_put_off else ahead - waiting
         while at_most > 0 and self._can_ask:
-            self._out.append(Suggest(self._id(self._asking.next_number())))
+            self._out.append(Suggest(self._id(self._suggestions.next_number())))
             at_most -= 1
 
     # --- bookkeeping -----------------------------------------------------------------------------------------------
@@ -888,12 +888,12 @@ class Sweep:
             self._counts[old.status] -= 1
             self._num_held -= old.status in HELD
             if old.status is Status.PENDING:
-                self._lineup.remove(old.id, old.resources, old.attempt > 0)
+                self._queue.remove(old.id, old.resources, old.attempt > 0)
         self._counts[new.status] += 1
         self._num_held += new.status in HELD
         if new.status is not Status.PENDING:
             return new
-        ticket = self._lineup.add(new.id, new.resources, new.attempt > 0)
+        ticket = self._queue.add(new.id, new.resources, new.attempt > 0)
         return evolve(new, ticket=0 if self._ending is Ask.INTERRUPT else ticket)  # it goes on first when it is resumed
 
     def _fail_for_what_is_missing(self) -> bool:

@@ -17,10 +17,10 @@ from typing import Any, Protocol, TextIO, cast
 from sweep.callbacks.base import Callback
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
-from sweep.display.block import About, Line, draw_block, draw_end, status_line, stopping_lines
-from sweep.display.board import Board, Change, varying_pairs
 from sweep.display.ending import Ending
 from sweep.display.formats import clean, duration, pairs, text
+from sweep.display.renderer import About, Line, draw_block, draw_end, status_line, stopping_lines
+from sweep.display.state import Change, ViewState, varying_pairs
 
 __all__ = ["Progress"]
 
@@ -74,7 +74,7 @@ class Progress(Callback):
         style: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         has_thread: bool = True,
-        table: Callable[[Board], Sequence[str]] | None = None,
+        table: Callable[[ViewState], Sequence[str]] | None = None,
     ) -> None:
         self.verbose = verbose
         self._file = file
@@ -97,7 +97,7 @@ class Progress(Callback):
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._screen: _Screen | None = None
-        self._board: Board | None = None
+        self._view: ViewState | None = None
         self._about = About()
         self._ending: Ending | None = None
         self._times = 0  # that somebody pressed Ctrl-C, as far as was shown
@@ -122,7 +122,7 @@ class Progress(Callback):
             clean(info.get("resume_command") or ""),
         )
         self._ending = info.get("ending")
-        self._board = Board(plan, num_trials, info.get("nodes") or (), info.get("objectives") or ())
+        self._view = ViewState(plan, num_trials, info.get("nodes") or (), info.get("objectives") or ())
         self._beat_at = self._drawn_at = self._clock()
         if "trials" in info:  # of earlier runs of the driver
             self._restored = list(info["trials"])
@@ -143,7 +143,7 @@ class Progress(Callback):
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         """Note what changed; called on the driver's thread."""
-        if self._board is None:
+        if self._view is None:
             return
         with self._lock:
             if self._is_first_step:
@@ -166,7 +166,7 @@ class Progress(Callback):
 
     def on_trial_result(self, trial: Trial, result: Result) -> None:
         """With verbose=2, show the report."""
-        if self._board is None or self.verbose < 2:
+        if self._view is None or self.verbose < 2:
             return
         shown = {key: value for key, value in flatten(result).items() if key not in AUTO_FILLED}
         line = f"{duration(self._now)} {trial.number:05d} step {text(result.get('training_iteration'))} {pairs(shown)}"
@@ -176,23 +176,23 @@ class Progress(Callback):
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
         """Show the last frame and stop."""
-        board = self._board
-        if board is None:
+        view = self._view
+        if view is None:
             return
         self._stop_thread()
         if not self._is_open:  # it ended before the first frame
             self._guarded(self._open)
         self.refresh(is_last=True)
         unfinished = sum(not trial.is_ended for trial in trials)
-        self._guarded(lambda: self._end(board, unfinished))
+        self._guarded(lambda: self._end(view, unfinished))
         self._close()
-        self._board = None
+        self._view = None
 
     def notice(self, text: str) -> None:
         """Show a line that concerns the whole sweep, above the block or among the lines; any thread may call it."""
         if self.verbose <= 0:
             return
-        if self._board is None:
+        if self._view is None:
             with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
                 print(f"sweep: {clean(text)}", file=sys.stderr, flush=True)
             return
@@ -204,8 +204,8 @@ class Progress(Callback):
 
     def refresh(self, *, is_last: bool = False) -> None:
         """Count what changed and draw; called by the display's own thread, or by who has none."""
-        board, screen = self._board, self._screen
-        if board is None or screen is None:
+        view, screen = self._view, self._screen
+        if view is None or screen is None:
             return
         with self._lock:
             restored, self._restored = self._restored, None
@@ -214,18 +214,18 @@ class Progress(Callback):
             self._messages.clear()
             now, idle = self._now, max(0.0, self._clock() - self._stepped_at)
         if restored:
-            board.restart(restored)
-        changes = [board.update(*entry) for entry in inbox.values()]
+            view.restart(restored)
+        changes = [view.update(*entry) for entry in inbox.values()]
         self._drawn_at = self._clock()
         lines = messages
-        table = None if self._table is None else list(self._table(board))
+        table = None if self._table is None else list(self._table(view))
         if not screen.is_block and table is not None:
-            lines = [*messages, "", status_line(board, now + idle), *table]
+            lines = [*messages, "", status_line(view, now + idle), *table]
         elif not screen.is_block:
-            lines = [self._change_line(board, change, now) for change in changes if change and change.kind in _WORDS]
+            lines = [self._change_line(view, change, now) for change in changes if change and change.kind in _WORDS]
             lines += messages
-            lines += [] if is_last else self._beat(board, now + idle)
-        frame = _Frame(board, self._about, now, 0.0 if is_last else idle, table, self._ending)
+            lines += [] if is_last else self._beat(view, now + idle)
+        frame = _Frame(view, self._about, now, 0.0 if is_last else idle, table, self._ending)
 
         def draw() -> None:
             if self._screen is not None:
@@ -233,30 +233,30 @@ class Progress(Callback):
 
         self._guarded(draw)
 
-    def _beat(self, board: Board, now: float) -> list[str]:
+    def _beat(self, view: ViewState, now: float) -> list[str]:
         """Return what is said where there is no block: now and then how it is, and at once that it is being stopped."""
-        stopping = [] if self._ending is None else stopping_lines(board, self._ending)
+        stopping = [] if self._ending is None else stopping_lines(view, self._ending)
         times = 0 if self._ending is None else self._ending.times
         if times == self._times and self._drawn_at - self._beat_at < (_STOPPING_S if stopping else _HEARTBEAT_S):
             return []
         self._times, self._beat_at = times, self._drawn_at
-        return [f"{duration(now)} {'; '.join(stopping)}"] if stopping else [status_line(board, now)]
+        return [f"{duration(now)} {'; '.join(stopping)}"] if stopping else [status_line(view, now)]
 
     def leave(self) -> None:
         """Give the terminal back at once."""
         self._close()
 
-    def _change_line(self, board: Board, change: Change, now: float) -> str:
+    def _change_line(self, view: ViewState, change: Change, now: float) -> str:
         trial, kind = change.trial, change.kind
         line = f"{duration(now)} {trial.number:05d} {_WORDS[kind]}"
         if kind == "running":
-            return f"{line} {pairs(varying_pairs(board, trial.config))}".rstrip()
+            return f"{line} {pairs(varying_pairs(view, trial.config))}".rstrip()
         if kind in ("failed", "retry", "paused"):
             hint = f"   sweep logs {self._about.name} {trial.number:05d}" if kind == "failed" else ""
             return f"{line} {clean(trial.reason)}{hint}".rstrip()
         last = trial.last_result
         if last is not None:
-            metric = board.plan.metric
+            metric = view.plan.metric
             value = f" {clean(metric)}={text(last.get(metric))}" if metric else ""
             line += f"{value} at step {text(last.get('training_iteration'))}"
         return (
@@ -275,19 +275,19 @@ class Progress(Callback):
             self._screen = _Notebook()
         else:
             self._screen = _Lines(file)
-        self._screen.open(self._about, self._board)
+        self._screen.open(self._about, self._view)
 
-    def _end(self, board: Board, unfinished: int) -> None:
+    def _end(self, view: ViewState, unfinished: int) -> None:
         if self._screen is not None:
-            table: list[Line] = [[(line, "")] for line in self._table(board)] if self._table is not None else []
+            table: list[Line] = [[(line, "")] for line in self._table(view)] if self._table is not None else []
             self._screen.end(
                 lambda width: [
                     *(table if self.is_redrawn else []),  # elsewhere the last refresh has written it
                     *draw_end(
-                        board, self._about, width=width, now=self._now, unfinished=unfinished, ending=self._ending
+                        view, self._about, width=width, now=self._now, unfinished=unfinished, ending=self._ending
                     ),
                 ],
-                status_line(board, self._now),
+                status_line(view, self._now),
             )
 
     def _guarded(self, draw: Callable[[], None]) -> None:
@@ -334,7 +334,7 @@ class Progress(Callback):
 class _Frame:
     """What a block is drawn from; `table` takes the place of the usual one."""
 
-    board: Board
+    view: ViewState
     about: About
     now: float
     idle_s: float
@@ -344,7 +344,7 @@ class _Frame:
     def block(self, width: int, height: int) -> list[Line]:
         """Return the block within a width and a height."""
         return draw_block(
-            self.board,
+            self.view,
             self.about,
             width=width,
             height=height,
@@ -360,7 +360,7 @@ class _Screen(Protocol):
 
     is_block: bool
 
-    def open(self, about: About, board: Board | None) -> None: ...
+    def open(self, about: About, view: ViewState | None) -> None: ...
 
     def show(self, lines: Sequence[str], frame: _Frame) -> None: ...
 
@@ -384,8 +384,8 @@ class _Lines:
         self._file.write(_encodable(shown, self._file))
         self._file.flush()
 
-    def open(self, about: About, board: Board | None) -> None:
-        total = None if board is None else board.num_trials
+    def open(self, about: About, view: ViewState | None) -> None:
+        total = None if view is None else view.num_trials
         parts = [f"sweep {about.name}:", "trials without limit" if total is None else f"{total} trials,"]
         parts += [f"{word} {value}," for word, value in (("searcher", about.searcher), ("scheduler", about.scheduler))
                   if value]  # fmt: skip
@@ -429,7 +429,7 @@ class _Terminal:
         self._replaced: dict[str, TextIO] = {}
         self._is_live = False
 
-    def open(self, about: About, board: Board | None) -> None:
+    def open(self, about: About, view: ViewState | None) -> None:
         from rich.file_proxy import FileProxy
 
         self._is_live = True
@@ -528,7 +528,7 @@ class _Notebook:
         self._handle: Any = None
         self._lines: deque[str] = deque(maxlen=20)
 
-    def open(self, about: About, board: Board | None) -> None:
+    def open(self, about: About, view: ViewState | None) -> None:
         """Wait for the first frame."""
 
     def show(self, lines: Sequence[str], frame: _Frame) -> None:

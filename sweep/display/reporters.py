@@ -11,8 +11,8 @@ from typing import Any, TextIO
 from sweep.callbacks.base import Callback
 from sweep.callbacks.observed import ObservedTrial
 from sweep.core.trial import Trial
-from sweep.display.board import Board
 from sweep.display.progress import Progress, is_in_notebook
+from sweep.display.state import ViewState
 from sweep.display.table import DEFAULT_METRICS, Columns, draw_errors, draw_table
 from sweep.errors import ConfigError, refuse_unknown
 
@@ -201,10 +201,10 @@ class CLIReporter(ProgressReporter):
         if self._display is not None:
             self._display.leave()
 
-    def _draw(self, board: Board) -> list[str]:
+    def _draw(self, view: ViewState) -> list[str]:
         trials = list(self._trials)
         errors = draw_errors(trials, self._columns, _name_of, self._root)
-        return [*draw_table(trials, self._columns, list(board.varying), _name_of), *errors]
+        return [*draw_table(trials, self._columns, list(view.varying), _name_of), *errors]
 
 
 @refuse_unknown(also=inspect.signature(CLIReporter).parameters)

@@ -37,7 +37,7 @@ from sweep.core.group import (
 )
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.link import Link
-from sweep.engines.tree import ask_for_stacks, descendants, stat_of
+from sweep.engines.processes import ask_for_stacks, descendants, stat_of
 from sweep.record.layout import find_shards, rank_output
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage

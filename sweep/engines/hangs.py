@@ -6,9 +6,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sweep.engines.reactor import Reactor
+from sweep.engines.loop import Loop
+from sweep.engines.processes import descendants, stat_of
 from sweep.engines.slots import Attempt
-from sweep.engines.tree import descendants, stat_of
 
 __all__ = ["HANG_S", "Hangs", "LockWatch", "processor_s"]
 
@@ -61,11 +61,11 @@ class LockWatch:
     """
 
     def __init__(
-        self, hang_s: float, reactor: Reactor, attempts: Callable[[], Iterable[Attempt]], say: Callable[[str], None]
+        self, hang_s: float, loop: Loop, attempts: Callable[[], Iterable[Attempt]], say: Callable[[str], None]
     ) -> None:
         self._hang_s = hang_s
         self._hangs = Hangs(hang_s)
-        self._reactor = reactor
+        self._loop = loop
         self._attempts = attempts
         self._say = say
         self._num_threads = 0
@@ -86,7 +86,7 @@ class LockWatch:
         hosts = {token: one.slot.pid for token, one in silent.items() if one.slot is not None}
         token = self._hangs.look(hosts, time.monotonic())
         if token is None:
-            self._reactor.alarm(self._hang_s / _LOOKS, self._look)
+            self._loop.alarm(self._hang_s / _LOOKS, self._look)
             return
         self._say(
             f"trial {silent[token].trial.number:05d} has neither reported nor computed for {self._hang_s:g} s, and "

@@ -28,7 +28,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sweep.engines.tree import become_subreaper, children_of, end_descendants, is_gone
+from sweep.engines.processes import become_subreaper, children_of, end_descendants, is_gone
 from sweep.worker import wire
 from sweep.worker.control import START_GROUP
 from sweep.worker.limits import users_limit

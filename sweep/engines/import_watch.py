@@ -18,7 +18,7 @@ import signal
 import sys
 from collections.abc import Iterator
 
-from sweep.engines.tree import end_marked, end_tree
+from sweep.engines.processes import end_marked, end_tree
 from sweep.worker.environment import IMPORTER_VARIABLE
 
 __all__ = ["watched"]

@@ -38,13 +38,13 @@ from sweep.engines.handover import HandOver
 from sweep.engines.hangs import HANG_S, LockWatch
 from sweep.engines.jobs import JobMaker
 from sweep.engines.link import Link
+from sweep.engines.loop import Loop
 from sweep.engines.nursery import Nursery, own_path
-from sweep.engines.reactor import Reactor
+from sweep.engines.processes import await_end, end_marked
 from sweep.engines.release import Releases
 from sweep.engines.scarcity import Scarcity
 from sweep.engines.silence import Silences
 from sweep.engines.slots import Attempt, Slot, free_slot, key_of, unneeded
-from sweep.engines.tree import await_end, end_marked
 from sweep.errors import ConfigError
 from sweep.record.layout import ExperimentLayout
 from sweep.worker import environment, limits, wire
@@ -180,16 +180,16 @@ class LocalEngine(Engine):
         self._nursery: Nursery | None = None
         self._has_import_crashed = False  # then trials import for themselves, and fail one by one
         self._is_closed = False
-        self._reactor = Reactor()
-        self._locks = LockWatch(hang_s, self._reactor, lambda: self._attempts.values(), lambda text: self._say(text))
+        self._loop = Loop()
+        self._locks = LockWatch(hang_s, self._loop, lambda: self._attempts.values(), lambda text: self._say(text))
         self._silences = Silences(  # the host of a group watches its ranks
             None if self._jobs.is_group else report_timeout_s,
-            self._reactor,
+            self._loop,
             log_of=lambda attempt: self._layout.trial(attempt.trial_id) / self._outputs[-1],
             kill=lambda attempt, reason: self._kill(attempt, reason, ExitKind.HUNG),
         )
         self._scarcity = Scarcity(
-            self._reactor,
+            self._loop,
             place=self._place,
             make_room=self._give_up_idle,
             num_placed=lambda: sum(attempt.slot is not None for attempt in self._attempts.values()),
@@ -201,7 +201,7 @@ class LocalEngine(Engine):
             self._nodes,
             hand_over
             or HandOver(read_placed, devices=[(node.id, device) for node in self._nodes for device in node.devices]),
-            self._reactor,
+            self._loop,
             emit=lambda event: self._events.append(event),
             notice=lambda text: self._say(text),
         )
@@ -254,8 +254,8 @@ class LocalEngine(Engine):
         """Wait until something happened, and return all that did; `[Tick()]` at the deadline."""
         while True:
             timeout = 0.0 if self._events else None if deadline is None else max(0.0, deadline - self.now())
-            self._reactor.run_once(timeout)
-            self._events += self._reactor.take_posted()
+            self._loop.run_once(timeout)
+            self._events += self._loop.take_posted()
             if self._events:
                 self._gather()
                 events, self._events = self._events, []
@@ -267,18 +267,18 @@ class LocalEngine(Engine):
         """Take in what arrived meanwhile, without waiting: the more events share a commit, the less each costs."""
         for _ in range(_GATHERS):
             before = len(self._events)
-            self._reactor.run_once(0.0)
+            self._loop.run_once(0.0)
             if len(self._events) == before:
                 return
 
     def post(self, event: Event) -> None:
         """Hand in an event from a signal handler or another thread."""
-        self._reactor.post(event)
+        self._loop.post(event)
 
     @property
     def waker(self) -> int:
         """The descriptor to which the kernel's signal handlers write, so that no signal is slept through."""
-        return self._reactor.waker
+        return self._loop.waker
 
     def close(self) -> None:
         """End everything that was started, and return when it is gone."""
@@ -298,7 +298,7 @@ class LocalEngine(Engine):
             await_end(pid)
         self._slots.clear()
         self._attempts.clear()
-        self._reactor.close()
+        self._loop.close()
         self._limits.close()
 
     # --- starting ----------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class LocalEngine(Engine):
             lock_fd=self._lock_fd,
         )
         self._nursery = nursery
-        self._reactor.listen(nursery.socket.fileno(), lambda: self._on_nursery(nursery))
+        self._loop.listen(nursery.socket.fileno(), lambda: self._on_nursery(nursery))
         return nursery
 
     def _place_waiting(self) -> None:
@@ -388,7 +388,7 @@ class LocalEngine(Engine):
             if slot.link is not None:
                 self._retire(slot)  # its devices must be clean before they are granted again
                 continue
-            self._reactor.ignore(slot.life.fileno())
+            self._loop.ignore(slot.life.fileno())
             slot.life.close()
             slot.is_dead = True
             if not slot.nursery.is_alive:  # nobody would say that it is gone
@@ -409,7 +409,7 @@ class LocalEngine(Engine):
         finally:
             theirs.close()
         self._slots[slot.number] = slot
-        self._reactor.listen(ours.fileno(), lambda: self._on_host(slot))
+        self._loop.listen(ours.fileno(), lambda: self._on_host(slot))
         return slot
 
     def _send_start(self, slot: Slot, attempt: Attempt) -> None:
@@ -437,7 +437,7 @@ class LocalEngine(Engine):
             numbers = [port.number for port in ports]
             close_ports(ports)
         link = Link(ours, self._on_full)
-        self._reactor.listen(ours.fileno(), lambda: self._on_link(link))
+        self._loop.listen(ours.fileno(), lambda: self._on_link(link))
         slot.link, slot.born, slot.key = link, attempt.token, key_of(attempt.trial)
         if is_group:
             self._send_group(attempt, link, numbers)
@@ -476,7 +476,7 @@ class LocalEngine(Engine):
             self._finish(attempt, classify(None, 0, is_killed_by_us=True, kill_reason=reason, kill_kind=kind))
             return
         slot.tell(host.KILL, attempt.token)
-        self._reactor.alarm(_KILL_GRACE_S, lambda: self._kill_host_of(attempt))
+        self._loop.alarm(_KILL_GRACE_S, lambda: self._kill_host_of(attempt))
 
     def _kill_host_of(self, attempt: Attempt) -> None:
         """End a host that does not carry out a Kill, for instance because it was stopped."""
@@ -528,7 +528,7 @@ class LocalEngine(Engine):
     def _on_link(self, link: Link) -> None:
         self._on_worker(link, link.receive())
         if not link.is_open:
-            self._reactor.ignore(link.socket.fileno())  # how it ended comes from the host
+            self._loop.ignore(link.socket.fileno())  # how it ended comes from the host
 
     def _on_worker(self, link: Link, messages: list[tuple[Any, ...]]) -> None:
         attempt = link.attempt
@@ -555,12 +555,12 @@ class LocalEngine(Engine):
                 self._events.append(Waiting(attempt.trial_id, message[2]))
 
     def _on_full(self, link: Link, is_full: bool) -> None:
-        self._reactor.await_writable(link.socket.fileno(), link.flush if is_full else None)
+        self._loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
 
     def _drop_link(self, slot: Slot) -> None:
         link, slot.link, slot.key = slot.link, None, None
         if link is not None:
-            self._reactor.ignore(link.socket.fileno())
+            self._loop.ignore(link.socket.fileno())
             link.socket.close()
             link.is_open = False
 
@@ -573,7 +573,7 @@ class LocalEngine(Engine):
         for message in slot.hear():
             self._on_host_message(slot, message)
         if slot.is_dead and slot.number in self._slots:
-            self._reactor.ignore(slot.life.fileno())
+            self._loop.ignore(slot.life.fileno())
             if not slot.nursery.is_alive:
                 self._bury(slot)
             # otherwise the zygote says when everything that it left behind is gone
@@ -641,7 +641,7 @@ class LocalEngine(Engine):
         if attempt is not None and not slot.nursery.is_alive:
             end_marked(attempt.pids, environment.markers(self._directory, attempt.trial_id, attempt.attempt))
         self._drain(slot)
-        self._reactor.ignore(slot.life.fileno())
+        self._loop.ignore(slot.life.fileno())
         self._drop_link(slot)
         slot.life.close()
         slot.is_dead = True
@@ -676,7 +676,7 @@ class LocalEngine(Engine):
 
     def _on_nursery_gone(self, nursery: Nursery) -> None:
         """Trials go on without their zygote; another is started when the next host is needed."""
-        self._reactor.ignore(nursery.socket.fileno())
+        self._loop.ignore(nursery.socket.fileno())
         how = nursery.reap()
         while_importing = ""
         if nursery.importing and not nursery.is_ready:

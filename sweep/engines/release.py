@@ -10,7 +10,7 @@ from sweep.core.messages import Event, NodesChanged, Released, Waiting
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
 from sweep.engines.handover import Clear, HandOver, Placed, Quarantined, Waits
-from sweep.engines.reactor import Reactor
+from sweep.engines.loop import Loop
 
 __all__ = ["Releases"]
 
@@ -26,14 +26,14 @@ class Releases:
         self,
         nodes: Sequence[Node],
         hand_over: HandOver,
-        reactor: Reactor,
+        loop: Loop,
         *,
         emit: Callable[[Event], None],
         notice: Callable[[str], None],
     ) -> None:
         self.nodes = tuple(nodes)
         self._hand_over = hand_over
-        self._reactor = reactor
+        self._loop = loop
         self._emit = emit
         self._notice = notice
         self._has_gpus = any(device.kind == "gpu" for node in nodes for device in node.devices)
@@ -74,7 +74,7 @@ class Releases:
     def _set_alarm(self) -> None:
         if self._hand_over.next_look is not None and not self._is_alarm_set:
             self._is_alarm_set = True
-            self._reactor.alarm(max(0.0, self._hand_over.next_look - time.monotonic()), self._look)
+            self._loop.alarm(max(0.0, self._hand_over.next_look - time.monotonic()), self._look)
 
     def _look(self) -> None:
         self._is_alarm_set = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable
 
-from sweep.engines.reactor import Reactor
+from sweep.engines.loop import Loop
 from sweep.engines.slots import Attempt
 from sweep.worker.limits import describe_shortage
 
@@ -29,7 +29,7 @@ class Scarcity:
 
     def __init__(
         self,
-        reactor: Reactor,
+        loop: Loop,
         *,
         place: Callable[[Attempt], None],
         make_room: Callable[[], None],
@@ -46,7 +46,7 @@ class Scarcity:
             explain: says why an attempt waits.
             notice: is told once what is short.
         """
-        self._reactor = reactor
+        self._loop = loop
         self._place = place
         self._make_room = make_room
         self._num_placed = num_placed
@@ -100,7 +100,7 @@ class Scarcity:
     def _set_alarm(self) -> None:
         if not self._is_alarm_set:
             self._is_alarm_set = True
-            self._reactor.alarm(self._pause_s, self._on_alarm)
+            self._loop.alarm(self._pause_s, self._on_alarm)
 
     def _on_alarm(self) -> None:
         self._is_alarm_set = False

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sweep.engines.reactor import Reactor
+from sweep.engines.loop import Loop
+from sweep.engines.processes import ask_for_stacks, descendants
 from sweep.engines.slots import Attempt
-from sweep.engines.tree import ask_for_stacks, descendants
 
 __all__ = ["Silences"]
 
@@ -31,13 +31,13 @@ class Silences:
     def __init__(
         self,
         limit_s: float | None,
-        reactor: Reactor,
+        loop: Loop,
         *,
         log_of: Callable[[Attempt], Path],
         kill: Callable[[Attempt, str], None],
     ) -> None:
         self._limit_s = limit_s
-        self._reactor = reactor
+        self._loop = loop
         self._log_of = log_of
         self._kill = kill
         self._since: dict[Attempt, float] = {}
@@ -51,7 +51,7 @@ class Silences:
         self._since[attempt] = time.monotonic()
         if not self._is_looking:
             self._is_looking = True
-            self._reactor.alarm(self._limit_s, self._look)
+            self._loop.alarm(self._limit_s, self._look)
 
     def rest(self, attempt: Attempt) -> None:
         """It owes none: it has made one, waits for something that is not its own, or is over."""
@@ -63,7 +63,7 @@ class Silences:
         while self._since:
             attempt, since = next(iter(self._since.items()))
             if since + self._limit_s > now:
-                self._reactor.alarm(since + self._limit_s - now, self._look)
+                self._loop.alarm(since + self._limit_s - now, self._look)
                 return
             del self._since[attempt]
             self._give_up(attempt)
@@ -81,15 +81,15 @@ class Silences:
             """Have the next process write, once the one before is done; `size`: of the log at the last look."""
             is_late, now = time.monotonic() > give_up, _size_of(log)
             if now != size and not is_late:
-                self._reactor.alarm(_TURN_S, lambda: ask(now))
+                self._loop.alarm(_TURN_S, lambda: ask(now))
                 return
             for pid in able[:] if is_late else able[:1]:
                 ask_for_stacks(pid)
                 able.remove(pid)
             if able:
-                self._reactor.alarm(_TURN_S, lambda: ask(now))
+                self._loop.alarm(_TURN_S, lambda: ask(now))
             else:
-                self._reactor.alarm(_WRITING_S, lambda: self._kill(attempt, reason))
+                self._loop.alarm(_WRITING_S, lambda: self._kill(attempt, reason))
 
         ask(_size_of(log))
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from sweep.engines.host import Host, inherit
 from sweep.engines.import_watch import watched
-from sweep.engines.tree import become_subreaper, end_descendants
+from sweep.engines.processes import become_subreaper, end_descendants
 from sweep.record.importing import importing, why_missing
 from sweep.worker import devices, limits
 from sweep.worker.main import room_to_print

@@ -13,7 +13,7 @@ from sweep.core.messages import Decision, PauseTrial, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.schedulers.judging import MetricScheduler
+from sweep.schedulers.metric import MetricScheduler
 from sweep.schedulers.rungs import (
     CANNOT_PAUSE,
     PromotionLadder,

@@ -13,7 +13,7 @@ from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
 from sweep.errors import refuse_unknown
-from sweep.schedulers.judging import MetricScheduler, check_number
+from sweep.schedulers.metric import MetricScheduler, check_number
 
 __all__ = ["BracketScheduler", "HyperBandScheduler", "bracket_milestones"]
 

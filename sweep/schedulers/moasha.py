@@ -12,7 +12,7 @@ from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.base import Scheduler
-from sweep.schedulers.fronts import ParetoOrder
+from sweep.schedulers.nondominated import ParetoOrder
 from sweep.schedulers.rungs import check_brackets, draw_ladder, place_rungs, signed
 
 __all__ = ["MOASHAScheduler"]

@@ -16,8 +16,8 @@ from sweep.core.messages import Decision
 from sweep.core.results import flatten
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.schedulers.bandit import Gain, choose_point
 from sweep.schedulers.explore import copied, customised
+from sweep.schedulers.gaussian_process import Gain, choose_point
 from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
 
 __all__ = ["PB2"]
@@ -117,7 +117,7 @@ class PB2(PopulationScheduler):
     interval that ended in NaN counts as the worst gain so far, so that the model avoids what diverges. A clone's
     interval begins with the score that the checkpoint had, not with that of the source when it was copied. An int is
     rounded to the nearest whole number, not cut off. Forgetting is per interval, and how fast is fitted with the
-    length scales, as `sweep.schedulers.bandit` says.
+    length scales, as `sweep.schedulers.gaussian_process` says.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from sweep.core.results import flatten
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.explore import checked_mutations, complete_config, explore
-from sweep.schedulers.judging import check_number
+from sweep.schedulers.metric import check_number
 from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
 
 __all__ = ["PopulationBasedTraining"]

@@ -15,7 +15,7 @@ from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
 from sweep.errors import ConfigError, MetricError
 from sweep.schedulers.explore import customised, quantile_size
-from sweep.schedulers.judging import MetricScheduler, check_number
+from sweep.schedulers.metric import MetricScheduler, check_number
 
 __all__ = ["Explore", "PopulationScheduler"]
 

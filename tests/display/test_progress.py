@@ -18,11 +18,11 @@ from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial, evolve
-from sweep.display.block import About, draw_block, draw_end, status_line
-from sweep.display.board import Board
 from sweep.display.ending import Ending
 from sweep.display.formats import width_of
 from sweep.display.progress import Progress
+from sweep.display.renderer import About, draw_block, draw_end, status_line
+from sweep.display.state import ViewState
 from sweep.display.table import Columns, draw_table
 from sweep.errors import ConfigError, MetricError
 
@@ -246,7 +246,7 @@ def test_the_last_frame_stays_with_the_best_config_and_the_failures_by_message(
 
 
 def test_the_best_so_far_gets_worse_again_with_the_last_report_of_its_trial() -> None:
-    progress, file = lines_display(table=lambda board: [])
+    progress, file = lines_display(table=lambda view: [])
     feed = Feed(progress)
     feed.run(0)
     feed.run(1)
@@ -272,9 +272,9 @@ def test_how_far_the_best_moved_is_said_with_how_many_trials_have_ended_meanwhil
         feed.report(number, 1.0 / (number + 1), 1)
         feed.end(number)
         progress.refresh()
-        board = progress._board
-        assert board is not None
-        text = "\n".join(shown_lines(draw_block(board, About(), width=200, height=40, now=1.0, idle_s=0)))
+        view = progress._view
+        assert view is not None
+        text = "\n".join(shown_lines(draw_block(view, About(), width=200, height=40, now=1.0, idle_s=0)))
         said += re.findall(r"\((\S+) in the last (\d+ trials?)\)", text)
     assert said[:2] == [("-50.0%", "1 trial"), ("-66.7%", "2 trials")]
     assert [count for _, count in said[-2:]] == ["10 trials", "10 trials"]
@@ -296,10 +296,10 @@ def test_the_last_frame_names_what_had_been_better_at_an_earlier_step() -> None:
         for step, loss in enumerate(losses, 1):
             feed.report(number, loss, step)
         feed.end(number)
-    board = progress._board
-    assert board is not None
+    view = progress._view
+    assert view is not None
     progress.refresh()
-    block = shown_lines(draw_block(board, About(name="mnist"), width=80, height=24, now=0, idle_s=0))
+    block = shown_lines(draw_block(view, About(name="mnist"), width=80, height=24, now=0, idle_s=0))
     assert [line for line in block if "best" in line] == [
         "best so far  loss 0.4  trial 00000 at step 2   lr=0.1 width=64"
     ]
@@ -335,25 +335,25 @@ def test_the_last_frame_names_an_earlier_report_where_no_last_one_has_a_number()
 
 
 def test_a_trial_that_begins_anew_counts_by_nothing_until_it_reports() -> None:
-    board = Board(PLAN, 100, NODES)
-    feed = Feed(_Into(board))
+    view = ViewState(PLAN, 100, NODES)
+    feed = Feed(_Into(view))
     for number, loss in ((0, 0.1), (1, 0.5)):
         feed.run(number)
         feed.report(number, loss, 1)
         feed.end(number, Status.ERROR, "boom")
-    assert board.best is not None
-    assert board.best.trial.number == 0
+    assert view.best is not None
+    assert view.best.trial.number == 0
     feed.put(0, status=Status.PENDING, last_result=None, best_result=None)
-    assert board.best.trial.number == 1
+    assert view.best.trial.number == 1
     feed.run(0)
     feed.report(0, 0.3, 1)
-    assert (board.best.trial.number, board.best.value) == (0, 0.3)
+    assert (view.best.trial.number, view.best.value) == (0, 0.3)
 
 
 def test_trials_of_earlier_runs_count_by_their_last_reports_whatever_became_of_them() -> None:
-    board = Board(PLAN, 100, NODES)
+    view = ViewState(PLAN, 100, NODES)
     states = (Status.TERMINATED, Status.PAUSED, Status.PENDING, Status.ERROR)
-    board.restart(
+    view.restart(
         Trial(
             f"abcde_{number:05d}",
             {"lr": number},
@@ -364,15 +364,15 @@ def test_trials_of_earlier_runs_count_by_their_last_reports_whatever_became_of_t
         )
         for number, status in enumerate(states)
     )
-    assert board.best is not None
-    assert (board.best.trial.number, board.best.value) == (1, 0.0)
+    assert view.best is not None
+    assert (view.best.trial.number, view.best.value) == (1, 0.0)
 
 
 def test_ten_thousand_ended_trials_are_not_looked_at_when_one_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    board = Board(PLAN, None, NODES)
+    view = ViewState(PLAN, None, NODES)
     for number in range(10_000):
         last = Result({"loss": 1.0 + number})
-        board.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.TERMINATED, last_result=last, best_result=last))
+        view.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.TERMINATED, last_result=last, best_result=last))
     looked: list[str] = []
     get = Result.get
 
@@ -383,9 +383,9 @@ def test_ten_thousand_ended_trials_are_not_looked_at_when_one_reports(monkeypatc
     monkeypatch.setattr(Result, "get", noted)
     for step in range(100):  # the best, then the worst, in turn
         last = Result({"loss": 0.5 if step % 2 else 1e6, "training_iteration": step})
-        board.update(0, 0, Trial("a_10000", {}, ONE, Status.RUNNING, attempt=1, last_result=last, best_result=last))
-        assert board.best is not None
-        assert board.best.value == (0.5 if step % 2 else 1.0)
+        view.update(0, 0, Trial("a_10000", {}, ONE, Status.RUNNING, attempt=1, last_result=last, best_result=last))
+        assert view.best is not None
+        assert view.best.value == (0.5 if step % 2 else 1.0)
     assert len(looked) < 100 * 10
 
 
@@ -406,11 +406,11 @@ def several(**more: Any) -> tuple[Feed, Progress, io.StringIO]:
 
 
 def test_of_several_objectives_the_display_shows_the_pareto_set_and_no_best() -> None:
-    feed, progress, file = several(table=lambda board: [])
+    feed, progress, file = several(table=lambda view: [])
     assert "pareto=2 run=0" in file.getvalue().splitlines()[-1]
-    board = progress._board
-    assert board is not None
-    block = shown_lines(draw_block(board, About(name="mnist"), width=90, height=24, now=0, idle_s=0))
+    view = progress._view
+    assert view is not None
+    block = shown_lines(draw_block(view, About(name="mnist"), width=90, height=24, now=0, idle_s=0))
     assert "Pareto set so far  2 trials   00000 loss 0.1 size 1 · 00001 loss 0.2 size 3" in block
     assert end_of(feed, file) == [
         "Pareto set  2 trials  by loss (min), size (max)",
@@ -422,11 +422,11 @@ def test_of_several_objectives_the_display_shows_the_pareto_set_and_no_best() ->
 
 
 def test_a_large_pareto_set_is_cut_to_its_first_few() -> None:
-    board = Board(PLAN, 100, NODES, SEVERAL)
+    view = ViewState(PLAN, 100, NODES, SEVERAL)
     for number in range(8):
         last = Result({"loss": number, "size": number})
-        board.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.TERMINATED, last_result=last))
-    ended = shown_lines(draw_end(board, About(name="mnist"), width=80, now=0, unfinished=0))
+        view.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.TERMINATED, last_result=last))
+    ended = shown_lines(draw_end(view, About(name="mnist"), width=80, now=0, unfinished=0))
     assert ended[2:] == [
         "Pareto set  8 trials  by loss (min), size (max)",
         *(f"  0000{number}  loss {number} size {number}" for number in range(5)),
@@ -442,28 +442,28 @@ def shown_lines(lines: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
 @pytest.mark.parametrize("columns", [1, 5, 20, 40, 79, 200])
 @pytest.mark.parametrize("lines", [1, 5, 24])
 def test_no_line_is_wider_than_the_terminal_and_no_block_higher(columns: int, lines: int) -> None:
-    board = Board(PLAN, 100, NODES)
-    feed = Feed(_Into(board))
+    view = ViewState(PLAN, 100, NODES)
+    feed = Feed(_Into(view))
     feed.some()
     feed.run(3)
     feed.end(3, Status.ERROR, "漢字" * 50)
     about = About("n" * 30, "/d" * 30, "s" * 30, "s" * 30, 7, "sweep resume " + "n" * 30)
-    block = draw_block(board, about, width=columns, height=lines, now=10.0, idle_s=0.0)
+    block = draw_block(view, about, width=columns, height=lines, now=10.0, idle_s=0.0)
     assert len(block) <= lines
     assert all(sum(width_of(part) for part, _ in line) <= columns for line in block)
-    assert draw_end(board, about, width=columns, now=10.0, unfinished=0)
+    assert draw_end(view, about, width=columns, now=10.0, unfinished=0)
 
 
 class _Into(Progress):
-    """Feeds a board directly."""
+    """Feeds a view directly."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, view: ViewState) -> None:
         super().__init__(0)
-        self.board = board
+        self.view = view
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         for trial_id in changed:
-            self.board.update(now, now, trials[trial_id])
+            self.view.update(now, now, trials[trial_id])
 
 
 def test_a_terminal_of_twenty_columns_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -727,8 +727,8 @@ def test_after_a_resume_old_trials_count_but_are_no_news() -> None:
     feed.run(40)
     progress.refresh()
     assert file.getvalue().splitlines()[1:] == ["0:01 00040 RUNNING lr=1e-41 act=gelu width=2624"]
-    assert progress._board is not None
-    assert progress._board.num_ended == 40
+    assert progress._view is not None
+    assert progress._view.num_ended == 40
 
 
 def test_trials_of_earlier_runs_may_be_given_at_setup() -> None:
@@ -736,8 +736,8 @@ def test_trials_of_earlier_runs_may_be_given_at_setup() -> None:
     old = [Trial(f"abcde_{n:05d}", {"lr": n}, ONE, Status.TERMINATED) for n in range(3)]
     Feed(progress, trials=old)
     progress.refresh()
-    assert progress._board is not None
-    assert progress._board.num_ended == 3
+    assert progress._view is not None
+    assert progress._view.num_ended == 3
     assert len(file.getvalue().splitlines()) == 1
 
 
@@ -762,8 +762,8 @@ def test_the_display_looks_only_at_what_changed() -> None:
         feed.end(number)
         progress.refresh()
     assert Trials.scans == 1  # at the first step, for a resumed sweep
-    assert progress._board is not None
-    assert not progress._board.live
+    assert progress._view is not None
+    assert not progress._view.live
     assert not progress._inbox
 
 
@@ -807,69 +807,69 @@ def test_a_notebook_cell_keeps_one_output_that_is_updated() -> None:
     assert "running" in page
 
 
-# --- the board ---
+# --- the view ---
 
 
-def ended(board: Board, number: int, start: float, end: float, reason: str = "") -> None:
+def ended(view: ViewState, number: int, start: float, end: float, reason: str = "") -> None:
     trial = Trial(f"abcde_{number:05d}", {"x": number}, ONE, Status.RUNNING, attempt=1)
-    board.update(start, start, trial)
-    board.update(end, end, evolve(trial, status=Status.TERMINATED, reason=reason))
+    view.update(start, start, trial)
+    view.update(end, end, evolve(trial, status=Status.TERMINATED, reason=reason))
 
 
 def test_there_is_no_eta_before_five_ends() -> None:
-    board = Board(PLAN, 10)
+    view = ViewState(PLAN, 10)
     for number in range(4):
-        ended(board, number, number, number + 1)
-    assert board.eta() is None
+        ended(view, number, number, number + 1)
+    assert view.eta() is None
 
 
 def test_the_eta_is_the_median_time_of_what_remains_over_what_runs() -> None:
-    board = Board(PLAN, 15)
+    view = ViewState(PLAN, 15)
     for number in range(5):
-        ended(board, number, 0.0, 10.0 + number)
+        ended(view, number, 0.0, 10.0 + number)
     for number in (5, 6):
-        board.update(15, 15, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1))
-    eta = board.eta()
+        view.update(15, 15, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1))
+    eta = view.eta()
     assert eta is not None
     assert eta.seconds == pytest.approx(10 * 12.0 / 2)
     assert 0 < eta.spread_s < eta.seconds
 
 
 def test_once_trials_are_stopped_early_the_eta_follows_the_rate_of_ends() -> None:
-    board = Board(PLAN, 15)
+    view = ViewState(PLAN, 15)
     for number in range(5):
-        ended(board, number, 0.0, 2.0 * number + 2, "stopped early: worse" if number else "")
-    board.update(10, 10, Trial("abcde_00009", {}, ONE, Status.RUNNING, attempt=1))
-    eta = board.eta()
+        ended(view, number, 0.0, 2.0 * number + 2, "stopped early: worse" if number else "")
+    view.update(10, 10, Trial("abcde_00009", {}, ONE, Status.RUNNING, attempt=1))
+    eta = view.eta()
     assert eta is not None
     assert eta.seconds == pytest.approx(10 * 2.0)
-    assert "eta=20s" in status_line(board, 10.0)
+    assert "eta=20s" in status_line(view, 10.0)
 
 
-def shown(board: Board, now: float, idle_s: float = 0.0, width: int = 110) -> str:
-    lines = draw_block(board, About("x"), width=width, height=20, now=now, idle_s=idle_s)
+def shown(view: ViewState, now: float, idle_s: float = 0.0, width: int = 110) -> str:
+    lines = draw_block(view, About("x"), width=width, height=20, now=now, idle_s=idle_s)
     return "\n".join("".join(part for part, _ in line) for line in lines)
 
 
 def test_two_trials_that_ended_in_three_seconds_are_no_rate() -> None:
-    board = Board(PLAN, 100)
-    ended(board, 0, 0.0, 2.96)
-    ended(board, 1, 0.0, 3.0)
-    assert not re.search(r"trials/\w", shown(board, 3.0))
-    assert "rate=" not in status_line(board, 3.0)
+    view = ViewState(PLAN, 100)
+    ended(view, 0, 0.0, 2.96)
+    ended(view, 1, 0.0, 3.0)
+    assert not re.search(r"trials/\w", shown(view, 3.0))
+    assert "rate=" not in status_line(view, 3.0)
 
 
 def test_the_rate_is_that_of_the_last_minute_in_the_block_and_on_the_line_and_the_eta_follows_it() -> None:
-    board = Board(PLAN, 1000)
+    view = ViewState(PLAN, 1000)
     for number in range(300):
-        ended(board, number, 0.0, number / 10)
+        ended(view, number, 0.0, number / 10)
     for number in range(300, 480):
-        ended(board, number, 0.0, number - 269.0, "stopped early: worse")
-    board.update(210, 210, Trial("abcde_00999", {}, ONE, Status.RUNNING, attempt=1))
-    assert "60 trials/min" in shown(board, 210.0)
-    assert "rate=60/min eta=9m" in status_line(board, 210.0)  # 520 s
-    assert "40 trials/min" in shown(board, 210.0, idle_s=20.0)  # none has ended since
-    rate, eta = board.rate(), board.eta()
+        ended(view, number, 0.0, number - 269.0, "stopped early: worse")
+    view.update(210, 210, Trial("abcde_00999", {}, ONE, Status.RUNNING, attempt=1))
+    assert "60 trials/min" in shown(view, 210.0)
+    assert "rate=60/min eta=9m" in status_line(view, 210.0)  # 520 s
+    assert "40 trials/min" in shown(view, 210.0, idle_s=20.0)  # none has ended since
+    rate, eta = view.rate(), view.eta()
     assert rate is not None
     assert eta is not None
     assert eta.seconds == pytest.approx(520 / rate)
@@ -879,34 +879,34 @@ def test_the_rate_is_that_of_the_last_minute_in_the_block_and_on_the_line_and_th
     ("every_s", "expected"), [(0.05, "20 trials/s"), (4.0, "15 trials/min"), (600.0, "6 trials/h")], ids=str
 )
 def test_a_rate_is_said_in_the_unit_that_suits_it(every_s: float, expected: str) -> None:
-    board = Board(PLAN, 1000)
+    view = ViewState(PLAN, 1000)
     for number in range(100):
-        ended(board, number, every_s * number, every_s * (number + 1))
-    assert expected in shown(board, every_s * 100)
+        ended(view, number, every_s * number, every_s * (number + 1))
+    assert expected in shown(view, every_s * 100)
 
 
 def test_an_unlimited_sweep_says_so() -> None:
-    board = Board(PLAN, None)
+    view = ViewState(PLAN, None)
     for number in range(6):
-        ended(board, number, number, number + 1)
-    assert board.eta() is None
-    shown = "".join(part for line in draw_block(board, About("x"), width=100, height=20, now=1, idle_s=0)
+        ended(view, number, number, number + 1)
+    assert view.eta() is None
+    shown = "".join(part for line in draw_block(view, About("x"), width=100, height=20, now=1, idle_s=0)
                     for part, _ in line)  # fmt: skip
     assert "ETA unbounded" in shown
-    assert status_line(board, 1.0).startswith("0:01 6/? ")
+    assert status_line(view, 1.0).startswith("0:01 6/? ")
 
 
 def test_nan_is_never_the_best_of_the_board() -> None:
-    board = Board(PLAN, 3)
+    view = ViewState(PLAN, 3)
     for number, loss in enumerate([float("nan"), 2.0, float("nan"), 1.0]):
         result = Result({"loss": loss, "training_iteration": 1})
-        board.update(1, 1, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1, last_result=result))
-    assert board.best is not None
-    assert board.best.value == 1.0
+        view.update(1, 1, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1, last_result=result))
+    assert view.best is not None
+    assert view.best.value == 1.0
 
 
 def test_retries_are_counted_once_each() -> None:
-    board = Board(PLAN, 3)
+    view = ViewState(PLAN, 3)
     trial = Trial("abcde_00000", {}, ONE, Status.RUNNING, attempt=1)
     for step in (
         trial,
@@ -915,42 +915,42 @@ def test_retries_are_counted_once_each() -> None:
         evolve(trial, status=Status.PENDING, attempt=2, failures=2),
         evolve(trial, status=Status.ERROR, attempt=3, failures=3),
     ):
-        board.update(1, 1, step)
-    assert board.retries == 2
-    assert board.counts["failed"] == 1
-    assert board.used() == {}
+        view.update(1, 1, step)
+    assert view.retries == 2
+    assert view.counts["failed"] == 1
+    assert view.used() == {}
 
 
 def test_only_parameters_that_differ_are_shown() -> None:
-    board = Board(PLAN, 3)
+    view = ViewState(PLAN, 3)
     for number, config in enumerate([{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 1, "b": 2, "c": 5}]):
-        board.update(1, 1, Trial(f"abcde_{number:05d}", config, ONE))
-    assert [*board.varying] == ["b", "c"]
+        view.update(1, 1, Trial(f"abcde_{number:05d}", config, ONE))
+    assert [*view.varying] == ["b", "c"]
 
 
 def test_memory_of_the_board_is_one_word_per_ended_trial() -> None:
-    board = Board(PLAN, 1000)
+    view = ViewState(PLAN, 1000)
     for number in range(300):
-        ended(board, number, number, number + 1)
-    assert not board.live
-    assert not board.waiting
-    assert not board._holding
-    assert not board._retried
-    assert len(board._kinds) == 300
+        ended(view, number, number, number + 1)
+    assert not view.live
+    assert not view.waiting
+    assert not view._holding
+    assert not view._retried
+    assert len(view._kinds) == 300
 
 
 def test_a_failed_trial_that_is_started_again_is_no_longer_among_the_failures() -> None:
-    board = Board(PLAN, 2)
+    view = ViewState(PLAN, 2)
     failed = [
         Trial(f"abcde_{n:05d}", {"lr": n}, Resources(), status=Status.ERROR, attempt=1, reason="ValueError: two")
         for n in range(2)
     ]
-    board.restart(failed)
-    assert board.failures["ValueError: two"].numbers == [0, 1]
-    board.update(0.0, 1.0, evolve(failed[0], status=Status.PENDING, reason=""))
-    assert (board.failures["ValueError: two"].count, board.failures["ValueError: two"].numbers) == (1, [1])
-    board.update(0.0, 2.0, evolve(failed[1], status=Status.PENDING, reason=""))
-    assert board.failures == {}
+    view.restart(failed)
+    assert view.failures["ValueError: two"].numbers == [0, 1]
+    view.update(0.0, 1.0, evolve(failed[0], status=Status.PENDING, reason=""))
+    assert (view.failures["ValueError: two"].count, view.failures["ValueError: two"].numbers) == (1, [1])
+    view.update(0.0, 2.0, evolve(failed[1], status=Status.PENDING, reason=""))
+    assert view.failures == {}
 
 
 def test_a_sorted_table_has_the_best_last_report_first_and_infinities_and_nan_at_its_end() -> None:

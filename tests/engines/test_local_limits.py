@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from census import Census, census
 
-# Runs `run(train, ...)` under the limits, and counts what the driver's reactor does.
+# Runs `run(train, ...)` under the limits, and counts what the driver's loop does.
 HEAD = """
 import collections, json, os, resource, sys, time
 import sweep
-from sweep.engines.reactor import Reactor
+from sweep.engines.loop import Loop
 
 def files(soft, hard=None):
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard or soft))
@@ -29,11 +29,11 @@ counts = collections.Counter()
 reasons = set()
 
 def counted(name):
-    function = getattr(Reactor, name)
+    function = getattr(Loop, name)
     def call(self, *arguments):
         counts[name] += 1
         return function(self, *arguments)
-    setattr(Reactor, name, call)
+    setattr(Loop, name, call)
 
 class Watch(sweep.Callback):
     def on_step(self, trials, now, changed):

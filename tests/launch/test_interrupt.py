@@ -301,29 +301,29 @@ def test_a_wrong_argument_is_no_reason_to_resume(script, tmp_path, arguments):
 
 def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(tmp_path):
     """The handler runs on the way into the waiting: Python has looked for signals, and the kernel has not begun."""
-    from sweep.engines.reactor import Reactor
+    from sweep.engines.loop import Loop
     from sweep.launch.interrupt import interruptible
 
     class Engine:
         def __init__(self) -> None:
-            self.reactor = Reactor()
-            self.waker = self.reactor.waker
+            self.loop = Loop()
+            self.waker = self.loop.waker
 
         def post(self, event: object) -> None:
-            self.reactor.post(event)
+            self.loop.post(event)
 
     engine = Engine()
     heard: list[int] = []
     with interruptible(engine, heard.append, lambda: None):
         # The C part of a signal handler has only this effect until Python code runs on the main thread.
         os.write(signal.set_wakeup_fd(engine.waker), b"\2")
-        engine.reactor.run_once(None)  # returns
+        engine.loop.run_once(None)  # returns
         os.kill(os.getpid(), signal.SIGINT)
-        engine.reactor.run_once(None)
+        engine.loop.run_once(None)
     assert heard == [1]
-    assert len(engine.reactor.take_posted()) == 1
+    assert len(engine.loop.take_posted()) == 1
     assert signal.set_wakeup_fd(-1) == -1
-    engine.reactor.close()
+    engine.loop.close()
 
 
 def statuses(experiment: Path) -> list[str]:

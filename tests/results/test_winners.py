@@ -25,7 +25,7 @@ from sweep.core.reports import improves
 from sweep.core.resources import Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial, evolve
-from sweep.display.board import Board
+from sweep.display.state import ViewState
 from sweep.errors import MetricError, SweepError
 from sweep.results.analysis import ExperimentAnalysis, ResultGrid, TrialView
 from sweep.results.views import Result as ReadResult
@@ -39,13 +39,13 @@ ends = st.sampled_from([Status.TERMINATED, Status.ERROR, Status.RUNNING, Status.
 
 
 class Played:
-    """The same reports, told to a board as the driver does, and written into a record."""
+    """The same reports, told to a view as the driver does, and written into a record."""
 
     def __init__(self, root: Path, metric: str, mode: str, objectives: Any = ()) -> None:
         several = {"metrics": [name for name, _ in objectives], "modes": [one for _, one in objectives]}
         self.plan = Plan(metric=metric, mode=mode)
         self.made = MadeExperiment(root, "played", metric=metric, mode=mode, **(several if objectives else {}))
-        self.board = Board(self.plan, None, (), objectives)
+        self.view = ViewState(self.plan, None, (), objectives)
         self.trials: dict[str, Trial] = {}
 
     def begin(self, number: int) -> None:
@@ -69,7 +69,7 @@ class Played:
         self.trials[trial_id] = evolve(self.trials[trial_id], status=status)
 
     def show(self, number: int) -> None:
-        self.board.update(0.0, 0.0, self.trials[f"abcde_{number:05d}"])
+        self.view.update(0.0, 0.0, self.trials[f"abcde_{number:05d}"])
 
 
 def cli(root: Path, *arguments: str) -> Any:
@@ -99,17 +99,17 @@ def test_display_command_line_and_analysis_name_the_same_trial(
         for number in range(len(given_reports)):
             played.leave(number, data.draw(ends))
         if data.draw(st.booleans()):  # a run of the driver after this one
-            played.board = Board(played.plan, None)
-            played.board.restart(played.trials.values())
+            played.view = ViewState(played.plan, None)
+            played.view.restart(played.trials.values())
         for number in range(len(given_reports)):
             played.show(number)
         played.made.close()
-        check(root, played.board, len(given_reports))
+        check(root, played.view, len(given_reports))
 
 
-def check(root: Path, board: Board, num_trials: int) -> None:
+def check(root: Path, view: ViewState, num_trials: int) -> None:
     analysis = ExperimentAnalysis(root / "played")
-    best, earlier = board.best, board.better_earlier
+    best, earlier = view.best, view.better_earlier
     shown = None if best is None else (best.trial.number, best.value, best.step)
     reader, metric, mode = analysis._reader, analysis.default_metric, analysis.default_mode
     recorded, had_been = best_by_last(reader, metric, mode), better_earlier(reader, metric, mode)
@@ -163,8 +163,8 @@ def test_of_several_objectives_they_name_the_same_pareto_set(
             played.show(number)
         played.made.close()
         wanted = [trial.number for trial in ExperimentAnalysis(root / "played").get_pareto_trials()]
-        assert [number for number, _ in played.board.front] == wanted
-        assert played.board.best is None
+        assert [number for number, _ in played.view.front] == wanted
+        assert played.view.best is None
         printed = cli(root, "best", "played", "--format", "json") or []
         assert [int(row["trial"]) for row in printed] == wanted
         assert cli(root, "show", "played", "--format", "json")["best"] is None

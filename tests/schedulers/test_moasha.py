@@ -14,8 +14,8 @@ from sweep.core.messages import StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import evolve
 from sweep.errors import ConfigError
-from sweep.schedulers.fronts import ParetoOrder, is_early_in_net
 from sweep.schedulers.moasha import MOASHAScheduler
+from sweep.schedulers.nondominated import ParetoOrder, is_early_in_net
 
 
 def tid(number):

@@ -12,7 +12,7 @@ from searchers.space import uniform
 from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, SaveTrial
 from sweep.core.trial import CheckpointRef, Status, evolve
 from sweep.errors import ConfigError, MetricError
-from sweep.schedulers.bandit import Gain, choose_point
+from sweep.schedulers.gaussian_process import Gain, choose_point
 from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.simulation.virtual import Point, simulate

@@ -2,9 +2,10 @@
 
 import os
 
+from sweep.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback
+
 import sweep as tune
 from sweep import Callback
-from sweep.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback
 
 
 class Recorder(Callback):

@@ -3,11 +3,11 @@
 import os
 import time
 
+from sweep.search import ConcurrencyLimiter, Repeater, create_searcher
 from sweep.search.basic_variant import BasicVariantGenerator
 from sweep.search.optuna import OptunaSearch
 
 import sweep as tune
-from sweep.search import ConcurrencyLimiter, Repeater, create_searcher
 
 
 def train_fn(config):

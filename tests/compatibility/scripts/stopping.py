@@ -1,6 +1,5 @@
 """Stopping: a dict, a function, stoppers, a list of them, one of one's own, and done=True."""
 
-import sweep as tune
 from sweep.stopper import (
     CombinedStopper,
     ExperimentPlateauStopper,
@@ -9,6 +8,8 @@ from sweep.stopper import (
     Stopper,
     TrialPlateauStopper,
 )
+
+import sweep as tune
 
 
 def trainable(config):

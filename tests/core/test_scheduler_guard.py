@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from core_world import Scripted, World, cpus, tid
 
-from sweep.core.consulting import choose, consult, tell
 from sweep.core.messages import ExitKind, NodesChanged, PauseTrial, ResizeTrial, StopTrial
 from sweep.core.resources import Node
+from sweep.core.scheduler_guard import choose, consult, tell
 from sweep.core.trial import Status, Trial
 from sweep.errors import SweepError
 from sweep.schedulers.base import Scheduler

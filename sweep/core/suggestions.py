@@ -5,14 +5,14 @@ from __future__ import annotations
 import bisect
 from collections.abc import Collection
 
-__all__ = ["Asking"]
+__all__ = ["Suggestions"]
 
 _REASK_S = 1.0
 _MAX_FAILURES = 3
 _PATIENCE_S = 60.0  # how long nothing may run while the searcher says "not now"
 
 
-class Asking:
+class Suggestions:
     """Keep account of the questions to the searcher.
 
     After "not now" it is asked one question at a time, when there is news (an exit, a release, a person, other

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from sweep.core.messages import Event
 
-__all__ = ["Reactor"]
+__all__ = ["Loop"]
 
 
-class Reactor:
+class Loop:
     """Calls what was registered for descriptors that are ready and for alarms that are due.
 
     Each descriptor is registered once. Only `post` may be called from a signal handler or another thread.

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from sweep.core.packing import Packer
 from sweep.core.resources import Resources
 
-__all__ = ["Lineup"]
+__all__ = ["PendingQueue"]
 
 # Starts of younger trials that the oldest waiting one may see pass; then nothing starts until it has its turn.
 _MAX_OVERTAKES = 16
 
 
-class Lineup:
+class PendingQueue:
     """Know who waits and who may start now.
 
     Trials with equal requests fit or do not fit together, so only the first of each group is ever tried: 10,000 waiting

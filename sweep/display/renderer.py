@@ -11,7 +11,6 @@ from sweep.core.ranking import shown_objectives
 from sweep.core.resources import format_bytes
 from sweep.core.results import flatten
 from sweep.core.trial import Status, Trial
-from sweep.display.board import Board, Live, varying_pairs
 from sweep.display.ending import Ending, waited_for
 from sweep.display.formats import (
     clean,
@@ -25,6 +24,7 @@ from sweep.display.formats import (
     to_yaml,
     width_of,
 )
+from sweep.display.state import Live, ViewState, varying_pairs
 
 __all__ = ["About", "Line", "draw_block", "draw_end", "status_line", "stopping_lines"]
 
@@ -46,7 +46,7 @@ class About:
 
 
 def draw_block(
-    board: Board,
+    view: ViewState,
     about: About,
     *,
     width: int,
@@ -64,27 +64,27 @@ def draw_block(
         own_table: lines in place of the usual table.
         ending: what a person wished meanwhile.
     """
-    stopping = [] if ending is None else stopping_lines(board, ending)
+    stopping = [] if ending is None else stopping_lines(view, ending)
     top = [
-        _header(board, about, width, now + idle_s, "stopping" if stopping else "running"),
+        _header(view, about, width, now + idle_s, "stopping" if stopping else "running"),
         *([(line, "bold")] for line in stopping),
-        _bar(board, width, now + idle_s),
-        _counts(board),
-        _usage(board, now, idle_s),
-        *_best(board, about, is_last=False),
+        _bar(view, width, now + idle_s),
+        _counts(view),
+        _usage(view, now, idle_s),
+        *_best(view, about, is_last=False),
     ]
-    bottom = _failures(board, about) + ([] if stopping else _keys())
+    bottom = _failures(view, about) + ([] if stopping else _keys())
     room = max(0, height - len(top) - len(bottom) - 1)
     if own_table is not None:
         table: list[Line] = [[(line, "")] for line in own_table[:room]]
     else:
-        table = _table(board, width, max(0, room - 1), now + idle_s)
+        table = _table(view, width, max(0, room - 1), now + idle_s)
     lines = [line for line in [*top, [], *table, *bottom] if line or table]
     return [_cut(line, width) for line in lines[: max(1, height)]]
 
 
 def draw_end(
-    board: Board, about: About, *, width: int, now: float, unfinished: int, ending: Ending | None = None
+    view: ViewState, about: About, *, width: int, now: float, unfinished: int, ending: Ending | None = None
 ) -> list[Line]:
     """Return the last frame, which stays on the screen: the counts, the best config as YAML to copy, the failures by
     message, and how to go on.
@@ -95,28 +95,28 @@ def draw_end(
     """
     word = ending.word if ending is not None else "interrupted after" if unfinished else "ended after"
     is_open = bool(unfinished) or (
-        ending is not None and ending.word != "ended after" and board.num_ended != board.num_trials
+        ending is not None and ending.word != "ended after" and view.num_ended != view.num_trials
     )
     lines = [
-        _header(board, about, min(width, 110), now, word),
-        _counts(board, is_last=True),
-        *_best(board, about, is_last=True),
+        _header(view, about, min(width, 110), now, word),
+        _counts(view, is_last=True),
+        *_best(view, about, is_last=True),
     ]
-    best = board.best
+    best = view.best
     if best is not None:
         lines.append([("best config:", "bold")])
         lines += [[(f"  {line}", "")] for line in to_yaml(best.trial.config).splitlines()]
-    for message, group in sorted(board.failures.items(), key=lambda item: -item[1].count)[:10]:
+    for message, group in sorted(view.failures.items(), key=lambda item: -item[1].count)[:10]:
         which = " ".join(f"{number:05d}" for number in group.numbers) + (" ..." if group.count > 5 else "")
         which = f"{group.failure} · trials {which}" if group.failure else f"trials {which}"
         lines.append([(f"failed {group.count} x ", "bad"), (f"{message}   ", ""), (which, "dim")])
-    if len(board.failures) > 10:
-        lines.append([(f"failed with {len(board.failures) - 10} other messages", "bad")])
-    if board.silent:
-        which = " ".join(f"{number:05d}" for number in sorted(board.silent)[:5]) + (" ..." * (len(board.silent) > 5))
-        what = f"{len(board.silent)} x never reported the metric {clean(board.plan.metric)!r}"
+    if len(view.failures) > 10:
+        lines.append([(f"failed with {len(view.failures) - 10} other messages", "bad")])
+    if view.silent:
+        which = " ".join(f"{number:05d}" for number in sorted(view.silent)[:5]) + (" ..." * (len(view.silent) > 5))
+        what = f"{len(view.silent)} x never reported the metric {clean(view.plan.metric)!r}"
         lines.append([(what, "bad"), (f"   trials {which}", "dim")])
-    first = next((group.numbers[0] for group in board.failures.values() if group.numbers), None)
+    first = next((group.numbers[0] for group in view.failures.values() if group.numbers), None)
     if first is not None:
         lines.append([("what they printed: ", "dim"), (f"sweep logs {about.name or 'NAME'} {first:05d}", "")])
     if unfinished:
@@ -127,35 +127,35 @@ def draw_end(
     return [_cut(lines[0], width), *lines[1:]]
 
 
-def stopping_lines(board: Board, ending: Ending) -> list[str]:
+def stopping_lines(view: ViewState, ending: Ending) -> list[str]:
     """Return how long a sweep that is being stopped may still take, and for whom it waits; nothing if it is not."""
     until = ending.until()
     if not until:
         return []
-    running = [live.trial for live in board.live.values()]
-    return [until, waited_for(running, can_save_on_demand=board.plan.can_save_on_demand)]
+    running = [live.trial for live in view.live.values()]
+    return [until, waited_for(running, can_save_on_demand=view.plan.can_save_on_demand)]
 
 
-def status_line(board: Board, now: float) -> str:
+def status_line(view: ViewState, now: float) -> str:
     """Return the sweep on one line: `12:41 63/100 best=0.0412@00037 run=4 stop=17 fail=1 rate=12/min eta=7m`."""
-    total = "?" if board.num_trials is None else str(board.num_trials)
-    parts = [duration(now), f"{board.num_ended}/{total}"]
-    best = board.best
+    total = "?" if view.num_trials is None else str(view.num_trials)
+    parts = [duration(now), f"{view.num_ended}/{total}"]
+    best = view.best
     if best is not None:
         parts.append(f"best={number(best.value)}@{best.trial.number:05d}")
-    front = board.front
+    front = view.front
     if front:
         parts.append(f"pareto={len(front)}")
-    parts.append(f"run={board.counts['running']}")
-    parts += [f"{short}={board.counts[kind]}" for kind, short in _SHORT.items() if board.counts[kind]]
-    rate = board.rate(now)
+    parts.append(f"run={view.counts['running']}")
+    parts += [f"{short}={view.counts[kind]}" for kind, short in _SHORT.items() if view.counts[kind]]
+    rate = view.rate(now)
     if rate is not None:
         parts.append("rate={}/{}".format(*_per(rate)))
-    eta = board.eta(now)
+    eta = view.eta(now)
     if eta is not None:
         parts.append(f"eta={rough_duration(eta.seconds)}")
-    oldest = next(iter(board.waiting.values()), None)
-    if not board.live and oldest is not None and oldest.reason:
+    oldest = next(iter(view.waiting.values()), None)
+    if not view.live and oldest is not None and oldest.reason:
         parts.append(f"waiting: {clean(oldest.reason)}")
     return " ".join(parts)
 
@@ -163,7 +163,7 @@ def status_line(board: Board, now: float) -> str:
 _SHORT = {"stopped": "stop", "failed": "fail", "paused": "pause", "starting": "start"}
 
 
-def _header(board: Board, about: About, width: int, now: float, word: str) -> Line:
+def _header(view: ViewState, about: About, width: int, now: float, word: str) -> Line:
     parts = [("sweep", about.name), (word, duration(now)), ("searcher", about.searcher), ("scheduler", about.scheduler)]
     if about.seed is not None:
         parts.append(("seed", str(about.seed)))
@@ -183,26 +183,26 @@ def _header(board: Board, about: About, width: int, now: float, word: str) -> Li
     return line
 
 
-def _bar(board: Board, width: int, now: float) -> Line:
-    ended, total = board.num_ended, board.num_trials
+def _bar(view: ViewState, width: int, now: float) -> Line:
+    ended, total = view.num_ended, view.num_trials
     line: Line = []
     if total:
         length = max(0, min(38, width - 50))
         full = min(length, length * ended // total)
         line += [("█" * full, "good"), ("░" * (length - full), "dim"), ("  " if length else "", "")]
     line.append((f"{ended}/{'?' if total is None else total} trials", "bold"))
-    eta = board.eta(now)
+    eta = view.eta(now)
     if total is None:
         line.append(("   ETA unbounded", ""))
     elif eta is not None:
         spread = f" (±{rough_duration(eta.spread_s)})" if eta.spread_s >= 1 else ""
         line.append((f"   ETA ~{rough_duration(eta.seconds)}{spread}", ""))
-    rate = board.rate(now)
+    rate = view.rate(now)
     if rate is not None:
         value, unit = _per(rate)
         line.append((f"   {value} trials/{unit}", ""))
-    if board.waiting:
-        line.append((f"   queue {len(board.waiting)}", ""))
+    if view.waiting:
+        line.append((f"   queue {len(view.waiting)}", ""))
     return line
 
 
@@ -213,10 +213,10 @@ def _per(rate: float) -> tuple[str, str]:
     return f"{value:.0f}" if value >= 20 else f"{value:.2g}", unit
 
 
-def _counts(board: Board, *, is_last: bool = False) -> Line:
-    counts = board.counts
-    retried = f" ({board.retries} retries used)" if board.retries else ""
-    waiting = f"waiting {len(board.waiting)} · " if is_last and board.waiting else ""  # before that it is the queue
+def _counts(view: ViewState, *, is_last: bool = False) -> Line:
+    counts = view.counts
+    retried = f" ({view.retries} retries used)" if view.retries else ""
+    waiting = f"waiting {len(view.waiting)} · " if is_last and view.waiting else ""  # before that it is the queue
     return [
         (f"{waiting}running {counts['running'] + counts['starting']} · paused {counts['paused']}", ""),
         (f" · done {counts['done']} · stopped early {counts['stopped']} · ", ""),
@@ -224,9 +224,9 @@ def _counts(board: Board, *, is_last: bool = False) -> Line:
     ]
 
 
-def _usage(board: Board, now: float, idle_s: float) -> Line:
+def _usage(view: ViewState, now: float, idle_s: float) -> Line:
     line: Line = []
-    for name, (used, total) in board.used().items():
+    for name, (used, total) in view.used().items():
         if name == "memory":
             if used:
                 line.append((f"mem {format_bytes(int(used))}/{format_bytes(int(total))}   ", ""))
@@ -234,17 +234,17 @@ def _usage(board: Board, now: float, idle_s: float) -> Line:
         full = max(0, min(8, round(8 * used / total)))
         line.append((f"{name.upper()} {number(used)}/{number(total)} ", ""))
         line.append(("█" * full + "░" * (8 - full) + "   ", "dim"))
-    if board.last_report_at is not None:
-        ago = max(0.0, now - board.last_report_at) + idle_s
+    if view.last_report_at is not None:
+        ago = max(0.0, now - view.last_report_at) + idle_s
         line.append((f"last report {ago:.1f} s ago" if ago < 100 else f"last report {rough_duration(ago)} ago", ""))
     return line or [("no report yet", "dim")]
 
 
-def _best(board: Board, about: About, *, is_last: bool) -> list[Line]:
+def _best(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
     """Return who is best by the trials' last reports; at the end also what had been better at an earlier step."""
-    if board.objectives:
-        return _front(board, about, is_last=is_last)
-    best, metric = board.best, clean(board.plan.metric)
+    if view.objectives:
+        return _front(view, about, is_last=is_last)
+    best, metric = view.best, clean(view.plan.metric)
     lines: list[Line] = []
     if best is not None:
         lines.append([
@@ -253,11 +253,11 @@ def _best(board: Board, about: About, *, is_last: bool) -> list[Line]:
             (f"  trial {best.trial.number:05d}{_at(best.step)}", ""),
         ])  # fmt: skip
     if best is not None and not is_last:
-        change, ended = board.improvement() or (0.0, 0)
+        change, ended = view.improvement() or (0.0, 0)
         if change:
             lines[0].append((f"  ({change:+.1%} in the last {ended} trial{'' if ended == 1 else 's'})", "dim"))
-        lines[0].append((f"   {pairs(varying_pairs(board, best.trial.config))}", ""))
-    earlier = board.better_earlier if is_last else None
+        lines[0].append((f"   {pairs(varying_pairs(view, best.trial.config))}", ""))
+    earlier = view.better_earlier if is_last else None
     if earlier is not None:
         shown = f"{metric} {number(earlier.value)}  trial {earlier.trial.number:05d}{_at(earlier.step)}"
         lines.append([("better earlier  " if best is not None else "earlier  ", "dim"), (shown, ""), *_EVER])
@@ -272,12 +272,12 @@ def _at(step: Any) -> str:
     return "" if step is None else f" at step {text(step)}"
 
 
-def _front(board: Board, about: About, *, is_last: bool) -> list[Line]:
+def _front(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
     """Return the Pareto set: one line while the sweep runs, at the end a line for each of the first few."""
-    front = board.front
+    front = view.front
     if not front:
         return []
-    chosen = [(clean(metric), i) for i, (metric, mode) in enumerate(board.objectives) if mode != "obs"]
+    chosen = [(clean(metric), i) for i, (metric, mode) in enumerate(view.objectives) if mode != "obs"]
     shown = [
         (f"{trial:05d}", " ".join(f"{metric} {text(values[i])}" for metric, i in chosen))
         for trial, values in front[:_SHOWN_OF_FRONT]
@@ -286,20 +286,20 @@ def _front(board: Board, about: About, *, is_last: bool) -> list[Line]:
     if not is_last:
         several = " · ".join(" ".join(one) for one in shown)
         return [[("Pareto set so far  ", "dim"), (count, "good"), (f"   {several}", "")]]
-    head: Line = [("Pareto set  ", "dim"), (count, "good"), (f"  by {clean(shown_objectives(board.objectives))}", "")]
+    head: Line = [("Pareto set  ", "dim"), (count, "good"), (f"  by {clean(shown_objectives(view.objectives))}", "")]
     more: list[Line] = [[(f"  and {len(front) - len(shown)} more", "dim")]] if len(front) > len(shown) else []
     return [head, *([(f"  {trial}  {values}", "")] for trial, values in shown), *more,
             [("all of them: ", "dim"), (f"get_pareto_trials(), sweep best {about.name or 'NAME'}", "")]]  # fmt: skip
 
 
-def _failures(board: Board, about: About) -> list[Line]:
+def _failures(view: ViewState, about: About) -> list[Line]:
     return [
         [
             ("failed  ", "bad"),
             (f"{trial.number:05d}  {clean(trial.reason.partition(chr(10))[0])}", ""),
             (f"   sweep logs {clean(about.name) or 'NAME'} {trial.number:05d}", "dim"),
         ]
-        for trial in board.last_failures
+        for trial in view.last_failures
     ]
 
 
@@ -307,16 +307,16 @@ def _keys() -> list[Line]:
     return [[("^C once: stop, to be resumed   twice: kill", "dim")]]
 
 
-def _table(board: Board, width: int, room: int, now: float) -> list[Line]:
+def _table(view: ViewState, width: int, room: int, now: float) -> list[Line]:
     """Return the heading and at most `room` rows: the trials that run, oldest first, then what waits and why."""
-    rows = [_row(board, live, now) for live in islice(board.live.values(), room)]
+    rows = [_row(view, live, now) for live in islice(view.live.values(), room)]
     spare = room - len(rows)
-    rows += [_waiting_row(trial) for trial in islice(board.waiting.values(), min(3, spare))]
+    rows += [_waiting_row(trial) for trial in islice(view.waiting.values(), min(3, spare))]
     if not rows:
         return []
-    metric = clean(board.plan.metric)
+    metric = clean(view.plan.metric)
     names = ["trial", "state", "step", *([metric] if metric else []), "trend"]
-    parameters = [name for name in board.varying if any(name in row for row in rows)]
+    parameters = [name for name in view.varying if any(name in row for row in rows)]
     tail = ["time", "where"]
     while True:
         columns = [name for name in [*names, *parameters, *tail] if any(_cell(row, name) for row in rows)]
@@ -355,14 +355,14 @@ def _aligned(shown: str, name: str, width: int) -> str:
     return shown + pad if name in _LEFT else pad + shown
 
 
-def _row(board: Board, live: Live, now: float) -> dict[str, str]:
+def _row(view: ViewState, live: Live, now: float) -> dict[str, str]:
     trial, last = live.trial, live.last
     ranks = len(trial.resources.bundles)
     step = "-" if last is None else text(last.get("training_iteration"))
-    limit = board.plan.stop.get("training_iteration")
+    limit = view.plan.stop.get("training_iteration")
     flat = flatten(trial.config)
-    row = {name: text(flat[name]) for name in board.varying if name in flat}
-    metric = board.plan.metric
+    row = {name: text(flat[name]) for name in view.varying if name in flat}
+    metric = view.plan.metric
     row |= {
         "trial": f"{trial.number:05d}",
         "state": _WORDS.get(trial.status, trial.status.value) + (f" x{ranks}" if ranks > 1 else ""),

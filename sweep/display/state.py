@@ -19,7 +19,7 @@ from sweep.display.formats import clean
 from sweep.display.front import Front
 from sweep.display.rate import Rate
 
-__all__ = ["Best", "Board", "Change", "Eta", "Live"]
+__all__ = ["Best", "ViewState", "Change", "Eta", "Live"]
 
 _KINDS = {
     Status.PENDING: "waiting",
@@ -80,7 +80,7 @@ class FailureGroup:
     failure: str = ""
 
 
-class Board:
+class ViewState:
     """Keep what a display shows, from the trials that changed; no call looks at all trials.
 
     Per trial that has ended it keeps one word, and the trial itself, by which it counts.
@@ -369,7 +369,7 @@ def _equal(a: Any, b: Any) -> bool:
         return False
 
 
-def varying_pairs(board: Board, config: Mapping[str, Any]) -> dict[str, Any]:
+def varying_pairs(view: ViewState, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of a config's parameters that differ between trials, flattened; all of them while none is known."""
     flat = flatten(config)
-    return {name: flat[name] for name in board.varying if name in flat} or flat
+    return {name: flat[name] for name in view.varying if name in flat} or flat
