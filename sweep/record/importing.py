@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _MAX_SOURCE = 80
-_PARENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _OURS = (os.path.join(_PARENT, "sweep", ""), os.path.join(_PARENT, "searchers", ""))
 
 

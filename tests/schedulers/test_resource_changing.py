@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conformance.schedulers import Told
-from store.test_resume import PowerCut, Searching, go
+from record.test_resume import PowerCut, Searching, go
 from sweep_run import Nobody, given_configs, new_sweep
 
 import sweep
