@@ -416,7 +416,7 @@ def test_every_variable_that_is_read_is_in_the_guide():
     told = set(re.findall(r"\b(?:SWEEP|RAY)_[A-Z_]+\b", section("Environment variables")))
     read = {
         f"SWEEP_{name}"
-        for name in re.findall(r'= "([A-Z_]+)"', (ROOT / "sweep" / "launch" / "settings.py").read_text(encoding="utf-8"))
+        for name in re.findall(r'= "([A-Z_]+)"', (ROOT / "sweep/launch/settings.py").read_text(encoding="utf-8"))
     } | {"SWEEP_STORAGE", "SWEEP_CALLBACKS", "SWEEP_KEEP_VISIBLE_DEVICES", "RAY_TUNE_CALLBACKS"}
     assert read <= told
 
