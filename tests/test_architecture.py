@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -469,3 +470,13 @@ def test_no_file_of_the_package_names_a_machine():
         text = path.read_text(encoding="utf-8")
         for word in ("/home/", "/work/", "/root/", "/Users/"):
             assert word not in text, f"{path.relative_to(ROOT)} contains {word}"
+
+
+def test_the_page_on_the_house_names_what_is_there():
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(\w+)` in `([\w/]+\.py)`", page)
+    assert len(named) >= 12
+    for name, file in named:
+        assert re.search(rf"^ *(def|class) {name}\b", (ROOT / file).read_text(encoding="utf-8"), re.M), (name, file)
+    rooms = {path.parent.name for path in (ROOT / "sweep").glob("*/__init__.py")}
+    assert rooms == {name for name in rooms if f"`sweep/{name}/`" in page}
