@@ -15,12 +15,25 @@ __all__ = ["NOW", "answer_to_former_names", "module_now"]
 
 NOW = {
     "sweep.arguments": "sweep.launch.arguments",
+    "sweep.callbacks.block": "sweep.display.renderer",
+    "sweep.callbacks.board": "sweep.display.state",
+    "sweep.callbacks.ending": "sweep.display.ending",
+    "sweep.callbacks.formats": "sweep.display.formats",
+    "sweep.callbacks.front": "sweep.display.front",
     "sweep.callbacks.progress": "sweep.display.progress",
+    "sweep.callbacks.rate": "sweep.display.rate",
     "sweep.callbacks.reporters": "sweep.display.reporters",
+    "sweep.callbacks.table": "sweep.display.table",
     "sweep.config": "sweep.launch.config",
+    "sweep.core.asking": "sweep.core.suggestions",
+    "sweep.core.consulting": "sweep.core.scheduler_guard",
+    "sweep.core.lineup": "sweep.core.pending_queue",
+    "sweep.core.shortage": "sweep.core.infeasible",
     "sweep.curves": "sweep.simulation.curves",
     "sweep.dicts": "sweep.tune.dicts",
     "sweep.drive": "sweep.launch.drive",
+    "sweep.engines.reactor": "sweep.engines.loop",
+    "sweep.engines.tree": "sweep.engines.processes",
     "sweep.experiment": "sweep.launch.experiment",
     "sweep.importing": "sweep.record.importing",
     "sweep.interrupt": "sweep.launch.interrupt",
@@ -48,27 +61,23 @@ NOW = {
     "sweep.stopper": "sweep.tune.stopper",
     "sweep.store": "sweep.record",
     "sweep.store.analysis": "sweep.results.analysis",
-    "sweep.store.checkpoints": "sweep.record.checkpoints",
-    "sweep.store.encoding": "sweep.record.encoding",
-    "sweep.store.filesystems": "sweep.record.filesystems",
     "sweep.store.frames": "sweep.results.frames",
-    "sweep.store.layout": "sweep.record.layout",
-    "sweep.store.reader": "sweep.record.reader",
-    "sweep.store.records": "sweep.record.records",
-    "sweep.store.remote": "sweep.record.remote",
+    "sweep.store.notebook": "sweep.results.notebook",
     "sweep.store.results": "sweep.results.views",
-    "sweep.store.resume": "sweep.record.resume",
-    "sweep.store.schema": "sweep.record.schema",
+    "sweep.store.winners": "sweep.results.winners",
     "sweep.tuner": "sweep.launch.tuner",
 }
-"""Former name of a module -> where it is; those of `sweep.search` that are missing here lie in `searchers`."""
+"""Former name of a module -> where it is."""
 
-_SEARCH = "sweep.search."
+_ROOMS = {"sweep.search.": "searchers.", "sweep.store.": "sweep.record."}  # what is not in the table
 
 
 def module_now(name: str) -> str:
     """Return where the module of a former name is; empty: it is no such name."""
-    return NOW.get(name) or (f"searchers.{name.removeprefix(_SEARCH)}" if name.startswith(_SEARCH) else "")
+    for former, now in _ROOMS.items():
+        if name.startswith(former) and name not in NOW:
+            return now + name.removeprefix(former)
+    return NOW.get(name, "")
 
 
 class _Formerly:

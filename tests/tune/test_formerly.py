@@ -60,10 +60,22 @@ def test_what_was_never_there_is_not_found():
             importlib.import_module(name)
 
 
-def test_a_pickle_that_names_a_former_path_is_read():
-    config = sweep.RunConfig(name="one")
-    data = pickle.dumps(config, 0).replace(b"sweep.launch.config", b"sweep.config")
-    assert b"csweep.config\n" in data
-    code = f"import pickle; print(pickle.loads({data!r}))"
+@pytest.mark.parametrize(
+    ("thing", "moved"),
+    [
+        (sweep.RunConfig(name="one"), {"sweep.launch.config": "sweep.config"}),
+        (
+            sweep.CLIReporter(metric_columns=["loss"]),
+            {"sweep.display.reporters": "sweep.callbacks.reporters", "sweep.display.table": "sweep.callbacks.table"},
+        ),
+    ],
+    ids=["a config", "a reporter"],
+)
+def test_a_pickle_that_names_former_paths_is_read(thing, moved):
+    data = pickle.dumps(thing, 0)
+    for now, former in moved.items():
+        assert b"c" + now.encode() + b"\n" in data
+        data = data.replace(now.encode(), former.encode())
+    code = f"import pickle; print(type(pickle.loads({data!r})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == repr(config)
+    assert done.stdout.strip() == str(type(thing))
