@@ -233,7 +233,8 @@ class Sweep:
                 self._on_nodes_changed(event, now)
             case PlanChanged():
                 self._on_plan_changed(event, now)
-        if self._timers.waiting or self._suggestions.reask_at is not None or self.plan.time_budget_s is not None:
+        is_due = self._timers.waiting and self._timers.waiting[0][0] <= now
+        if is_due or self._suggestions.reask_at is not None or self.plan.time_budget_s is not None:
             self._on_time(now)
         while self._must_pump and self._is_open and not self._failed:
             self._must_pump = False
