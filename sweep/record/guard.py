@@ -105,16 +105,13 @@ class DirectoryGuard:
         self._thread = threading.Thread(target=self._watch, name="sweep-guard", daemon=True)
         self._thread.start()
 
-    def check(self, is_anew: bool = True) -> None:
-        """Refuse to go on when something is gone.
-
-        Args:
-            is_anew: do not rely on the last look.
+    def check(self) -> None:
+        """Refuse to go on when something is gone: looked at anew, so that what trials make of it is not recorded.
 
         Raises:
             RecordError: says what is gone and what to do.
         """
-        if is_anew and not self.problem and self._fd >= 0 and not self._is_there():
+        if not self.problem and self._fd >= 0 and not self._is_there():
             time.sleep(_CERTAIN_S)
             self.problem = self._what_happened()
         if self.problem:

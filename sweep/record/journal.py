@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep.core.messages import Command, Event, Exited, ExitKind
+from sweep.core.messages import Command, Event
 from sweep.core.sweep import Changes
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import ExperimentError, RecordError
@@ -55,8 +55,7 @@ class Journal:
         discard: deletes a checkpoint, given its path relative to the experiment.
         notice: is told, in one line, when the disk does not take what is written.
         is_interrupted: whether a person wants to wait for the disk no longer.
-        check: raises when the record is not where it was any more; nothing is written then. It is told whether to look
-            anew: what is to be written may be what a vanished directory made of a trial.
+        check: raises when the record is not where it was any more; nothing is written then.
         name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.
     """
 
@@ -68,7 +67,7 @@ class Journal:
         discard: Callable[[str], None] | None = None,
         notice: Callable[[str], None] | None = None,
         is_interrupted: Callable[[], bool] = lambda: False,
-        check: Callable[[bool], None] = lambda is_anew: None,
+        check: Callable[[], None] = lambda: None,
         name_of: Callable[[Trial], str] | None = None,
     ) -> None:
         self.database = database
@@ -149,7 +148,6 @@ class Journal:
         """
         began = time.monotonic()
         wall = time.time()
-        self._check(any(type(event) is Exited and event.exit.kind is not ExitKind.FINISHED for event in events))
         rows = []
         seq = self.seq
         for event, caused in zip(events, commands, strict=True):
@@ -188,6 +186,7 @@ class Journal:
         began: float | None = None  # of a wait for the disk
         said_at = 0.0
         while True:
+            self._check()
             try:
                 db = self._db
                 db.execute("BEGIN IMMEDIATE")
@@ -234,7 +233,7 @@ class Journal:
                     f"{self.database} could not be written ({error}) until the sweep was interrupted. Everything "
                     "before is intact; free some space and resume."
                 ) from error
-            self._check(True)
+            self._check()
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return

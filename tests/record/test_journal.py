@@ -78,8 +78,8 @@ def test_a_wait_for_the_disk_ends_when_a_person_wants_it_and_nothing_of_the_batc
 
 
 def test_a_wait_for_the_disk_ends_when_the_record_is_gone(tmp_path, told):
-    def check(is_anew: bool) -> None:
-        if is_anew and told:
+    def check() -> None:
+        if told:
             raise RecordError("deleted")
 
     journal = Journal(tmp_path / "sweep.db", notice=told.append, check=check)
