@@ -57,10 +57,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.train.fit": OWN,
     # The record holds what searchers answered, signals included.
     "sweep.record": ("sweep.core", "sweep.errors", "searchers.base", "searchers.errors"),
-    "sweep.record.recipe": ("sweep.record", "sweep.errors", "searchers.variants"),
+    # Whoever unpickles or imports what is the user's does it by this.
+    "sweep.record.importing": (),
+    "sweep.record.private": (),
+    "sweep.record.recipe": ("sweep.errors", "sweep.record.importing", "sweep.record.private", "searchers.variants"),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.record.resume": ("sweep.record", "sweep.core", "sweep.errors", "searchers.base", "sweep.schedulers.base"),
-    "sweep.results": ("sweep.record", "sweep.core", "sweep.errors", "searchers.pareto"),
+    "sweep.results": ("sweep.record", "sweep.core", "sweep.errors"),
+    "sweep.results.winners": ("sweep.record", "sweep.core", "searchers.pareto"),
     "sweep.callbacks": (
         "sweep.core",
         "sweep.errors",
@@ -77,13 +81,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.callbacks.policy": ("sweep.callbacks.base", "sweep.core.trial", "sweep.schedulers.policy"),
     "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.errors", "sweep.worker.session"),
     "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.errors", "sweep.worker.session"),
-    "sweep.display": (
-        "sweep.core",
-        "sweep.errors",
-        "sweep.callbacks.base",
-        "sweep.callbacks.observed",
-        "searchers.pareto",
-    ),
+    "sweep.display": ("sweep.core", "sweep.errors", "sweep.callbacks.base", "sweep.callbacks.observed"),
+    "sweep.display.front": ("sweep.core", "searchers.pareto"),
     # What training libraries call inside a trial.
     "sweep.integration": (
         "sweep.callbacks.mlflow",
@@ -112,25 +111,28 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.launch.settings": ("sweep.core.plan", "sweep.errors"),
     "sweep.launch.interrupt": ("sweep.core.messages", "sweep.engines.base", "sweep.launch.settings"),
     # What only scripts written for Tune import; nobody imports it but the table of names.
-    "sweep.tune": (
-        "sweep.callbacks.loggers",
-        "sweep.core.results",
-        "sweep.core.stoppers",
-        "sweep.display.formats",
-        "sweep.errors",
-    ),
+    "sweep.tune": (),
+    "sweep.tune.dicts": ("sweep.display.formats", "sweep.core.results", "sweep.errors"),
+    "sweep.tune.logger": ("sweep.callbacks.loggers",),
+    "sweep.tune.stopper": ("sweep.core.stoppers",),
     "sweep.api": OWN,
     "sweep.launch.tuner": OWN,
     "sweep.launch.launcher": OWN,
-    "sweep.simulation": (
-        "searchers.base",
+    "sweep.simulation": (),
+    "sweep.simulation.virtual": (
         "sweep.core",
-        "sweep.engines.base",
         "sweep.engines.simulator",
         "sweep.errors",
         "sweep.launch.arguments",
         "sweep.launch.drive",
         "sweep.launch.policies",
+        "sweep.simulation.curves",
+    ),
+    "sweep.simulation.curves": (
+        "searchers.base",
+        "sweep.core",
+        "sweep.engines.simulator",
+        "sweep.errors",
         "sweep.record",
     ),
     # What the record says of the user's own searcher and scheduler is built once more.
@@ -313,11 +315,7 @@ def part_of(module: str) -> str:
 
 
 def package_of(part: str) -> str:
-    return {
-        "sweep.record.resume": "sweep.record",
-        "sweep.record.recipe": "sweep.record",
-        "sweep.train.fit": "sweep.train",
-    }.get(part, part)
+    return {"sweep.record.resume": "sweep.record", "sweep.train.fit": "sweep.train"}.get(part, part)
 
 
 def test_there_is_something_to_check():
