@@ -20,15 +20,15 @@ OWN = ("sweep", "searchers")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "searchers": (),
     "sweep.errors": ("searchers.errors", "searchers.keywords"),
-    "sweep.core": ("sweep.errors", "searchers.base", "searchers.errors"),
-    "sweep.schedulers": ("sweep.core", "sweep.errors", "searchers.space"),
-    "sweep.accelerators": ("sweep.core", "sweep.errors"),
+    "sweep.checks": ("searchers.checks", "sweep.errors"),
+    "sweep.core": ("searchers.base", "searchers.errors"),
+    "sweep.schedulers": ("sweep.core", "searchers.space"),
+    "sweep.accelerators": ("sweep.core",),
     "sweep.worker": (
         "sweep.core",
-        "sweep.errors",
         "sweep.record.importing",
         "sweep.accelerators",
-        "sweep.record.private",
+        "sweep.record.files",
         "sweep.record.layout",
         "sweep.record.manifest",
         "sweep.record.checkpoints",
@@ -36,7 +36,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "sweep.engines": (
         "sweep.core",
-        "sweep.errors",
         "sweep.record.importing",
         "sweep.worker",
         "sweep.accelerators",
@@ -44,7 +43,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "sweep.train": (
         "sweep.core",
-        "sweep.errors",
         "sweep.launch.config",
         "sweep.launch.inventory",
         "sweep.worker",
@@ -56,20 +54,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Outside a trial `fit` is a sweep of one trial: it composes, late.
     "sweep.train.fit": OWN,
     # The record holds what searchers answered, signals included.
-    "sweep.record": ("sweep.core", "sweep.errors", "searchers.base", "searchers.errors"),
+    "sweep.record": ("sweep.core", "searchers.base", "searchers.errors"),
     # Whoever unpickles or imports what is the user's does it by this.
     "sweep.record.importing": (),
-    "sweep.record.private": (),
-    "sweep.record.recipe": ("sweep.errors", "sweep.record.importing", "sweep.record.private", "searchers.variants"),
+    "sweep.record.files": (),
+    "sweep.record.recipe": ("sweep.record.importing", "sweep.record.files", "searchers.variants"),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
-    "sweep.record.resume": ("sweep.record", "sweep.core", "sweep.errors", "searchers.base", "sweep.schedulers.base"),
-    "sweep.results": ("sweep.record", "sweep.core", "sweep.errors"),
+    "sweep.record.resume": ("sweep.record", "sweep.core", "searchers.base", "sweep.schedulers.base"),
+    "sweep.results": ("sweep.record", "sweep.core"),
     "sweep.results.winners": ("sweep.record", "sweep.core", "searchers.pareto"),
     "sweep.callbacks": (
         "sweep.core",
-        "sweep.errors",
         "sweep.record.importing",
-        "sweep.record.private",
+        "sweep.record.files",
         "sweep.record.layout",
         "sweep.record.space",
         "sweep.record.schema",
@@ -79,15 +76,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.record"),
     "sweep.callbacks.policy": ("sweep.callbacks.base", "sweep.core.trial", "sweep.schedulers.policy"),
-    "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.errors", "sweep.worker.session"),
-    "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.errors", "sweep.worker.session"),
-    "sweep.display": ("sweep.core", "sweep.errors", "sweep.callbacks.base", "sweep.callbacks.observed"),
+    "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
+    "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
+    "sweep.display": ("sweep.core", "sweep.callbacks.base", "sweep.callbacks.observed"),
     "sweep.display.front": ("sweep.core", "searchers.pareto"),
     # What training libraries call inside a trial.
     "sweep.integration": (
         "sweep.callbacks.mlflow",
         "sweep.callbacks.wandb",
-        "sweep.errors",
         "sweep.record.checkpoints",
         "sweep.train.creator",
         "sweep.train.horovod",
@@ -97,22 +93,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.launch": (),
     "sweep.launch.drive": (
         "sweep.core",
-        "sweep.errors",
         "searchers.base",
         "sweep.engines.base",
         "sweep.callbacks.base",
     ),
     # Arguments as values, and the machine as nodes: below the composition, above the core.
-    "sweep.launch.config": ("sweep.core", "sweep.errors"),
-    "sweep.launch.inventory": ("sweep.core", "sweep.errors", "sweep.accelerators", "sweep.launch.config"),
-    "sweep.launch.experiment": ("sweep.launch.config", "sweep.errors"),
-    "sweep.launch.registry": ("sweep.errors",),
+    "sweep.launch.config": ("sweep.core",),
+    "sweep.launch.inventory": ("sweep.core", "sweep.accelerators", "sweep.launch.config"),
+    "sweep.launch.experiment": ("sweep.launch.config",),
+    "sweep.launch.registry": (),
     "sweep.launch.trial_names": ("sweep.core",),
-    "sweep.launch.settings": ("sweep.core.plan", "sweep.errors"),
+    "sweep.launch.settings": ("sweep.core.plan",),
     "sweep.launch.interrupt": ("sweep.core.messages", "sweep.engines.base", "sweep.launch.settings"),
     # What only scripts written for Tune import; nobody imports it but the table of names.
     "sweep.tune": (),
-    "sweep.tune.dicts": ("sweep.display.formats", "sweep.core.results", "sweep.errors"),
+    "sweep.tune.dicts": ("sweep.display.formats", "sweep.core.results"),
     "sweep.tune.logger": ("sweep.callbacks.loggers",),
     "sweep.tune.stopper": ("sweep.core.stoppers",),
     "sweep.api": OWN,
@@ -122,7 +117,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.simulation.virtual": (
         "sweep.core",
         "sweep.engines.simulator",
-        "sweep.errors",
         "sweep.launch.arguments",
         "sweep.launch.drive",
         "sweep.launch.policies",
@@ -132,26 +126,26 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "searchers.base",
         "sweep.core",
         "sweep.engines.simulator",
-        "sweep.errors",
         "sweep.record",
     ),
     # What the record says of the user's own searcher and scheduler is built once more.
     "sweep.simulation.replay": OWN,
     "sweep.simulation.rerun": OWN,
-    "sweep.launch.policies": ("searchers", "sweep.launch.arguments", "sweep.core", "sweep.errors", "sweep.schedulers"),
+    "sweep.launch.policies": ("searchers", "sweep.launch.arguments", "sweep.core", "sweep.schedulers"),
     "sweep.launch.arguments": (
         "searchers.base",
         "sweep.callbacks.base",
         "sweep.launch.config",
         "sweep.core",
         "sweep.engines.base",
-        "sweep.errors",
         "sweep.schedulers",
     ),
     "sweep.cli": OWN,
     "sweep": OWN,
 }
 
+# What every part of `sweep` stands on.
+FLOOR = ("sweep.checks", "sweep.errors")
 PURE = (
     "searchers",
     "sweep.core",
@@ -326,7 +320,7 @@ def test_there_is_something_to_check():
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_a_module_imports_only_what_its_part_may(module):
     part = part_of(module)
-    allowed = (*MAY_IMPORT[part], package_of(part))
+    allowed = (*MAY_IMPORT[part], package_of(part), *(() if part == "searchers" else FLOOR))
     wrong = [
         str(found)
         for found in ALL

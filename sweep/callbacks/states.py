@@ -7,8 +7,8 @@ import pickle
 from collections.abc import Callable, Sequence
 
 from sweep.callbacks.base import Callback
+from sweep.record.files import create_private
 from sweep.record.importing import unpickle
-from sweep.record.private import create_private
 
 __all__ = ["STATES_NAME", "CallbackStates"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError, nearest
+from sweep.record.files import SUFFIXES, create_private
 from sweep.record.layout import REMOTE_NOTE
-from sweep.record.private import SUFFIXES, create_private
 
 __all__ = ["RemoteDirectory", "as_filesystem", "identity", "locate", "remember_home", "home_of"]
 

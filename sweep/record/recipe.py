@@ -15,8 +15,8 @@ from typing import Any
 
 from searchers.variants import path_name, walk
 from sweep.errors import ConfigError, ExperimentError
+from sweep.record.files import create_private
 from sweep.record.importing import unpickle
-from sweep.record.private import create_private
 
 __all__ = ["RECIPE_NAME", "environment_again", "pack_recipe", "read_recipe", "space_keys", "write_recipe"]
 

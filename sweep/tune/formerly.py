@@ -41,7 +41,7 @@ NOW = {
     "sweep.logger": "sweep.tune.logger",
     "sweep.names": "sweep.launch.trial_names",
     "sweep.policies": "sweep.launch.policies",
-    "sweep.private": "sweep.record.private",
+    "sweep.private": "sweep.record.files",
     "sweep.recipe": "sweep.record.recipe",
     "sweep.registry": "sweep.launch.registry",
     "sweep.replaying": "sweep.simulation.replay",

@@ -24,8 +24,8 @@ from typing import Any
 
 from sweep.core.resources import Resources, parse_resources
 from sweep.errors import TrainableError, refuse_unknown
+from sweep.record.files import create_private
 from sweep.record.importing import unpickle
-from sweep.record.private import create_private
 
 __all__ = ["load_objects", "store_objects", "unwrap", "with_parameters", "with_resources"]
 

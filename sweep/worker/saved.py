@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from sweep.core.values import as_float, summed
 from sweep.errors import CheckpointError
+from sweep.record.files import create_private
 from sweep.record.importing import importing
-from sweep.record.private import create_private
 
 __all__ = ["CLOCK_FILE", "DICT_FILE", "Clock", "load_from", "save_into"]
 

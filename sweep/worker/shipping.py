@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweep.errors import ConfigError, TrainableError
+from sweep.record.files import create_private
 from sweep.record.importing import is_reached
-from sweep.record.private import create_private
 
 __all__ = [
     "WARN_BYTES",

@@ -12,7 +12,7 @@ import pytest
 import sweep
 from sweep import CheckpointConfig, RunConfig, Trainable, TuneConfig, Tuner
 from sweep.errors import ConfigError
-from sweep.record.private import create_private
+from sweep.record.files import create_private
 from sweep.record.recipe import environment_again, pack_recipe, read_recipe, write_recipe
 
 SECRET = "not-for-the-disk-8d1f"
