@@ -6,13 +6,17 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
+
+from rich.cells import cell_len, set_cell_size
 
 from sweep.core.values import printed
 from sweep.core.values import shown as safe_repr
 
 __all__ = [
+    "aligned",
+    "at_step",
     "clean",
     "duration",
     "fit",
@@ -29,6 +33,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./ -]*")
 # Words that some YAML reader takes for something other than a text.
 _RESERVED = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+_BREAKS = re.compile(r"[\n\r\t\v\f\u2028\u2029]")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
@@ -40,12 +45,8 @@ def clean(value: object) -> str:
     shown = printed(value)
     if shown.isascii() and shown.isprintable():
         return shown
-    shown = _ESCAPES.sub("", shown)
-    shown = "".join(
-        " " if character in "\n\r\t\v\f\u2028\u2029" else character
-        for character in shown
-        if character in "\n\r\t\v\f\u2028\u2029" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
-    )
+    shown = _BREAKS.sub(" ", _ESCAPES.sub("", shown))
+    shown = "".join(c for c in shown if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
     return re.sub(r" {2,}", " ", shown).strip()
 
 
@@ -103,6 +104,11 @@ def pairs(config: Mapping[str, Any], names: Iterable[str] | None = None) -> str:
     return " ".join(f"{clean(name)}={text(config[name])}" for name in chosen)
 
 
+def at_step(step: Any) -> str:
+    """Return ` at step 3`; nothing where no step is known."""
+    return "" if step is None else f" at step {text(step)}"
+
+
 def sparkline(values: Sequence[float]) -> str:
     """Return one bar per value, scaled to their own range; what is not finite shows as a blank."""
     finite = [value for value in values if math.isfinite(value)]
@@ -118,27 +124,30 @@ def sparkline(values: Sequence[float]) -> str:
 
 def width_of(shown: str) -> int:
     """Return how many terminal columns a text takes: wide East Asian characters take two, combining marks none."""
-    if shown.isascii():
-        return len(shown)
-    return sum(
-        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        for character in shown
-    )
+    return len(shown) if shown.isascii() else cell_len(shown)
 
 
 def fit(shown: str, columns: int) -> str:
     """Return `shown` cut to at most `columns` terminal columns; a cut is marked with `…`."""
     if width_of(shown) <= columns:
         return shown
-    if columns <= 0:
-        return ""
-    kept, used = [], 0
-    for character in shown:
-        used += width_of(character)
-        if used > columns - 1:
-            break
-        kept.append(character)
-    return "".join(kept) + "…"
+    return set_cell_size(shown, columns - 1).rstrip() + "…" if columns > 0 else ""
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return a table as lines: every column is as wide as its widest cell, those in `right` flush right.
+
+    The first row has all columns; others may end before.
+    """
+    widths = [max(width_of(row[i]) for row in rows if i < len(row)) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = []
+        for i, cell in enumerate(row):
+            pad = " " * (widths[i] - width_of(cell))
+            cells.append(pad + cell if i in right else cell + pad)
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def to_yaml(value: Mapping[str, Any], indent: int = 0) -> str:

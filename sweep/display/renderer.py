@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,6 +13,8 @@ from sweep.core.results import flatten
 from sweep.core.trial import Status, Trial
 from sweep.display.ending import Ending, waited_for
 from sweep.display.formats import (
+    aligned,
+    at_step,
     clean,
     duration,
     fit,
@@ -24,13 +26,28 @@ from sweep.display.formats import (
     to_yaml,
     width_of,
 )
-from sweep.display.state import Live, ViewState, varying_pairs
+from sweep.display.state import Change, Live, ViewState, varying_pairs
 
-__all__ = ["About", "Line", "draw_block", "draw_end", "status_line", "stopping_lines"]
+__all__ = ["About", "Line", "change_line", "draw_block", "draw_end", "opening_line", "status_line", "stopping_lines"]
 
 Line = list[tuple[str, str]]  # (text, style); styles: "", dim, bold, good, bad
 
-_WORDS = {Status.STARTING: "START", Status.RUNNING: "RUN", Status.STOPPING: "STOP"}
+_WORDS = {
+    "running": "RUNNING",
+    "paused": "PAUSED",
+    "done": "TERMINATED",
+    "stopped": "STOPPED EARLY",
+    "failed": "ERROR",
+    "retry": "PENDING",
+}
+_STATES = {Status.STARTING: "START", Status.RUNNING: "RUN", Status.STOPPING: "STOP"}
+_SHORT = {"stopped": "stop", "failed": "fail", "paused": "pause", "starting": "start"}
+_FLUSH_LEFT = frozenset({"trial", "state", "trend", "where"})
+_MAX_CELL = 24
+_MAX_WAITING = 3
+_MAX_FRONT = 5
+_MAX_NUMBERS = 5
+_MAX_MESSAGES = 10
 
 
 @dataclass(frozen=True)
@@ -43,6 +60,13 @@ class About:
     scheduler: str = ""
     seed: Any = None
     resume_command: str = ""
+
+
+def opening_line(view: ViewState, about: About) -> str:
+    """Return what is about to run, for a log."""
+    parts = ["trials without limit" if view.num_trials is None else f"{view.num_trials} trials"]
+    parts += [f"{label} {value}" for label, value in _origins(about)]
+    return f"sweep {about.name}: {', '.join(parts)} -> {about.directory}"
 
 
 def draw_block(
@@ -64,22 +88,32 @@ def draw_block(
         own_table: lines in place of the usual table.
         ending: what a person wished meanwhile.
     """
-    stopping = [] if ending is None else stopping_lines(view, ending)
+    clock = now + idle_s
+    stopping = stopping_lines(view, ending)
     top = [
-        _header(view, about, width, now + idle_s, "stopping" if stopping else "running"),
+        _header(view, about, width, clock, "stopping" if stopping else "running"),
         *([(line, "bold")] for line in stopping),
-        _bar(view, width, now + idle_s),
+        _bar(view, width, clock),
         _counts(view),
-        _usage(view, now, idle_s),
+        _usage(view, clock),
         *_best(view, about, is_last=False),
     ]
-    bottom = _failures(view, about) + ([] if stopping else _keys())
+    bottom: list[Line] = [
+        [
+            ("failed  ", "bad"),
+            (f"{trial.number:05d}  {clean(trial.reason.partition(chr(10))[0])}", ""),
+            (f"   {_logs(about, trial.number)}", "dim"),
+        ]
+        for trial in view.last_failures
+    ]
+    if not stopping:
+        bottom.append([("^C once: stop, to be resumed   twice: kill", "dim")])
     room = max(0, height - len(top) - len(bottom) - 1)
     if own_table is not None:
         table: list[Line] = [[(line, "")] for line in own_table[:room]]
     else:
-        table = _table(view, width, max(0, room - 1), now + idle_s)
-    lines = [line for line in [*top, [], *table, *bottom] if line or table]
+        table = _table(view, width, max(0, room - 1), clock)
+    lines = [*top, *([[], *table] if table else []), *bottom]
     return [_cut(line, width) for line in lines[: max(1, height)]]
 
 
@@ -94,42 +128,35 @@ def draw_end(
         ending: how it came to its end; None: a person wished it if anything is unfinished.
     """
     word = ending.word if ending is not None else "interrupted after" if unfinished else "ended after"
-    is_open = bool(unfinished) or (
-        ending is not None and ending.word != "ended after" and view.num_ended != view.num_trials
-    )
-    lines = [
-        _header(view, about, min(width, 110), now, word),
-        _counts(view, is_last=True),
-        *_best(view, about, is_last=True),
-    ]
+    lines = [_counts(view, is_last=True), *_best(view, about, is_last=True)]
     best = view.best
     if best is not None:
         lines.append([("best config:", "bold")])
         lines += [[(f"  {line}", "")] for line in to_yaml(best.trial.config).splitlines()]
-    for message, group in sorted(view.failures.items(), key=lambda item: -item[1].count)[:10]:
-        which = " ".join(f"{number:05d}" for number in group.numbers) + (" ..." if group.count > 5 else "")
-        which = f"{group.failure} · trials {which}" if group.failure else f"trials {which}"
+    for message, group in sorted(view.failures.items(), key=lambda item: -item[1].count)[:_MAX_MESSAGES]:
+        of_class = f"{group.failure} · " if group.failure else ""
+        which = of_class + _which(group.numbers, group.count)
         lines.append([(f"failed {group.count} x ", "bad"), (f"{message}   ", ""), (which, "dim")])
-    if len(view.failures) > 10:
-        lines.append([(f"failed with {len(view.failures) - 10} other messages", "bad")])
+    if len(view.failures) > _MAX_MESSAGES:
+        lines.append([(f"failed with {len(view.failures) - _MAX_MESSAGES} other messages", "bad")])
     if view.silent:
-        which = " ".join(f"{number:05d}" for number in sorted(view.silent)[:5]) + (" ..." * (len(view.silent) > 5))
         what = f"{len(view.silent)} x never reported the metric {clean(view.plan.metric)!r}"
-        lines.append([(what, "bad"), (f"   trials {which}", "dim")])
+        lines.append([(what, "bad"), (f"   {_which(sorted(view.silent), len(view.silent))}", "dim")])
     first = next((group.numbers[0] for group in view.failures.values() if group.numbers), None)
     if first is not None:
-        lines.append([("what they printed: ", "dim"), (f"sweep logs {about.name or 'NAME'} {first:05d}", "")])
+        lines.append([("what they printed: ", "dim"), (_logs(about, first), "")])
     if unfinished:
         lines.append([(f"{unfinished} trials had not ended", "")])
+    is_open = unfinished or (word != "ended after" and view.num_ended != view.num_trials)
     if about.resume_command and is_open and (ending is None or ending.can_resume):
-        lines.append([("resume: ", "dim"), (clean(about.resume_command), "")])
+        lines.append([("resume: ", "dim"), (about.resume_command, "")])
     # The YAML and the commands are there to be copied: a terminal may wrap them, but they are never cut.
-    return [_cut(lines[0], width), *lines[1:]]
+    return [_cut(_header(view, about, min(width, 110), now, word), width), *lines]
 
 
-def stopping_lines(view: ViewState, ending: Ending) -> list[str]:
+def stopping_lines(view: ViewState, ending: Ending | None) -> list[str]:
     """Return how long a sweep that is being stopped may still take, and for whom it waits; nothing if it is not."""
-    until = ending.until()
+    until = "" if ending is None else ending.until()
     if not until:
         return []
     running = [live.trial for live in view.live.values()]
@@ -138,20 +165,16 @@ def stopping_lines(view: ViewState, ending: Ending) -> list[str]:
 
 def status_line(view: ViewState, now: float) -> str:
     """Return the sweep on one line: `12:41 63/100 best=0.0412@00037 run=4 stop=17 fail=1 rate=12/min eta=7m`."""
-    total = "?" if view.num_trials is None else str(view.num_trials)
-    parts = [duration(now), f"{view.num_ended}/{total}"]
-    best = view.best
+    parts = [duration(now), _progress(view)]
+    best, front, rate, eta = view.best, view.front, view.rate(now), view.eta(now)
     if best is not None:
         parts.append(f"best={number(best.value)}@{best.trial.number:05d}")
-    front = view.front
     if front:
         parts.append(f"pareto={len(front)}")
     parts.append(f"run={view.counts['running']}")
     parts += [f"{short}={view.counts[kind]}" for kind, short in _SHORT.items() if view.counts[kind]]
-    rate = view.rate(now)
     if rate is not None:
         parts.append("rate={}/{}".format(*_per(rate)))
-    eta = view.eta(now)
     if eta is not None:
         parts.append(f"eta={rough_duration(eta.seconds)}")
     oldest = next(iter(view.waiting.values()), None)
@@ -160,50 +183,78 @@ def status_line(view: ViewState, now: float) -> str:
     return " ".join(parts)
 
 
-_SHORT = {"stopped": "stop", "failed": "fail", "paused": "pause", "starting": "start"}
+def change_line(view: ViewState, about: About, change: Change, now: float) -> str:
+    """Return what became of a trial, for a log; nothing for what says little: it is waiting, or starting."""
+    trial, kind, last, metric = change.trial, change.kind, change.trial.last_result, view.plan.metric
+    if kind not in _WORDS:
+        return ""
+    line = f"{duration(now)} {trial.number:05d} {_WORDS[kind]}"
+    match kind:
+        case "running":
+            line += f" {pairs(varying_pairs(view, trial.config))}"
+        case "failed":
+            line += f" {clean(trial.reason)}   {_logs(about, trial.number)}"
+        case "retry" | "paused":
+            line += f" {clean(trial.reason)}"
+        case _:
+            if last is not None:
+                line += f" {clean(metric)}={text(last.get(metric))}" if metric else ""
+                line += at_step(last.get("training_iteration"))
+            line += f" in {duration(change.ran_s)}" if change.ran_s else ""
+            line += f"   {clean(trial.reason)}" if trial.reason else ""
+    return line.rstrip()
+
+
+def _origins(about: About) -> list[tuple[str, str]]:
+    seed = "" if about.seed is None else clean(about.seed)
+    found = [("searcher", about.searcher), ("scheduler", about.scheduler), ("seed", seed)]
+    return [(label, value) for label, value in found if value]
+
+
+def _progress(view: ViewState) -> str:
+    return f"{view.num_ended}/{'?' if view.num_trials is None else view.num_trials}"
+
+
+def _logs(about: About, trial: int) -> str:
+    return f"sweep logs {about.name or 'NAME'} {trial:05d}"
+
+
+def _which(trials: Iterable[int], count: int) -> str:
+    shown = " ".join(f"{trial:05d}" for trial in islice(trials, _MAX_NUMBERS))
+    return f"trials {shown}{' ...' if count > _MAX_NUMBERS else ''}"
 
 
 def _header(view: ViewState, about: About, width: int, now: float, word: str) -> Line:
-    parts = [("sweep", about.name), (word, duration(now)), ("searcher", about.searcher), ("scheduler", about.scheduler)]
-    if about.seed is not None:
-        parts.append(("seed", str(about.seed)))
-    line: Line = []
-    for label, value in parts:
-        if value:
-            line += [
-                ("   " if line else "", ""),
-                (f"{label} ", "dim"),
-                (clean(value), "bold" if label == "sweep" else ""),
-            ]
-    used = sum(width_of(part) for part, _ in line)
-    directory = clean(about.directory)
-    if directory and used + 3 + width_of(directory) <= width:
-        line.append((" " * (width - used - width_of(directory)), ""))
-        line.append((directory, "dim"))
+    line: Line = [("sweep ", "dim"), (about.name, "bold"), ("   ", "")] if about.name else []
+    line += [(f"{word} ", "dim"), (duration(now), "")]
+    for label, value in _origins(about):
+        line += [("   ", ""), (f"{label} ", "dim"), (value, "")]
+    left = width - sum(width_of(part) for part, _ in line) - width_of(about.directory)
+    if about.directory and left >= 3:
+        line += [(" " * left, ""), (about.directory, "dim")]
     return line
 
 
 def _bar(view: ViewState, width: int, now: float) -> Line:
-    ended, total = view.num_ended, view.num_trials
-    line: Line = []
-    if total:
-        length = max(0, min(38, width - 50))
-        full = min(length, length * ended // total)
-        line += [("█" * full, "good"), ("░" * (length - full), "dim"), ("  " if length else "", "")]
-    line.append((f"{ended}/{'?' if total is None else total} trials", "bold"))
-    eta = view.eta(now)
+    total, eta, rate = view.num_trials, view.eta(now), view.rate(now)
+    length = max(0, min(38, width - 50)) if total else 0
+    line: Line = [*_gauge(length * view.num_ended // total, length, "good"), ("  ", "")] if total and length else []
+    line.append((f"{_progress(view)} trials", "bold"))
     if total is None:
         line.append(("   ETA unbounded", ""))
     elif eta is not None:
         spread = f" (±{rough_duration(eta.spread_s)})" if eta.spread_s >= 1 else ""
         line.append((f"   ETA ~{rough_duration(eta.seconds)}{spread}", ""))
-    rate = view.rate(now)
     if rate is not None:
-        value, unit = _per(rate)
-        line.append((f"   {value} trials/{unit}", ""))
+        line.append(("   {} trials/{}".format(*_per(rate)), ""))
     if view.waiting:
         line.append((f"   queue {len(view.waiting)}", ""))
     return line
+
+
+def _gauge(full: int, length: int, style: str) -> Line:
+    full = max(0, min(length, full))
+    return [("█" * full, style), ("░" * (length - full), "dim")]
 
 
 def _per(rate: float) -> tuple[str, str]:
@@ -224,18 +275,16 @@ def _counts(view: ViewState, *, is_last: bool = False) -> Line:
     ]
 
 
-def _usage(view: ViewState, now: float, idle_s: float) -> Line:
+def _usage(view: ViewState, clock: float) -> Line:
     line: Line = []
     for name, (used, total) in view.used().items():
-        if name == "memory":
-            if used:
-                line.append((f"mem {format_bytes(int(used))}/{format_bytes(int(total))}   ", ""))
-            continue
-        full = max(0, min(8, round(8 * used / total)))
-        line.append((f"{name.upper()} {number(used)}/{number(total)} ", ""))
-        line.append(("█" * full + "░" * (8 - full) + "   ", "dim"))
+        if name != "memory":
+            line += [(f"{name.upper()} {number(used)}/{number(total)} ", "")]
+            line += [*_gauge(round(8 * used / total), 8, "dim"), ("   ", "")]
+        elif used:
+            line.append((f"mem {format_bytes(int(used))}/{format_bytes(int(total))}   ", ""))
     if view.last_report_at is not None:
-        ago = max(0.0, now - view.last_report_at) + idle_s
+        ago = max(0.0, clock - view.last_report_at)
         line.append((f"last report {ago:.1f} s ago" if ago < 100 else f"last report {rough_duration(ago)} ago", ""))
     return line or [("no report yet", "dim")]
 
@@ -250,7 +299,7 @@ def _best(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
         lines.append([
             ("best  " if is_last else "best so far  ", "dim"),
             (f"{metric} {number(best.value)}", "good"),
-            (f"  trial {best.trial.number:05d}{_at(best.step)}", ""),
+            (f"  trial {best.trial.number:05d}{at_step(best.step)}", ""),
         ])  # fmt: skip
     if best is not None and not is_last:
         change, ended = view.improvement() or (0.0, 0)
@@ -259,17 +308,13 @@ def _best(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
         lines[0].append((f"   {pairs(varying_pairs(view, best.trial.config))}", ""))
     earlier = view.better_earlier if is_last else None
     if earlier is not None:
-        shown = f"{metric} {number(earlier.value)}  trial {earlier.trial.number:05d}{_at(earlier.step)}"
-        lines.append([("better earlier  " if best is not None else "earlier  ", "dim"), (shown, ""), *_EVER])
+        shown = f"{metric} {number(earlier.value)}  trial {earlier.trial.number:05d}{at_step(earlier.step)}"
+        lines.append([
+            ("better earlier  " if best is not None else "earlier  ", "dim"),
+            (shown, ""),
+            ('   (scope="all", --scope all)', "dim"),
+        ])  # fmt: skip
     return lines
-
-
-_EVER: Line = [('   (scope="all", --scope all)', "dim")]  # how to get at what had been better
-_SHOWN_OF_FRONT = 5
-
-
-def _at(step: Any) -> str:
-    return "" if step is None else f" at step {text(step)}"
 
 
 def _front(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
@@ -280,104 +325,65 @@ def _front(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
     chosen = [(clean(metric), i) for i, (metric, mode) in enumerate(view.objectives) if mode != "obs"]
     shown = [
         (f"{trial:05d}", " ".join(f"{metric} {text(values[i])}" for metric, i in chosen))
-        for trial, values in front[:_SHOWN_OF_FRONT]
+        for trial, values in front[:_MAX_FRONT]
     ]
     count = f"{len(front)} trial{'' if len(front) == 1 else 's'}"
     if not is_last:
         several = " · ".join(" ".join(one) for one in shown)
         return [[("Pareto set so far  ", "dim"), (count, "good"), (f"   {several}", "")]]
-    head: Line = [("Pareto set  ", "dim"), (count, "good"), (f"  by {clean(shown_objectives(view.objectives))}", "")]
-    more: list[Line] = [[(f"  and {len(front) - len(shown)} more", "dim")]] if len(front) > len(shown) else []
-    return [head, *([(f"  {trial}  {values}", "")] for trial, values in shown), *more,
-            [("all of them: ", "dim"), (f"get_pareto_trials(), sweep best {about.name or 'NAME'}", "")]]  # fmt: skip
-
-
-def _failures(view: ViewState, about: About) -> list[Line]:
-    return [
-        [
-            ("failed  ", "bad"),
-            (f"{trial.number:05d}  {clean(trial.reason.partition(chr(10))[0])}", ""),
-            (f"   sweep logs {clean(about.name) or 'NAME'} {trial.number:05d}", "dim"),
-        ]
-        for trial in view.last_failures
-    ]
-
-
-def _keys() -> list[Line]:
-    return [[("^C once: stop, to be resumed   twice: kill", "dim")]]
+    by = f"  by {clean(shown_objectives(view.objectives))}"
+    lines: list[Line] = [[("Pareto set  ", "dim"), (count, "good"), (by, "")]]
+    lines += [[(f"  {trial}  {values}", "")] for trial, values in shown]
+    if len(front) > len(shown):
+        lines.append([(f"  and {len(front) - len(shown)} more", "dim")])
+    lines.append([("all of them: ", "dim"), (f"get_pareto_trials(), sweep best {about.name or 'NAME'}", "")])
+    return lines
 
 
 def _table(view: ViewState, width: int, room: int, now: float) -> list[Line]:
     """Return the heading and at most `room` rows: the trials that run, oldest first, then what waits and why."""
     rows = [_row(view, live, now) for live in islice(view.live.values(), room)]
-    spare = room - len(rows)
-    rows += [_waiting_row(trial) for trial in islice(view.waiting.values(), min(3, spare))]
-    if not rows:
+    waiting = list(islice(view.waiting.values(), min(_MAX_WAITING, room - len(rows))))
+    if not rows and not waiting:
         return []
-    metric = clean(view.plan.metric)
-    names = ["trial", "state", "step", *([metric] if metric else []), "trend"]
-    parameters = [name for name in view.varying if any(name in row for row in rows)]
-    tail = ["time", "where"]
+    names = ["trial", "state", "step", *filter(None, [view.plan.metric]), "trend"]
+    parameters, tail = list(view.varying), ["time", "where"]
+    filled = {"trial", "state"}.union(*rows)
+    waits = [[f"{trial.number:05d}", "WAIT"] for trial in waiting]
     while True:
-        columns = [name for name in [*names, *parameters, *tail] if any(_cell(row, name) for row in rows)]
-        widths = {name: max(width_of(clean(name)), *(width_of(_cell(row, name)) for row in rows)) for name in columns}
-        if "where" in widths:
-            widths["where"] = min(widths["where"], 24)
-        if sum(widths.values()) + 2 * len(columns) <= width or not (parameters or len(names) > 3 or tail):
+        columns = [name for name in [*names, *parameters, *tail] if name in filled]
+        cells = [[fit(row.get(name, ""), _MAX_CELL) for name in columns] for row in rows]
+        right = {i for i, name in enumerate(columns) if name not in _FLUSH_LEFT}
+        lines = aligned([[clean(name) for name in columns], *cells, *waits], right)
+        if max(map(width_of, lines)) <= width or not (parameters or len(names) > 3 or tail):
             break
-        for some in (parameters, tail, names):  # the last parameter goes first; trial, state and step always stay
-            if some:
-                some.pop()
-                break
-    lines: list[Line] = [[("  ".join(_aligned(clean(name), name, widths[name]) for name in columns), "dim")]]
-    for row in rows:
-        waits = row.get("state") == "WAIT"
-        cells = [_aligned(_cell(row, name), name, widths[name]) for name in columns if not (waits and name == "where")]
-        line = "  ".join(cells)
-        if waits and row.get("where"):
-            line = f"{line.rstrip()}  {row['where']}"
-        lines.append([(line, "dim" if waits else "")])
-    return lines
-
-
-def _cell(row: Mapping[str, str], name: str) -> str:
-    if name == "where" and row.get("state") == "WAIT":
-        return ""
-    return fit(row.get(name, ""), 24)
-
-
-_LEFT = frozenset({"trial", "state", "trend", "where"})
-
-
-def _aligned(shown: str, name: str, width: int) -> str:
-    shown = fit(shown, width)
-    pad = " " * (width - width_of(shown))
-    return shown + pad if name in _LEFT else pad + shown
+        (parameters or tail or names).pop()  # the last parameter goes first; trial, state and step always stay
+    reasons = [f"{line}  {clean(trial.reason)}" for line, trial in zip(lines[len(rows) + 1 :], waiting, strict=True)]
+    return [
+        [(lines[0], "dim")],
+        *([(line, "")] for line in lines[1 : len(rows) + 1]),
+        *([(line.rstrip(), "dim")] for line in reasons),
+    ]
 
 
 def _row(view: ViewState, live: Live, now: float) -> dict[str, str]:
-    trial, last = live.trial, live.last
+    trial, last, metric = live.trial, live.last, view.plan.metric
     ranks = len(trial.resources.bundles)
-    step = "-" if last is None else text(last.get("training_iteration"))
     limit = view.plan.stop.get("training_iteration")
     flat = flatten(trial.config)
     row = {name: text(flat[name]) for name in view.varying if name in flat}
-    metric = view.plan.metric
+    step = "-" if last is None else text(last.get("training_iteration"))
     row |= {
         "trial": f"{trial.number:05d}",
-        "state": _WORDS.get(trial.status, trial.status.value) + (f" x{ranks}" if ranks > 1 else ""),
+        "state": _STATES.get(trial.status, trial.status.value) + (f" x{ranks}" if ranks > 1 else ""),
         "step": f"{step}/{number(limit)}" if limit is not None and last is not None else step,
         "trend": sparkline(live.trend),
         "time": duration(now - live.since),
         "where": _where(trial),
     }
     if metric:
-        row[clean(metric)] = "-" if last is None else text(last.get(metric))
-    return row
-
-
-def _waiting_row(trial: Trial) -> dict[str, str]:
-    return {"trial": f"{trial.number:05d}", "state": "WAIT", "where": clean(trial.reason)}
+        row[metric] = "-" if last is None else text(last.get(metric))
+    return {name: cell for name, cell in row.items() if cell}
 
 
 def _where(trial: Trial) -> str:
@@ -385,22 +391,18 @@ def _where(trial: Trial) -> str:
         return clean(trial.reason)
     if trial.placement is None:
         return ""
-    devices = trial.placement.device_names
-    if devices:
-        return ",".join(clean(device) for device in devices)
     nodes = dict.fromkeys(bundle.node for bundle in trial.placement.bundles)
-    return "" if set(nodes) == {"local"} else ",".join(clean(node) for node in nodes)
+    return ",".join(map(clean, trial.placement.device_names or ([] if set(nodes) == {"local"} else nodes)))
 
 
-def _cut(line: Sequence[tuple[str, str]], width: int) -> Line:
+def _cut(line: Line, width: int) -> Line:
     """Return the line cut to `width` columns."""
     kept: Line = []
-    left = width
     for part, style in line:
-        shown = fit(part, left)
+        shown = fit(part, width)
         if shown:
             kept.append((shown, style))
-        left -= width_of(shown)
-        if shown != part or left <= 0:
+        width -= width_of(shown)
+        if shown != part or width <= 0:
             break
     return kept

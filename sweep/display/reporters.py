@@ -11,7 +11,8 @@ from typing import Any, TextIO
 from sweep.callbacks.base import Callback
 from sweep.callbacks.observed import ObservedTrial
 from sweep.core.trial import Trial
-from sweep.display.progress import Progress, is_in_notebook
+from sweep.display.progress import Progress
+from sweep.display.screens import is_in_notebook
 from sweep.display.state import ViewState
 from sweep.display.table import DEFAULT_METRICS, Columns, draw_errors, draw_table
 from sweep.errors import ConfigError, refuse_unknown

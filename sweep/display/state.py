@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from sweep.display.formats import clean
 from sweep.display.front import Front
 from sweep.display.rate import Rate
 
-__all__ = ["Best", "ViewState", "Change", "Eta", "Live"]
+__all__ = ["Best", "Change", "Eta", "FailureGroup", "Live", "ViewState", "varying_pairs"]
 
 _KINDS = {
     Status.PENDING: "waiting",
@@ -29,7 +29,7 @@ _KINDS = {
     Status.PAUSED: "paused",
     Status.ERROR: "failed",
 }
-_ENDED = frozenset({"done", "stopped", "failed"})
+_ENDED = ("done", "stopped", "failed")
 _TREND_LENGTH = 8
 _MIN_ENDS_FOR_ETA = 5
 _MAX_GROUPS = 50
@@ -100,7 +100,7 @@ class ViewState:
         self.plan = plan
         self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
         self.nodes = tuple(nodes)
-        self.counts = dict.fromkeys(("waiting", "starting", "running", "paused", "done", "stopped", "failed"), 0)
+        self.counts = dict.fromkeys((*_KINDS.values(), *_ENDED), 0)
         self.retries = 0
         self.live: dict[str, Live] = {}
         self.waiting: dict[str, Trial] = {}
@@ -151,22 +151,19 @@ class ViewState:
     @property
     def num_ended(self) -> int:
         """How many trials are TERMINATED or in ERROR."""
-        return self.counts["done"] + self.counts["stopped"] + self.counts["failed"]
+        return sum(self.counts[kind] for kind in _ENDED)
 
     def update(self, first: float, now: float, trial: Trial) -> Change | None:
         """Take a trial as it is `now`, which changed for the first time since the last call at `first` (seconds of
         driving); return what became of it, None when its state is the same."""
-        kind = "stopped" if trial.reason.startswith("stopped early") else "done"
-        kind = _KINDS.get(trial.status, kind)
+        kind = _KINDS.get(trial.status, "stopped" if trial.reason.startswith("stopped early") else "done")
         self._now = now
         self._ends.begin(first)
         before = self._kinds.get(trial.id)
         if before is None:
             self._meet(trial)
-        if trial.placement is None:
-            self._holding.pop(trial.id, None)
-        else:
-            self._holding[trial.id] = trial
+        _keep(self._holding, trial.id, trial if trial.placement is not None else None)
+        _keep(self.waiting, trial.id, trial if kind == "waiting" else None)
         self._count_retries(trial)
         self._rank(trial)
         live = self.live.get(trial.id)
@@ -174,12 +171,8 @@ class ViewState:
             live = self.live[trial.id] = Live(trial, first)
         if live is not None:
             live.trial = trial
-            if trial.last_result is not live.last and trial.last_result is not None:
+            if trial.last_result is not None and trial.last_result is not live.last:
                 self._report(live, trial.last_result, now)
-        if kind == "waiting":
-            self.waiting[trial.id] = trial
-        else:
-            self.waiting.pop(trial.id, None)
         if kind == before:
             return None
         self._kinds[trial.id] = kind
@@ -191,7 +184,7 @@ class ViewState:
             ran = now - live.since
             del self.live[trial.id]
         if before == "failed":
-            self._forget_failure(trial.id)
+            self._forget_failure(trial)
         if is_silent(trial, self.plan):
             self.silent.add(trial.number)
         else:
@@ -213,18 +206,19 @@ class ViewState:
 
     def used(self) -> dict[str, tuple[float, float]]:
         """Return (allocated, total) of cpu, gpu, tpu and memory (bytes), those that there are any of."""
+        kinds = Counter(device.kind for node in self.nodes for device in node.devices)
         totals = {
             "cpu": sum(node.cpus for node in self.nodes),
-            "gpu": float(sum(device.kind == "gpu" for node in self.nodes for device in node.devices)),
-            "tpu": float(sum(device.kind == "tpu" for node in self.nodes for device in node.devices)),
-            "memory": float(sum(node.memory for node in self.nodes)),
+            "gpu": kinds["gpu"],
+            "tpu": kinds["tpu"],
+            "memory": sum(node.memory for node in self.nodes),
         }
-        used = dict.fromkeys(totals, 0.0)
-        for trial in self._holding.values():
-            total = trial.resources.total
-            for name in used:
-                used[name] += getattr(total, name)
-        return {name: (used[name], total) for name, total in totals.items() if total}
+        held = [trial.resources.total for trial in self._holding.values()]
+        return {
+            name: (float(sum(getattr(one, name) for one in held)), float(total))
+            for name, total in totals.items()
+            if total
+        }
 
     def rate(self, now: float | None = None) -> float | None:
         """Return trials ended per second, over the last minute at least; None while they are too few to tell.
@@ -248,16 +242,17 @@ class ViewState:
         remaining = self.num_trials - self.num_ended
         if remaining <= 0:
             return None
-        spread = 0.0
-        median = 0.0
+        spread = median = 0.0
         if len(self._durations) >= _MIN_ENDS_FOR_ETA:
             low, median, high = statistics.quantiles(self._durations, n=4)
             spread = (high - low) / 2 / median if median > 0 else 0.0
-        parallel = len(self.live)
-        rate = self.rate(now)
-        if self.counts["stopped"] or not parallel or not median:
-            return None if not rate else Eta(remaining / rate, spread * remaining / rate)
-        seconds = remaining * median / parallel
+        parallel, rate = len(self.live), self.rate(now)
+        if not self.counts["stopped"] and parallel and median:
+            seconds = remaining * median / parallel
+        elif rate:
+            seconds = remaining / rate
+        else:
+            return None
         return Eta(seconds, spread * seconds)
 
     def improvement(self) -> tuple[float, int] | None:
@@ -274,11 +269,9 @@ class ViewState:
         if not self._first_config:
             self._first_config = config
             return
+        first = self._first_config
         for name, value in config.items():
-            if name in self.varying:
-                continue
-            known = self._first_config.get(name, _ABSENT)
-            if known is _ABSENT or (known is not value and not _equal(known, value)):
+            if name not in self.varying and not (name in first and _equal(first[name], value)):
                 self.varying[name] = None
 
     def _count_retries(self, trial: Trial) -> None:
@@ -294,10 +287,7 @@ class ViewState:
         live.last = result
         self.last_report_at = now
         self.num_reports += 1
-        metric = self.plan.metric
-        if not metric:
-            return
-        value = result.get(metric)
+        value = result.get(self.plan.metric) if self.plan.metric else None
         if isinstance(value, (int, float)):
             live.trend.append(float(value))
 
@@ -313,17 +303,17 @@ class ViewState:
             return
         value = None if result is None else rankable(result.get(metric))
         self._ranking.put(trial.number, value)
-        if value is None:
-            self._ranked.pop(trial.number, None)
-        else:
-            self._ranked[trial.number] = trial
+        _keep(self._ranked, trial.number, trial if value is not None else None)
         for report in (trial.best_result, result):  # a report of a trial that is being stopped is not among its best
-            ever = self.best_ever
             value = None if report is None else rankable(report.get(metric))
             if report is None or value is None:
                 continue
-            is_first = ever is None or beats(value, ever.value, self.plan.mode)
-            if is_first or (ever is not None and value == ever.value and trial.number < ever.trial.number):
+            ever, mode = self.best_ever, self.plan.mode
+            if (
+                ever is None
+                or beats(value, ever.value, mode)
+                or (value == ever.value and trial.number < ever.trial.number)
+            ):
                 self.best_ever = Best(value, trial, report.get("training_iteration"))
 
     def _end(self, trial: Trial, kind: str, now: float, ran: float) -> None:
@@ -345,26 +335,27 @@ class ViewState:
         if len(group.numbers) < 5:
             group.numbers.append(trial.number)
 
-    def _forget_failure(self, trial_id: str) -> None:
+    def _forget_failure(self, trial: Trial) -> None:
         """A failed trial is started again: it is no longer among the failures."""
-        message = self._message_of.pop(trial_id, None)
-        group = self.failures.get(message) if message is not None else None
-        if group is None or message is None:
-            return
+        message = self._message_of.pop(trial.id)
+        group = self.failures[message]
         group.count -= 1
-        number = int(trial_id.rpartition("_")[2])
-        if number in group.numbers:
-            group.numbers.remove(number)
+        if trial.number in group.numbers:
+            group.numbers.remove(trial.number)
         if not group.count:
             del self.failures[message]
 
 
-_ABSENT = object()
+def _keep(trials: dict[Any, Trial], key: Any, trial: Trial | None) -> None:
+    if trial is None:
+        trials.pop(key, None)
+    else:
+        trials[key] = trial
 
 
 def _equal(a: Any, b: Any) -> bool:
     try:
-        return bool(a == b)
+        return a is b or bool(a == b)
     except Exception:  # the user's own __eq__, or an array's
         return False
 

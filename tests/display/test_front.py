@@ -35,6 +35,7 @@ def test_ten_thousand_trials_at_rest_are_not_looked_at_when_another_reports(monk
     front.put(10_000, (0.0, 99_999.0), is_moving=False)
     for number in range(10_000):
         front.put(number, (number + 1.0, 9.0 - number), is_moving=False)
+    assert front.best() == [(10_000, (0.0, 99_999.0))]
     sizes: list[int] = []
 
     def counted(points: Any, modes: Any) -> list[int]:

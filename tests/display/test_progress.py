@@ -22,6 +22,7 @@ from sweep.display.ending import Ending
 from sweep.display.formats import width_of
 from sweep.display.progress import Progress
 from sweep.display.renderer import About, draw_block, draw_end, status_line
+from sweep.display.screens import style_of
 from sweep.display.state import ViewState
 from sweep.display.table import Columns, draw_table
 from sweep.errors import ConfigError, MetricError
@@ -523,7 +524,7 @@ def test_when_ctrl_c_has_ended_the_reader_of_the_pipe_the_rest_goes_to_standard_
     feed = Feed(progress, ending=ending)
     feed.some()
     ending.hear(1)
-    progress._screen._file = _Broken()  # type: ignore[union-attr]
+    progress._screen.file = _Broken()  # type: ignore[union-attr]
     progress.refresh()
     feed.finish()
     shown = capsys.readouterr().err
@@ -621,7 +622,7 @@ def test_what_else_is_printed_stands_above_the_block(monkeypatch: pytest.MonkeyP
     print("a warning", file=sys.stderr)
     assert file.screen()[:3] == ["before the first frame", "from a callback", "a warning"]
     assert len(headers(file)) == 1
-    progress._close()  # as when the interpreter ends without the end of the sweep
+    progress.leave()  # as when the interpreter ends without the end of the sweep
     assert sys.stdout is file
     print("afterwards")
     assert file.screen()[-2:] == ["afterwards", ""]
@@ -768,14 +769,12 @@ def test_the_display_looks_only_at_what_changed() -> None:
 
 
 def test_the_style_follows_where_the_output_leads(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sweep.display.progress import _style_of
-
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    assert _style_of(io.StringIO()) == "lines"
-    assert _style_of(Terminal()) == "terminal"
+    assert style_of(io.StringIO()) == "lines"
+    assert style_of(Terminal()) == "terminal"
     monkeypatch.setenv("TERM", "dumb")
-    assert _style_of(Terminal()) == "lines"
+    assert style_of(Terminal()) == "lines"
 
 
 def test_a_notebook_cell_keeps_one_output_that_is_updated() -> None:

@@ -1,0 +1,241 @@
+"""Where the display goes: lines of a pipe or a file, a terminal's block in place, one output of a notebook's cell."""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TextIO, cast
+
+from sweep.display.renderer import Line
+
+__all__ = ["Draw", "Lines", "Screen", "is_in_notebook", "screen_of", "style_of"]
+
+_ASCII = str.maketrans({"█": "#", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
+
+
+class Draw(Protocol):
+    """Draws the block within a width and a height."""
+
+    def __call__(self, *, width: int, height: int) -> list[Line]: ...
+
+
+class Screen:
+    """Where the display goes."""
+
+    is_block = True
+    """Whether what is shown is redrawn in place."""
+
+    def open(self) -> None:
+        """Take it."""
+
+    def show(self, lines: Sequence[str], draw: Draw) -> None:
+        """Show new lines, and the block below them where there is one."""
+        raise NotImplementedError
+
+    def end(self, draw: Callable[[int], Sequence[Line]]) -> None:
+        """Show the last frame, which `draw` makes for a width."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+class Lines(Screen):
+    """A pipe or a file: plain lines, each written whole."""
+
+    is_block = False
+
+    def __init__(self, file: TextIO) -> None:
+        self.file = file
+
+    def show(self, lines: Sequence[str], draw: Draw | None = None) -> None:
+        """Write the lines."""
+        if lines:
+            self.file.write(_encodable("".join(f"{line}\n" for line in lines), self.file))
+            self.file.flush()
+
+    def end(self, draw: Callable[[int], Sequence[Line]]) -> None:
+        """Write the last frame."""
+        self.show(["".join(part for part, _ in line) for line in draw(10_000)])
+
+
+class _Terminal(Screen):
+    """A terminal: the block is redrawn in place, and what else is printed appears above it.
+
+    After each drawing the cursor is put back to where the block begins, and that place is stored. So a drawing erases
+    from there to the end of the screen, whatever has become of the one before: typed keys are echoed into the block
+    and move nothing, and lines that a narrower window has wrapped go with the rest. Where the window has another size
+    than at the last drawing, its cursor is believed in place of the stored one: it moves with the lines.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        from rich.console import Console
+
+        class _Quiet(Console):
+            def on_broken_pipe(self) -> None:
+                # rich would end the process here.
+                raise BrokenPipeError
+
+        self._file = file
+        self._console = _Quiet(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
+        self._lines: Sequence[Line] = ()
+        self._drawn: tuple[int, int, int] | None = None  # columns and rows of the window, lines of the block
+        self._replaced: dict[str, TextIO] = {}
+        self._is_live = False
+
+    def open(self) -> None:
+        from rich.file_proxy import FileProxy
+
+        self._is_live = True
+        self._console.show_cursor(False)
+        self._console.push_render_hook(cast("Any", self))
+        if self._file is sys.stdout:
+            for name in ("stdout", "stderr"):
+                self._replaced[name] = getattr(sys, name)
+                setattr(sys, name, FileProxy(self._console, self._replaced[name]))
+
+    def show(self, lines: Sequence[str], draw: Draw) -> None:
+        width, height = self._measure()
+        # The last column stays free: some terminals wrap as soon as it is written.
+        self._lines = draw(width=max(1, width - 1), height=max(1, height - 1))
+        above = [[(line, "")] for line in lines]
+        self._console.print(self._rich(above), end="\n" if above else "", no_wrap=True, overflow="crop", crop=True)
+
+    def process_renderables(self, renderables: list[Any]) -> list[Any]:
+        """Put the block below what is printed: rich calls this for every print, whoever made it."""
+        return [self._control(self._erasing()), *renderables, *self._block()]
+
+    def end(self, draw: Callable[[int], Sequence[Line]]) -> None:
+        self._leave(self._erasing())  # the running block gives way to the last frame
+        for line in draw(max(1, self._measure()[0] - 1)):
+            self._console.print(self._rich([line]), soft_wrap=True)
+
+    def close(self) -> None:
+        if self._is_live:
+            lines = self._drawn[2] if self._drawn is not None else 0
+            self._leave("\r" + "\n" * lines)  # below the block
+
+    def _leave(self, control: str) -> None:
+        """Give back the cursor and the standard streams."""
+        self._is_live = False
+        for name, stream in self._replaced.items():
+            getattr(sys, name).flush()  # half a line that somebody printed
+            setattr(sys, name, stream)
+        self._console.pop_render_hook()
+        self._console.print(self._control(control), end="")
+        self._console.show_cursor(True)
+        self._drawn = None
+
+    def _measure(self) -> tuple[int, int]:
+        """Return columns and rows of the window as it is now; COLUMNS may be of another one."""
+        try:
+            size = os.get_terminal_size(self._file.fileno())
+        except (AttributeError, OSError, ValueError):  # no real file
+            return self._console.size
+        if size.columns > 0 and size.lines > 0:
+            self._console.size = size
+        return self._console.size
+
+    def _erasing(self) -> str:
+        if self._drawn is None:
+            return ""
+        # The first row by itself: tmux stores a screen that is erased from its first cell on in its history.
+        return ("\x1b8" if self._drawn[:2] == self._measure() else "") + "\r\x1b7\x1b[2K\x1b[B\x1b[J\x1b8"
+
+    def _block(self) -> list[Any]:
+        width, height = self._measure()
+        lines = self._lines[: max(1, height - 1)]
+        if not lines:
+            return []
+        self._drawn = (width, height, len(lines))
+        up = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
+        return [self._rich(lines), self._control(f"\r{up}\x1b7")]
+
+    def _control(self, codes: str) -> Any:
+        from rich.control import Control
+        from rich.segment import ControlType, Segment
+
+        control = Control()
+        control.segment = Segment(codes, None, [(ControlType.CARRIAGE_RETURN,)])
+        return control
+
+    def _rich(self, lines: Sequence[Line]) -> Any:
+        from rich.text import Text
+
+        styles = {"": "", "dim": "dim", "bold": "bold", "good": "green", "bad": "red"}
+        shown = Text(no_wrap=True, overflow="crop", end="")
+        for index, line in enumerate(lines):
+            if index:
+                shown.append("\n")
+            for part, style in line:
+                shown.append(_encodable(part, self._file), styles[style])
+        return shown
+
+
+class _Notebook(Screen):
+    """A notebook cell: one output, updated in place."""
+
+    _WIDTH, _HEIGHT = 110, 40
+    _STYLES = {"": "", "dim": "opacity:.6", "bold": "font-weight:bold", "good": "color:#080", "bad": "color:#b00"}
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._lines: deque[str] = deque(maxlen=20)
+
+    def show(self, lines: Sequence[str], draw: Draw) -> None:
+        self._lines.extend(lines)
+        self._put([*([(line, "dim")] for line in self._lines), *draw(width=self._WIDTH, height=self._HEIGHT)])
+
+    def end(self, draw: Callable[[int], Sequence[Line]]) -> None:
+        self._put(draw(self._WIDTH))
+
+    def _put(self, lines: Sequence[Line]) -> None:
+        from IPython import display
+
+        rows = (
+            "".join(f'<span style="{self._STYLES[style]}">{html.escape(part)}</span>' for part, style in line)
+            for line in lines
+        )
+        page = display.HTML(  # type: ignore[no-untyped-call]
+            '<pre style="line-height:1.25;white-space:pre">' + "\n".join(rows) + "</pre>"
+        )
+        if self._handle is None:
+            self._handle = display.display(page, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(page)
+
+
+def screen_of(style: str, file: TextIO) -> Screen:
+    """Return a screen: `terminal`, `notebook` or `lines`."""
+    return _Terminal(file) if style == "terminal" else _Notebook() if style == "notebook" else Lines(file)
+
+
+def is_in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+def style_of(file: TextIO) -> str:
+    """Say where `file` leads: only a notebook's kernel has replaced standard output by its own."""
+    if is_in_notebook() and file is sys.stdout:
+        return "notebook"
+    try:
+        is_terminal = file.isatty()
+    except (AttributeError, ValueError):  # not quite a file, or closed
+        is_terminal = False
+    return "terminal" if is_terminal and os.environ.get("TERM") != "dumb" else "lines"
+
+
+def _encodable(shown: str, file: TextIO) -> str:
+    """Return a text that `file` can write: in its encoding, with plain signs for what that lacks."""
+    encoding = getattr(file, "encoding", None) or "utf-8"
+    try:
+        shown.encode(encoding)
+    except UnicodeEncodeError:
+        return shown.translate(_ASCII).encode(encoding, "replace").decode(encoding)
+    return shown
