@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
+from sweep import checks
 from sweep.callbacks.base import Callback
-from sweep.callbacks.observed import ObservedTrial
 from sweep.core.trial import Trial
 from sweep.display.progress import Progress
 from sweep.display.screens import is_in_notebook
@@ -94,24 +94,15 @@ class CLIReporter(ProgressReporter):
         file: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        for name, value in (
-            ("max_progress_rows", max_progress_rows),
-            ("max_error_rows", max_error_rows),
-            ("max_column_length", max_column_length),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
-        if isinstance(max_report_frequency, bool) or not max_report_frequency >= 0:
-            raise ConfigError(f"max_report_frequency is {max_report_frequency!r}; expected seconds.")
-        if mode not in (None, "min", "max"):
-            raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max'.")
+        if mode is not None:
+            checks.mode(mode)
         metrics = _labels("metric_columns", metric_columns)
         self._columns = Columns(
             metrics=dict(DEFAULT_METRICS) if metrics is None else metrics,
             parameters=_labels("parameter_columns", parameter_columns),
-            max_rows=max_progress_rows,
-            max_error_rows=max_error_rows,
-            max_length=max_column_length,
+            max_rows=checks.whole("max_progress_rows", max_progress_rows, least=1),
+            max_error_rows=checks.whole("max_error_rows", max_error_rows, least=1),
+            max_length=checks.whole("max_column_length", max_column_length, least=1),
             infer_limit=infer_limit,
             metric=metric or "",
             mode=mode or "max",
@@ -119,7 +110,7 @@ class CLIReporter(ProgressReporter):
             is_inferring=metrics is None,
         )
         self._has_metric = metric is not None
-        self._every_s = float(max_report_frequency)
+        self._every_s = checks.seconds("max_report_frequency", max_report_frequency, is_zero_allowed=True)
         self._has_tables_between = print_intermediate_tables is not False
         self._file = file
         self._clock = clock
@@ -134,9 +125,7 @@ class CLIReporter(ProgressReporter):
         Raises:
             ConfigError: it is shown already (a ValueError).
         """
-        if metric in self._columns.metrics:
-            raise ConfigError(f"the column {metric!r} is there already.")
-        self._columns.metrics[metric] = representation or metric
+        _add(self._columns.metrics, metric, representation)
 
     def add_parameter_column(self, parameter: str, representation: str | None = None) -> None:
         """Show one more config key, under the label `representation`; from then on only those that were added.
@@ -144,10 +133,8 @@ class CLIReporter(ProgressReporter):
         Raises:
             ConfigError: it is shown already (a ValueError).
         """
-        parameters = self._columns.parameters = self._columns.parameters or {}
-        if parameter in parameters:
-            raise ConfigError(f"the column {parameter!r} is there already.")
-        parameters[parameter] = representation or parameter
+        self._columns.parameters = self._columns.parameters or {}
+        _add(self._columns.parameters, parameter, representation)
 
     def setup(self, **info: Any) -> None:
         """Begin to show."""
@@ -178,11 +165,9 @@ class CLIReporter(ProgressReporter):
     def report(self, trials: Sequence[Any], done: bool, *sys_info: Any) -> None:
         """Show the tables."""
         self._trials = trials
-        if self._display is None:
-            return
-        if done:
+        if self._display is not None and done:
             self._display.on_experiment_end(trials)  # draws the last frame, too
-        else:
+        elif self._display is not None:
             self._display.refresh()
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
@@ -203,9 +188,8 @@ class CLIReporter(ProgressReporter):
             self._display.leave()
 
     def _draw(self, view: ViewState) -> list[str]:
-        trials = list(self._trials)
-        errors = draw_errors(trials, self._columns, _name_of, self._root)
-        return [*draw_table(trials, self._columns, list(view.varying), _name_of), *errors]
+        table = draw_table(self._trials, self._columns, view.varying)
+        return [*table, *draw_errors(self._trials, self._columns, self._root)]
 
 
 @refuse_unknown(also=inspect.signature(CLIReporter).parameters)
@@ -226,8 +210,10 @@ class JupyterNotebookReporter(CLIReporter):
             self._style = "lines"
 
 
-def _name_of(trial: Trial | ObservedTrial) -> str:
-    return str(trial) if isinstance(trial, ObservedTrial) else trial.id
+def _add(columns: dict[str, str], name: str, label: str | None) -> None:
+    if name in columns:
+        raise ConfigError(f"the column {name!r} is there already.")
+    columns[name] = label or name
 
 
 def _labels(name: str, given: Sequence[str] | Mapping[str, str] | None) -> dict[str, str] | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.callbacks.observed import ObservedTrial
 from sweep.core.ranking import rankable
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.trial import Status, Trial, shown_status
-from sweep.display.formats import clean, duration, fit, text, width_of
+from sweep.display.formats import aligned, clean, duration, fit, text, width_of
 
 __all__ = ["DEFAULT_METRICS", "Columns", "draw_errors", "draw_table"]
 
@@ -58,12 +60,11 @@ class Columns:
     is_inferring: bool = True
 
 
-def draw_table(trials: Sequence[Trial], columns: Columns, varying: Sequence[str], name_of: Any) -> list[str]:
+def draw_table(trials: Sequence[Trial | ObservedTrial], columns: Columns, varying: Iterable[str]) -> list[str]:
     """Return heading and rows, aligned; then a line for what is left out.
 
     Args:
         varying: names of the parameters that differ between trials.
-        name_of: returns the name of a trial.
     """
     if not trials:
         return []
@@ -73,47 +74,41 @@ def draw_table(trials: Sequence[Trial], columns: Columns, varying: Sequence[str]
     rows = [["trial name", "status", *map(clean, parameters.values()), *map(clean, metrics.values())]]
     for trial in shown:
         flat, last = flatten(trial.config), _last(trial)
-        cells = [clean(name_of(trial)), shown_status(trial.status)]
-        cells += [_cell(flat.get(name), columns.max_length) for name in parameters]
-        cells += [_metric_cell(name, last.get(name), columns.max_length) for name in metrics]
-        rows.append(cells)
-    widths = [max(width_of(row[index]) for row in rows) for index in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            _padded(cell, width, index < 2) for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
+        values = [flat.get(name) for name in parameters] + [_metric(last, name) for name in metrics]
+        cells = ["" if value is None else fit(text(value), columns.max_length) for value in values]
+        rows.append([_name_of(trial), shown_status(trial.status), *cells])
+    lines = _ruled(rows, range(2, len(rows[0])))
     if len(trials) > len(shown):
-        counts: dict[str, int] = {}
         kept = {trial.id for trial in shown}
-        for trial in trials:
-            if trial.id not in kept:
-                counts[shown_status(trial.status)] = counts.get(shown_status(trial.status), 0) + 1
-        lines.append(f"... {len(trials) - len(shown)} more trials not shown ("
-                     + ", ".join(f"{number} {status}" for status, number in sorted(counts.items())) + ")")  # fmt: skip
+        counts = Counter(shown_status(trial.status) for trial in trials if trial.id not in kept)
+        which = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
+        lines.append(f"... {len(trials) - len(shown)} more trials not shown ({which})")
     return lines
 
 
-def draw_errors(trials: Sequence[Trial], columns: Columns, name_of: Any, root: str) -> list[str]:
+def draw_errors(trials: Sequence[Trial | ObservedTrial], columns: Columns, root: str) -> list[str]:
     """Return a table of the trials that failed, with how often and the file that says why."""
     failed = [trial for trial in trials if trial.status is Status.ERROR or trial.failures]
     if not failed:
         return []
     shown = failed[: columns.max_error_rows]
     rows = [["trial name", "# failures", "error file"]]
-    rows += [[clean(name_of(trial)), str(max(1, trial.failures)), f"{root}/{trial.id}/error.txt"] for trial in shown]
-    widths = [max(width_of(row[index]) for row in rows) for index in range(3)]
-    lines = [
-        "  ".join(_padded(cell, width, True) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
+    rows += [[_name_of(trial), str(max(1, trial.failures)), f"{root}/{trial.id}/error.txt"] for trial in shown]
     more = [f"... {len(failed) - len(shown)} more"] if len(failed) > len(shown) else []
-    return [f"Number of errored trials: {len(failed)}", *lines, *more]
+    return [f"Number of errored trials: {len(failed)}", *_ruled(rows), *more]
 
 
-def _chosen(trials: Sequence[Trial], columns: Columns) -> list[Trial]:
+def _ruled(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Return a table with a rule below its heading."""
+    rule = ["-" * max(map(width_of, column)) for column in zip(*rows, strict=True)]
+    return aligned([rows[0], rule, *rows[1:]], right)
+
+
+def _name_of(trial: Trial | ObservedTrial) -> str:
+    return clean(trial if isinstance(trial, ObservedTrial) else trial.id)
+
+
+def _chosen(trials: Sequence[Trial | ObservedTrial], columns: Columns) -> list[Trial | ObservedTrial]:
     """Return the trials to show: those that run first, the best by their last reports first when sorted."""
     if columns.is_sorted and columns.metric:
         ranked = [(rankable(_last(trial).get(columns.metric)), trial) for trial in trials]
@@ -123,11 +118,11 @@ def _chosen(trials: Sequence[Trial], columns: Columns) -> list[Trial]:
     return sorted(trials, key=lambda trial: (_ORDER.index(trial.status), trial.number))[: columns.max_rows]
 
 
-def _last(trial: Trial) -> Mapping[str, Any]:
+def _last(trial: Trial | ObservedTrial) -> Mapping[str, Any]:
     return {} if trial.last_result is None else trial.last_result
 
 
-def _metrics(trials: Sequence[Trial], columns: Columns) -> dict[str, str]:
+def _metrics(trials: Sequence[Trial | ObservedTrial], columns: Columns) -> dict[str, str]:
     """Return the metric columns that some trial has a value for; without a choice some of the user's own, too."""
     reported: dict[str, None] = {}
     for trial in trials[-200:]:
@@ -144,15 +139,6 @@ def _metrics(trials: Sequence[Trial], columns: Columns) -> dict[str, str]:
     return found
 
 
-def _metric_cell(name: str, value: Any, limit: int) -> str:
-    is_time = name == "time_total_s" and isinstance(value, (int, float))
-    return fit(duration(value), limit) if is_time else _cell(value, limit)
-
-
-def _cell(value: Any, limit: int) -> str:
-    return "" if value is None else fit(text(value), limit)
-
-
-def _padded(cell: str, width: int, is_left: bool) -> str:
-    pad = " " * (width - width_of(cell))
-    return cell + pad if is_left else pad + cell
+def _metric(last: Mapping[str, Any], name: str) -> Any:
+    value = last.get(name)
+    return duration(value) if name == "time_total_s" and isinstance(value, (int, float)) else value

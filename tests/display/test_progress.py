@@ -960,5 +960,5 @@ def test_a_sorted_table_has_the_best_last_report_first_and_infinities_and_nan_at
     ]
     for mode, wanted in (("max", [2, 4, 0, 1, 3, 5]), ("min", [0, 2, 4, 1, 3, 5])):
         columns = Columns(metric="loss", mode=mode, is_sorted=True)
-        lines = draw_table(trials, columns, [], lambda trial: trial.id)
+        lines = draw_table(trials, columns, [])
         assert [int(line.split()[0][2:]) for line in lines[2:]] == wanted
