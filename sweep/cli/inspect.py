@@ -1,4 +1,4 @@
-"""`sweep ls`, `trials`, `best`, `show` and `why`: look at sweeps that run, have ended or have crashed."""
+"""`sweep ls`, `trials` and `best`: look at sweeps that run, have ended or have crashed."""
 
 from __future__ import annotations
 
@@ -18,35 +18,27 @@ from sweep.cli.tables import (
     Selection,
     Table,
     format_option,
-    is_filled,
     json_text,
     print_rows,
     print_table,
     selection_options,
 )
 from sweep.core.ranking import shown_objectives
-from sweep.core.resources import name_device
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.values import printed, sound_text
-from sweep.display.formats import clean, duration, pairs, text, to_yaml
+from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.filled import MOST_SECONDS
-from sweep.record.layout import ExperimentLayout, rank_outputs
-from sweep.record.reader import (
-    ExperimentReader,
-    Timeline,
-    TrialRow,
-    find_experiment,
-    list_experiments,
-    what_is_there,
-)
+from sweep.record.layout import ExperimentLayout
+from sweep.record.reader import ExperimentReader, TrialRow, find_experiment, list_experiments, what_is_there
 from sweep.record.remote import has_experiment, parse_storage
 from sweep.results.analysis import ExperimentAnalysis
+from sweep.results.views import TrialView
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
-__all__ = ["NOTES", "best", "ls", "read_notes", "show", "storage_option", "trials", "why"]
+__all__ = ["MAX_FRONT", "best", "experiment_row", "ls", "stamp", "storage_option", "trials"]
 
-NOTES = "notes.md"
+MAX_FRONT = 5  # trials of a Pareto set that are shown where it is not asked for
 
 storage_option = click.option(
     "--storage", metavar="DIRECTORY", help="Where sweeps lie.  [default: $SWEEP_STORAGE or ./sweep_results]"
@@ -84,7 +76,7 @@ def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
         ["name", "state", "created", "trials", "running", "waiting", "done", "failed", "metric", "best"],
         more=["updated", "path"],
         aliases={"total_trials": "trials", "last_updated": "updated", "status": "state", "logdir": "path"},
-        texts=frozenset({"name", "state", "created", "updated", "path"}),
+        texts={"name", "state", "created", "updated", "path"},
     )
     nothing = f"no sweeps in {root}; --storage or SWEEP_STORAGE names another place"
     print_table(table, chosen, empty=f"no such sweeps in {root}" if rows else nothing)
@@ -175,7 +167,6 @@ def best(
       sweep best digits --as yaml > best.yaml
     """
     reader = find_experiment(name, storage)
-    mode = None if goal is None else {"minimize": "min", "maximize": "max"}[goal]
     if reader.objectives and metric is None:
         if scope != "last" or goal is not None:
             wanted = f"--scope {scope}" if scope != "last" else f"--goal {goal}"
@@ -186,22 +177,18 @@ def best(
         _print_front(reader, top, form, style)
         return
     analysis = ExperimentAnalysis(reader.root)
-    metric, mode = analysis.chosen_metric(metric, mode)
+    metric, mode = analysis.chosen_metric(metric, None if goal is None else goal[:3])
     found = analysis.ranking(metric, mode, scope)[: top or 1]
     earlier = better_earlier(reader, metric, mode) if scope == "last" else None
     if not found:
         where = " in its last report" if earlier is not None else ""
-        more = _earlier_text(earlier, "Earlier") if earlier is not None else _reported(reader)
+        more = _reported(reader) if earlier is None else _earlier_text(earlier, "Earlier")
         raise ConfigError(f"no trial of {reader.name} has a usable number under {metric!r}{where}. {more}")
     if form is not None:
         _print_configs([trial.config for trial, _ in found], form)
         return
-    rows = [
-        {"trial": f"{trial.number:05d}", "state": trial.status, str(metric): value, **flatten(trial.config)}
-        for trial, value in found
-    ]
     if style != "table" or (top or 1) > 1:
-        print_rows(rows, list(dict.fromkeys(column for row in rows for column in row)), style)
+        _print_trials([(trial, {str(metric): value}) for trial, value in found], style)
         if earlier is not None and style == "table":
             click.echo(_earlier_text(earlier, "better earlier"), err=True)
         return
@@ -219,124 +206,22 @@ def _print_front(reader: ExperimentReader, top: int | None, form: str | None, st
     if not found:
         names = ", ".join(repr(metric) for metric, mode in reader.objectives if mode != "obs")
         raise ConfigError(f"no trial of {reader.name} has usable numbers under {names}. {_reported(reader)}")
-    shown = found[:top]
     if form is not None:
-        _print_configs([trial.config for trial, _ in shown], form)
+        _print_configs([trial.config for trial, _ in found[:top]], form)
         return
+    if style == "table":
+        count = f"{len(found)} trial{'' if len(found) == 1 else 's'}"
+        click.echo(f"Pareto set by {clean(shown_objectives(reader.objectives))}: {count}")
+    _print_trials(found[:top], style)
+
+
+def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str) -> None:
+    """Print trials, the values by which they were chosen, and their configs."""
     rows = [
         {"trial": f"{trial.number:05d}", "state": trial.status, **values, **flatten(trial.config)}
-        for trial, values in shown
+        for trial, values in found
     ]
-    if style == "table":
-        click.echo(f"Pareto set by {clean(shown_objectives(reader.objectives))}: {_trials(len(found))}")
     print_rows(rows, list(dict.fromkeys(column for row in rows for column in row)), style)
-
-
-def _trials(count: int) -> str:
-    return f"{count} trial{'' if count == 1 else 's'}"
-
-
-@click.command(short_help="Show everything about a sweep or one trial.")
-@click.argument("name")
-@click.argument("trial", required=False)
-@click.option(
-    "--format",
-    "-f",
-    "style",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How it is printed.",
-)
-@storage_option
-def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
-    """Show everything about one trial: config, state and why, times, reports, checkpoints, error. TRIAL is its number
-    or its id. Without TRIAL: how the sweep as a whole stands, and what was noted about it (`sweep note`).
-
-    \b
-    Examples:
-      sweep show digits
-      sweep show digits 17
-      sweep show digits 00017 --format json
-    """
-    reader = find_experiment(name, storage)
-    facts = _sweep_facts(reader) if trial is None else _facts(reader, reader.trial(trial))
-    if style == "json":
-        click.echo(json_text(facts))
-        return
-    for key, value in facts.items():
-        if key in ("last_report", "best_report") and value:
-            value = {
-                k: v for k, v in value.items() if k not in AUTO_FILLED or k in ("training_iteration", "time_total_s")
-            }
-        if value in (None, "", [], {}):
-            continue
-        if key == "traceback" or key.startswith("notes"):
-            click.echo(f"{key}:")
-            for line in str(value).splitlines():
-                click.echo(f"  {clean_line(line)}".rstrip())
-        elif isinstance(value, dict):
-            click.echo(f"{key}:")
-            click.echo(to_yaml(value, 2), nl=False)
-        elif isinstance(value, list):
-            click.echo(f"{key}:")
-            for item in value:
-                click.echo(f"  {clean(item)}")
-        else:
-            click.echo(f"{key}: {clean(value)}")
-
-
-@click.command(short_help="Say why trials wait or have ended.")
-@click.argument("name")
-@click.argument("trial", required=False)
-@storage_option
-@format_option
-def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
-    """Say why each trial waits or has ended, and who holds the devices. With TRIAL only that one.
-
-    \b
-    Examples:
-      sweep why digits
-      sweep why digits 17
-      sweep why digits --format json
-    """
-    reader = find_experiment(name, storage)
-    chosen = list(reader.trials()) if trial is None else [reader.trial(trial)]
-    damage = reader.damage()
-    rows = []
-    for row in chosen:
-        if row.placement is not None and not row.is_ended:
-            reason = row.reason or f"holds {_holding(row)}"
-        else:
-            reason = row.reason or {
-                "PENDING": "waits for its turn",
-                "PAUSED": "paused",
-                "RUNNING": "runs",
-                "TERMINATED": "finished by itself",
-                "ERROR": "failed",
-            }.get(row.status, "")
-        if row.trial_id in damage and damage[row.trial_id] not in reason:
-            reason += f" (an earlier start failed: {damage[row.trial_id]})"
-        rows.append(
-            {
-                "trial": f"{row.number:05d}",
-                "state": row.status,
-                "failure": row.failure,
-                "asks": str(row.resources),
-                "reason": clean(reason),
-            }
-        )
-    failure = ["failure"] if style != "table" or any(row["failure"] for row in rows) else []
-    print_rows(rows, ["trial", "state", *failure, "asks", "reason"], style, empty=f"{reader.name} has no trials yet")
-    hint = reader.state_hint()
-    if hint and style == "table":
-        click.echo(hint, err=True)
-    if style == "table":
-        holders = _holders(reader.trials())
-        if holders and any(row.status in ("PENDING", "PAUSED") for row in chosen):
-            click.echo("")
-            for device, numbers in holders.items():
-                click.echo(f"{clean(device)} held by {', '.join(numbers)}")
 
 
 # --- rows ---
@@ -348,7 +233,7 @@ def _experiment_rows(storage: str | None) -> tuple[list[dict[str, Any]], list[st
     problems = []
     for path in list_experiments(storage):
         try:
-            rows.append(_experiment_row(path))
+            rows.append(experiment_row(path))
         except ExperimentError as error:
             problems.append(str(error))
             rows.append({"name": path.name, "state": "unreadable", "path": str(path), "_created": math.inf})
@@ -356,7 +241,12 @@ def _experiment_rows(storage: str | None) -> tuple[list[dict[str, Any]], list[st
     return rows, problems
 
 
-def _experiment_row(path: Path) -> dict[str, Any]:
+def experiment_row(path: Path) -> dict[str, Any]:
+    """Return how a sweep stands, by column of `sweep ls`.
+
+    Raises:
+        ExperimentError: it cannot be read.
+    """
     reader = ExperimentReader(path)
     snapshot = reader.snapshot()
     counts = Counter(trial.status for trial in snapshot.trials)
@@ -365,7 +255,7 @@ def _experiment_row(path: Path) -> dict[str, Any]:
     return {
         "name": path.name,
         "state": reader.state(),
-        "created": _stamp(snapshot.meta.get("created")),
+        "created": stamp(snapshot.meta.get("created")),
         "trials": len(snapshot.trials),
         "running": counts["RUNNING"],
         "waiting": counts["PENDING"] + counts["PAUSED"],
@@ -373,7 +263,7 @@ def _experiment_row(path: Path) -> dict[str, Any]:
         "failed": counts["ERROR"],
         "metric": ", ".join(metric for metric, _ in reader.objectives) or reader.metric,
         "best": _best_cell(reader),
-        "updated": _stamp(updated),
+        "updated": stamp(updated),
         "path": str(path),
         "_created": snapshot.meta.get("created") or 0.0,
     }
@@ -384,6 +274,9 @@ _MORE = (
     *("name", "experiment_tag", "trainable_name", "date", "timestamp", "time_this_iter_s", "pid", "hostname"),
     *("failures", "logdir"),
 )
+_TEXTS = {*_FIXED, *_MORE} - {
+    *("step", "time_s", "attempt", "timestamp", "time_this_iter_s", "pid", "hostname", "failures"),
+}
 
 
 def _trial_table(reader: ExperimentReader) -> Table:
@@ -426,28 +319,14 @@ def _trial_table(reader: ExperimentReader) -> Table:
             "path": "logdir",
             "num_failures": "failures",
         },
-        texts=frozenset(
-            {
-                "trial",
-                "name",
-                "state",
-                "failure",
-                "reason",
-                "trial_id",
-                "experiment_tag",
-                "trainable_name",
-                "logdir",
-                "date",
-            }
-        ),
-        silent=frozenset({"trial_id", "attempt", "failure"}),
-        is_telling=_is_telling,
+        texts=_TEXTS,
+        telling={"trial_id": lambda _: False, "attempt": lambda attempt: attempt > 1, "failure": bool},
     )
 
 
 def _fixed_cells(reader: ExperimentReader, trial: TrialRow) -> dict[str, Any]:
     last = trial.last_metrics or {}
-    stamp = last.get("timestamp", trial.last_wall)
+    wall = last.get("timestamp", trial.last_wall)
     return {
         "trial": f"{trial.number:05d}",
         "state": trial.status,
@@ -460,8 +339,8 @@ def _fixed_cells(reader: ExperimentReader, trial: TrialRow) -> dict[str, Any]:
         "name": trial.trial_name,
         "experiment_tag": trial.experiment_tag,
         "trainable_name": trial.trainable_name,
-        "date": _stamp(stamp),
-        "timestamp": stamp,
+        "date": stamp(wall),
+        "timestamp": wall,
         "time_this_iter_s": last.get("time_this_iter_s"),
         "pid": last.get("pid"),
         "hostname": last.get("hostname"),
@@ -470,33 +349,20 @@ def _fixed_cells(reader: ExperimentReader, trial: TrialRow) -> dict[str, Any]:
     }
 
 
-def _is_telling(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a column says something that its neighbours do not, so that a table shows it unasked."""
-    if column == "trial_id":
-        return False
-    if column == "attempt":
-        return any((row.get(column) or 0) > 1 for row in rows)
-    return is_filled(column, rows)
-
-
 def _best_cell(reader: ExperimentReader) -> Any:
     """Return the best of the last reports; of several objectives how many are in the Pareto set, and their values."""
     if not reader.objectives:
         best = best_by_last(reader, reader.metric, reader.mode)
         return None if best is None else best.value
     front = objectives_front(reader)
-    points = [f"({', '.join(map(text, values.values()))})" for _, values in front[:_SHOWN_OF_FRONT]]
+    points = [f"({', '.join(map(text, values.values()))})" for _, values in front[:MAX_FRONT]]
     more = ["..."] if len(front) > len(points) else []
     return f"Pareto set of {len(front)}: {' '.join(points + more)}" if front else None
 
 
-_SHOWN_OF_FRONT = 5
-
-
 def _earlier_text(earlier: Best, lead: str) -> str:
     """Say what had been better at an earlier step, and how to get at it."""
-    at = "" if earlier.step is None else f" at step {text(earlier.step)}"
-    shown = f"{clean(earlier.metric)} {text(earlier.value)}   trial {earlier.row.number:05d}{at}"
+    shown = f"{clean(earlier.metric)} {text(earlier.value)}   trial {earlier.row.number:05d}{at_step(earlier.step)}"
     return f"{lead}: {shown}   (--scope all)"
 
 
@@ -513,13 +379,8 @@ def _print_configs(configs: Sequence[Mapping[str, Any]], form: str) -> None:
             click.echo(("---\n" if index else "") + (to_yaml(config) or "{}\n"), nl=False)
     else:
         for config in configs:
-            click.echo(
-                sound_text(
-                    shlex.join(
-                        f"{name.replace('/', '.')}={_argument(value)}" for name, value in flatten(config).items()
-                    )
-                )
-            )
+            arguments = (f"{name.replace('/', '.')}={_argument(value)}" for name, value in flatten(config).items())
+            click.echo(sound_text(shlex.join(arguments)))
 
 
 def _argument(value: Any) -> str:
@@ -533,121 +394,8 @@ def _argument(value: Any) -> str:
     return "null" if value is None else printed(value) if isinstance(value, (int, float)) else json_text(value)
 
 
-def _facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
-    timeline = reader.timelines(row.trial_id).get(row.trial_id, Timeline())
-    ended = reader.last_exit(row.trial_id)
-    best_seq = row.best_seq
-    best = None if best_seq is None else reader.metrics_at({row.trial_id: best_seq}).get(row.trial_id)
-    if reader.objectives:
-        best = None  # what is recorded is by the first of them
-    hint = "" if row.is_ended else reader.state_hint()
-    until = timeline.exited if row.is_ended else None if hint else time.time()
-    return {
-        "trial": row.trial_id,
-        "state": row.status,
-        "failure": row.failure,
-        "reason": row.reason,
-        "hint": hint,
-        "config": row.config,
-        "asks": str(row.resources),
-        "holds": "" if row.is_ended or row.placement is None else _holding(row),
-        "attempts": row.attempt,
-        "failures": row.failures,
-        "created": _stamp(timeline.created),
-        "started": _stamp(timeline.started),
-        "ended": _stamp(timeline.exited) if row.is_ended else None,
-        "took": None if timeline.started is None or until is None else duration(until - timeline.started),
-        "peak_memory_mb": round(timeline.peak_rss_bytes / 1e6, 1) or None,
-        "reports": row.count,
-        "last_report": row.last_metrics,
-        "best_report": best,
-        "checkpoints": [
-            f"{ref.path}   {pairs({k: v for k, v in flatten(metrics).items() if k not in AUTO_FILLED})}"
-            for ref, metrics in reader.checkpoints(row.trial_id)
-        ],
-        "error": ended.get("error") if row.status == "ERROR" else None,
-        "traceback": ended.get("traceback") if row.status == "ERROR" else None,
-        "output": _output(reader, row.trial_id),
-    }
-
-
-def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
-    row = _experiment_row(reader.root)
-    metric, mode, objectives = reader.metric, reader.mode, reader.objectives
-    front = objectives_front(reader)
-    best = None if objectives else best_by_last(reader, metric, mode)
-    earlier = None if objectives else better_earlier(reader, metric, mode)
-    facts: dict[str, Any] = {
-        "sweep": reader.name,
-        "state": row["state"],
-        "hint": reader.state_hint(),
-        "trainable": reader.trainable_name,
-        "created": row["created"],
-        "updated": row["updated"],
-        "trials": {name: row[name] for name in ("trials", "running", "waiting", "done", "failed")},
-        "metric": shown_objectives(objectives) or (f"{metric} ({mode})" if metric else None),
-        "best": None if best is None else _shown_best(best, "last report"),
-        "better_earlier": None if earlier is None else _shown_best(earlier, f"sweep best {reader.name} --scope all"),
-        "best_config": None if best is None else best.row.config,
-    }
-    if objectives:
-        shown = [f"{row.number:05d}   {pairs(values)}" for row, values in front[:_SHOWN_OF_FRONT]]
-        more = [f"and {len(front) - len(shown)} more: sweep best {reader.name}"] if len(front) > len(shown) else []
-        facts |= {"pareto_set": [*shown, *more]}
-    facts["path"] = str(reader.root)
-    return facts | {f"notes ({name})": text for name, text in read_notes(reader.root).items()}
-
-
-def _shown_best(best: Best, how: str) -> str:
-    at = "" if best.step is None else f" at step {text(best.step)}"
-    return f"{best.value:.6g} (trial {best.row.number:05d}{at}; {how})"
-
-
-def read_notes(root: Path) -> dict[str, str]:
-    """Return what was written down about a sweep (`sweep note`), by file name: `notes.md` first."""
-    files = [path for path in root.iterdir() if path.suffix in (".md", ".txt") and path.is_file()]
-    mine = [path for path in files if not path.name.startswith((".", "pbt_"))]  # a scheduler's own log is no note
-    ordered = sorted(mine, key=lambda path: (path.name != NOTES, path.name))
-    found = {path.name: path.read_text(encoding="utf-8", errors="replace").strip() for path in ordered}
-    return {name: text for name, text in found.items() if text}
-
-
-def clean_line(line: str) -> str:
-    """Return `line` without control characters, its indentation kept."""
-    body = line.lstrip(" ")
-    return " " * (len(line) - len(body)) + clean(body)
-
-
-def _holding(row: TrialRow) -> str:
-    if row.placement is None:
-        return "nothing"
-    devices = ", ".join(row.placement.device_names)
-    return f"{row.resources}" + (f" on {devices}" if devices else "")
-
-
-def _holders(rows: Sequence[TrialRow]) -> dict[str, list[str]]:
-    """Return who holds what: by device, and the CPUs together."""
-    held: dict[str, list[str]] = {}
-    for row in rows:
-        if row.placement is None or row.is_ended:
-            continue
-        cpu = row.resources.total.cpu
-        if cpu:
-            held.setdefault("CPUs", []).append(f"{row.number:05d} ({cpu:g})")
-        for bundle in row.placement.bundles:
-            for device, share in bundle.devices:
-                part = "" if share == 1 else f" ({share:g})"
-                held.setdefault(name_device(bundle.node, device), []).append(f"{row.number:05d}{part}")
-    return held
-
-
-def _stamp(wall: Any) -> str | None:
+def stamp(wall: Any) -> str | None:
+    """Return a time of day as text; None where none is known."""
     if not isinstance(wall, (int, float)) or not abs(wall) < MOST_SECONDS:
         return None
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall))
-
-
-def _output(reader: ExperimentReader, trial_id: str) -> str | list[str]:
-    """Return where a trial's output is: one file, or one for each rank of a group."""
-    path = reader.layout.output(trial_id)
-    return str(path) if path.exists() else rank_outputs(str(path.parent)) or str(path)

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import click
 
-from sweep.cli.inspect import NOTES, storage_option
+from sweep.cli.inspect import storage_option
 from sweep.display.formats import clean
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.reader import find_experiment
 
-__all__ = ["note"]
+__all__ = ["NOTES", "note", "read_notes"]
+
+NOTES = "notes.md"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(md|txt)")
 
@@ -52,6 +54,15 @@ def note(name: str, words: tuple[str, ...], edit: bool, filename: str, storage: 
         return
     _append(path, text)
     click.echo(f"added to {path}")
+
+
+def read_notes(root: Path) -> dict[str, str]:
+    """Return what was written down about a sweep (`sweep note`), by file name: `notes.md` first."""
+    files = [path for path in root.iterdir() if path.suffix in (".md", ".txt") and path.is_file()]
+    mine = [path for path in files if not path.name.startswith((".", "pbt_"))]  # a scheduler's own log is no note
+    ordered = sorted(mine, key=lambda path: (path.name != NOTES, path.name))
+    found = {path.name: path.read_text(encoding="utf-8", errors="replace").strip() for path in ordered}
+    return {name: text for name, text in found.items() if text}
 
 
 def _checked(filename: str) -> str:

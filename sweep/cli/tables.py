@@ -7,11 +7,12 @@ import functools
 import io
 import json
 import math
+import operator
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,16 @@ import click
 
 from sweep.cli.ranges import parse_literal
 from sweep.core.values import is_held, printed, shown, shown_int, sound_text
-from sweep.display.formats import clean, fit, text, width_of
+from sweep.display.formats import aligned, clean, fit, text, width_of
 from sweep.errors import ConfigError, nearest
 
 __all__ = [
     "FILES",
     "ListCommand",
+    "Row",
     "Selection",
     "Table",
     "format_option",
-    "is_filled",
     "json_text",
     "jsonable",
     "print_rows",
@@ -36,8 +37,11 @@ __all__ = [
     "selection_options",
 ]
 
+Row = Mapping[str, Any]  # a row may lack some columns
+
 FILES = (".csv", ".json", ".parquet", ".pkl")
 _MAX_CELL = 40
+_MIN_CELL = 8  # columns of a terminal that are worth the beginning of a text
 
 format_option = click.option(
     "--format",
@@ -59,17 +63,16 @@ class Table:
         more: those that are there when they are asked for.
         aliases: other names of columns.
         texts: columns whose values are compared as texts, whatever they look like.
-        silent: columns that a table leaves out without a word when `is_telling` says so.
-        is_telling: whether a table shows a column unasked; None: one that is not empty.
+        telling: columns that a table leaves out without a word where no value passes; of the others it leaves out and
+            names those that are empty.
     """
 
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[Row]
     columns: Sequence[str]
     more: Sequence[str] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
-    texts: frozenset[str] = frozenset()
-    silent: frozenset[str] = frozenset()
-    is_telling: Callable[[str, Sequence[Mapping[str, Any]]], bool] | None = None
+    texts: Collection[str] = ()
+    telling: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)
 
     def column(self, name: str) -> str:
         """Return the column that is meant by `name`.
@@ -78,39 +81,29 @@ class Table:
             ConfigError: there is none; the nearest and all others are named.
         """
         known = [*self.columns, *self.more]
-        for candidate in (
-            name,
-            name.removeprefix("config/"),
-            f"config/{name}",
-            name.replace(".", "/"),
-            self.aliases.get(name, name),
-        ):
-            if candidate in known:
-                return candidate
-        raise ConfigError(f"{name!r} is no column. {nearest(name, known).replace('Known: ', 'Columns: ')}")
+        meant = (name, name.removeprefix("config/"), f"config/{name}", name.replace(".", "/"), self.aliases.get(name))
+        found = next((candidate for candidate in meant if candidate in known), None)
+        if found is None:
+            raise ConfigError(f"{name!r} is no column. {nearest(name, known).replace('Known: ', 'Columns: ')}")
+        return found
+
+    def is_telling(self, column: str, rows: Sequence[Row]) -> bool:
+        """Whether a table of these rows shows a column unasked."""
+        passes = self.telling.get(column, lambda value: value not in (None, ""))
+        return any(passes(row.get(column)) for row in rows)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a list is wanted, and how.
+    """What of a list is wanted, and how: see `selection_options`."""
 
-    Attributes:
-        sort: columns to sort by, the first counts most; `-COLUMN` downwards.
-        is_descending: all of them downwards.
-        filters: conditions that must all hold.
-        columns: which, in this order; empty: the usual ones.
-        limit: at most so many rows; None: all.
-        output: a file to write the list to as well; None: none.
-        style: table, json or csv.
-    """
-
-    sort: tuple[str, ...] = ()
-    is_descending: bool = False
-    filters: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    limit: int | None = None
-    output: str | None = None
-    style: str = "table"
+    sort: tuple[str, ...]
+    desc: bool
+    filters: tuple[str, ...]
+    columns: tuple[str, ...]
+    limit: int | None
+    output: str | None
+    style: str
 
 
 class ListCommand(click.Command):
@@ -133,45 +126,53 @@ class ListCommand(click.Command):
         return super().parse_args(ctx, kept)
 
 
+def _names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...]:
+    return tuple(name for part in (given or "").split(",") if (name := part.strip()))
+
+
+def _writable(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    suffix = "" if given is None else Path(given).suffix.lower()
+    if given is not None and suffix not in FILES:
+        raise ConfigError(
+            f"--output {given}: {suffix or 'a name without suffix'} is no kind of file that can be written; expected "
+            f"one of {', '.join(FILES)}."
+        )
+    return given
+
+
+_SELECTION = (
+    click.option(
+        "--sort",
+        metavar="A,B,...",
+        callback=_names,
+        help="Sort by columns, -COLUMN downwards; missing values come last.",
+    ),
+    click.option("--desc", is_flag=True, help="Downwards: the largest first."),
+    click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="'COLUMN OP VALUE'",
+        help="Only rows for which this holds; OP is <, <=, =, ==, !=, >= or >. May be given again.",
+    ),
+    click.option("--columns", metavar="A,B,...", callback=_names, help="Which columns, in this order."),
+    click.option("--limit", metavar="N", type=click.IntRange(min=0), help="At most so many rows."),
+    click.option(
+        "--output", "-o", metavar="FILE", callback=_writable, help=f"Also write the list to a file: {', '.join(FILES)}."
+    ),
+    format_option,
+)
+
+
 def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of a list; it gets them as one argument, `chosen`."""
 
     @functools.wraps(command)
-    def with_selection(
-        *,
-        sort: str | None,
-        desc: bool,
-        filters: tuple[str, ...],
-        columns: str | None,
-        limit: int | None,
-        output: str | None,
-        style: str,
-        **others: Any,
-    ) -> Any:
-        chosen = Selection(_names(sort), desc, filters, _names(columns), limit, output, style)
-        if output is not None:
-            _check_suffix(output)
-        return command(chosen=chosen, **others)
+    def with_selection(**options: Any) -> Any:
+        chosen = Selection(**{item.name: options.pop(item.name) for item in fields(Selection)})
+        return command(chosen=chosen, **options)
 
-    options = (
-        click.option("--sort", metavar="A,B,...", help="Sort by columns, -COLUMN downwards; missing values come last."),
-        click.option("--desc", is_flag=True, help="Downwards: the largest first."),
-        click.option(
-            "--filter",
-            "filters",
-            multiple=True,
-            metavar="'COLUMN OP VALUE'",
-            help="Only rows for which this holds; OP is <, <=, =, ==, !=, >= or >. May be given again.",
-        ),
-        click.option("--columns", metavar="A,B,...", help="Which columns, in this order."),
-        click.option("--limit", metavar="N", type=click.IntRange(min=0), help="At most so many rows."),
-        click.option("--output", "-o", metavar="FILE", help=f"Also write the list to a file: {', '.join(FILES)}."),
-        format_option,
-    )
-    decorated: Callable[..., Any] = with_selection
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated
+    return functools.reduce(lambda decorated, option: option(decorated), reversed(_SELECTION), with_selection)
 
 
 def print_table(table: Table, chosen: Selection, *, empty: str) -> None:
@@ -182,47 +183,38 @@ def print_table(table: Table, chosen: Selection, *, empty: str) -> None:
     """
     rows = list(table.rows)
     for condition in chosen.filters:
-        column, holds = _condition(condition, table)
-        rows = [row for row in rows if holds(row.get(column))]
-    if chosen.is_descending and not chosen.sort:
+        holds = _condition(condition, table)
+        rows = [row for row in rows if holds(row)]
+    if chosen.desc and not chosen.sort:
         rows.reverse()
     for name in reversed(chosen.sort):  # sorting is stable, so the first column counts most
         column = table.column(name.removeprefix("-"))
-        rows = _sorted(rows, column, downwards=chosen.is_descending or name.startswith("-"))
+        rows = _sorted(rows, column, downwards=chosen.desc or name.startswith("-"))
     rows = rows[: chosen.limit]
     columns = list(dict.fromkeys(map(table.column, chosen.columns))) or list(table.columns)
     if chosen.output is not None:
-        _write(rows, columns, chosen.output)
+        _write(rows, columns, Path(chosen.output).expanduser().absolute(), chosen.output)
     left_out: list[str] = []
     if not chosen.columns and chosen.style == "table" and rows:
-        is_telling = table.is_telling or is_filled
-        left_out = [name for name in columns if not is_telling(name, rows)]
-        columns = [name for name in columns if name not in left_out]
-    print_rows(rows, columns, chosen.style, empty=empty)
-    named = [name for name in left_out if name not in table.silent]
+        left_out = [name for name in columns if not table.is_telling(name, rows)]
+    print_rows(rows, [name for name in columns if name not in left_out], chosen.style, empty=empty)
+    named = [clean(name) for name in left_out if name not in table.telling]
     if named:
-        _note(f"(empty columns left out: {', '.join(map(clean, named))})")
+        _note(f"(empty columns left out: {', '.join(named)})")
 
 
-def is_filled(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether any row has something in a column."""
-    return any(row.get(column) not in (None, "") for row in rows)
-
-
-def print_rows(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], style: str, *, empty: str = "nothing to show"
-) -> None:
+def print_rows(rows: Sequence[Row], columns: Sequence[str], style: str, *, empty: str = "nothing to show") -> None:
     """Print rows; in a table a terminal's width is never exceeded: the last columns are left out, and that is said.
 
     Args:
-        columns: which, and in which order; a row may lack some.
+        columns: which, and in which order.
         style: table, json (a list of objects) or csv. Numbers are rounded in tables only.
         empty: what a table without rows says.
     """
     if style == "json":
         click.echo(json_text([{name: row.get(name) for name in columns} for row in rows]))
     elif style == "csv":
-        _write_csv(rows, columns, sys.stdout)
+        sys.stdout.write(_csv_text(rows, columns))
     elif not rows:
         click.echo(empty)
     else:
@@ -252,74 +244,62 @@ def jsonable(value: Any) -> Any:
 # --- which rows ---
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "<=": lambda a, b: a <= b,
-    ">=": lambda a, b: a >= b,
-    "!=": lambda a, b: a != b,
-    "==": lambda a, b: a == b,
-    "<": lambda a, b: a < b,
-    ">": lambda a, b: a > b,
-    "=": lambda a, b: a == b,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "!=": operator.ne,
+    "==": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+    "=": operator.eq,
 }
 
 
-def _names(given: str | None) -> tuple[str, ...]:
-    return tuple(name for part in (given or "").split(",") if (name := part.strip()))
-
-
-def _condition(condition: str, table: Table) -> tuple[str, Callable[[Any], bool]]:
-    match = re.fullmatch(r"\s*(.+?)\s*(<=|>=|!=|==|<|>|=)\s*(.*?)\s*", condition)
+def _condition(condition: str, table: Table) -> Callable[[Row], bool]:
+    match = re.fullmatch(rf"\s*(.+?)\s*({'|'.join(_OPERATORS)})\s*(.*?)\s*", condition)
     if match is None:
         raise ConfigError(f"--filter {condition!r} is no condition; expected COLUMN OP VALUE, such as lr<0.01.")
     column, compare = table.column(match[1]), _OPERATORS[match[2]]
     wanted: Any = match[3].strip("'\"") if column in table.texts else parse_literal(match[3])
-    is_order = match[2] in ("<", "<=", ">", ">=")
+    is_order = compare not in (operator.eq, operator.ne)
 
-    def holds(value: Any) -> bool:
+    def holds(row: Row) -> bool:
+        value = row.get(column)
         if column == "trial" and str(wanted).isdigit():
-            return compare(int(value), int(wanted))
+            return compare(int(row[column]), int(wanted))
         if value is None or wanted is None:
             return not is_order and compare(value, wanted)
-        is_number = isinstance(value, (int, float)) and isinstance(wanted, (int, float))
-        if is_order and not is_number and not (isinstance(value, str) and isinstance(wanted, str)):
-            return False
-        return compare(value, wanted) if is_number else compare(text(value), text(wanted))
+        if isinstance(value, (int, float)) and isinstance(wanted, (int, float)):
+            return compare(value, wanted)
+        is_comparable = not is_order or (isinstance(value, str) and isinstance(wanted, str))
+        return is_comparable and compare(text(value), text(wanted))
 
-    return column, holds
+    return holds
 
 
-def _sorted(rows: list[Mapping[str, Any]], column: str, *, downwards: bool) -> list[Mapping[str, Any]]:
-    def is_missing(row: Mapping[str, Any]) -> bool:
+def _sorted(rows: Sequence[Row], column: str, *, downwards: bool) -> list[Row]:
+    """Return the numbers, then the texts, each in order, then what is missing."""
+
+    def kind(row: Row) -> int:
         value = row.get(column)
-        return value is None or value != value or value == ""
+        if value is None or value != value or value == "":
+            return 2
+        return 0 if isinstance(value, (int, float)) else 1
 
-    numbers = [row for row in rows if isinstance(row.get(column), (int, float)) and not is_missing(row)]
-    texts = [row for row in rows if not isinstance(row.get(column), (int, float)) and not is_missing(row)]
+    numbers, texts, missing = ([row for row in rows if kind(row) == one] for one in range(3))
     numbers.sort(key=lambda row: row[column], reverse=downwards)
     texts.sort(key=lambda row: str(row[column]), reverse=downwards)
-    return numbers + texts + [row for row in rows if is_missing(row)]
+    return numbers + texts + missing
 
 
 # --- files ---
 
 
-def _check_suffix(output: str) -> None:
-    suffix = Path(output).suffix.lower()
-    if suffix not in FILES:
-        raise ConfigError(
-            f"--output {output}: {suffix or 'a name without suffix'} is no kind of file that can be written; expected "
-            f"one of {', '.join(FILES)}."
-        )
-
-
-def _write(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: str) -> None:
-    path = Path(output).expanduser().absolute()
+def _write(rows: Sequence[Row], columns: Sequence[str], path: Path, given: str) -> None:
     chosen = [{name: row.get(name) for name in columns} for row in rows]
     try:
         match path.suffix.lower():
             case ".csv":
-                with io.StringIO() as content:
-                    _write_csv(chosen, columns, content)
-                    path.write_text(content.getvalue(), encoding="utf-8")
+                path.write_text(_csv_text(chosen, columns), encoding="utf-8")
             case ".json":
                 path.write_text(json_text(chosen) + "\n", encoding="utf-8")
             case ".pkl":
@@ -328,23 +308,25 @@ def _write(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output: st
                 _frame(chosen, columns).to_parquet(path)
     except ImportError as error:
         package = "pyarrow" if path.suffix.lower() == ".parquet" else "pandas"
-        raise ConfigError(f"--output {output} needs {package}: pip install {package}, or write .csv.") from error
+        raise ConfigError(f"--output {given} needs {package}: pip install {package}, or write .csv.") from error
     except OSError as error:
-        raise ConfigError(f"--output {output} cannot be written: {error.strerror or error}.") from error
+        raise ConfigError(f"--output {given} cannot be written: {error.strerror or error}.") from error
     counts = [f"{len(some)} {word}{'s' * (len(some) != 1)}" for some, word in ((rows, "row"), (columns, "column"))]
     _note(f"(wrote {' and '.join(counts)} to {path})")
 
 
-def _frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Any:
+def _frame(rows: Sequence[Row], columns: Sequence[str]) -> Any:
     from sweep.results.frames import metrics_frame
 
     return metrics_frame(rows, columns)
 
 
-def _write_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], file: Any) -> None:
-    writer = csv.writer(file, lineterminator="\n")
+def _csv_text(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    content = io.StringIO()
+    writer = csv.writer(content, lineterminator="\n")
     writer.writerow(map(sound_text, columns))
     writer.writerows([_csv_cell(row.get(name)) for name in columns] for row in rows)
+    return content.getvalue()
 
 
 def _csv_cell(value: Any) -> Any:
@@ -358,31 +340,26 @@ def _csv_cell(value: Any) -> Any:
 # --- tables ---
 
 
-def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    cells = {name: [fit(text(row.get(name)), _MAX_CELL) for row in rows] for name in columns}
-    cells[columns[-1]] = [text(row.get(columns[-1])) for row in rows]  # a reason, often: cut by the terminal only
-    widths = {name: max(width_of(clean(name)), *map(width_of, cells[name])) for name in columns}
-    is_number = {name: all(isinstance(row.get(name), (int, float, type(None))) for row in rows) for name in columns}
+def _print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
     limit = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    shown, used = list(columns), 0
-    if limit is not None:
-        for index, name in enumerate(columns):
-            used += widths[name] + 2
-            if used - 2 > limit and index:
-                fits = limit - (used - widths[name] - 2)
-                shown = list(columns[: index + 1]) if fits >= 8 and not is_number[name] else list(columns[:index])
-                break
-    for number in range(-1, len(rows)):
-        parts = []
-        for name in shown:
-            cell = clean(name) if number < 0 else cells[name][number]
-            pad = " " * (widths[name] - width_of(cell))
-            parts.append(pad + cell if is_number[name] else cell + pad)
-        line = "  ".join(parts).rstrip()
+    cells = {name: [clean(name), *(fit(text(row.get(name)), _MAX_CELL) for row in rows)] for name in columns}
+    last = columns[-1]  # a reason, often: cut by the terminal only
+    cells[last][1:] = [text(row.get(last)) for row in rows]
+    numbers = {name for name in columns if all(isinstance(row.get(name), (int, float, type(None))) for row in rows)}
+    shown, room = list(columns), math.inf if limit is None else limit
+    for index, name in enumerate(columns):
+        width = max(map(width_of, cells[name]))
+        if width > room and index:
+            shown = shown[: index + (room >= _MIN_CELL and name not in numbers)]
+            break
+        room -= width + 2
+    right = {index for index, name in enumerate(shown) if name in numbers}
+    lines = aligned(list(zip(*(cells[name] for name in shown), strict=True)), right)
+    for line in lines:  # each by itself: who reads only the first few closes the pipe
         click.echo(line if limit is None else fit(line, limit))
-    hidden = [name for name in columns if name not in shown]
+    hidden = [clean(name) for name in columns if name not in shown]
     if hidden:
-        _note(f"({len(hidden)} more columns: {', '.join(map(clean, hidden))}; --columns chooses, --format csv has all)")
+        _note(f"({len(hidden)} more columns: {', '.join(hidden)}; --columns chooses, --format csv has all)")
 
 
 def _note(line: str) -> None:

@@ -9,8 +9,6 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
-
 from sweep.core.values import printed
 from sweep.core.values import shown as safe_repr
 
@@ -124,13 +122,19 @@ def sparkline(values: Sequence[float]) -> str:
 
 def width_of(shown: str) -> int:
     """Return how many terminal columns a text takes: wide East Asian characters take two, combining marks none."""
-    return len(shown) if shown.isascii() else cell_len(shown)
+    if shown.isascii():
+        return len(shown)
+    from rich.cells import cell_len  # rich is heavy for commands that show no such text
+
+    return cell_len(shown)
 
 
 def fit(shown: str, columns: int) -> str:
     """Return `shown` cut to at most `columns` terminal columns; a cut is marked with `…`."""
     if width_of(shown) <= columns:
         return shown
+    from rich.cells import set_cell_size
+
     return set_cell_size(shown, columns - 1).rstrip() + "…" if columns > 0 else ""
 
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from made_experiment import MadeExperiment
 
 from sweep.cli import notes
-from sweep.cli.inspect import read_notes
 from sweep.cli.main import sweep
+from sweep.cli.notes import read_notes
 from sweep.errors import ConfigError, ExperimentError
 
 

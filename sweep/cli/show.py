@@ -1,0 +1,229 @@
+"""`sweep show` and `why`: everything about a sweep or a trial, and why trials wait or have ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from sweep.cli.inspect import MAX_FRONT, experiment_row, stamp, storage_option
+from sweep.cli.notes import read_notes
+from sweep.cli.tables import format_option, json_text, print_rows
+from sweep.core.ranking import shown_objectives
+from sweep.core.resources import name_device
+from sweep.core.results import AUTO_FILLED, flatten
+from sweep.display.formats import at_step, clean, duration, pairs, to_yaml
+from sweep.record.layout import rank_outputs
+from sweep.record.reader import ExperimentReader, Timeline, TrialRow, find_experiment
+from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
+
+__all__ = ["show", "why"]
+
+_REASONS = {
+    "PENDING": "waits for its turn",
+    "PAUSED": "paused",
+    "RUNNING": "runs",
+    "TERMINATED": "finished by itself",
+    "ERROR": "failed",
+}
+
+
+@click.command(short_help="Show everything about a sweep or one trial.")
+@click.argument("name")
+@click.argument("trial", required=False)
+@click.option(
+    "--format",
+    "-f",
+    "style",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How it is printed.",
+)
+@storage_option
+def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
+    """Show everything about one trial: config, state and why, times, reports, checkpoints, error. TRIAL is its number
+    or its id. Without TRIAL: how the sweep as a whole stands, and what was noted about it (`sweep note`).
+
+    \b
+    Examples:
+      sweep show digits
+      sweep show digits 17
+      sweep show digits 00017 --format json
+    """
+    reader = find_experiment(name, storage)
+    facts = _sweep_facts(reader) if trial is None else _trial_facts(reader, reader.trial(trial))
+    if style == "json":
+        click.echo(json_text(facts))
+        return
+    for key, value in facts.items():
+        if key in ("last_report", "best_report") and value:
+            value = {
+                k: v for k, v in value.items() if k not in AUTO_FILLED or k in ("training_iteration", "time_total_s")
+            }
+        if value in (None, "", [], {}):
+            continue
+        if isinstance(value, dict):
+            body = to_yaml(value, 2).rstrip("\n")
+        elif isinstance(value, list):
+            body = "\n".join(f"  {clean(item)}" for item in value)
+        elif key == "traceback" or key.startswith("notes"):
+            body = "\n".join(_indented(line) for line in str(value).splitlines())
+        else:
+            click.echo(f"{key}: {clean(value)}")
+            continue
+        click.echo(f"{key}:\n{body}")
+
+
+@click.command(short_help="Say why trials wait or have ended.")
+@click.argument("name")
+@click.argument("trial", required=False)
+@storage_option
+@format_option
+def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
+    """Say why each trial waits or has ended, and who holds the devices. With TRIAL only that one.
+
+    \b
+    Examples:
+      sweep why digits
+      sweep why digits 17
+      sweep why digits --format json
+    """
+    reader = find_experiment(name, storage)
+    chosen = list(reader.trials()) if trial is None else [reader.trial(trial)]
+    damage = reader.damage()
+    rows = [
+        {
+            "trial": f"{row.number:05d}",
+            "state": row.status,
+            "failure": row.failure,
+            "asks": str(row.resources),
+            "reason": clean(_reason(row, damage.get(row.trial_id, ""))),
+        }
+        for row in chosen
+    ]
+    failure = ["failure"] if style != "table" or any(row["failure"] for row in rows) else []
+    print_rows(rows, ["trial", "state", *failure, "asks", "reason"], style, empty=f"{reader.name} has no trials yet")
+    if style != "table":
+        return
+    if hint := reader.state_hint():
+        click.echo(hint, err=True)
+    holders = _holders(reader.trials())
+    if holders and any(row.status in ("PENDING", "PAUSED") for row in chosen):
+        click.echo("")
+        for device, numbers in holders.items():
+            click.echo(f"{clean(device)} held by {', '.join(numbers)}")
+
+
+def _reason(row: TrialRow, damage: str) -> str:
+    is_holding = row.placement is not None and not row.is_ended
+    reason = row.reason or (f"holds {_holding(row)}" if is_holding else _REASONS.get(row.status, ""))
+    return reason + (f" (an earlier start failed: {damage})" if damage not in reason else "")
+
+
+def _holding(row: TrialRow) -> str:
+    """Return what a trial holds; nothing for one that holds nothing."""
+    if row.placement is None or row.is_ended:
+        return ""
+    devices = ", ".join(row.placement.device_names)
+    return f"{row.resources}" + (f" on {devices}" if devices else "")
+
+
+def _holders(rows: Sequence[TrialRow]) -> dict[str, list[str]]:
+    """Return who holds what: by device, and the CPUs together."""
+    held: dict[str, list[str]] = {}
+    for row in rows:
+        if row.placement is None or row.is_ended:
+            continue
+        if cpu := row.resources.total.cpu:
+            held.setdefault("CPUs", []).append(f"{row.number:05d} ({cpu:g})")
+        for bundle in row.placement.bundles:
+            for device, share in bundle.devices:
+                part = "" if share == 1 else f" ({share:g})"
+                held.setdefault(name_device(bundle.node, device), []).append(f"{row.number:05d}{part}")
+    return held
+
+
+# --- facts ---
+
+
+def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
+    timeline = reader.timelines(row.trial_id).get(row.trial_id, Timeline())
+    ended = reader.last_exit(row.trial_id) if row.status == "ERROR" else {}
+    best = None
+    if row.best_seq is not None and not reader.objectives:  # of several, what is recorded is by the first of them
+        best = reader.metrics_at({row.trial_id: row.best_seq}).get(row.trial_id)
+    hint = "" if row.is_ended else reader.state_hint()
+    until = timeline.exited if row.is_ended else None if hint else time.time()
+    return {
+        "trial": row.trial_id,
+        "state": row.status,
+        "failure": row.failure,
+        "reason": row.reason,
+        "hint": hint,
+        "config": row.config,
+        "asks": str(row.resources),
+        "holds": _holding(row),
+        "attempts": row.attempt,
+        "failures": row.failures,
+        "created": stamp(timeline.created),
+        "started": stamp(timeline.started),
+        "ended": stamp(timeline.exited) if row.is_ended else None,
+        "took": None if timeline.started is None or until is None else duration(until - timeline.started),
+        "peak_memory_mb": round(timeline.peak_rss_bytes / 1e6, 1) or None,
+        "reports": row.count,
+        "last_report": row.last_metrics,
+        "best_report": best,
+        "checkpoints": [
+            f"{ref.path}   {pairs({k: v for k, v in flatten(metrics).items() if k not in AUTO_FILLED})}"
+            for ref, metrics in reader.checkpoints(row.trial_id)
+        ],
+        "error": ended.get("error"),
+        "traceback": ended.get("traceback"),
+        "output": _output(reader, row.trial_id),
+    }
+
+
+def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
+    row = experiment_row(reader.root)
+    metric, mode, objectives = reader.metric, reader.mode, reader.objectives
+    best = None if objectives else best_by_last(reader, metric, mode)
+    earlier = None if objectives else better_earlier(reader, metric, mode)
+    facts: dict[str, Any] = {
+        "sweep": reader.name,
+        "state": row["state"],
+        "hint": reader.state_hint(),
+        "trainable": reader.trainable_name,
+        "created": row["created"],
+        "updated": row["updated"],
+        "trials": {name: row[name] for name in ("trials", "running", "waiting", "done", "failed")},
+        "metric": shown_objectives(objectives) or (f"{metric} ({mode})" if metric else None),
+        "best": None if best is None else _shown_best(best, "last report"),
+        "better_earlier": None if earlier is None else _shown_best(earlier, f"sweep best {reader.name} --scope all"),
+        "best_config": None if best is None else best.row.config,
+    }
+    if objectives:
+        front = objectives_front(reader)
+        facts["pareto_set"] = [f"{trial.number:05d}   {pairs(values)}" for trial, values in front[:MAX_FRONT]]
+        if len(front) > MAX_FRONT:
+            facts["pareto_set"].append(f"and {len(front) - MAX_FRONT} more: sweep best {reader.name}")
+    facts["path"] = str(reader.root)
+    return facts | {f"notes ({name})": text for name, text in read_notes(reader.root).items()}
+
+
+def _shown_best(best: Best, how: str) -> str:
+    return f"{best.value:.6g} (trial {best.row.number:05d}{at_step(best.step)}; {how})"
+
+
+def _output(reader: ExperimentReader, trial_id: str) -> str | list[str]:
+    """Return where a trial's output is: one file, or one for each rank of a group."""
+    path = reader.layout.output(trial_id)
+    return str(path) if path.exists() else rank_outputs(str(path.parent)) or str(path)
+
+
+def _indented(line: str) -> str:
+    """Return a line without control characters, further right, its own indentation kept."""
+    body = line.lstrip(" ")
+    return f"  {' ' * (len(line) - len(body))}{clean(body)}".rstrip()
