@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import AliasEvent, CollectionStartEvent
+from ruamel.yaml.reader import ReaderError
+
 from sweep.errors import ConfigError
 
-__all__ = ["KeyPath", "check_size", "load_yaml"]
+__all__ = ["KeyPath", "load_yaml"]
 
 KeyPath = tuple[Any, ...]  # of keys and indices
 
@@ -24,26 +29,22 @@ def load_yaml(path: Path) -> tuple[Any, dict[KeyPath, int], list[tuple[KeyPath, 
         ConfigError: the file cannot be read, is no text, no YAML, or YAML that a file of this size cannot mean: lists
             within lists within lists, or aliases of aliases that multiply.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError
-    from ruamel.yaml.reader import ReaderError
-
     text = _text(path)
     yaml = YAML(typ="safe", pure=True)
-    lines: dict[KeyPath, int] = {(): 1}
-    mistakes: list[tuple[KeyPath, str]] = []
+    yaml.Composer = _Composer
+    values = _Values(yaml)
     try:
-        check_size(yaml.parse(text), path)
         node = yaml.compose(text)
-        data = None if node is None else _Values(yaml, path, lines, mistakes).of(node, ())
+        data = None if node is None else values.of(node, ())
+    except _Refused as error:
+        raise ConfigError(f"{path}:{error}") from error.__cause__
     except MarkedYAMLError as error:
         raise ConfigError(_told(path, error)) from None  # it is all in the line
     except ReaderError as error:
-        before = text[: error.position]
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        where = _position(text[: error.position])
         what = f"the character U+{ord(text[error.position]):04X} is not allowed"
-        raise ConfigError(f"{path}:{line}:{column}: not valid YAML: {what}; is it a text file?") from None
-    return data, lines, mistakes
+        raise ConfigError(f"{path}:{where}: not valid YAML: {what}; is it a text file?") from None
+    return data, values.lines, values.mistakes
 
 
 def _text(path: Path) -> str:
@@ -52,12 +53,15 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
-        read = bytes(error.object[: error.start])
-        line, column = read.count(b"\n") + 1, len(read) - read.rfind(b"\n")
+        where = _position(error.object[: error.start].decode("latin-1"))
         raise ConfigError(
-            f"{path}:{line}:{column}: not valid YAML: the byte 0x{error.object[error.start]:02x} is no UTF-8; "
+            f"{path}:{where}: not valid YAML: the byte 0x{error.object[error.start]:02x} is no UTF-8; "
             "expected a text file, saved as UTF-8."
         ) from error
+
+
+def _position(before: str) -> str:
+    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
 def _told(path: Path, error: Any) -> str:
@@ -74,75 +78,82 @@ def _told(path: Path, error: Any) -> str:
     return f"{path}{where}: not valid YAML: {what}."
 
 
-def check_size(events: Iterable[Any], path: Path) -> None:
-    """Refuse what would grow beyond all bounds, or nest deeper than Python calls, before a value is made of it."""
-    sizes: dict[str, int] = {}  # of what is complete, by its anchor
-    open_nodes: list[tuple[str | None, int]] = []  # anchor, size so far
-    copied = 0
+class _Refused(Exception):
+    """What is valid YAML and nothing that a spec may say, with its position."""
 
-    def refuse(event: Any, what: str) -> ConfigError:
-        mark = event.start_mark
-        return ConfigError(f"{path}:{mark.line + 1}:{mark.column + 1}: {what}")
+    def __init__(self, place: Any, what: str) -> None:
+        super().__init__(f"{place.start_mark.line + 1}:{place.start_mark.column + 1}: {what}")
 
-    for event in events:
-        kind = type(event).__name__
-        anchor = getattr(event, "anchor", None)
-        size = 1
-        if kind in ("MappingStartEvent", "SequenceStartEvent"):
-            if len(open_nodes) == _MAX_DEPTH:
-                raise refuse(event, f"this is nested more than {_MAX_DEPTH} deep.")
-            open_nodes.append((anchor, 1))
-            continue
-        if kind in ("MappingEndEvent", "SequenceEndEvent"):
-            anchor, size = open_nodes.pop()
-        elif kind == "AliasEvent":
-            if any(anchor == one for one, _ in open_nodes):
-                raise refuse(event, f"*{anchor} stands within &{anchor} itself, without end.")
-            size, anchor = sizes.get(str(anchor), 1), None
-            copied += size
-            if copied > _MAX_COPIED:
-                raise refuse(event, f"aliases grow beyond {_MAX_COPIED} values here; write out what is meant.")
-        elif kind != "ScalarEvent":
-            continue
-        if anchor is not None:
-            sizes[anchor] = size
-        if open_nodes:
-            owner, so_far = open_nodes[-1]
-            open_nodes[-1] = (owner, so_far + size)
+
+class _Composer(Composer):
+    """Refuses what would grow beyond all bounds, or nest deeper than Python calls, before a value is made of it."""
+
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(loader)
+        self._depth = self._size = self._copied = 0
+        self._sizes: dict[str, int] = {}  # of what is complete, by its anchor
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Compose one node with all that is in it."""
+        event = self.parser.peek_event()
+        anchor, before = event.anchor, self._size
+        if isinstance(event, AliasEvent):
+            if anchor in self.anchors and anchor not in self._sizes:
+                raise _Refused(event, f"*{anchor} stands within &{anchor} itself, without end.")
+            self._copied += self._sizes.get(anchor, 0)
+            self._size += self._sizes.get(anchor, 0)
+            if self._copied > _MAX_COPIED:
+                raise _Refused(event, f"aliases grow beyond {_MAX_COPIED} values here; write out what is meant.")
+            return super().compose_node(parent, index)
+        if isinstance(event, CollectionStartEvent) and self._depth == _MAX_DEPTH:
+            raise _Refused(event, f"this is nested more than {_MAX_DEPTH} deep.")
+        self._sizes.pop(anchor, None)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        self._size += 1
+        self._sizes[anchor] = self._size - before
+        return node
 
 
 class _Values:
-    """Makes plain values of nodes, and notes where each key is."""
+    """Makes plain values of nodes, and notes where each key is.
 
-    def __init__(self, yaml: Any, path: Path, lines: dict[KeyPath, int], mistakes: list[tuple[KeyPath, str]]) -> None:
-        self._yaml, self._path, self._lines, self._mistakes = yaml, path, lines, mistakes
+    Attributes:
+        lines: line of each key and item.
+        mistakes: keys that were given twice.
+    """
+
+    def __init__(self, yaml: YAML) -> None:
+        self._yaml = yaml
+        self.lines: dict[KeyPath, int] = {(): 1}
+        self.mistakes: list[tuple[KeyPath, str]] = []
 
     def of(self, node: Any, where: KeyPath) -> Any:
+        """Return the value of a node that stands at `where`."""
         if node.id == "mapping":
             return self._mapping(node, where)
-        if node.id == "sequence":
-            items = []
-            for index, item in enumerate(node.value):
-                self._lines[(*where, index)] = item.start_mark.line + 1
-                items.append(self.of(item, (*where, index)))
-            return items
-        return self._scalar(node)
+        if node.id == "scalar":
+            return self._scalar(node)
+        items = []
+        for index, item in enumerate(node.value):
+            self.lines[(*where, index)] = item.start_mark.line + 1
+            items.append(self.of(item, (*where, index)))
+        return items
 
     def _mapping(self, node: Any, where: KeyPath) -> dict[Any, Any]:
         values: dict[Any, Any] = {}
         for key_node, value_node in node.value:
-            key = _Values(self._yaml, self._path, {}, self._mistakes).of(key_node, where)
+            key = self.of(key_node, (*where, key_node))  # no key of the file: what is in a key hides no line
             key = tuple(map(str, key)) if isinstance(key, list) else str(key) if isinstance(key, dict) else key
             here, line = (*where, key), key_node.start_mark.line + 1
             if key in values:
-                # "" is no key of a file: the second has a line of its own
-                self._mistakes.append(
-                    ((*here, ""), f"{key!r} is given twice; it is already on line {self._lines[here]}.")
-                )
-                self._lines[(*here, "")] = line
-                continue
-            self._lines[here] = line
-            values[key] = self.of(value_node, here)
+                again = (*here, "")  # no key of a file: the second has a line of its own
+                self.mistakes.append((again, f"{key!r} is given twice; it is already on line {self.lines[here]}."))
+                self.lines[again] = line
+            else:
+                self.lines[here] = line
+                values[key] = self.of(value_node, here)
         return values
 
     def _scalar(self, node: Any) -> Any:
@@ -151,9 +162,7 @@ class _Values:
         except ValueError as error:
             if node.tag == _DATE:
                 return node.value
-            mark, shown = node.start_mark, node.value if len(node.value) <= 40 else f"{node.value[:37]}..."
-            raise ConfigError(
-                f"{self._path}:{mark.line + 1}:{mark.column + 1}: {shown!r} cannot be read as a number."
-            ) from error
+            shown = node.value if len(node.value) <= 40 else f"{node.value[:37]}..."
+            raise _Refused(node, f"{shown!r} cannot be read as a number.") from error
         # Dates stay texts: configs hold what JSON can say.
         return value if value is None or isinstance(value, (bool, int, float, str)) else node.value
