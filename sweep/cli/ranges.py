@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from searchers import space
 from searchers.errors import SpaceError
 from sweep.errors import ConfigError, nearest
 
@@ -30,13 +32,29 @@ class _Interval:
     is_int: bool = False
     is_closed: bool = False  # as Hydra's interval of two whole numbers: both ends belong to it
 
-    def domain(self) -> Any:
-        import searchers as space
-
+    def domain(self, is_grid: bool) -> Any:
+        """Return the domain."""
         if self.is_int:
             low, high = int(self.low), int(self.high) + self.is_closed
             return space.lograndint(low, high) if self.is_log else space.randint(low, high)
         return space.loguniform(self.low, self.high) if self.is_log else space.uniform(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What functions that list values stand for until `int` is applied."""
+
+    values: tuple[Any, ...]
+    is_grid: bool = False
+    is_ordinal: bool = False  # whole numbers one after the other: neighbours are alike, which a searcher may use
+
+    def domain(self, is_grid: bool) -> Any:
+        """Return the domain, or the grid."""
+        if is_grid or self.is_grid:
+            return space.grid_search(list(self.values))
+        if self.is_ordinal:
+            return space.randint(self.values[0], self.values[-1] + 1)
+        return space.choice(list(self.values))
 
 
 def parse_parameter(text: str, *, is_grid: bool = False) -> tuple[str, Any]:
@@ -65,25 +83,17 @@ def parse_range(text: str, *, is_grid: bool = False) -> Any:
     Raises:
         ConfigError, SpaceError: it cannot be read, or makes no sense.
     """
-    import searchers as space
-
     parts = _split(text)
     if len(parts) > 1:
-        return _listing([parse_literal(part) for part in parts], is_grid)
+        return _Listing(tuple(map(parse_literal, parts))).domain(is_grid)
     match = _CALL.fullmatch(text.strip())
     if match is None:
         if ends := _FROM_TO.fullmatch(text.strip()):
             low, high = ends.groups()
             raise ConfigError(f"{text!r} is no range; expected uniform({low},{high}), or loguniform or randint.")
         return parse_literal(text)
-    value = _call(match[1], _split(match[2]), is_grid)
-    if isinstance(value, _Interval):
-        return value.domain()
-    if isinstance(value, _Listing):
-        if value.is_ordinal and not is_grid:
-            return space.randint(value.values[0], value.values[-1] + 1)
-        return _listing(list(value.values), is_grid or value.is_grid)
-    return value
+    value = _call(match)
+    return value.domain(is_grid) if isinstance(value, (_Interval, _Listing)) else value
 
 
 def parse_literal(text: str) -> Any:
@@ -122,64 +132,16 @@ def put(config: dict[str, Any], path: str, value: Any) -> None:
     place[last] = value
 
 
-@dataclass(frozen=True)
-class _Listing:
-    values: tuple[Any, ...]
-    is_grid: bool = False
-    is_ordinal: bool = False  # whole numbers one after the other: neighbours are alike, which a searcher may use
-
-
-def _listing(values: list[Any], is_grid: bool) -> Any:
-    import searchers as space
-
-    return space.grid_search(values) if is_grid else space.choice(values)
-
-
-def _call(name: str, arguments: Sequence[str], is_grid: bool) -> Any:
-    functions = _functions()
+def _call(match: re.Match[str]) -> Any:
+    """Return what `name(arguments)` stands for."""
+    name, arguments = match[1], [argument.strip() for argument in _split(match[2])]
     lowered = name.lower()
-    if lowered not in functions:
-        raise ConfigError(f"unknown function {name!r}. {nearest(lowered, functions)}")
-    return functions[lowered]([argument.strip() for argument in arguments])
-
-
-def _functions() -> dict[str, Callable[[list[str]], Any]]:
-    import searchers as space
-
-    def numeric(make: Callable[..., Any], least: int, most: int) -> Callable[[list[str]], Any]:
-        return lambda arguments: make(*_numbers(arguments, least, most))
-
-    def listed(is_grid: bool) -> Callable[[list[str]], Any]:
-        def listing(arguments: list[str]) -> _Listing:
-            if len(arguments) == 1 and arguments[0][:1] == "[":  # Orion writes choices([a, b])
-                arguments = _split(arguments[0].strip("[]"))
-            if arguments in ([], [""]):
-                raise ConfigError("expected at least one value.")
-            return _Listing(tuple(parse_literal(argument) for argument in arguments), is_grid)
-
-        return listing
-
-    return {
-        "uniform": numeric(_Interval, 2, 2),
-        "loguniform": numeric(lambda low, high: _Interval(low, high, is_log=True), 2, 2),
-        "interval": numeric(_hydra_interval, 2, 2),
-        "quniform": numeric(space.quniform, 3, 3),
-        "qloguniform": numeric(space.qloguniform, 3, 3),
-        "randint": numeric(space.randint, 2, 2),
-        "lograndint": numeric(space.lograndint, 2, 2),
-        "qrandint": numeric(space.qrandint, 2, 3),
-        "qlograndint": numeric(space.qlograndint, 2, 3),
-        "randn": numeric(space.randn, 0, 2),
-        "normal": numeric(space.randn, 2, 2),
-        "qrandn": numeric(space.qrandn, 3, 3),
-        "range": numeric(_hydra_range, 1, 3),
-        "choice": listed(False),
-        "choices": listed(False),
-        "grid": listed(True),
-        "grid_search": listed(True),
-        "tag": _tag,
-        "int": _int,
-    }
+    if lowered in _NUMERIC:
+        make, least, most = _NUMERIC[lowered]
+        return make(*_numbers(arguments, least, most))
+    if lowered not in _OTHERS:
+        raise ConfigError(f"unknown function {name!r}. {nearest(lowered, [*_NUMERIC, *_OTHERS])}")
+    return _OTHERS[lowered](arguments)
 
 
 def _numbers(arguments: Sequence[str], least: int, most: int) -> list[float]:
@@ -213,31 +175,65 @@ def _hydra_range(*bounds: float) -> _Listing:
     return _Listing(values, is_ordinal=step == 1 and isinstance(start, int))
 
 
+def _listing(arguments: list[str], *, is_grid: bool = False) -> _Listing:
+    if len(arguments) == 1 and arguments[0][:1] == "[":  # Orion writes choices([a, b])
+        arguments = _split(arguments[0].strip("[]"))
+    if arguments in ([], [""]):
+        raise ConfigError("expected at least one value.")
+    return _Listing(tuple(map(parse_literal, arguments)), is_grid)
+
+
 def _inner(text: str) -> Any:
     match = _CALL.fullmatch(text)
     if match is None:
         raise ConfigError(f"{text!r}: expected a function inside, such as interval(1e-5,1e-1).")
-    return _call(match[1], _split(match[2]), False)
+    return _call(match)
 
 
-def _tag(arguments: list[str]) -> Any:
+def _tag(arguments: list[str]) -> _Interval:
     if len(arguments) != 2 or arguments[0] != "log":
         raise ConfigError("expected tag(log, interval(...)).")
     value = _inner(arguments[1])
     if not isinstance(value, _Interval):
         raise ConfigError("only an interval can be tagged log.")
-    return _Interval(value.low, value.high, True, value.is_int, value.is_closed)
+    return replace(value, is_log=True)
 
 
-def _int(arguments: list[str]) -> Any:
+def _int(arguments: list[str]) -> _Interval | _Listing:
     if len(arguments) != 1:
         raise ConfigError("expected int(uniform(...)), int(loguniform(...)) or int(interval(...)).")
     value = _inner(arguments[0])
     if isinstance(value, _Listing):
-        return _Listing(tuple(int(item) for item in value.values), value.is_grid)
+        return _Listing(tuple(map(int, value.values)), value.is_grid)
     if not isinstance(value, _Interval):
         raise ConfigError("only uniform, loguniform, interval, range and choice can be made whole.")
-    return _Interval(value.low, value.high, value.is_log, True, value.is_closed)
+    return replace(value, is_int=True)
+
+
+# Name of a function of numbers -> what it makes, the least and the most of them.
+_NUMERIC: Mapping[str, tuple[Callable[..., Any], int, int]] = {
+    "uniform": (_Interval, 2, 2),
+    "loguniform": (partial(_Interval, is_log=True), 2, 2),
+    "interval": (_hydra_interval, 2, 2),
+    "quniform": (space.quniform, 3, 3),
+    "qloguniform": (space.qloguniform, 3, 3),
+    "randint": (space.randint, 2, 2),
+    "lograndint": (space.lograndint, 2, 2),
+    "qrandint": (space.qrandint, 2, 3),
+    "qlograndint": (space.qlograndint, 2, 3),
+    "randn": (space.randn, 0, 2),
+    "normal": (space.randn, 2, 2),
+    "qrandn": (space.qrandn, 3, 3),
+    "range": (_hydra_range, 1, 3),
+}
+_OTHERS: Mapping[str, Callable[[list[str]], Any]] = {
+    "choice": _listing,
+    "choices": _listing,
+    "grid": partial(_listing, is_grid=True),
+    "grid_search": partial(_listing, is_grid=True),
+    "tag": _tag,
+    "int": _int,
+}
 
 
 def _split(text: str) -> list[str]:

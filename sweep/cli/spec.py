@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
-from searchers import SEARCHERS
+import searchers as space
 from searchers.errors import SearchError, nearest
 from sweep.cli.order import Order, parse_seconds, split_target
 from sweep.cli.yaml_text import KeyPath, load_yaml
@@ -19,23 +19,10 @@ from sweep.errors import ConfigError
 
 __all__ = ["DISTRIBUTIONS", "METHODS", "read_spec", "space_of"]
 
-METHODS: Mapping[str, str] = {**{name: name for name in SEARCHERS}, "bayes": "gp", "sobol": "qmc"}
+METHODS: Mapping[str, str] = {**{name: name for name in space.SEARCHERS}, "bayes": "gp", "sobol": "qmc"}
 """`method:` of a spec file -> name of the searcher."""
 
 _Number = Annotated[float, Field(strict=True)] | StrictInt
-_FIELDS: Mapping[str, frozenset[str]] = {
-    "constant": frozenset({"value"}),
-    "categorical": frozenset({"values"}),
-    "int_uniform": frozenset({"min", "max"}),
-    "uniform": frozenset({"min", "max"}),
-    "q_uniform": frozenset({"min", "max", "q"}),
-    "log_uniform": frozenset({"min", "max"}),
-    "log_uniform_values": frozenset({"min", "max"}),
-    "q_log_uniform_values": frozenset({"min", "max", "q"}),
-    "normal": frozenset({"mu", "sigma"}),
-    "q_normal": frozenset({"mu", "sigma", "q"}),
-}
-DISTRIBUTIONS = tuple(_FIELDS)
 _NOT_BUILT = {
     "command": "command lines of plain programs are not supported; let `program` name a function: train.py:train",
     "report": "reading metrics from a program's output is not supported; call sweep.report in a function",
@@ -144,14 +131,12 @@ def space_of(parameters: Mapping[str, Any], *, is_grid: bool = False) -> dict[st
     Raises:
         ConfigError, SpaceError: a parameter makes no sense.
     """
-    space: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name, given in parameters.items():
         parameter = _Parameter.model_validate(given if isinstance(given, dict) else {"value": given})
-        if parameter.parameters is not None:
-            space[str(name)] = space_of(parameter.parameters, is_grid=is_grid)
-        else:
-            space[str(name)] = _domain(parameter, is_grid)
-    return space
+        inner = parameter.parameters
+        found[str(name)] = _domain(parameter, is_grid) if inner is None else space_of(inner, is_grid=is_grid)
+    return found
 
 
 def _order(spec: _Spec, path: Path) -> Order:
@@ -203,40 +188,17 @@ def _seconds(value: str | float | None) -> float | None:
 
 
 def _domain(parameter: _Parameter, is_grid: bool) -> Any:
-    import searchers as space
-
     kind = _distribution(parameter)
-    p, low, high = parameter, parameter.min, parameter.max
-    match kind:
-        case "constant":
-            return p.value
-        case "categorical":
-            return space.grid_search(p.values or []) if is_grid else space.choice(p.values or [])
-    if kind in ("int_uniform", "uniform", "q_uniform", "log_uniform", "log_uniform_values", "q_log_uniform_values"):
-        assert low is not None
-        assert high is not None
-        if low > high:
-            raise ConfigError(f"min {low:g} is above max {high:g}.")
-        match kind:
-            case "int_uniform":
-                if not (isinstance(low, int) and isinstance(high, int)):
-                    raise ConfigError("int_uniform needs whole numbers as min and max.")
-                return space.grid_search(range(low, high + 1)) if is_grid else space.randint(low, high + 1)
-            case "log_uniform":
-                return space.loguniform(math.exp(low), math.exp(high))
-            case "log_uniform_values":
-                return space.loguniform(low, high)
-            case "q_log_uniform_values":
-                return space.qloguniform(low, high, 1 if p.q is None else p.q)
-            case "q_uniform":
-                return space.quniform(low, high, 1 if p.q is None else p.q)
-        if is_grid:
-            raise ConfigError("method grid needs values, or whole numbers as min and max; this range has no steps.")
-        return space.uniform(low, high)
-    mean, deviation = 0 if p.mu is None else p.mu, 1 if p.sigma is None else p.sigma
-    return (
-        space.qrandn(mean, deviation, 1 if p.q is None else p.q) if kind == "q_normal" else space.randn(mean, deviation)
-    )
+    low, high = parameter.min, parameter.max
+    if low is not None and high is not None and low > high:
+        raise ConfigError(f"min {low:g} is above max {high:g}.")
+    if kind == "int_uniform" and not (isinstance(low, int) and isinstance(high, int)):
+        raise ConfigError("int_uniform needs whole numbers as min and max.")
+    if kind == "uniform" and is_grid:
+        raise ConfigError("method grid needs values, or whole numbers as min and max; this range has no steps.")
+    if is_grid and kind in _LISTED:
+        return space.grid_search(_LISTED[kind](parameter))
+    return _DISTRIBUTIONS[kind][2](parameter)
 
 
 def _distribution(parameter: _Parameter) -> str:
@@ -245,28 +207,53 @@ def _distribution(parameter: _Parameter) -> str:
     Raises:
         ConfigError: an unknown one, or one whose numbers are missing or too many.
     """
-    given = parameter.model_fields_set - {"distribution"}
+    values = parameter.model_dump(exclude={"distribution"}, exclude_unset=True)
+    given = {name for name, value in values.items() if value is not None or name == "value"}
     kind = parameter.distribution
     if kind is None:
-        if "value" in given:
-            kind = "constant"
-        elif "values" in given:
-            kind = "categorical"
-        elif {"mu", "sigma"} & given:
-            kind = "normal"
-        elif given >= {"min", "max"}:
-            whole = isinstance(parameter.min, int) and isinstance(parameter.max, int)
-            kind = "int_uniform" if whole else "uniform"
-        else:
-            raise ConfigError("expected value, values, or min and max.")
-    if kind not in _FIELDS:
+        is_whole = isinstance(parameter.min, int) and isinstance(parameter.max, int)
+        meant = (
+            ("constant", "value" in given),
+            ("categorical", "values" in given),
+            ("normal", {"mu", "sigma"} & given),
+            ("int_uniform" if is_whole else "uniform", given >= {"min", "max"}),
+        )
+        kind = next((name for name, is_meant in meant if is_meant), None)
+    if kind is None:
+        raise ConfigError("expected value, values, or min and max.")
+    if kind not in DISTRIBUTIONS:
         raise ConfigError(f"unknown distribution {kind!r}. {nearest(kind, DISTRIBUTIONS)}")
-    needed = _FIELDS[kind] - {"q", "mu", "sigma"}
-    if not needed <= given:
-        raise ConfigError(f"{kind} needs {' and '.join(sorted(needed - given))}.")
-    if given - _FIELDS[kind]:
-        raise ConfigError(f"{kind} takes no {' and '.join(sorted(given - _FIELDS[kind]))}.")
+    needed, optional, _ = _DISTRIBUTIONS[kind]
+    if missing := set(needed) - given:
+        raise ConfigError(f"{kind} needs {' and '.join(sorted(missing))}.")
+    if others := given - {*needed, *optional}:
+        raise ConfigError(f"{kind} takes no {' and '.join(sorted(others))}.")
     return kind
+
+
+# Name of a distribution -> the keys that it needs, those that it may have, and what it is.
+_DISTRIBUTIONS: Mapping[str, tuple[Sequence[str], Sequence[str], Callable[[Any], Any]]] = {
+    "constant": (("value",), (), lambda p: p.value),
+    "categorical": (("values",), (), lambda p: space.choice(p.values)),
+    "int_uniform": (("min", "max"), (), lambda p: space.randint(p.min, p.max + 1)),
+    "uniform": (("min", "max"), (), lambda p: space.uniform(p.min, p.max)),
+    "q_uniform": (("min", "max"), ("q",), lambda p: space.quniform(p.min, p.max, _or(p.q, 1))),
+    "log_uniform": (("min", "max"), (), lambda p: space.loguniform(math.exp(p.min), math.exp(p.max))),
+    "log_uniform_values": (("min", "max"), (), lambda p: space.loguniform(p.min, p.max)),
+    "q_log_uniform_values": (("min", "max"), ("q",), lambda p: space.qloguniform(p.min, p.max, _or(p.q, 1))),
+    "normal": ((), ("mu", "sigma"), lambda p: space.randn(_or(p.mu, 0), _or(p.sigma, 1))),
+    "q_normal": ((), ("mu", "sigma", "q"), lambda p: space.qrandn(_or(p.mu, 0), _or(p.sigma, 1), _or(p.q, 1))),
+}
+DISTRIBUTIONS = tuple(_DISTRIBUTIONS)
+# What method grid tries of a distribution.
+_LISTED: Mapping[str, Callable[[Any], Iterable[Any]]] = {
+    "categorical": lambda p: p.values,
+    "int_uniform": lambda p: range(p.min, p.max + 1),
+}
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
 
 
 def _check_parameters(parameters: Mapping[Any, Any], where: KeyPath, is_grid: bool) -> list[tuple[KeyPath, str]]:
@@ -304,36 +291,28 @@ def _check_values(data: Mapping[str, Any], path: Path) -> list[tuple[KeyPath, st
     if isinstance(program, str):
         target = split_target(program)
         if target is None:
-            mistakes.append(
-                (
-                    ("program",),
-                    f"{program!r} is a plain program, which is not supported yet; expected FILE.py:FUNCTION.",
-                )
-            )
+            what = f"{program!r} is a plain program, which is not supported yet; expected FILE.py:FUNCTION."
+            mistakes.append((("program",), what))
         elif not (path.absolute().parent / target[0]).is_file():
             mistakes.append((("program",), f"there is no file {target[0]} beside {path.name}."))
     if isinstance(method, str) and method.lower() not in METHODS:
         mistakes.append((("method",), f"unknown method {method!r}. {nearest(method.lower(), METHODS)}"))
-    request = data.get("resources_per_trial")
-    if isinstance(request, dict):
-        try:
-            parse_resources(request)
-        except ConfigError as error:
-            mistakes.append((("resources_per_trial",), str(error)))
-        except ValueError as error:
-            mistakes.append((("resources_per_trial",), str(error)))
     budget = data.get("budget")
-    for key in ("time", "trial_time", "report_time"):
-        value = budget.get(key) if isinstance(budget, dict) else None
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-            try:
-                parse_seconds(str(value))
-            except ConfigError as error:
-                mistakes.append((("budget", key), str(error)))
+    checks: list[tuple[KeyPath, Any, Callable[[Any], object]]] = [
+        (("budget", key), str(value), parse_seconds)
+        for key, value in (budget.items() if isinstance(budget, dict) else ())
+        if key in _Budget.model_fields and isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    ]
+    if isinstance(request := data.get("resources_per_trial"), dict):
+        checks.append((("resources_per_trial",), request, parse_resources))
+    for where, value, check in checks:
+        try:
+            check(value)
+        except ValueError as error:
+            mistakes.append((where, str(error)))
     if "early_terminate" in data and "metric" not in data:
-        mistakes.append(
-            (("early_terminate",), "it compares trials by a metric; also give metric: {name: ..., goal: ...}.")
-        )
+        what = "it compares trials by a metric; also give metric: {name: ..., goal: ...}."
+        mistakes.append((("early_terminate",), what))
     return mistakes
 
 
@@ -362,31 +341,34 @@ def _mistakes(error: ValidationError, model: type[BaseModel], where: KeyPath) ->
 
 def _owner(model: type[BaseModel], location: KeyPath) -> tuple[type[BaseModel], int]:
     """Return the model in which the last key of a location lies, and how much of it is keys (not union branches)."""
-    inner: dict[str, type[BaseModel]] = {
+    inner: Mapping[Any, type[BaseModel]] = {
         "metric": _Metric,
         "early_terminate": _EarlyTerminate,
         "budget": _Budget,
         "failures": _Failures,
     }
     if model is _Spec and len(location) > 1 and location[0] in inner:
-        return inner[str(location[0])], 2
+        return inner[location[0]], 2
     return model, len(location) if model is _Spec and location[0] == "start_with" else 1
 
 
+_EXPECTED = {
+    "string": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "dict": "keys with values",
+    "model": "keys with values",
+    "list": "a list",
+    "bool": "true or false",
+    "too": "at least one value",
+}
+
+
 def _expected(item: Any) -> str:
+    known = _EXPECTED.get(str(item["type"]).partition("_")[0])
     message = str(item["msg"])
-    kind = str(item["type"]).partition("_")[0]
-    known = {
-        "string": "expected a text",
-        "int": "expected a whole number",
-        "float": "expected a number",
-        "dict": "expected keys with values",
-        "model": "expected keys with values",
-        "list": "expected a list",
-        "bool": "expected true or false",
-        "too": "expected at least one value",
-    }
-    return known.get(kind, message[:1].lower() + message[1:].replace("Input should be", "expected").rstrip("."))
+    found = message[:1].lower() + message[1:].replace("Input should be", "expected").rstrip(".")
+    return found if known is None else f"expected {known}"
 
 
 def _kind(value: Any) -> str:
