@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -12,9 +11,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from sweep.cli.ranges import parse_parameter, put
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
 from sweep.launch.config import FailureConfig
+from sweep.record.files import write_atomically
 from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
 
 __all__ = ["COMMAND_FILE", "Order", "import_trainable", "parse_count", "parse_seconds", "split_target"]
@@ -22,7 +23,7 @@ __all__ = ["COMMAND_FILE", "Order", "import_trainable", "parse_count", "parse_se
 # Beside `sweep.db`: what `sweep resume` needs to ask for the same again.
 COMMAND_FILE = "command.json"
 
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass
@@ -88,10 +89,7 @@ class Order:
 
     def save(self, directory: Path) -> None:
         """Write it down, atomically."""
-        path = directory / COMMAND_FILE
-        temporary = path.with_name(f".{COMMAND_FILE}.new")
-        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_atomically(directory / COMMAND_FILE, json.dumps(asdict(self), indent=2) + "\n")
 
     @property
     def is_grid(self) -> bool:
@@ -109,8 +107,6 @@ class Order:
         Raises:
             ConfigError: a range cannot be read or makes no sense.
         """
-        from sweep.cli.ranges import parse_parameter, put
-
         config: dict[str, Any] = {}
         if self.parameters:
             from sweep.cli.spec import space_of
@@ -128,10 +124,8 @@ class Order:
         """
         if self.metric is not None and self.goal is None:
             raise ConfigError(f"--metric {self.metric} needs --goal minimize or --goal maximize.")
-        space = self.space()
-        stop = self._stop()
         arguments: dict[str, Any] = {
-            "config": space,
+            "config": self.space(),
             "metric": self.metric,
             "mode": self.mode,
             "num_samples": self.num_samples(),
@@ -147,7 +141,7 @@ class Order:
             "report_timeout_s": self.report_time_s,
             "failure_config": FailureConfig(**self.failures) if self.failures else None,
             "seed": self.seed,
-            "stop": stop,
+            "stop": self._stop(),
             "import_path": self.target,
             "raise_on_failed_trial": False,
         }
@@ -192,11 +186,11 @@ class Order:
         return create_scheduler(self.scheduler, **self.scheduler_options)
 
     def _stop(self) -> Any:
-        if self.goal_value is None or self.metric is None:
+        metric, value = self.metric, self.goal_value
+        if value is None or metric is None:
             return None
         if self.goal == "maximize":
-            return {self.metric: self.goal_value}
-        metric, value = self.metric, self.goal_value
+            return {metric: value}
 
         def has_reached(trial_id: str, result: Mapping[str, Any]) -> bool:
             reached = as_float(result.get(metric))
@@ -304,16 +298,13 @@ def parse_seconds(text: str) -> float:
         ConfigError: it is none of these, or not above 0.
     """
     given = text.strip().lower()
-    seconds = math.nan
+    seconds = 0.0
     if re.fullmatch(r"\d+(:\d{1,2}){1,2}", given):
-        seconds = 0.0
         for part in given.split(":"):
             seconds = seconds * 60 + int(part)
-    elif re.fullmatch(r"\d+(\.\d*)?", given):
-        seconds = float(given)
-    elif re.fullmatch(r"(\d+(\.\d*)?[smhd])+", given):
-        seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(r"([\d.]+)([smhd])", given))
-    if not seconds > 0:
+    elif re.fullmatch(r"\d+(\.\d*)?|(\d+(\.\d*)?[smhd])+", given):
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(r"([\d.]+)([smhd]?)", given))
+    if seconds <= 0:
         raise ConfigError(f"{text!r} is no span of time; expected seconds or a text such as 90s, 30m, 2h or 1h30m.")
     return seconds
 
