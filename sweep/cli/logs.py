@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +20,7 @@ from sweep.worker.output import OUTPUT_NAME
 __all__ = ["logs", "print_logs"]
 
 _POLL_S = 0.2
+_BLOCK = 1 << 16
 
 
 @click.command(short_help="Print what a trial printed.")
@@ -108,7 +110,7 @@ def print_logs(
                 file.seek(positions[path])
                 if is_first and tail is not None:
                     _skip_to_tail(file, tail)
-                for chunk in _chunks(file):
+                for chunk in iter(partial(file.read, _BLOCK), b""):
                     if shown != path and len(paths) > 1:
                         write(f"==> {path.name} <==\n".encode())
                     shown = path
@@ -122,24 +124,18 @@ def print_logs(
         is_over = has_ended()  # asked before the next look: what was printed before the end is there then
 
 
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
-    while chunk := file.read(1 << 16):
-        yield chunk
-
-
 def _skip_to_tail(file: BinaryIO, lines: int) -> None:
     """Go to where the last `lines` lines begin, reading backwards so that a large log costs nothing."""
     end = position = file.seek(0, 2)
-    newlines = 0
-    while position > 0:
-        start = max(0, position - (1 << 16))
+    while position > 0 and lines > 0:
+        start = max(0, position - _BLOCK)
         file.seek(start)
         block = file.read(position - start)
-        for index in range(len(block) - 1, -1, -1):
-            if block[index] == 0x0A and start + index != end - 1:
-                newlines += 1
-                if newlines == lines:
-                    file.seek(start + index + 1)
-                    return
+        index = len(block) - (position == end)  # a newline at the end begins no line
+        while (index := block.rfind(b"\n", 0, index)) >= 0:
+            lines -= 1
+            if not lines:
+                file.seek(start + index + 1)
+                return
         position = start
-    file.seek(end if lines == 0 else 0)
+    file.seek(position)

@@ -237,15 +237,8 @@ class Progress(Callback):
             news = [change_line(view, self._about, change, now) for change in changes if change is not None]
             beat = [] if is_last else self._beat(view, now + idle)
             lines = [*filter(None, news), *lines, *beat]
-        draw = partial(
-            draw_block,
-            view,
-            self._about,
-            now=now,
-            idle_s=0.0 if is_last else idle,
-            own_table=table,
-            ending=self._ending,
-        )
+        idle = 0.0 if is_last else idle
+        draw = partial(draw_block, view, self._about, now=now, idle_s=idle, own_table=table, ending=self._ending)
         self._write(lambda screen: screen.show(lines, draw))
 
     def _beat(self, view: ViewState, now: float) -> list[str]:

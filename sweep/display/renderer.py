@@ -72,9 +72,9 @@ def opening_line(view: ViewState, about: About) -> str:
 def draw_block(
     view: ViewState,
     about: About,
-    *,
     width: int,
     height: int,
+    *,
     now: float,
     idle_s: float,
     own_table: Sequence[str] | None = None,

@@ -7,26 +7,23 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TextIO, cast
+from typing import Any, TextIO, cast
 
 from sweep.display.renderer import Line
 
-__all__ = ["Draw", "Lines", "Screen", "is_in_notebook", "screen_of", "style_of"]
+__all__ = ["Draw", "DrawEnd", "Lines", "Screen", "is_in_notebook", "screen_of", "style_of"]
 
 _ASCII = str.maketrans({"█": "#", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
 
 
-class Draw(Protocol):
-    """Draws the block within a width and a height."""
-
-    def __call__(self, *, width: int, height: int) -> list[Line]: ...
+Draw = Callable[[int, int], Sequence[Line]]  # draws the block within a width and a height
+DrawEnd = Callable[[int], Sequence[Line]]  # draws the last frame for a width
 
 
 class Screen:
-    """Where the display goes."""
+    """Where the display goes; `is_block`: what is shown is redrawn in place."""
 
     is_block = True
-    """Whether what is shown is redrawn in place."""
 
     def open(self) -> None:
         """Take it."""
@@ -35,8 +32,8 @@ class Screen:
         """Show new lines, and the block below them where there is one."""
         raise NotImplementedError
 
-    def end(self, draw: Callable[[int], Sequence[Line]]) -> None:
-        """Show the last frame, which `draw` makes for a width."""
+    def end(self, draw: DrawEnd) -> None:
+        """Show the last frame."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -57,7 +54,7 @@ class Lines(Screen):
             self.file.write(_encodable("".join(f"{line}\n" for line in lines), self.file))
             self.file.flush()
 
-    def end(self, draw: Callable[[int], Sequence[Line]]) -> None:
+    def end(self, draw: DrawEnd) -> None:
         """Write the last frame."""
         self.show(["".join(part for part, _ in line) for line in draw(10_000)])
 
@@ -100,7 +97,7 @@ class _Terminal(Screen):
     def show(self, lines: Sequence[str], draw: Draw) -> None:
         width, height = self._measure()
         # The last column stays free: some terminals wrap as soon as it is written.
-        self._lines = draw(width=max(1, width - 1), height=max(1, height - 1))
+        self._lines = draw(max(1, width - 1), max(1, height - 1))
         above = [[(line, "")] for line in lines]
         self._console.print(self._rich(above), end="\n" if above else "", no_wrap=True, overflow="crop", crop=True)
 
@@ -108,7 +105,7 @@ class _Terminal(Screen):
         """Put the block below what is printed: rich calls this for every print, whoever made it."""
         return [self._control(self._erasing()), *renderables, *self._block()]
 
-    def end(self, draw: Callable[[int], Sequence[Line]]) -> None:
+    def end(self, draw: DrawEnd) -> None:
         self._leave(self._erasing())  # the running block gives way to the last frame
         for line in draw(max(1, self._measure()[0] - 1)):
             self._console.print(self._rich([line]), soft_wrap=True)
@@ -166,13 +163,9 @@ class _Terminal(Screen):
         from rich.text import Text
 
         styles = {"": "", "dim": "dim", "bold": "bold", "good": "green", "bad": "red"}
-        shown = Text(no_wrap=True, overflow="crop", end="")
-        for index, line in enumerate(lines):
-            if index:
-                shown.append("\n")
-            for part, style in line:
-                shown.append(_encodable(part, self._file), styles[style])
-        return shown
+        return Text("\n", no_wrap=True, overflow="crop", end="").join(
+            Text.assemble(*((_encodable(part, self._file), styles[style]) for part, style in line)) for line in lines
+        )
 
 
 class _Notebook(Screen):
@@ -187,9 +180,9 @@ class _Notebook(Screen):
 
     def show(self, lines: Sequence[str], draw: Draw) -> None:
         self._lines.extend(lines)
-        self._put([*([(line, "dim")] for line in self._lines), *draw(width=self._WIDTH, height=self._HEIGHT)])
+        self._put([*([(line, "dim")] for line in self._lines), *draw(self._WIDTH, self._HEIGHT)])
 
-    def end(self, draw: Callable[[int], Sequence[Line]]) -> None:
+    def end(self, draw: DrawEnd) -> None:
         self._put(draw(self._WIDTH))
 
     def _put(self, lines: Sequence[Line]) -> None:
