@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -133,17 +133,17 @@ def draw_end(
     if best is not None:
         lines.append([("best config:", "bold")])
         lines += [[(f"  {line}", "")] for line in to_yaml(best.trial.config).splitlines()]
-    for message, group in sorted(view.failures.items(), key=lambda item: -item[1].count)[:_MAX_MESSAGES]:
+    for message, group in sorted(view.failures.items(), key=lambda item: -len(item[1].numbers))[:_MAX_MESSAGES]:
         of_class = f"{group.failure} · " if group.failure else ""
-        which = of_class + _which(group.numbers, group.count)
-        lines.append([(f"failed {group.count} x ", "bad"), (f"{message}   ", ""), (which, "dim")])
+        which = of_class + _which(list(group.numbers))
+        lines.append([(f"failed {len(group.numbers)} x ", "bad"), (f"{message}   ", ""), (which, "dim")])
     if len(view.failures) > _MAX_MESSAGES:
         lines.append([(f"failed with {len(view.failures) - _MAX_MESSAGES} other messages", "bad")])
     if view.silent:
         what = f"{len(view.silent)} x never reported the metric {clean(view.plan.metric)!r}"
-        lines.append([(what, "bad"), (f"   {_which(sorted(view.silent), len(view.silent))}", "dim")])
-    first = next((group.numbers[0] for group in view.failures.values() if group.numbers), None)
-    if first is not None:
+        lines.append([(what, "bad"), (f"   {_which(sorted(view.silent))}", "dim")])
+    if view.failures:
+        first = next(iter(next(iter(view.failures.values())).numbers))
         lines.append([("what they printed: ", "dim"), (_logs(about, first), "")])
     if unfinished:
         lines.append([(f"{unfinished} trials had not ended", "")])
@@ -219,9 +219,9 @@ def _logs(about: About, trial: int) -> str:
     return f"sweep logs {about.name or 'NAME'} {trial:05d}"
 
 
-def _which(trials: Iterable[int], count: int) -> str:
-    shown = " ".join(f"{trial:05d}" for trial in islice(trials, _MAX_NUMBERS))
-    return f"trials {shown}{' ...' if count > _MAX_NUMBERS else ''}"
+def _which(trials: Sequence[int]) -> str:
+    shown = " ".join(f"{trial:05d}" for trial in trials[:_MAX_NUMBERS])
+    return f"trials {shown}{' ...' if len(trials) > _MAX_NUMBERS else ''}"
 
 
 def _header(view: ViewState, about: About, width: int, now: float, word: str) -> Line:

@@ -73,17 +73,16 @@ class Change:
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Trials that failed with the same message: how many, of which class, and the numbers of the first few."""
+    """Trials that failed with the same message: their numbers, and the class of the failure."""
 
-    count: int = 0
-    numbers: list[int] = field(default_factory=list)
-    failure: str = ""
+    failure: str
+    numbers: dict[int, None] = field(default_factory=dict)
 
 
 class ViewState:
     """Keep what a display shows, from the trials that changed; no call looks at all trials.
 
-    Per trial that has ended it keeps one word, and the trial itself, by which it counts.
+    Per trial that has ended it keeps one word, and the trial itself.
 
     Args:
         num_trials: how many there will be; None when unlimited.
@@ -108,16 +107,12 @@ class ViewState:
         self.best_ever: Best | None = None
         self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
         self.failures: dict[str, FailureGroup] = {}
-        self._message_of: dict[str, str] = {}  # failed trial -> its message
         self.last_failures: deque[Trial] = deque(maxlen=3)
         self.silent: set[int] = set()  # numbers of the trials that went all their way without the metric
         self.last_report_at: float | None = None
-        self.num_reports = 0
         self._ranking = Ranking(plan.mode)
-        self._ranked: dict[int, Trial] = {}  # as they are now, by number
         self._front = Front(objectives) if objectives else None
-        self._kinds: dict[str, str] = {}
-        self._retried: dict[str, int] = {}
+        self._known: dict[int, tuple[str, Trial]] = {}  # by number: its kind, and the trial as it is now
         self._holding: dict[str, Trial] = {}
         self._first_config: dict[str, Any] = {}
         self._ends = Rate()
@@ -132,7 +127,7 @@ class ViewState:
         if found is None:
             return None
         number, value = found
-        trial = self._ranked[number]
+        trial = self._known[number][1]
         return Best(value, trial, None if trial.last_result is None else trial.last_result.get("training_iteration"))
 
     @property
@@ -159,12 +154,13 @@ class ViewState:
         kind = _KINDS.get(trial.status, "stopped" if trial.reason.startswith("stopped early") else "done")
         self._now = now
         self._ends.begin(first)
-        before = self._kinds.get(trial.id)
-        if before is None:
+        before, last = self._known.get(trial.number, (None, None))
+        self._known[trial.number] = (kind, trial)
+        if last is None:
             self._meet(trial)
-        _keep(self._holding, trial.id, trial if trial.placement is not None else None)
-        _keep(self.waiting, trial.id, trial if kind == "waiting" else None)
-        self._count_retries(trial)
+        self.retries += max(0, _retries(trial) - (0 if last is None else _retries(last)))
+        _keep(self._holding, trial, is_kept=trial.placement is not None)
+        _keep(self.waiting, trial, is_kept=kind == "waiting")
         self._rank(trial)
         live = self.live.get(trial.id)
         if live is None and (trial.is_held or (trial.is_ended and trial.attempt and before not in _ENDED)):
@@ -175,7 +171,6 @@ class ViewState:
                 self._report(live, trial.last_result, now)
         if kind == before:
             return None
-        self._kinds[trial.id] = kind
         if before is not None:
             self.counts[before] -= 1
         self.counts[kind] += 1
@@ -202,7 +197,6 @@ class ViewState:
         self._best_at_ends.clear()
         self.last_failures.clear()
         self.last_report_at = None
-        self.num_reports = 0
 
     def used(self) -> dict[str, tuple[float, float]]:
         """Return (allocated, total) of cpu, gpu, tpu and memory (bytes), those that there are any of."""
@@ -274,19 +268,9 @@ class ViewState:
             if name not in self.varying and not (name in first and _equal(first[name], value)):
                 self.varying[name] = None
 
-    def _count_retries(self, trial: Trial) -> None:
-        used = trial.failures - (trial.status is Status.ERROR)
-        known = self._retried.get(trial.id, 0)
-        if used > known:
-            self.retries += used - known
-            self._retried[trial.id] = used
-        if trial.is_ended:
-            self._retried.pop(trial.id, None)
-
     def _report(self, live: Live, result: Result, now: float) -> None:
         live.last = result
         self.last_report_at = now
-        self.num_reports += 1
         value = result.get(self.plan.metric) if self.plan.metric else None
         if isinstance(value, (int, float)):
             live.trend.append(float(value))
@@ -303,7 +287,6 @@ class ViewState:
             return
         value = None if result is None else rankable(result.get(metric))
         self._ranking.put(trial.number, value)
-        _keep(self._ranked, trial.number, trial if value is not None else None)
         for report in (trial.best_result, result):  # a report of a trial that is being stopped is not among its best
             value = None if report is None else rankable(report.get(metric))
             if report is None or value is None:
@@ -329,28 +312,27 @@ class ViewState:
         message = clean(trial.reason.partition("\n")[0]) or "failed"
         if message not in self.failures and len(self.failures) >= _MAX_GROUPS:
             message = "other messages"
-        group = self.failures.setdefault(message, FailureGroup(failure=trial.failure))
-        self._message_of[trial.id] = message
-        group.count += 1
-        if len(group.numbers) < 5:
-            group.numbers.append(trial.number)
+        group = self.failures.setdefault(message, FailureGroup(trial.failure))
+        group.numbers[trial.number] = None
 
     def _forget_failure(self, trial: Trial) -> None:
         """A failed trial is started again: it is no longer among the failures."""
-        message = self._message_of.pop(trial.id)
-        group = self.failures[message]
-        group.count -= 1
-        if trial.number in group.numbers:
-            group.numbers.remove(trial.number)
-        if not group.count:
+        message, group = next(item for item in self.failures.items() if trial.number in item[1].numbers)
+        del group.numbers[trial.number]
+        if not group.numbers:
             del self.failures[message]
 
 
-def _keep(trials: dict[Any, Trial], key: Any, trial: Trial | None) -> None:
-    if trial is None:
-        trials.pop(key, None)
+def _retries(trial: Trial) -> int:
+    """Return how often a trial was started again after a failure."""
+    return trial.failures - (trial.status is Status.ERROR)
+
+
+def _keep(trials: dict[str, Trial], trial: Trial, *, is_kept: bool) -> None:
+    if is_kept:
+        trials[trial.id] = trial
     else:
-        trials[key] = trial
+        trials.pop(trial.id, None)
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -927,15 +927,14 @@ def test_only_parameters_that_differ_are_shown() -> None:
     assert [*view.varying] == ["b", "c"]
 
 
-def test_memory_of_the_board_is_one_word_per_ended_trial() -> None:
-    view = ViewState(PLAN, 1000)
+def test_trials_that_have_ended_hold_nothing_and_wait_for_nothing() -> None:
+    view = ViewState(PLAN, 1000, NODES)
     for number in range(300):
         ended(view, number, number, number + 1)
     assert not view.live
     assert not view.waiting
-    assert not view._holding
-    assert not view._retried
-    assert len(view._kinds) == 300
+    assert {used for used, _ in view.used().values()} == {0}
+    assert view.num_ended == 300
 
 
 def test_a_failed_trial_that_is_started_again_is_no_longer_among_the_failures() -> None:
@@ -945,9 +944,9 @@ def test_a_failed_trial_that_is_started_again_is_no_longer_among_the_failures() 
         for n in range(2)
     ]
     view.restart(failed)
-    assert view.failures["ValueError: two"].numbers == [0, 1]
+    assert [*view.failures["ValueError: two"].numbers] == [0, 1]
     view.update(0.0, 1.0, evolve(failed[0], status=Status.PENDING, reason=""))
-    assert (view.failures["ValueError: two"].count, view.failures["ValueError: two"].numbers) == (1, [1])
+    assert [*view.failures["ValueError: two"].numbers] == [1]
     view.update(0.0, 2.0, evolve(failed[1], status=Status.PENDING, reason=""))
     assert view.failures == {}
 
