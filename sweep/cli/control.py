@@ -46,10 +46,11 @@ def resume(
     """
     reader = find_experiment(name, storage)
     order = Order.load(reader.root)
-    if order is None:
-        raise ExperimentError(_how_in_python(reader))
     remote = storage_of(reader.root)
-    order.name, order.storage = reader.root.name, str(reader.root.parent if remote is None else remote.uri)
+    place = str(reader.root.parent if remote is None else remote.uri)
+    if order is None:
+        raise ExperimentError(_how_in_python(reader, place))
+    order.name, order.storage = reader.root.name, place
     if trials is not None:
         before = order.num_samples()
         if before < 0 and trials.strip().startswith("+"):
@@ -74,11 +75,9 @@ def _driven(reader: ExperimentReader) -> float:
     return float(at or 0.0)
 
 
-def _how_in_python(reader: ExperimentReader) -> str:
+def _how_in_python(reader: ExperimentReader, storage: str) -> str:
     path = str(reader.meta.get("import_path") or "")
     where = f" ({path.rpartition(':')[0]})" if path else ""
-    remote = storage_of(reader.root)
-    storage = str(reader.root.parent if remote is None else remote.uri)
     return (
         f"{reader.name} was started from Python; resume it there{where}: make the same call with "
         f"name={reader.root.name!r}, storage_path={storage!r}, resume=True. "

@@ -229,7 +229,7 @@ def json_text(value: Any) -> str:
 def jsonable(value: Any) -> Any:
     """Return `value` in terms of strict JSON."""
     if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if value != value else "inf" if value > 0 else "-inf"
+        return f"{value:f}"
     if type(value) is int:
         return value if is_held(value) else shown_int(value)
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -76,17 +76,15 @@ class Ending:
         return f"STOPPING  in {rough_duration(math.ceil(left))} what still runs is killed; ^C again kills it now"
 
 
-def waited_for(trials: Sequence[Trial], *, can_save_on_demand: bool, limit: int = _MAX_NAMED) -> str:
+def waited_for(trials: Sequence[Trial], *, can_save_on_demand: bool) -> str:
     """Return which trials a sweep that is being stopped waits for, and what they have to do."""
     if not trials:
         return "no trial runs any more"
     saving = sum(can_save_on_demand or trial.checkpoint is not None for trial in trials)
-    names = " ".join(f"{trial.number:05d}" for trial in trials[:limit])
-    more = f" and {len(trials) - limit} more" if len(trials) > limit else ""
-    if saving == len(trials):
-        what = "to save and end"
-    else:
-        what = "to end at the next report" + (f", {saving} with a checkpoint" if saving else "")
+    names = " ".join(f"{trial.number:05d}" for trial in trials[:_MAX_NAMED])
+    more = f" and {len(trials) - _MAX_NAMED} more" if len(trials) > _MAX_NAMED else ""
+    some = f", {saving} with a checkpoint" if saving else ""
+    what = "to save and end" if saving == len(trials) else f"to end at the next report{some}"
     return f"waiting for {names}{more} {what}"
 
 

@@ -52,16 +52,12 @@ def number(value: float) -> str:
     """Return a number with four significant digits: `0.04124`, `3.1e-4`, `12.5`; whole numbers up to 1e7 in full."""
     if isinstance(value, int):
         return str(value) if abs(value) < 10**7 else f"{float(value):.3e}" if abs(value) < 10**300 else "huge"
-    if not math.isfinite(value):
-        return "nan" if value != value else "inf" if value > 0 else "-inf"
-    if value == 0:
-        return "0"
+    if not math.isfinite(value) or value == 0:
+        return f"{abs(value) if value == 0 else value:g}"
     if 1e-3 <= abs(value) < 1e5:
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
     mantissa, _, exponent = f"{value:.3e}".partition("e")
-    if "." in mantissa:
-        mantissa = mantissa.rstrip("0").rstrip(".")
-    return f"{mantissa}e{int(exponent)}"
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
 def text(value: Any) -> str:
@@ -187,7 +183,7 @@ def _scalar(value: Any) -> str:
         return printed(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            return ".nan" if value != value else ".inf" if value > 0 else "-.inf"
+            return f"{value:f}".replace("nan", ".nan").replace("inf", ".inf")
         shown = repr(value)
         # YAML 1.1 reads 1e-05 as a text: it wants a point and a sign.
         return shown if "e" not in shown or "." in shown else shown.replace("e", ".0e")

@@ -37,15 +37,12 @@ _ORDER = [
 
 @dataclass
 class Columns:
-    """Which columns a table has.
+    """What tables show, as `CLIReporter` was asked: keys of results and of configs with their labels, and limits.
 
     Attributes:
-        metrics: result key -> label.
-        parameters: flattened config key -> label; None: those that differ between trials.
-        max_rows, max_error_rows: how many trials are shown.
-        max_length: longest cell.
-        infer_limit: how many of the user's metrics are added when none were chosen.
-        metric, mode: what is optimised; `is_sorted` puts the best by their last reports first.
+        parameters: None: those that differ between trials.
+        is_inferring: no metrics were chosen, so `infer_limit` of the user's are added.
+        is_sorted: the best by their last reports come first.
     """
 
     metrics: dict[str, str] = field(default_factory=lambda: dict(DEFAULT_METRICS))
