@@ -269,57 +269,49 @@ def experiment_row(path: Path) -> dict[str, Any]:
     }
 
 
-_FIXED = ("trial", "state", "step", "time_s", "attempt", "failure", "reason", "trial_id")
-_MORE = (
-    *("name", "experiment_tag", "trainable_name", "date", "timestamp", "time_this_iter_s", "pid", "hostname"),
-    *("failures", "logdir"),
+_FIXED = (
+    *("trial", "state", "step", "time_s", "attempt", "failure", "reason", "trial_id", "name", "experiment_tag"),
+    *("trainable_name", "date", "timestamp", "time_this_iter_s", "pid", "hostname", "failures", "logdir"),
 )
-_TEXTS = {*_FIXED, *_MORE} - {
-    *("step", "time_s", "attempt", "timestamp", "time_this_iter_s", "pid", "hostname", "failures"),
+_NUMBERS = {"step", "time_s", "attempt", "timestamp", "time_this_iter_s", "pid", "hostname", "failures"}
+_TAIL = ["time_s", "attempt", "failure", "reason", "trial_id"]
+_ALIASES = {
+    "id": "trial_id",
+    "number": "trial",
+    "status": "state",
+    "training_iteration": "step",
+    "iter": "step",
+    "time_total_s": "time_s",
+    "trial_name": "name",
+    "path": "logdir",
+    "num_failures": "failures",
 }
 
 
 def _trial_table(reader: ExperimentReader) -> Table:
     """Return one row per trial, ordered by number."""
     snapshot = reader.snapshot()
-    metrics: dict[str, None] = {}
-    params: dict[str, None] = {}
     found = []
     for trial in snapshot.trials:
-        values = {k: v for k, v in flatten(trial.last_metrics or {}).items() if k not in AUTO_FILLED}
-        config = flatten(trial.config)
-        metrics.update(dict.fromkeys(values))
-        params.update(dict.fromkeys(config))
-        found.append((trial, values, config))
-    taken = {*_FIXED, *_MORE}
-    names = {key: (f"config/{key}" if key in metrics or key in taken else key) for key in params}
-    shown = {key: (f"metric/{key}" if key in taken else key) for key in metrics}
+        report = {k: v for k, v in flatten(trial.last_metrics or {}).items() if k not in AUTO_FILLED}
+        found.append((_fixed_cells(reader, trial), report, flatten(trial.config)))
+    metrics = dict.fromkeys(key for _, report, _ in found for key in report)
+    params = dict.fromkeys(key for _, _, config in found for key in config)
+    shown = {key: f"metric/{key}" if key in _FIXED else key for key in metrics}
+    names = {key: f"config/{key}" if key in metrics or key in _FIXED else key for key in params}
     rows = []
-    for trial, values, config in found:
-        row = _fixed_cells(reader, trial)
-        row |= {shown[key]: value for key, value in values.items()}
-        row |= {names[key]: value for key, value in config.items()}
-        rows.append(row)
-    main = reader.metric
-    ordered = sorted(shown.values(), key=lambda column: column != main)
+    for cells, report, config in found:
+        own = {shown[key]: value for key, value in report.items()}
+        rows.append(cells | own | {names[key]: value for key, value in config.items()})
     is_named = any(trial.name for trial in snapshot.trials)
     head = ["trial", "name", "state", "step"] if is_named else ["trial", "state", "step"]
+    ordered = sorted(shown.values(), key=lambda column: column != reader.metric)
     return Table(
         rows,
-        [*head, *ordered, *names.values(), "time_s", "attempt", "failure", "reason", "trial_id"],
-        more=[column for column in _MORE if column not in head],
-        aliases={
-            "id": "trial_id",
-            "number": "trial",
-            "status": "state",
-            "training_iteration": "step",
-            "iter": "step",
-            "time_total_s": "time_s",
-            "trial_name": "name",
-            "path": "logdir",
-            "num_failures": "failures",
-        },
-        texts=_TEXTS,
+        [*head, *ordered, *names.values(), *_TAIL],
+        more=[column for column in _FIXED if column not in (*head, *_TAIL)],
+        aliases=_ALIASES,
+        texts={*_FIXED} - _NUMBERS,
         telling={"trial_id": lambda _: False, "attempt": lambda attempt: attempt > 1, "failure": bool},
     )
 
