@@ -179,14 +179,24 @@ def test_trials_shows_what_differs_and_what_was_reported(storage: Path) -> None:
     assert len(rows) == 7
 
 
-def test_trials_are_sorted_with_missing_values_last(storage: Path) -> None:
-    def order(*arguments: str) -> list[str]:
-        return [row[0] for row in table(storage, "trials", "digits", "--columns", "trial,loss", *arguments)[1:]]
-
-    assert order("--sort", "loss") == ["00001", "00000", "00002", "00003", "00004", "00005"]
-    assert order("--sort", "-loss")[:2] == ["00000", "00001"]
-    assert order("--sort", "-lr", "--limit", "2") == ["00003", "00005"]
-    assert order("--sort", "net/act")[0] == "00001"
+@pytest.mark.parametrize(
+    ("typed", "numbers"),
+    [
+        ("--sort loss", ["00001", "00000", "00002", "00003", "00004", "00005"]),  # what is missing comes last
+        ("--sort -loss --limit 2", ["00000", "00001"]),
+        ("--sort -lr --limit 2", ["00003", "00005"]),
+        ("--sort net/act --limit 1", ["00001"]),
+        ("--sort net/act,lr", ["00001", "00002", "00000", "00004", "00005", "00003"]),
+        ("--sort net/act,-lr", ["00001", "00003", "00005", "00004", "00000", "00002"]),
+        ("--sort loss --desc --limit 1", ["00000"]),
+        ("--desc --limit 2", ["00005", "00004"]),
+    ],
+)
+def test_trials_are_sorted_by_columns_and_desc_turns_all_of_them_round(
+    storage: Path, typed: str, numbers: list[str]
+) -> None:
+    rows = table(storage, "trials", "digits", "--columns", "trial,loss", *typed.split())
+    assert [row[0] for row in rows[1:]] == numbers
 
 
 @pytest.mark.parametrize(
@@ -212,16 +222,6 @@ def test_several_filters_must_all_hold(storage: Path) -> None:
     rows = table(storage, "trials", "digits", "--filter", "lr<0.5", "--filter", "loss<2")
     assert [row[0] for row in rows[1:]] == ["00001"]
     assert "no such trials" in call(storage, "trials", "digits", "--filter", "lr>99").output
-
-
-def test_several_columns_sort_and_desc_turns_all_of_them_round(storage: Path) -> None:
-    def order(*arguments: str) -> list[str]:
-        return [row[0] for row in table(storage, "trials", "digits", "--columns", "trial,loss", *arguments)[1:]]
-
-    assert order("--sort", "net/act,lr") == ["00001", "00002", "00000", "00004", "00005", "00003"]
-    assert order("--sort", "net/act, -lr") == ["00001", "00003", "00005", "00004", "00000", "00002"]
-    assert order("--sort", "loss", "--desc", "--limit", "1") == ["00000"]
-    assert order("--desc", "--limit", "2") == ["00005", "00004"]
 
 
 @pytest.mark.parametrize(

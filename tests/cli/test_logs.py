@@ -16,30 +16,36 @@ from sweep.errors import ConfigError
 @pytest.fixture
 def made(tmp_path: Path) -> MadeExperiment:
     made = MadeExperiment(tmp_path, "digits")
-    trial = made.trial({})
-    made.start(trial)
-    (made.root / trial).mkdir()
-    (made.root / trial / "output.log").write_bytes(b"one\ntwo\nthree\n")
+    (started(made) / "output.log").write_bytes(b"one\ntwo\nthree\n")
     made.trial({}, reason="waits")
     made.commit()
     return made
 
 
-def test_the_whole_log_or_its_tail_is_printed(made: MadeExperiment) -> None:
-    def logs(*arguments: str) -> str:
-        return CliRunner().invoke(sweep, ["logs", str(made.root), "0", *arguments]).output
+def logs(made: MadeExperiment, *arguments: str) -> str:
+    return CliRunner().invoke(sweep, ["logs", str(made.root), *arguments], catch_exceptions=False).output
 
-    assert logs() == "one\ntwo\nthree\n"
-    assert logs("--tail", "2") == "two\nthree\n"
-    assert logs("--tail", "9") == "one\ntwo\nthree\n"
-    assert logs("--tail", "0") == ""
+
+def started(made: MadeExperiment) -> Path:
+    """Start a trial and return its directory."""
+    trial = made.trial({})
+    made.start(trial)
+    made.commit()
+    (made.root / trial).mkdir()
+    return made.root / trial
+
+
+@pytest.mark.parametrize(
+    ("tail", "printed"), [("9", "one\ntwo\nthree\n"), ("3", "one\ntwo\nthree\n"), ("2", "two\nthree\n"), ("0", "")]
+)
+def test_the_whole_log_or_its_tail_is_printed(made: MadeExperiment, tail: str, printed: str) -> None:
+    assert logs(made, "0") == "one\ntwo\nthree\n"
+    assert logs(made, "0", "--tail", tail) == printed
 
 
 def test_a_trial_that_printed_nothing_says_why(made: MadeExperiment) -> None:
-    result = CliRunner().invoke(sweep, ["logs", str(made.root), "1"])
-    assert isinstance(result.exception, ConfigError)
-    assert "has printed nothing" in str(result.exception)
-    assert "It is PENDING: waits." in str(result.exception)
+    with pytest.raises(ConfigError, match=r"has printed nothing: .* It is PENDING: waits\."):
+        logs(made, "1")
 
 
 def test_following_prints_what_is_added_until_the_trial_ends(tmp_path: Path) -> None:
@@ -82,55 +88,35 @@ def test_the_tail_of_a_large_log_is_found_from_its_end(tmp_path: Path) -> None:
 
 
 def test_of_a_group_every_rank_is_printed_or_the_one_that_is_asked_for(made: MadeExperiment) -> None:
-    trial = made.trial({})
-    made.start(trial)
-    made.commit()
-    directory = made.root / trial
-    directory.mkdir()
+    directory = started(made)
     for rank in (0, 2, 10):
         (directory / f"rank{rank}.log").write_bytes(b"first\nfrom %d\n" % rank)
 
-    def logs(*arguments: str) -> str:
-        return CliRunner().invoke(sweep, ["logs", str(made.root), "2", *arguments], catch_exceptions=False).output
-
-    everything = logs("--tail", "1")
-    assert everything == (
+    assert logs(made, "2", "--tail", "1") == (
         "==> rank0.log <==\nfrom 0\n==> rank2.log <==\nfrom 2\n==> rank10.log <==\nfrom 10\n"  # by number
     )
-    assert logs("--rank", "2") == "first\nfrom 2\n"
+    assert logs(made, "2", "--rank", "2") == "first\nfrom 2\n"
     with pytest.raises(ConfigError, match=r"rank7\.log is not there; there are rank0\.log, rank2\.log, rank10\.log"):
-        logs("--rank", "7")
+        logs(made, "2", "--rank", "7")
 
 
 def test_files_that_log_to_file_names_are_printed_one_after_the_other(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path, "named", log_to_file=["out.txt", "err.txt"])
-    trial = made.trial({})
-    made.start(trial)
-    made.commit()
-    directory = made.root / trial
-    directory.mkdir()
-
-    def logs(*arguments: str) -> str:
-        return CliRunner().invoke(sweep, ["logs", str(made.root), "0", *arguments], catch_exceptions=False).output
-
+    directory = started(made)
     with pytest.raises(ConfigError, match=r"has printed nothing: .*/out\.txt is not there"):
-        logs()
+        logs(made, "0")
     (directory / "err.txt").write_bytes(b"a warning\n")
-    assert logs() == "a warning\n"
+    assert logs(made, "0") == "a warning\n"
     (directory / "out.txt").write_bytes(b"one\ntwo\n")
-    assert logs("--tail", "1") == "==> out.txt <==\ntwo\n==> err.txt <==\na warning\n"
+    assert logs(made, "0", "--tail", "1") == "==> out.txt <==\ntwo\n==> err.txt <==\na warning\n"
     (directory / "output.log").write_bytes(b"from before\n")  # of an earlier run of the sweep
-    assert logs().startswith("==> output.log <==\nfrom before\n==> out.txt <==\none\n")
+    assert logs(made, "0").startswith("==> output.log <==\nfrom before\n==> out.txt <==\none\n")
 
 
 def test_one_file_for_both_is_printed_once(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path, "named", log_to_file=["all.txt", "all.txt"])
-    trial = made.trial({})
-    made.start(trial)
-    made.commit()
-    (made.root / trial).mkdir()
-    (made.root / trial / "all.txt").write_bytes(b"everything\n")
-    assert CliRunner().invoke(sweep, ["logs", str(made.root), "0"]).output == "everything\n"
+    (started(made) / "all.txt").write_bytes(b"everything\n")
+    assert logs(made, "0") == "everything\n"
 
 
 def test_following_two_files_says_from_which_one_each_piece_comes(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from sweep.display.formats import (
+    aligned,
     clean,
     duration,
     fit,
@@ -78,6 +79,12 @@ def test_a_cut_is_marked_and_wide_characters_count_twice() -> None:
     assert fit("abcdef", 4) == "abc…"
     assert fit("漢字漢字", 5) == "漢字…"
     assert width_of("漢字") == 4
+
+
+def test_columns_are_as_wide_as_their_widest_cell_in_columns_of_the_terminal() -> None:
+    rows = [["name", "loss", "why"], ["漢字", "1", "a b"], ["e\u0301", "12345", ""], ["short"]]
+    lines = aligned(rows, {1})
+    assert lines == ["name    loss  why", "漢字       1  a b", "e\u0301      12345", "short"]
 
 
 def test_sparklines_scale_to_their_range_and_skip_nan() -> None:

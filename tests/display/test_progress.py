@@ -123,6 +123,17 @@ class Feed:
         self.progress.on_experiment_end(list(self.trials.values()))
 
 
+def shown_lines(lines: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
+    return ["".join(part for part, _ in line) for line in lines]
+
+
+def block(
+    view: ViewState, about: About | None = None, *, now: float = 0.0, width: int = 110, idle_s: float = 0.0
+) -> str:
+    lines = draw_block(view, about or About("mnist"), width=width, height=40, now=now, idle_s=idle_s)
+    return "\n".join(shown_lines(lines))
+
+
 def lines_display(verbose: int = 1, **more: Any) -> tuple[Progress, io.StringIO]:
     file = io.StringIO()
     return Progress(verbose, file=file, style="lines", has_thread=False, **more), file
@@ -265,18 +276,14 @@ def test_the_best_so_far_gets_worse_again_with_the_last_report_of_its_trial() ->
 
 
 def test_how_far_the_best_moved_is_said_with_how_many_trials_have_ended_meanwhile() -> None:
-    progress, _ = lines_display()
-    feed = Feed(progress)
+    view = ViewState(PLAN, 100, NODES)
+    feed = Feed(_Into(view))
     said = []
     for number in range(13):
         feed.run(number)
         feed.report(number, 1.0 / (number + 1), 1)
         feed.end(number)
-        progress.refresh()
-        view = progress._view
-        assert view is not None
-        text = "\n".join(shown_lines(draw_block(view, About(), width=200, height=40, now=1.0, idle_s=0)))
-        said += re.findall(r"\((\S+) in the last (\d+ trials?)\)", text)
+        said += re.findall(r"\((\S+) in the last (\d+ trials?)\)", block(view, width=200))
     assert said[:2] == [("-50.0%", "1 trial"), ("-66.7%", "2 trials")]
     assert [count for _, count in said[-2:]] == ["10 trials", "10 trials"]
 
@@ -297,14 +304,10 @@ def test_the_last_frame_names_what_had_been_better_at_an_earlier_step() -> None:
         for step, loss in enumerate(losses, 1):
             feed.report(number, loss, step)
         feed.end(number)
-    view = progress._view
-    assert view is not None
     progress.refresh()
-    block = shown_lines(draw_block(view, About(name="mnist"), width=80, height=24, now=0, idle_s=0))
-    assert [line for line in block if "best" in line] == [
-        "best so far  loss 0.4  trial 00000 at step 2   lr=0.1 width=64"
-    ]
-    assert not [line for line in block if "earlier" in line]
+    assert progress._view is not None
+    assert "best so far  loss 0.4  trial 00000 at step 2   lr=0.1 width=64\n" in block(progress._view)
+    assert "earlier" not in block(progress._view)
     ended = end_of(feed, file)
     assert ended[:3] == [
         "best  loss 0.4  trial 00000 at step 2",
@@ -315,24 +318,24 @@ def test_the_last_frame_names_what_had_been_better_at_an_earlier_step() -> None:
     assert max(map(len, ended[:2])) <= 80
 
 
-def test_the_last_frame_says_nothing_of_earlier_steps_where_none_was_better() -> None:
+@pytest.mark.parametrize(
+    ("losses", "wanted"),
+    [
+        ((0.5, 0.4, 0.4), ["best  loss 0.4  trial 00000 at step 3", "best config:"]),
+        ((0.5, float("nan")), ['earlier  loss 0.5  trial 00000 at step 1   (scope="all", --scope all)']),
+    ],
+    ids=["none was better", "no last report has a number"],
+)
+def test_the_last_frame_of_one_trial_has_its_last_report_or_names_an_earlier_one(
+    losses: Sequence[float], wanted: list[str]
+) -> None:
     progress, file = lines_display()
     feed = Feed(progress)
     feed.run(0)
-    for step, loss in enumerate((0.5, 0.4, 0.4), 1):
+    for step, loss in enumerate(losses, 1):
         feed.report(0, loss, step)
     feed.end(0)
-    assert end_of(feed, file)[:2] == ["best  loss 0.4  trial 00000 at step 3", "best config:"]
-
-
-def test_the_last_frame_names_an_earlier_report_where_no_last_one_has_a_number() -> None:
-    progress, file = lines_display()
-    feed = Feed(progress)
-    feed.run(0)
-    feed.report(0, 0.5, 1)
-    feed.report(0, float("nan"), 2)
-    feed.end(0)
-    assert end_of(feed, file) == ['earlier  loss 0.5  trial 00000 at step 1   (scope="all", --scope all)']
+    assert end_of(feed, file)[:2] == wanted
 
 
 def test_a_trial_that_begins_anew_counts_by_nothing_until_it_reports() -> None:
@@ -409,10 +412,8 @@ def several(**more: Any) -> tuple[Feed, Progress, io.StringIO]:
 def test_of_several_objectives_the_display_shows_the_pareto_set_and_no_best() -> None:
     feed, progress, file = several(table=lambda view: [])
     assert "pareto=2 run=0" in file.getvalue().splitlines()[-1]
-    view = progress._view
-    assert view is not None
-    block = shown_lines(draw_block(view, About(name="mnist"), width=90, height=24, now=0, idle_s=0))
-    assert "Pareto set so far  2 trials   00000 loss 0.1 size 1 · 00001 loss 0.2 size 3" in block
+    assert progress._view is not None
+    assert "Pareto set so far  2 trials   00000 loss 0.1 size 1 · 00001 loss 0.2 size 3\n" in block(progress._view)
     assert end_of(feed, file) == [
         "Pareto set  2 trials  by loss (min), size (max)",
         "  00000  loss 0.1 size 1",
@@ -436,10 +437,6 @@ def test_a_large_pareto_set_is_cut_to_its_first_few() -> None:
     ]
 
 
-def shown_lines(lines: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
-    return ["".join(part for part, _ in line) for line in lines]
-
-
 @pytest.mark.parametrize("columns", [1, 5, 20, 40, 79, 200])
 @pytest.mark.parametrize("lines", [1, 5, 24])
 def test_no_line_is_wider_than_the_terminal_and_no_block_higher(columns: int, lines: int) -> None:
@@ -449,9 +446,9 @@ def test_no_line_is_wider_than_the_terminal_and_no_block_higher(columns: int, li
     feed.run(3)
     feed.end(3, Status.ERROR, "漢字" * 50)
     about = About("n" * 30, "/d" * 30, "s" * 30, "s" * 30, 7, "sweep resume " + "n" * 30)
-    block = draw_block(view, about, width=columns, height=lines, now=10.0, idle_s=0.0)
-    assert len(block) <= lines
-    assert all(sum(width_of(part) for part, _ in line) <= columns for line in block)
+    drawn = shown_lines(draw_block(view, about, width=columns, height=lines, now=10.0, idle_s=0.0))
+    assert len(drawn) <= lines
+    assert all(width_of(line) <= columns for line in drawn)
     assert draw_end(view, about, width=columns, now=10.0, unfinished=0)
 
 
@@ -720,26 +717,17 @@ def test_where_the_kernel_allows_no_thread_it_is_drawn_when_something_happens(mo
     assert "TERMINATED" in file.getvalue()
 
 
-def test_after_a_resume_old_trials_count_but_are_no_news() -> None:
+@pytest.mark.parametrize("is_given", [False, True], ids=["found at the first step", "given at setup"])
+def test_after_a_resume_old_trials_count_but_are_no_news(is_given: bool) -> None:
     progress, file = lines_display()
-    feed = Feed(progress)
     old = {f"abcde_{n:05d}": Trial(f"abcde_{n:05d}", {"lr": n}, ONE, Status.TERMINATED) for n in range(40)}
+    feed = Feed(progress, **({"trials": [*old.values()]} if is_given else {}))
     feed.trials |= old
     feed.run(40)
     progress.refresh()
     assert file.getvalue().splitlines()[1:] == ["0:01 00040 RUNNING lr=1e-41 act=gelu width=2624"]
     assert progress._view is not None
     assert progress._view.num_ended == 40
-
-
-def test_trials_of_earlier_runs_may_be_given_at_setup() -> None:
-    progress, file = lines_display()
-    old = [Trial(f"abcde_{n:05d}", {"lr": n}, ONE, Status.TERMINATED) for n in range(3)]
-    Feed(progress, trials=old)
-    progress.refresh()
-    assert progress._view is not None
-    assert progress._view.num_ended == 3
-    assert len(file.getvalue().splitlines()) == 1
 
 
 def test_the_display_looks_only_at_what_changed() -> None:
@@ -845,16 +833,11 @@ def test_once_trials_are_stopped_early_the_eta_follows_the_rate_of_ends() -> Non
     assert "eta=20s" in status_line(view, 10.0)
 
 
-def shown(view: ViewState, now: float, idle_s: float = 0.0, width: int = 110) -> str:
-    lines = draw_block(view, About("x"), width=width, height=20, now=now, idle_s=idle_s)
-    return "\n".join("".join(part for part, _ in line) for line in lines)
-
-
 def test_two_trials_that_ended_in_three_seconds_are_no_rate() -> None:
     view = ViewState(PLAN, 100)
     ended(view, 0, 0.0, 2.96)
     ended(view, 1, 0.0, 3.0)
-    assert not re.search(r"trials/\w", shown(view, 3.0))
+    assert not re.search(r"trials/\w", block(view, now=3.0))
     assert "rate=" not in status_line(view, 3.0)
 
 
@@ -865,9 +848,9 @@ def test_the_rate_is_that_of_the_last_minute_in_the_block_and_on_the_line_and_th
     for number in range(300, 480):
         ended(view, number, 0.0, number - 269.0, "stopped early: worse")
     view.update(210, 210, Trial("abcde_00999", {}, ONE, Status.RUNNING, attempt=1))
-    assert "60 trials/min" in shown(view, 210.0)
+    assert "60 trials/min" in block(view, now=210.0)
     assert "rate=60/min eta=9m" in status_line(view, 210.0)  # 520 s
-    assert "40 trials/min" in shown(view, 210.0, idle_s=20.0)  # none has ended since
+    assert "40 trials/min" in block(view, now=210.0, idle_s=20.0)  # none has ended since
     rate, eta = view.rate(), view.eta()
     assert rate is not None
     assert eta is not None
@@ -881,7 +864,7 @@ def test_a_rate_is_said_in_the_unit_that_suits_it(every_s: float, expected: str)
     view = ViewState(PLAN, 1000)
     for number in range(100):
         ended(view, number, every_s * number, every_s * (number + 1))
-    assert expected in shown(view, every_s * 100)
+    assert expected in block(view, now=every_s * 100)
 
 
 def test_an_unlimited_sweep_says_so() -> None:
@@ -889,9 +872,7 @@ def test_an_unlimited_sweep_says_so() -> None:
     for number in range(6):
         ended(view, number, number, number + 1)
     assert view.eta() is None
-    shown = "".join(part for line in draw_block(view, About("x"), width=100, height=20, now=1, idle_s=0)
-                    for part, _ in line)  # fmt: skip
-    assert "ETA unbounded" in shown
+    assert "ETA unbounded" in block(view, now=1.0)
     assert status_line(view, 1.0).startswith("0:01 6/? ")
 
 
@@ -918,6 +899,8 @@ def test_retries_are_counted_once_each() -> None:
     assert view.retries == 2
     assert view.counts["failed"] == 1
     assert view.used() == {}
+    view.update(1, 1, evolve(trial, status=Status.PENDING, attempt=3, failures=3))  # asked for by a person
+    assert view.retries == 3
 
 
 def test_only_parameters_that_differ_are_shown() -> None:
