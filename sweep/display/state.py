@@ -116,7 +116,6 @@ class ViewState:
         self._holding: dict[str, Trial] = {}
         self._first_config: dict[str, Any] = {}
         self._ends = Rate()
-        self._now = 0.0
         self._durations: deque[float] = deque(maxlen=100)
         self._best_at_ends: deque[float] = deque(maxlen=11)
 
@@ -152,7 +151,6 @@ class ViewState:
         """Take a trial as it is `now`, which changed for the first time since the last call at `first` (seconds of
         driving); return what became of it, None when its state is the same."""
         kind = _KINDS.get(trial.status, "stopped" if trial.reason.startswith("stopped early") else "done")
-        self._now = now
         self._ends.begin(first)
         before, last = self._known.get(trial.number, (None, None))
         self._known[trial.number] = (kind, trial)
@@ -214,22 +212,19 @@ class ViewState:
             if total
         }
 
-    def rate(self, now: float | None = None) -> float | None:
+    def rate(self, now: float) -> float | None:
         """Return trials ended per second, over the last minute at least; None while they are too few to tell.
 
         Args:
-            now: seconds of driving; None: when a trial changed last.
+            now: seconds of driving.
         """
-        return self._ends.per_second(self._now if now is None else now)
+        return self._ends.per_second(now)
 
-    def eta(self, now: float | None = None) -> Eta | None:
+    def eta(self, now: float) -> Eta | None:
         """Return the expected time to the end; None before five ends, or without a number of trials.
 
         Remaining trials x median time of those ended / how many run now, with half the distance between the quartiles
         as the spread. Once trials were stopped early their lengths say little: then the rate of ends counts.
-
-        Args:
-            now: seconds of driving; None: when a trial changed last.
         """
         if self.num_trials is None or self._ends.total < _MIN_ENDS_FOR_ETA:
             return None

@@ -127,11 +127,8 @@ def shown_lines(lines: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
     return ["".join(part for part, _ in line) for line in lines]
 
 
-def block(
-    view: ViewState, about: About | None = None, *, now: float = 0.0, width: int = 110, idle_s: float = 0.0
-) -> str:
-    lines = draw_block(view, about or About("mnist"), width=width, height=40, now=now, idle_s=idle_s)
-    return "\n".join(shown_lines(lines))
+def block(view: ViewState, *, now: float = 0.0, idle_s: float = 0.0, width: int = 110) -> str:
+    return "\n".join(shown_lines(draw_block(view, About("mnist"), width, 40, now=now, idle_s=idle_s)))
 
 
 def lines_display(verbose: int = 1, **more: Any) -> tuple[Progress, io.StringIO]:
@@ -807,7 +804,7 @@ def test_there_is_no_eta_before_five_ends() -> None:
     view = ViewState(PLAN, 10)
     for number in range(4):
         ended(view, number, number, number + 1)
-    assert view.eta() is None
+    assert view.eta(4.0) is None
 
 
 def test_the_eta_is_the_median_time_of_what_remains_over_what_runs() -> None:
@@ -816,7 +813,7 @@ def test_the_eta_is_the_median_time_of_what_remains_over_what_runs() -> None:
         ended(view, number, 0.0, 10.0 + number)
     for number in (5, 6):
         view.update(15, 15, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1))
-    eta = view.eta()
+    eta = view.eta(15.0)
     assert eta is not None
     assert eta.seconds == pytest.approx(10 * 12.0 / 2)
     assert 0 < eta.spread_s < eta.seconds
@@ -827,7 +824,7 @@ def test_once_trials_are_stopped_early_the_eta_follows_the_rate_of_ends() -> Non
     for number in range(5):
         ended(view, number, 0.0, 2.0 * number + 2, "stopped early: worse" if number else "")
     view.update(10, 10, Trial("abcde_00009", {}, ONE, Status.RUNNING, attempt=1))
-    eta = view.eta()
+    eta = view.eta(10.0)
     assert eta is not None
     assert eta.seconds == pytest.approx(10 * 2.0)
     assert "eta=20s" in status_line(view, 10.0)
@@ -851,7 +848,7 @@ def test_the_rate_is_that_of_the_last_minute_in_the_block_and_on_the_line_and_th
     assert "60 trials/min" in block(view, now=210.0)
     assert "rate=60/min eta=9m" in status_line(view, 210.0)  # 520 s
     assert "40 trials/min" in block(view, now=210.0, idle_s=20.0)  # none has ended since
-    rate, eta = view.rate(), view.eta()
+    rate, eta = view.rate(210.0), view.eta(210.0)
     assert rate is not None
     assert eta is not None
     assert eta.seconds == pytest.approx(520 / rate)
@@ -871,7 +868,7 @@ def test_an_unlimited_sweep_says_so() -> None:
     view = ViewState(PLAN, None)
     for number in range(6):
         ended(view, number, number, number + 1)
-    assert view.eta() is None
+    assert view.eta(6.0) is None
     assert "ETA unbounded" in block(view, now=1.0)
     assert status_line(view, 1.0).startswith("0:01 6/? ")
 
