@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from searchers import space
+import searchers as space
 from searchers.errors import SpaceError
 from sweep.errors import ConfigError, nearest
 
@@ -138,7 +138,8 @@ def _call(match: re.Match[str]) -> Any:
     lowered = name.lower()
     if lowered in _NUMERIC:
         make, least, most = _NUMERIC[lowered]
-        return make(*_numbers(arguments, least, most))
+        function = getattr(space, make) if isinstance(make, str) else make
+        return function(*_numbers(arguments, least, most))
     if lowered not in _OTHERS:
         raise ConfigError(f"unknown function {name!r}. {nearest(lowered, [*_NUMERIC, *_OTHERS])}")
     return _OTHERS[lowered](arguments)
@@ -210,20 +211,20 @@ def _int(arguments: list[str]) -> _Interval | _Listing:
     return replace(value, is_int=True)
 
 
-# Name of a function of numbers -> what it makes, the least and the most of them.
-_NUMERIC: Mapping[str, tuple[Callable[..., Any], int, int]] = {
+# Name of a function of numbers -> what makes it (a name is one of `searchers`), the least and the most of them.
+_NUMERIC: Mapping[str, tuple[Callable[..., Any] | str, int, int]] = {
     "uniform": (_Interval, 2, 2),
     "loguniform": (partial(_Interval, is_log=True), 2, 2),
     "interval": (_hydra_interval, 2, 2),
-    "quniform": (space.quniform, 3, 3),
-    "qloguniform": (space.qloguniform, 3, 3),
-    "randint": (space.randint, 2, 2),
-    "lograndint": (space.lograndint, 2, 2),
-    "qrandint": (space.qrandint, 2, 3),
-    "qlograndint": (space.qlograndint, 2, 3),
-    "randn": (space.randn, 0, 2),
-    "normal": (space.randn, 2, 2),
-    "qrandn": (space.qrandn, 3, 3),
+    "quniform": ("quniform", 3, 3),
+    "qloguniform": ("qloguniform", 3, 3),
+    "randint": ("randint", 2, 2),
+    "lograndint": ("lograndint", 2, 2),
+    "qrandint": ("qrandint", 2, 3),
+    "qlograndint": ("qlograndint", 2, 3),
+    "randn": ("randn", 0, 2),
+    "normal": ("randn", 2, 2),
+    "qrandn": ("qrandn", 3, 3),
     "range": (_hydra_range, 1, 3),
 }
 _OTHERS: Mapping[str, Callable[[list[str]], Any]] = {
