@@ -7,6 +7,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from sweep.core.values import printed
@@ -137,17 +138,16 @@ def fit(shown: str, columns: int) -> str:
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
     """Return a table as lines: every column is as wide as its widest cell, those in `right` flush right.
 
-    The first row has all columns; others may end before.
+    Rows may end before the last column.
     """
-    widths = [max(width_of(row[i]) for row in rows if i < len(row)) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = []
-        for i, cell in enumerate(row):
-            pad = " " * (widths[i] - width_of(cell))
-            cells.append(pad + cell if i in right else cell + pad)
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    columns = []
+    for index, column in enumerate(zip_longest(*rows, fillvalue="")):
+        taken = list(map(width_of, column))
+        width = max(taken)
+        pads = [" " * (width - used) for used in taken]
+        left, after = (pads, column) if index in right else (column, pads)
+        columns.append(list(map(str.__add__, left, after)))
+    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
 
 
 def to_yaml(value: Mapping[str, Any], indent: int = 0) -> str:
