@@ -192,9 +192,7 @@ def test_trials_shows_what_differs_and_what_was_reported(storage: Path) -> None:
         ("--desc --limit 2", ["00005", "00004"]),
     ],
 )
-def test_trials_are_sorted_by_columns_and_desc_turns_all_of_them_round(
-    storage: Path, typed: str, numbers: list[str]
-) -> None:
+def test_trials_are_sorted_with_missing_values_last(storage: Path, typed: str, numbers: list[str]) -> None:
     rows = table(storage, "trials", "digits", "--columns", "trial,loss", *typed.split())
     assert [row[0] for row in rows[1:]] == numbers
 
