@@ -907,7 +907,7 @@ def test_only_parameters_that_differ_are_shown() -> None:
     assert [*view.varying] == ["b", "c"]
 
 
-def test_trials_that_have_ended_hold_nothing_and_wait_for_nothing() -> None:
+def test_memory_of_the_board_is_one_word_per_ended_trial() -> None:
     view = ViewState(PLAN, 1000, NODES)
     for number in range(300):
         ended(view, number, number, number + 1)
