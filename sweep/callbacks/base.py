@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sweep.core.results import Result
 from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.record.checkpoints import Checkpoint
+from sweep.record.layout import ExperimentLayout
 
-__all__ = ["Callback"]
+__all__ = ["Callback", "FilesCallback"]
 
 
 @refuse_unknown()
@@ -86,3 +88,17 @@ class Callback:
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
         """The sweep is over, also when interrupted; flush and close."""
+
+
+class FilesCallback(Callback):
+    """A callback that reads or writes files of the experiment.
+
+    Attributes:
+        layout: where they lie; set by `setup`.
+    """
+
+    layout: ExperimentLayout
+
+    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
+        """Take the experiment's directory."""
+        self.layout = ExperimentLayout(Path(experiment_dir))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import os
 import threading
@@ -11,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep.callbacks.tracking import TrackingCallback, is_excluded, numbers_of, read_once, trial_name
+from sweep.callbacks.loggers import plain, required
+from sweep.callbacks.tracking import TrackingCallback, numbers_of, read_once, trial_name
 from sweep.core.results import Result
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
@@ -69,7 +68,6 @@ class WandbLoggerCallback(TrackingCallback):
         self._log_config = log_config
         self._uploads = upload_checkpoints or save_checkpoints
         self._init = init
-        self._runs: dict[str, Any] = {}
         if upload_timeout is not None:
             self.finish_timeout_s = float(upload_timeout)
 
@@ -80,21 +78,20 @@ class WandbLoggerCallback(TrackingCallback):
         if _mode(self._init) in ("online", "shared"):
             _require_key()
 
-    def _begin(self, trial: Trial) -> None:
-        run = self._runs.get(trial.id)
+    def _begin(self, trial: Trial, run: Any | None) -> Any:
         if run is not None:  # another attempt; a scheduler may have changed the config
-            run.config.update(_plain(trial.config), allow_val_change=True)
-            return
+            run.config.update(plain(trial.config), allow_val_change=True)
+            return run
         directory = self.layout.trial(trial.id)
         directory.mkdir(parents=True, exist_ok=True)
-        self._runs[trial.id] = _open_run(
+        return _open_run(
             {
                 "project": self._project,
                 "group": self._group or self.layout.root.name,
                 "id": trial.id,
                 "name": trial_name(trial),
                 "dir": str(directory),
-                "config": _plain(trial.config),
+                "config": plain(trial.config),
                 "reinit": "create_new",  # beside the runs of other trials
                 **self._init,
                 "settings": _settings(
@@ -103,21 +100,15 @@ class WandbLoggerCallback(TrackingCallback):
             }
         )
 
-    def _record(self, trial: Trial, iteration: int, result: Result) -> None:
-        if trial.id not in self._runs:
-            self._begin(trial)
+    def _record(self, trial: Trial, run: Any, iteration: int, result: Result) -> None:
         row = {"training_iteration": iteration, **dict(numbers_of(result, self._excludes))}
         if self._log_config:
-            row |= {
-                f"config/{name}": value
-                for name, value in numbers_of(trial.config)
-                if not is_excluded(f"config/{name}", self._excludes)
-            }
-        self._runs[trial.id].log(row)
+            row |= dict(numbers_of({"config": trial.config}, self._excludes))
+        run.log(row)
 
-    def _keep(self, trial: Trial) -> None:
+    def _keep(self, trial: Trial, run: Any) -> None:
         checkpoint = trial.checkpoint
-        if not self._uploads or checkpoint is None or trial.id not in self._runs:
+        if not self._uploads or checkpoint is None:
             return
         path = Path(self.layout.root, checkpoint.path)
         artifact = _require().Artifact(name=f"checkpoint_{trial.id}", type="model")
@@ -127,12 +118,10 @@ class WandbLoggerCallback(TrackingCallback):
             if not path.exists():
                 return  # not kept: a newer one has taken its place before this one's turn came
             raise
-        self._runs[trial.id].log_artifact(artifact)
+        run.log_artifact(artifact)
 
-    def _finish(self, trial: Trial, outcome: str) -> None:
-        run = self._runs.pop(trial.id, None)
-        if run is not None:
-            run.finish(exit_code=0 if outcome in ("finished", "paused") else 1)
+    def _finish(self, trial: Trial, run: Any, outcome: str) -> None:
+        run.finish(exit_code=0 if outcome in ("finished", "paused") else 1)
 
 
 def setup_wandb(
@@ -174,14 +163,12 @@ def setup_wandb(
         }
         os.makedirs(derived["dir"], exist_ok=True)
     if config is not None:
-        derived["config"] = _plain(config)
+        derived["config"] = plain(config)
     return _open_run({**derived, **init})
 
 
 def _require() -> Any:
-    if importlib.util.find_spec("wandb") is None:
-        raise ConfigError("logging to Weights & Biases needs wandb, which is not installed. Run: pip install wandb")
-    return importlib.import_module("wandb")
+    return required("wandb", "logging to Weights & Biases")
 
 
 def _open_run(options: dict[str, Any]) -> Any:
@@ -222,16 +209,3 @@ def _require_key() -> None:
             "there is no key for Weights & Biases. Run 'wandb login', set WANDB_API_KEY, pass api_key_file=..., or "
             "work without the service: WandbLoggerCallback(mode='offline')."
         )
-
-
-def _plain(value: Any) -> Any:
-    """Return a config in values that W&B shows; what it does not know as text."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        return value.item()
-    return str(value)

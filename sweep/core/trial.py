@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -82,9 +83,28 @@ class CheckpointRef:
     training_iteration: int = 0
     time_total_s: float = 0.0
 
+    @property
+    def owner(self) -> str:
+        """Id of the trial that saved it."""
+        return self.path.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Name of the directory, such as `checkpoint_000003`."""
+        return self.path.rstrip("/").rpartition("/")[2]
+
     def to_json(self) -> list[Any]:
-        """Return plain JSON values; `CheckpointRef(*values)` reads them back."""
+        """Return plain JSON values; `parse` reads them back."""
         return [self.path, self.count, self.training_iteration, self.time_total_s]
+
+    @classmethod
+    def parse(cls, value: str | Sequence[Any] | None) -> CheckpointRef | None:
+        """Return the checkpoint that a record names: by a path alone, or by what `to_json` gave, also as JSON text."""
+        if isinstance(value, str) and (value[:1] in ("[", '"') or value == "null"):
+            value = json.loads(value)
+        if not value:
+            return None
+        return cls(value) if isinstance(value, str) else cls(*value)
 
 
 class Trial(NamedTuple):

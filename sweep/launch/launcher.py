@@ -22,8 +22,7 @@ from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
-from sweep.callbacks.space import SpaceNotice
-from sweep.callbacks.watch import AlikeFailures, DamageNotice, ErrorFileCallback, MissingKeys
+from sweep.callbacks.watch import AlikeFailures, DamageNotice, ErrorFileCallback, MissingKeys, SpaceNotice
 from sweep.core.expected import told_of_silence
 from sweep.core.messages import Ask, Tick, Verdict
 from sweep.core.packing import Packer
@@ -296,7 +295,7 @@ class Launch:
 
     def run(self) -> tuple[ExperimentAnalysis, bool]:
         """Drive to the end; returns the analysis and whether a person interrupted it."""
-        from sweep.results.analysis import ExperimentAnalysis
+        from sweep.results.analysis import own_analysis
 
         with self._stack as stack:
             if not self.exists:
@@ -317,7 +316,7 @@ class Launch:
             warnings.warn(f"{self.layout.root.name}: {silent}", stacklevel=3)
         if is_interrupted and not getattr(self.display, "says_how_to_resume", False):
             self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")
-        return ExperimentAnalysis._of_this_process(self.layout.root), is_interrupted
+        return own_analysis(self.layout.root), is_interrupted
 
     def _lock(self) -> DriverLock:
         lock = DriverLock(self.layout.lock, process_mark(os.getpid()))

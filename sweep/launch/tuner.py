@@ -203,9 +203,9 @@ def _place_of(path: str | os.PathLike[str], filesystem: Any) -> dict[str, Any]:
 
 
 def _results_at(root: Any) -> ResultGrid:
-    from sweep.results.analysis import ExperimentAnalysis, ResultGrid
+    from sweep.results.analysis import ResultGrid, own_analysis
 
-    return ResultGrid(ExperimentAnalysis._of_this_process(root))
+    return ResultGrid(own_analysis(root))
 
 
 def _check_name(trainable: Any, recorded: Mapping[str, Any], root: Any) -> None:

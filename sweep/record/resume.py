@@ -185,10 +185,9 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
 
 
 def _ref(text: str | None) -> CheckpointRef | None:
-    if not text:
-        return None
-    ref = CheckpointRef(*json.loads(text))
-    checked_checkpoint(ref.path)
+    ref = CheckpointRef.parse(text)
+    if ref is not None:
+        checked_checkpoint(ref.path)
     return ref
 
 

@@ -16,7 +16,7 @@ from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.values import printed, shown, sound_text
 from sweep.errors import ConfigError
 from sweep.record.encoding import Opaque
-from sweep.record.filled import MOST_SECONDS, NODE_IP, checkpoint_dir_name, complete, date_str
+from sweep.record.filled import NODE_IP, complete, date_of
 from sweep.record.reader import ExperimentReader, ResultRow, Timeline, TrialRow
 
 if TYPE_CHECKING:
@@ -157,14 +157,14 @@ def _tune_columns(
         for stamp, wall in zip(filled.get("timestamp", nothing), walls, strict=True)
     ]
     dates = filled.get("date", nothing)
-    names = [None if report is None else checkpoint_dir_name(report.checkpoint) for report in reports]
+    saved = [None if report is None else report.checkpoint for report in reports]
     return {
         "timestamp": _ints(stamps),
         "date": _texts(
-            date if isinstance(date, str) else _date(stamp) for date, stamp in zip(dates, stamps, strict=True)
+            date if isinstance(date, str) else date_of(stamp) for date, stamp in zip(dates, stamps, strict=True)
         ),
         "time_this_iter_s": _floats(filled.get("time_this_iter_s", nothing)),
-        "checkpoint_dir_name": _texts(names),
+        "checkpoint_dir_name": _texts(None if ref is None else ref.name for ref in saved),
         "done": _booleans(trial.is_ended for trial in trials),
         "pid": _ints(pid or time.pid or None for pid, time in zip(filled.get("pid", nothing), times, strict=True)),
         "hostname": _texts(filled.get("hostname", nothing)),
@@ -173,10 +173,6 @@ def _tune_columns(
         "iterations_since_restore": _ints(filled.get("iterations_since_restore", nothing)),
         "experiment_tag": _texts(trial.experiment_tag for trial in trials),
     } | {name: _floats(filled[name]) for name in ("timesteps_total", "episodes_total") if name in filled}
-
-
-def _date(stamp: float | None) -> str | None:
-    return date_str(stamp) if stamp is not None and abs(stamp) < MOST_SECONDS else None
 
 
 def _optuna_frame(

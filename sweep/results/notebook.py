@@ -17,7 +17,7 @@ from sweep.results.winners import Best, best_by_last, better_earlier, objectives
 
 if TYPE_CHECKING:
     from sweep.record.reader import TrialRow
-    from sweep.results.analysis import ExperimentAnalysis
+    from sweep.results.analysis import Experiment
     from sweep.results.views import Result, TrialView
 
 __all__ = ["analysis_page", "result_page", "view_page"]
@@ -31,7 +31,7 @@ _CELL = f"padding:2px 10px 2px 0;border:0;border-bottom:{_LINE};color:inherit;ba
 _ORDER = ("RUNNING", "PENDING", "PAUSED", "TERMINATED", "ERROR")
 
 
-def analysis_page(analysis: ExperimentAnalysis) -> str:
+def analysis_page(analysis: Experiment) -> str:
     """Return the page of an experiment: what there is, which trial is best, or which are the Pareto set of several
     objectives, and a table of trials."""
     reader = analysis._reader
@@ -78,7 +78,7 @@ def result_page(result: Result) -> str:
 
 def view_page(view: TrialView) -> str:
     """Return the page of one trial: its state and why, its last report, its config."""
-    row = view._row
+    row = view._facts
     title = f"<strong>{_text(view.trial_name)}</strong> &middot; {_text(view.status)}"
     parts = [f"<p>{title}</p>", _reason(row), _side_by_side({"last": _own(row.last_metrics or {})})]
     parts.append(_pairs("config", flatten(row.config)))
@@ -125,7 +125,7 @@ def _front_line(objectives: Objectives, count: int) -> str:
     )
 
 
-def _why_no_best(analysis: ExperimentAnalysis) -> str:
+def _why_no_best(analysis: Experiment) -> str:
     if not analysis.default_metric or not analysis.default_mode:
         return "No metric was given, so none is best: get_best_result(metric, mode)."
     return f"No trial has reported a number under {analysis.default_metric!r} yet."

@@ -287,7 +287,7 @@ def _tame(score: float) -> float:
 def _find_checkpoint(track: _Track, trial: Trial) -> None:
     """Find the report that a trial's newest checkpoint belongs to; one that it took over from another is no news."""
     ref = trial.checkpoint
-    if ref is None or ref.path == track.saved_path or ref.path.partition("/")[0] != trial.id:
+    if ref is None or ref.path == track.saved_path or ref.owner != trial.id:
         return
     track.saved_path, track.saved = ref.path, track.marks.get(ref.count)
 

@@ -81,7 +81,7 @@ class PolicyLog:
         ref = trial.started_from
         if ref is None:
             return None
-        source_id = ref.path.partition("/")[0]
+        source_id = ref.owner
         source = trials.get(source_id)
         if source is None or source_id == trial.id:
             return None

@@ -23,6 +23,7 @@ NOW = {
     "sweep.callbacks.progress": "sweep.display.progress",
     "sweep.callbacks.rate": "sweep.display.rate",
     "sweep.callbacks.reporters": "sweep.display.reporters",
+    "sweep.callbacks.space": "sweep.callbacks.watch",
     "sweep.callbacks.table": "sweep.display.table",
     "sweep.config": "sweep.launch.config",
     "sweep.core.asking": "sweep.core.suggestions",

@@ -95,7 +95,7 @@ def test_our_form_gets_the_trial_and_a_read_only_result() -> None:
 
 def test_tunes_form_gets_keywords_and_a_plain_dict_with_the_config() -> None:
     tunes = Tunes()
-    saved = trial(checkpoint=CheckpointRef("c"))
+    saved = trial(checkpoint=CheckpointRef("abcde_00000/checkpoint_000002"))
     batches = [
         [told(Hook.START, trial()), told(Hook.RESULT, trial(), {"loss": 1})],
         [told(Hook.SAVE, saved), told(Hook.COMPLETE, saved)],
@@ -107,7 +107,7 @@ def test_tunes_form_gets_keywords_and_a_plain_dict_with_the_config() -> None:
         ("result", dict, {"lr": 0.5, "fixed": 1}, "0_lr=0.5000", 1),
         ("end", 1, ["train_abcde_00000"]),
         ("begin", 2, 1),
-        ("checkpoint", "/x/c"),
+        ("checkpoint", "/x/abcde_00000/checkpoint_000002"),
         ("complete", ["iteration", "trial", "trials"]),
         ("end", 2, ["train_abcde_00000"]),
     ]

@@ -37,18 +37,19 @@ class Told(TrackingCallback):
         self.gate.wait()
         self.told.append(what)
 
-    def _begin(self, trial: Trial) -> None:
+    def _begin(self, trial: Trial, run: Any | None) -> Any:
         self._tell("begin", trial.number)
+        return trial.id
 
-    def _record(self, trial: Trial, iteration: int, result: Result) -> None:
+    def _record(self, trial: Trial, run: Any, iteration: int, result: Result) -> None:
         self._tell("record", trial.number, iteration)
         if result.get("bad"):
             raise ConnectionError("no route")
 
-    def _keep(self, trial: Trial) -> None:
+    def _keep(self, trial: Trial, run: Any) -> None:
         self._tell("keep", trial.number)
 
-    def _finish(self, trial: Trial, outcome: str) -> None:
+    def _finish(self, trial: Trial, run: Any, outcome: str) -> None:
         self._tell("finish", trial.number, outcome)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.callbacks.space import SpaceNotice
+from sweep.callbacks.watch import SpaceNotice
 from sweep.core.resources import Resources
 from sweep.core.trial import WAITS_FOR_SPACE, Status, Trial
 
