@@ -23,10 +23,10 @@ from sweep.results.views import (
     Choice,
     Result,
     TrialView,
-    error_of,
     full_result,
     local_filesystem,
     result_of,
+    results_of,
     several_objectives,
     views_of,
 )
@@ -460,7 +460,7 @@ class ResultGrid(Experiment):
     def __getitem__(self, index: int | slice) -> Result | list[Result]:
         rows = self._reader.trials()
         if isinstance(index, slice):
-            return [result_of(self._reader, row) for row in rows[index]]
+            return results_of(self._reader, rows[index])
         try:
             row = rows[index]
         except IndexError:
@@ -468,13 +468,12 @@ class ResultGrid(Experiment):
         return result_of(self._reader, row)
 
     def __iter__(self) -> Iterator[Result]:
-        return (result_of(self._reader, row) for row in self._reader.trials())
+        return iter(self[:])
 
     @property
     def errors(self) -> list[SweepError]:
         """Why each trial in ERROR is there, as `Result.error` says it."""
-        found = (error_of(self._reader, row) for row in self._reader.trials() if row.status == "ERROR")
-        return [error for error in found if error is not None]
+        return [error for result in self if (error := result.error) is not None]
 
     @property
     def num_errors(self) -> int:
@@ -512,7 +511,7 @@ class ResultGrid(Experiment):
         self, metric: Sequence[str] | None = None, mode: Sequence[str] | None = None
     ) -> list[Result]:
         """Return the results of `ExperimentAnalysis.get_pareto_trials`."""
-        return [result_of(self._reader, row) for row in self._front(metric, mode)]
+        return results_of(self._reader, self._front(metric, mode))
 
 
 class _TrialFrames(Mapping[str, "pd.DataFrame"]):

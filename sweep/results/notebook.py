@@ -60,7 +60,7 @@ def analysis_page(analysis: Experiment) -> str:
 
 def result_page(result: Result) -> str:
     """Return the page of one result: why it was chosen, its last and its best report, its config."""
-    row = result._row
+    row = result._facts
     title = f"<strong>{_text(row.trial_id)}</strong> &middot; {_text(row.status)}"
     if result.choice is not None:
         title += f" &middot; {_text(str(result.choice))}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -35,16 +35,16 @@ __all__ = [
     "Choice",
     "Result",
     "TrialView",
-    "error_of",
     "full_result",
     "local_filesystem",
     "result_of",
+    "results_of",
     "several_objectives",
     "views_of",
 ]
 
-# Numbers that say nothing about how good a trial is.
 _Kept = tuple[Checkpoint, dict[str, Any]]  # a checkpoint that still exists, and the metrics it was taken at
+# Numbers that say nothing about how good a trial is.
 _NOT_ANALYSED = frozenset({"trial_id", "timestamp", "date", "pid", "hostname", "node_ip", "done", "experiment_tag"})
 
 
@@ -67,7 +67,7 @@ class TrialView(ShownTrial):
         return f"TrialView({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TrialView) and (other.path, other._facts) == (self.path, self._facts)
+        return type(other) is type(self) and (other.path, other._facts) == (self.path, self._facts)
 
     def __hash__(self) -> int:
         return hash(self.path)
@@ -124,8 +124,33 @@ class TrialView(ShownTrial):
 
     @property
     def error(self) -> SweepError | None:
-        """Why it is in ERROR; None otherwise. As `Result.error`."""
-        return error_of(self._reader, self._facts)
+        """Why the trial is in ERROR, None otherwise.
+
+        A fault of the user's code is a `UserCodeError` with the class name and traceback of the original as text. Its
+        `__cause__` is the original exception in what the run itself returned, and where the experiment was opened with
+        `trust=True`: it is kept as a pickle, and loading that runs code which the experiment names. Otherwise, and when
+        its class cannot be imported, there is no cause.
+        """
+        if self.status != "ERROR":
+            return None
+        reader, trial_id, reason = self._reader, self.trial_id, self._facts.reason
+        ended = reader.last_exit(trial_id)
+        if not ended:
+            return SweepError(reason or f"trial {trial_id} could not run")
+        error = UserCodeError(ended.get("error") or reason or str(ended.get("kind", "")).lower())
+        error.class_name = ended.get("class_name") or ""
+        error.traceback = ended.get("traceback") or ""
+        if error.traceback:
+            error.add_note(error.traceback)
+        if reader.is_own or reader.trust:
+            error.__cause__ = _original(reader.pickled_error(trial_id))
+        return error
+
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `path` lies: that of this machine, also of an experiment that was brought
+        from elsewhere."""
+        return local_filesystem()
 
     def get_error(self) -> str | None:
         """Return the traceback, else the reason, of a trial in ERROR; None otherwise. No pickle is loaded."""
@@ -163,32 +188,30 @@ class Choice:
 
 
 @refuse_unknown()
-@dataclass(frozen=True, eq=False, repr=False)
-class Result:
+class Result(TrialView):
     """How one trial turned out.
 
     `last` and `best` are its last and its best report: after an early stop, or when a model overfits, they differ.
-    It can be pickled and read elsewhere without the trainable.
 
     Attributes:
-        path: the trial's directory.
         choice: by what it was found to be the best; None when it was not asked for as the best.
     """
 
-    path: str
-    _row: TrialRow
-    _reader: ExperimentReader
-    choice: Choice | None = None
+    def __init__(
+        self, row: TrialRow, reader: ExperimentReader, about: ExperimentInfo, reason: str, choice: Choice | None = None
+    ) -> None:
+        super().__init__(row, reader, about, reason)
+        self.choice = choice
 
     def __repr__(self) -> str:
         parts = [] if self.choice is None else [str(self.choice)]
         parts += [f"trial_id={self.trial_id!r}", f"status={self.status!r}", f"last={_own(self.last)!r}"]
         best = self._best_row()
-        if best is not None and best.seq != self._row.last_seq:
+        if best is not None and best.seq != self._facts.last_seq:
             parts.append(f"best={_own(best.metrics)!r}")
-        parts.append(f"config={self._row.config!r}")
+        parts.append(f"config={self._facts.config!r}")
         if self.status == "ERROR":
-            parts.append(f"error={self._row.reason}")
+            parts.append(f"error={self._facts.reason}")
         nearest_one = self._best_checkpoint()
         if nearest_one is not None:
             checkpoint, metrics = nearest_one
@@ -198,15 +221,9 @@ class Result:
     def _repr_html_(self) -> str:
         return result_page(self)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Result) and (other.path, other._row) == (self.path, self._row)
-
-    def __hash__(self) -> int:
-        return hash(self.path)
-
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> Any:
         # Only what the record says: `metrics` may hold objects of classes that another process cannot import.
-        return {name: getattr(self, name) for name in ("path", "_row", "_reader", "choice")}
+        return Result, (self._facts, self._reader, self._about, self._reason, self.choice)
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None, *, trust: bool = False) -> Result:
@@ -232,21 +249,11 @@ class Result:
         reader = ExperimentReader(directory.parent, trust=trust)
         return result_of(reader, reader.trial(directory.name))
 
-    @property
-    def trial_id(self) -> str:
-        """The trial's id."""
-        return self._row.trial_id
-
-    @property
-    def status(self) -> str:
-        """PENDING, RUNNING, PAUSED, TERMINATED or ERROR."""
-        return self._row.status
-
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """The last report, nested, with `config`, `trial_id`, `done` and the other filled-in fields; empty before the
         first."""
-        return full_result(self._row)
+        return full_result(self._facts)
 
     @property
     def last(self) -> dict[str, Any]:
@@ -264,22 +271,12 @@ class Result:
         """
         self._check_one_objective()
         report = self._best_row()
-        return None if report is None else _full(self._row, report.metrics, report.wall, report.checkpoint)
+        return None if report is None else _full(self._facts, report.metrics, report.wall, report.checkpoint)
 
     @property
     def best_metrics(self) -> dict[str, Any] | None:
         """The same as `best`."""
         return self.best
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """A copy of the decided config."""
-        return self._row.fresh_config()
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        """The latest checkpoint, or None; `best_checkpoint` is the one to keep of a model that got worse."""
-        return _checkpoint(self._reader, self._row.checkpoint)
 
     @property
     def best_checkpoint(self) -> Checkpoint | None:
@@ -298,8 +295,8 @@ class Result:
 
         Ordered by `checkpoint_score_attribute`, the best last; oldest first when the sweep had none.
         """
-        found = [(_checkpoint(self._reader, ref), m) for ref, m in self._reader.checkpoints(self.trial_id)]
-        kept = [(checkpoint, metrics) for checkpoint, metrics in found if checkpoint is not None]
+        layout, found = self._about.layout, self._reader.checkpoints(self.trial_id)
+        kept = [(Checkpoint(layout.checkpoint(ref.path)), metrics) for ref, metrics in found]
         plan = self._reader.plan()
         if attribute := plan.get("checkpoint_score"):
             kept.sort(key=lambda pair: score(Report(pair[1]).get(attribute), plan.get("checkpoint_mode") or "max"))
@@ -333,24 +330,7 @@ class Result:
         """One row per report: every key flattened with `/`, filled-in ones included, then `config/...`."""
         from sweep.results.frames import result_frame
 
-        return result_frame(self._reader, self._row)
-
-    @property
-    def error(self) -> SweepError | None:
-        """Why the trial is in ERROR, None otherwise.
-
-        A fault of the user's code is a `UserCodeError` with the class name and traceback of the original as text. Its
-        `__cause__` is the original exception in what the run itself returned, and where the experiment was opened with
-        `trust=True`: it is kept as a pickle, and loading that runs code which the experiment names. Otherwise, and when
-        its class cannot be imported, there is no cause.
-        """
-        return error_of(self._reader, self._row)
-
-    @property
-    def filesystem(self) -> Any:
-        """The fsspec file system on which `path` lies: that of this machine, also of an experiment that was brought
-        from elsewhere."""
-        return local_filesystem()
+        return result_frame(self._reader, self._facts)
 
     # --- inside ---
 
@@ -367,7 +347,7 @@ class Result:
         metric, mode = self._metric_and_mode()
         if not metric or not mode:
             return None
-        seq = self._row.best_seq
+        seq = self._facts.best_seq
         if (metric, mode) != (self._reader.metric, self._reader.mode):
             seq, _ = best_reports(self._reader, metric, mode, trial_id=self.trial_id).get(self.trial_id, (None, None))
         return None if seq is None else self._reader.reports_at({self.trial_id: seq}).get(self.trial_id)
@@ -393,16 +373,29 @@ def several_objectives(objectives: Objectives, call: str) -> str:
     )
 
 
-def views_of(reader: ExperimentReader, rows: Iterable[TrialRow]) -> list[TrialView]:
+def views_of(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[TrialView]:
     """Return the views of some trials of an experiment."""
-    orphaned = "no driver runs it: it was running when its driver died" if reader.state() == "crashed" else ""
-    meta = reader.meta
-    about = ExperimentInfo(str(reader.root), trainable_name(meta), variables_of(meta), attrgetter("name"))
-    return [TrialView(row, reader, about, row.reason or (orphaned if row.status == "RUNNING" else "")) for row in rows]
+    return [TrialView(*parts) for parts in _parts(reader, rows)]
+
+
+def results_of(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[Result]:
+    """Return how some trials of an experiment turned out."""
+    return [Result(*parts) for parts in _parts(reader, rows)]
 
 
 def result_of(reader: ExperimentReader, row: TrialRow, choice: Choice | None = None) -> Result:
-    return Result(str(reader.layout.trial(row.trial_id)), _row=row, _reader=reader, choice=choice)
+    """Return how one trial turned out, and why it was chosen."""
+    return Result(*_parts(reader, [row])[0], choice)
+
+
+def _parts(
+    reader: ExperimentReader, rows: Sequence[TrialRow]
+) -> list[tuple[TrialRow, ExperimentReader, ExperimentInfo, str]]:
+    meta = reader.meta
+    about = ExperimentInfo(str(reader.root), trainable_name(meta), variables_of(meta), attrgetter("name"))
+    is_crashed = any(row.status == "RUNNING" for row in rows) and reader.state() == "crashed"
+    orphaned = "no driver runs it: it was running when its driver died" if is_crashed else ""
+    return [(row, reader, about, row.reason or (orphaned if row.status == "RUNNING" else "")) for row in rows]
 
 
 def full_result(row: TrialRow) -> dict[str, Any]:
@@ -423,26 +416,6 @@ def _full(row: TrialRow, metrics: dict[str, Any], wall: float | None, ref: Check
 def _own(metrics: dict[str, Any]) -> dict[str, Any]:
     """Return what the user reported, and the iteration."""
     return {key: v for key, v in metrics.items() if key not in AUTO_FILLED or key == "training_iteration"}
-
-
-def _checkpoint(reader: ExperimentReader, ref: CheckpointRef | None) -> Checkpoint | None:
-    return None if ref is None else Checkpoint(reader.layout.checkpoint(ref.path))
-
-
-def error_of(reader: ExperimentReader, row: TrialRow) -> SweepError | None:
-    if row.status != "ERROR":
-        return None
-    ended = reader.last_exit(row.trial_id)
-    if not ended:
-        return SweepError(row.reason or f"trial {row.trial_id} could not run")
-    error = UserCodeError(ended.get("error") or row.reason or str(ended.get("kind", "")).lower())
-    error.class_name = ended.get("class_name") or ""
-    error.traceback = ended.get("traceback") or ""
-    if error.traceback:
-        error.add_note(error.traceback)
-    if reader.is_own or reader.trust:
-        error.__cause__ = _original(reader.pickled_error(row.trial_id))
-    return error
 
 
 def _original(pickled: bytes) -> BaseException | None:
