@@ -52,9 +52,10 @@ def make(root: Path) -> None:
 
 
 def seconds(read: Callable[[], Any]) -> float:
-    began = time.perf_counter()
+    """Return the seconds of CPU that a call takes: all files are in memory."""
+    began = time.process_time()
     read()
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def main() -> None:

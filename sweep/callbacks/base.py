@@ -12,7 +12,7 @@ from sweep.errors import refuse_unknown
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.layout import ExperimentLayout
 
-__all__ = ["Callback", "FilesCallback"]
+__all__ = ["Callback", "FilesCallback", "overriding"]
 
 
 @refuse_unknown()
@@ -102,3 +102,8 @@ class FilesCallback(Callback):
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         """Take the experiment's directory."""
         self.layout = ExperimentLayout(Path(experiment_dir))
+
+
+def overriding(callbacks: Sequence[Callback], hook: str) -> list[Callback]:
+    """Return those whose class has a hook of its own."""
+    return [one for one in callbacks if getattr(type(one), hook, None) is not getattr(Callback, hook)]

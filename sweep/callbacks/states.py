@@ -7,7 +7,7 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from sweep.callbacks.base import Callback
+from sweep.callbacks.base import Callback, overriding
 from sweep.record.files import write_atomically
 from sweep.record.importing import unpickle
 
@@ -33,11 +33,8 @@ class CallbackStates:
         self._said: set[str] = set()
         self._owners: dict[str, Callback] = {}
         counts: Counter[str] = Counter()
-        for callback in callbacks:
-            kind = type(callback)
-            if kind.get_state is Callback.get_state:
-                continue
-            name = f"{kind.__module__}.{kind.__qualname__}"
+        for callback in overriding(callbacks, "get_state"):
+            name = f"{type(callback).__module__}.{type(callback).__qualname__}"
             counts[name] += 1
             self._owners[f"{name}#{counts[name]}"] = callback
 

@@ -7,15 +7,13 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from sweep.callbacks.loggers import LoggerCallback, number_of
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError
 
-__all__ = ["TrackingCallback", "is_excluded", "numbers_of", "read_once", "trial_name"]
+__all__ = ["TrackingCallback", "numbers_of", "trial_name"]
 
 _MAX_THREADS = 4
 _MAX_WAITING = 20_000  # calls; what comes after that is dropped, and said
@@ -125,11 +123,8 @@ class TrackingCallback(LoggerCallback):
             self._raise_error()
 
     def _raise_error(self) -> None:
-        try:
-            error = self._errors.get_nowait()
-        except queue.Empty:
-            return
-        raise error
+        if not self._errors.empty():
+            raise self._errors.get()
 
     def _lane(self, trial: Trial) -> _Lane:
         # By the number, so that a trial that goes on after a pause waits until its run is closed.
@@ -181,29 +176,6 @@ def numbers_of(result: Mapping[str, Any], excludes: Sequence[str] = ()) -> Itera
         excludes: names that are left out, with all that is below them.
     """
     for name, value in flatten(result).items():
-        if not is_excluded(name, excludes) and (number := number_of(value)) is not None:
+        is_excluded = any(name == other or name.startswith(f"{other}/") for other in excludes)
+        if not is_excluded and (number := number_of(value)) is not None:
             yield name, number
-
-
-def is_excluded(name: str, excludes: Sequence[str]) -> bool:
-    """Return whether a flat name is one of these, or below one."""
-    return any(name == other or name.startswith(f"{other}/") for other in excludes)
-
-
-def read_once(value: str | None, file: str | None, *, name: str, service: str) -> str | None:
-    """Return a secret that was given as a text or as the file that holds it; None when neither was.
-
-    Raises:
-        ConfigError: both were given, or the file cannot be read or is empty.
-    """
-    if file is None:
-        return value
-    if value is not None:
-        raise ConfigError(f"{name} and {name}_file were both given for {service}; expected one of them.")
-    try:
-        found = Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"{name}_file={file!r} cannot be read: {error.strerror}.") from error
-    if not found:
-        raise ConfigError(f"{name}_file={file!r} is empty; expected the key for {service} in it.")
-    return found

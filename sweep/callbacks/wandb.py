@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.callbacks.loggers import plain, required
-from sweep.callbacks.tracking import TrackingCallback, numbers_of, read_once, trial_name
+from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.results import Result
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
@@ -61,7 +61,7 @@ class WandbLoggerCallback(TrackingCallback):
         _require()
         if isinstance(excludes, str):
             raise ConfigError(f"excludes={excludes!r} is a text; expected a list of names: excludes=[{excludes!r}].")
-        self._key = read_once(api_key, api_key_file, name="api_key", service="Weights & Biases")
+        self._key = _key_of(api_key, api_key_file)
         self._project = project or os.environ.get("WANDB_PROJECT_NAME")
         self._group = group or os.environ.get("WANDB_GROUP_NAME")
         self._excludes = (*_NEVER, *(excludes or ()))
@@ -149,7 +149,7 @@ def setup_wandb(
     rank = context.get_world_rank()
     if rank and rank_zero_only:
         return _require().init(mode="disabled")
-    _use_key(read_once(api_key, api_key_file, name="api_key", service="Weights & Biases"))
+    _use_key(_key_of(api_key, api_key_file))
     derived: dict[str, Any] = {}
     trial_id = context.get_trial_id()
     if trial_id is not None:
@@ -193,6 +193,25 @@ def _settings(given: Any, **defaults: Any) -> Any:
         return given
     known = getattr(_require().Settings, "model_fields", {})
     return {**{name: value for name, value in defaults.items() if name in known}, **(given or {})}
+
+
+def _key_of(given: str | None, file: str | None) -> str | None:
+    """Return the key that was given as a text or as the file that holds it; None when neither was.
+
+    Raises:
+        ConfigError: both were given, or the file cannot be read or is empty.
+    """
+    if file is None:
+        return given
+    if given is not None:
+        raise ConfigError("api_key and api_key_file were both given for Weights & Biases; expected one of them.")
+    try:
+        found = Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"api_key_file={file!r} cannot be read: {error.strerror}.") from error
+    if not found:
+        raise ConfigError(f"api_key_file={file!r} is empty; expected the key for Weights & Biases in it.")
+    return found
 
 
 def _use_key(key: str | None) -> None:

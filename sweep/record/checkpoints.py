@@ -18,6 +18,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -409,13 +410,13 @@ def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_m
     return manifest is not None
 
 
+@dataclass
 class _Download:
     """A temporary directory with a remote checkpoint, and how many use it."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.num_users = 0
-        self.directory = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    num_users: int = 0
+    directory: str = ""
 
 
 _downloads: dict[tuple[int, str, str], _Download] = {}

@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweep import checks
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.values import printed, shown, sound_text
-from sweep.errors import ConfigError
 from sweep.record.encoding import Opaque
 from sweep.record.filled import NODE_IP, complete, date_of
 from sweep.record.reader import ExperimentReader, ResultRow, Timeline, TrialRow
@@ -70,10 +70,8 @@ def trial_frame(
     Raises:
         ConfigError: an unknown style.
     """
-    if style not in STYLES:
-        raise ConfigError(f"style={style!r} is unknown; expected one of {', '.join(STYLES)}.")
-    snapshot = reader.snapshot()
-    trials = snapshot.trials
+    checks.one_of("style", style, STYLES)
+    trials = reader.trials()
     reports = [_last(trial) if chosen is None else chosen.get(trial.trial_id) for trial in trials]
     metrics = [report.metrics if report is not None else {} for report in reports]
     timelines = reader.timelines()
@@ -88,14 +86,8 @@ def trial_frame(
         return _optuna_frame(trials, columns, shown, config, metric)
     tune = _tune_columns(trials, reports, times, filled)
     if style == "ray":
-        ray = tune | columns
-        order = [
-            *_RAY_BEFORE_CONFIG,
-            *config,
-            "logdir",
-            *(n for n in (*columns, *tune) if n not in {*_RAY_BEFORE_CONFIG, "logdir"}),
-        ]
-        everything = ray | config
+        everything = tune | columns | config
+        order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *columns, *tune])
         return _frame(shown | {name: everything[name] for name in order}, len(trials))
     head = {name: columns[name] for name in ("number", "state")}
     return _frame(head | shown | config | {n: v for n, v in columns.items() if n not in head} | tune, len(trials))
