@@ -17,7 +17,7 @@ from sweep.results.winners import Best, best_by_last, better_earlier, objectives
 
 if TYPE_CHECKING:
     from sweep.record.reader import TrialRow
-    from sweep.results.analysis import Experiment
+    from sweep.results.experiment import Experiment
     from sweep.results.views import Result, TrialView
 
 __all__ = ["analysis_page", "result_page", "view_page"]

@@ -84,6 +84,21 @@ def test_a_trial_knows_its_number_and_where_it_is():
         assert (now.is_held, now.is_ended) == (status in HELD, status in ENDED)
 
 
-def test_a_checkpoint_reference_survives_json():
-    ref = CheckpointRef("a/c1", 3, 30, 1.5)
-    assert CheckpointRef(*ref.to_json()) == ref
+@pytest.mark.parametrize(
+    ("recorded", "meant"),
+    [
+        (["a/c1", 3, 30, 1.5], CheckpointRef("a/c1", 3, 30, 1.5)),
+        ('["a/c1", 3, 30, 1.5]', CheckpointRef("a/c1", 3, 30, 1.5)),
+        (CheckpointRef("a/c1", 3, 30, 1.5).to_json(), CheckpointRef("a/c1", 3, 30, 1.5)),
+        ("a/c1", CheckpointRef("a/c1")),
+        ('"a/c1"', CheckpointRef("a/c1")),
+        *((nothing, None) for nothing in (None, "", "null", [])),
+    ],
+)
+def test_a_checkpoint_reference_is_read_in_every_form_of_a_record(recorded, meant):
+    assert CheckpointRef.parse(recorded) == meant
+
+
+def test_a_checkpoint_reference_names_its_owner_and_its_directory():
+    ref = CheckpointRef("abcde_00001/checkpoint_000003")
+    assert (ref.owner, ref.name) == ("abcde_00001", "checkpoint_000003")
