@@ -22,7 +22,7 @@ from sweep.record.reader import ExperimentReader, ResultRow, Timeline, TrialRow
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STYLES", "event_frame", "flat_metrics", "history_frame", "result_frame", "trial_frame"]
+__all__ = ["STYLES", "event_frame", "history_frame", "result_frame", "trial_frame"]
 
 STYLES = ("sweep", "ray", "optuna")
 
@@ -253,18 +253,9 @@ def event_frame(reader: ExperimentReader) -> pd.DataFrame:
     return _frame(frame, len(rows))
 
 
-def flat_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the user's own metrics, flattened, without the fields that are filled in."""
-    return {key: value for key, value in flatten(metrics).items() if not _is_filled(key)}
-
-
-def _is_filled(key: str) -> bool:
-    return key in AUTO_FILLED or key.startswith("config/")
-
-
 def _split(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     columns = _columns(rows)
-    filled = {name: columns.pop(name) for name in list(columns) if _is_filled(name)}
+    filled = {name: columns.pop(name) for name in list(columns) if name in AUTO_FILLED or name.startswith("config/")}
     return columns, filled
 
 

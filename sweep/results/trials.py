@@ -72,10 +72,7 @@ class ShownTrial:
         """The trial's id, for instance `a1b2c_00042`."""
         return self._facts.id
 
-    @property
-    def id(self) -> str:
-        """The same as `trial_id`."""
-        return self._facts.id
+    id = trial_id
 
     @property
     def trial_name(self) -> str:
@@ -113,15 +110,7 @@ class ShownTrial:
         """The trial's directory, absolute."""
         return str(self._about.layout.trial(self.trial_id))
 
-    @property
-    def local_path(self) -> str:
-        """The same as `path`."""
-        return self.path
-
-    @property
-    def logdir(self) -> str:
-        """The same as `path`."""
-        return self.path
+    local_path = logdir = path
 
     @property
     def checkpoint(self) -> Checkpoint | None:

@@ -273,10 +273,7 @@ class Result(TrialView):
         report = self._best_row()
         return None if report is None else _full(self._facts, report.metrics, report.wall, report.checkpoint)
 
-    @property
-    def best_metrics(self) -> dict[str, Any] | None:
-        """The same as `best`."""
-        return self.best
+    best_metrics = best
 
     @property
     def best_checkpoint(self) -> Checkpoint | None:
