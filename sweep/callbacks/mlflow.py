@@ -97,7 +97,7 @@ class MLflowLoggerCallback(TrackingCallback):
                 found = client.create_run(experiment_id, tags={**self._tags, "trial_name": name, **tags}, run_name=name)
             else:
                 client.update_run(found.info.run_id, status="RUNNING")
-            run = _Run(found.info.run_id, set(found.data.params))
+            run = self._runs[trial.id] = _Run(found.info.run_id, set(found.data.params))
         if not self._is_late:
             self._log_params(trial, run)
         return run
