@@ -72,7 +72,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.schema",
         "sweep.record.encoding",
         "sweep.record.filled",
-        "sweep.record.reader",
+        "sweep.record.rows",
         "sweep.record.checkpoints",
         "sweep.results.trials",
     ),

@@ -156,6 +156,7 @@ class _FileLogger(LoggerCallback):
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         """Take the directory; after a restart (`resumed=True`) note up to where the files should be complete."""
         super().setup(experiment_dir=experiment_dir, plan=plan, num_trials=num_trials, **info)
+        self._root = str(self.layout.root)
         if info.get("resumed"):
             with closing(open_for_reading(self.layout.database)) as connection:
                 (seq,) = connection.execute("SELECT max(seq) FROM result").fetchone()
@@ -167,7 +168,8 @@ class _FileLogger(LoggerCallback):
         super().on_trial_start(trial)
 
     def on_trial_result(self, trial: Trial, result: Result) -> None:
-        self._repair_once()
+        if self._repair_to:
+            self._repair_once()
         super().on_trial_result(trial, result)
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
@@ -186,7 +188,7 @@ class _FileLogger(LoggerCallback):
         self._files.close(self._path(trial.id))
 
     def _path(self, trial_id: str) -> str:
-        return f"{self.layout.root}/{trial_id}/{self._file_name}"
+        return f"{self._root}/{trial_id}/{self._file_name}"
 
     @abstractmethod
     def _complete(self, path: Path, config: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> None:

@@ -8,6 +8,7 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from sweep.callbacks.base import Callback, FilesCallback
@@ -16,7 +17,8 @@ from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
 from sweep.record.filled import date_str
-from sweep.record.reader import ExperimentReader
+from sweep.record.rows import last_exit
+from sweep.record.schema import open_for_reading
 from sweep.results.trials import ERROR_FILE
 
 __all__ = ["AlikeFailures", "DamageNotice", "ErrorFileCallback", "MissingKeys", "SpaceNotice"]
@@ -44,7 +46,8 @@ class _Failures(FilesCallback):
     def _failed(self, trial: Trial) -> None: ...
 
     def _last_exit(self, trial: Trial) -> dict[str, Any]:
-        return ExperimentReader(self.layout.root).last_exit(trial.id)
+        with closing(open_for_reading(self.layout.database)) as connection:
+            return last_exit(connection, trial.id)
 
 
 class ErrorFileCallback(_Failures):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
 import sqlite3
@@ -21,7 +20,7 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
 from sweep.record.presence import Driver, find_driver
 from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading, parse_storage
-from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, trainable_name
+from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
 from sweep.record.schema import open_for_reading
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
 
 _TUNE_STATE = re.compile(r"experiment_state-.*\.json")
 _REPORT = "seq, trial_id, attempt, at, wall, checkpoint, metrics"
-_LAST_EXIT = "FROM event WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1"
 _NUMBERS = {f'{{"$float":"{name}"}}': float(name) for name in ("nan", "inf", "-inf")}  # as they are recorded
 
 
@@ -256,9 +254,9 @@ class ExperimentReader:
         return {owner: Timeline(**times) for owner, times in found.items()}
 
     def last_exit(self, trial_id: str) -> dict[str, Any]:
-        """Return how the trial's last attempt ended (kind, error, traceback, class_name, signal); {} if none did."""
-        found = self._one(f"SELECT json_remove(json_extract(data, '$.exit'), '$.pickled') {_LAST_EXIT}", trial_id)
-        return dict(json.loads(found[0])) if found and found[0] is not None else {}
+        """Return how the trial's last attempt ended, as `sweep.record.rows.last_exit`."""
+        with self.connect() as connection:
+            return last_exit(connection, trial_id)
 
     def damage(self) -> dict[str, str]:
         """Return by trial what was wrong with the last checkpoint that it could not be started from."""
@@ -272,7 +270,11 @@ class ExperimentReader:
 
     def pickled_error(self, trial_id: str) -> bytes:
         """Return the exception that ended the trial's last attempt as it was pickled; empty when it was not kept."""
-        found = self._one(f"SELECT json_extract(data, '$.exit.pickled') {_LAST_EXIT}", trial_id)
+        found = self._one(
+            "SELECT json_extract(data, '$.exit.pickled') FROM event"
+            " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
+            trial_id,
+        )
         return base64.b64decode(found[0]) if found and found[0] else b""
 
     def results(self, trial_id: str | None = None) -> Iterator[ResultRow]:

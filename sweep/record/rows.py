@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,7 @@ from sweep.core.resources import Placement, Resources
 from sweep.core.trial import CheckpointRef
 from sweep.record.encoding import decode, decode_metrics
 
-__all__ = ["ResultRow", "Snapshot", "Timeline", "TrialRow", "trainable_name", "variables_of"]
+__all__ = ["ResultRow", "Snapshot", "Timeline", "TrialRow", "last_exit", "trainable_name", "variables_of"]
 
 _ENDED = ("TERMINATED", "ERROR")
 
@@ -177,6 +178,16 @@ class Snapshot:
     def by_id(self) -> dict[str, TrialRow]:
         """The same trials by id."""
         return {trial.trial_id: trial for trial in self.trials}
+
+
+def last_exit(connection: sqlite3.Connection, trial_id: str) -> dict[str, Any]:
+    """Return how the trial's last attempt ended (kind, error, traceback, class_name, signal); {} if none did."""
+    row = connection.execute(
+        "SELECT json_remove(json_extract(data, '$.exit'), '$.pickled') FROM event"
+        " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
+        (trial_id,),
+    ).fetchone()
+    return dict(json.loads(row[0])) if row is not None and row[0] is not None else {}
 
 
 def trainable_name(meta: Mapping[str, Any]) -> str:

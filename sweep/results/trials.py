@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweep.core.naming import evaluated_params, experiment_tag
 from sweep.core.resources import Resources
 from sweep.core.trial import Trial
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.layout import ExperimentLayout
-from sweep.record.rows import TrialRow
+
+if TYPE_CHECKING:
+    from sweep.record.rows import TrialRow
 
 __all__ = ["ERROR_FILE", "ExperimentInfo", "ShownTrial"]
 
