@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.callbacks.base import Callback
-from sweep.core.outcome import fell_back
+from sweep.core.failures import fell_back
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest

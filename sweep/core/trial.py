@@ -21,8 +21,11 @@ __all__ = [
     "CheckpointRef",
     "Status",
     "Trial",
+    "begun",
+    "cloned",
     "evolve",
     "number_of",
+    "revived",
     "shown_status",
 ]
 
@@ -168,3 +171,39 @@ def evolve(trial: Trial, **changes: Any) -> Trial:
     for name, value in changes.items():
         values[_INDEX[name]] = value
     return _new(Trial, values)
+
+
+def begun(trial: Trial, placement: Placement) -> Trial:
+    """Return a trial at the beginning of its next attempt."""
+    ref = trial.checkpoint
+    return evolve(
+        trial,
+        status=Status.STARTING,
+        attempt=trial.attempt + 1,
+        placement=placement,
+        started_from=ref,
+        count=ref.count if ref else 0,
+        is_saved=False,
+        reason="",
+        failure="",
+    )
+
+
+def revived(trial: Trial, *, from_scratch: bool) -> Trial:
+    """Return a trial that had ended and is started again, from its checkpoint or from nothing, with a clean slate."""
+    trial = evolve(trial, status=Status.PENDING, reason="", failures=0, losses=0, failure="", ran_s=0.0)
+    if not from_scratch:
+        return trial
+    return evolve(trial, checkpoint=None, count=0, judged_to=0, last_result=None, best_result=None)
+
+
+def cloned(config: Mapping[str, Any], checkpoint: CheckpointRef | None) -> dict[str, Any]:
+    """Return the changes of a trial that continues from another's checkpoint."""
+    assert checkpoint is not None
+    return {
+        "config": config,
+        "checkpoint": checkpoint,
+        "count": checkpoint.count,
+        "judged_to": checkpoint.count,
+        "pending": None,
+    }

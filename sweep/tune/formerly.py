@@ -28,6 +28,7 @@ NOW = {
     "sweep.core.asking": "sweep.core.suggestions",
     "sweep.core.consulting": "sweep.core.scheduler_guard",
     "sweep.core.lineup": "sweep.core.pending_queue",
+    "sweep.core.outcome": "sweep.core.failures",
     "sweep.core.shortage": "sweep.core.infeasible",
     "sweep.curves": "sweep.simulation.curves",
     "sweep.dicts": "sweep.tune.dicts",
