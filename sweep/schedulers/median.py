@@ -8,12 +8,13 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResizeTrial, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
 from sweep.core.values import as_float
 from sweep.errors import refuse_unknown
-from sweep.schedulers.metric import MetricScheduler, check_number
+from sweep.schedulers.metric import MetricScheduler
 
 __all__ = ["MedianStoppingRule"]
 
@@ -108,9 +109,9 @@ class MedianStoppingRule(MetricScheduler):
         hard_stop: bool = True,
     ) -> None:
         super().__init__(time_attr, metric, mode)
-        check_number("grace_period", grace_period, least=0)
-        check_number("min_samples_required", min_samples_required, least=1)
-        check_number("min_time_slice", min_time_slice, least=0)
+        checks.number("grace_period", grace_period, least=0)
+        checks.number("min_samples_required", min_samples_required, least=1)
+        checks.number("min_time_slice", min_time_slice, least=0)
         self.grace_period, self.min_samples_required = grace_period, min_samples_required
         self.min_time_slice, self.hard_stop = min_time_slice, hard_stop
         self._slice = max(min_time_slice, grace_period)
@@ -148,7 +149,7 @@ class MedianStoppingRule(MetricScheduler):
             return ()
         self._stopped.add(trial.id)
         self.num_stopped += 1
-        why = f"best {self.metric}={self._shown(curve.best)} at {time:g}, median of the others {self._shown(median)}"
+        why = f"best {self._shown(curve.best)} at {time:g}, median of the others {self._number(median)}"
         if self.hard_stop:
             return [StopTrial(trial.id, f"stopped early: {why}")]
         return [PauseTrial(trial.id, f"goes on when all others have ended: {why}")]

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from sweep import checks
 from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, SaveTrial
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
-from sweep.errors import ConfigError, MetricError
+from sweep.errors import MetricError
 from sweep.schedulers.explore import customised, quantile_size
-from sweep.schedulers.metric import MetricScheduler, check_number
+from sweep.schedulers.metric import MetricScheduler
 
 __all__ = ["Explore", "PopulationScheduler"]
 
@@ -82,13 +83,11 @@ class PopulationScheduler(MetricScheduler):
         synch: bool,
     ) -> None:
         super().__init__(time_attr, metric, mode)
-        check_number("perturbation_interval", perturbation_interval, least=0, is_least_allowed=False)
-        check_number("burn_in_period", burn_in_period, least=0)
-        check_number("quantile_fraction", quantile_fraction, least=0)
-        if quantile_fraction > 0.5:
-            raise ConfigError(f"quantile_fraction is {quantile_fraction!r}; expected a number from 0 to 0.5.")
+        checks.number("perturbation_interval", perturbation_interval, above=0)
+        checks.number("burn_in_period", burn_in_period, least=0)
+        checks.number("quantile_fraction", quantile_fraction, least=0, most=0.5)
         if custom_explore_fn is not None and not callable(custom_explore_fn):
-            raise ConfigError(f"custom_explore_fn is {custom_explore_fn!r:.100}; expected a function of a config.")
+            checks.refuse("custom_explore_fn", custom_explore_fn, "a function of a config")
         self.perturbation_interval, self.burn_in_period = perturbation_interval, burn_in_period
         self.quantile_fraction = quantile_fraction
         self.log_config, self.require_attrs, self.synch = log_config, require_attrs, synch
@@ -170,7 +169,7 @@ class PopulationScheduler(MetricScheduler):
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
         if isinstance(decision, (PauseTrial, ResizeTrial)) and trial.checkpoint is None:
             self._unpausable.add(trial.id)
-            self._tell_once(
+            self._note(
                 f"{type(self).__name__} cannot pause a trial that never saved a checkpoint; it runs on without taking "
                 "turns. Report a checkpoint at least once in every perturbation_interval."
             )
@@ -261,7 +260,7 @@ class PopulationScheduler(MetricScheduler):
         rng = self._rng(LATER, target.number, number)
         source_id = self._drawn_source(rng, trials)
         if source_id is None:
-            self._tell_once(
+            self._note(
                 f"{type(self).__name__} skips an exploit: none of the best trials has saved a checkpoint. Report a "
                 "checkpoint at least once in every perturbation_interval."
             )
@@ -327,7 +326,7 @@ class PopulationScheduler(MetricScheduler):
         told = f"a result lacks {what}, which {type(self).__name__} judges by. Report it with every result"
         if self.require_attrs:
             raise MetricError(f"{told}, or pass require_attrs=False to let such results pass.")
-        self._tell_once(f"{told}; such results decide nothing.")
+        self._note(f"{told}; such results decide nothing.")
 
     def _rng(self, purpose: int, number: int, count: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence([self._seed, purpose, number, count]))

@@ -437,7 +437,7 @@ def test_a_refusal_for_another_reason_is_no_news():
     told = promoting()
     trial = evolve(told.add(0), checkpoint=CheckpointRef("c", 1))
     told.scheduler.on_refused(trial, PauseTrial(trial.id))
-    assert told.scheduler.notices == []
+    assert not told.scheduler.notices
 
 
 def test_who_was_promoted_runs_before_new_trials_and_the_highest_first():
