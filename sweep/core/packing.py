@@ -88,7 +88,7 @@ class _Free:
     def ways(
         self, bundle: Bundle, used: _Used, distinct: bool, types: _Types = _ANY, together: int = 0
     ) -> Iterator[BundlePlacement]:
-        """Yield the ways in which one bundle fits here now, best first; a way is for `hold`.
+        """Yield the ways in which one bundle fits here now, best first; a way is for `add`.
 
         Args:
             used: what the same gang holds: other devices are preferred, or demanded if `distinct`.
@@ -107,14 +107,6 @@ class _Free:
         for gpus in self._gpus(bundle, used, distinct, types, together):
             for chips in self._chips(bundle, types):
                 yield BundlePlacement(self.node.id, gpus + chips)
-
-    def give(self, bundle: Bundle, placement: BundlePlacement) -> None:
-        """Put one bundle back; devices that the node no longer has are forgotten."""
-        self._add(bundle, placement, +1)
-
-    def hold(self, bundle: Bundle, placement: BundlePlacement) -> None:
-        """Take what a way names; also below zero: a node may have shrunk under its trials."""
-        self._add(bundle, placement, -1)
 
     def _idle(self, kind: str, wanted: str) -> list[str]:
         idle = [device for device, units in self.devices.get(kind, {}).items() if units == _UNIT]
@@ -186,7 +178,9 @@ class _Free:
                 around = [sum(free[start // size * size :][:size]) for size in _BLOCKS if size > count]
                 yield tuple(around), tuple([(chip, 1.0) for chip in block])
 
-    def _add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
+    def add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
+        """Put one bundle back (+1), or take what a way names (-1), also below zero: a node may have shrunk under its
+        trials, and devices that it no longer has are forgotten."""
         self.cpu += sign * units_of(bundle.cpu)
         self.memory += sign * bundle.memory
         for name, amount in bundle.custom:
@@ -239,9 +233,7 @@ class Packer:
         """Take a new inventory; what is held stays held where its node still exists."""
         self._nodes = _Free.of(nodes)
         for resources, placement in self._held.values():
-            for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
-                if place.node in self._nodes:
-                    self._nodes[place.node].hold(bundle, place)
+            self._add(resources, placement, -1)
         self._full.clear()
         self._ever.clear()
         self._whys.clear()
@@ -278,9 +270,19 @@ class Packer:
         if placement is None:
             self._full.add(resources)
             return False
-        for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
-            self._nodes[place.node].give(bundle, place)
+        self._add(resources, placement, +1)
         return True
+
+    def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
+        """Count as taken what somebody holds already."""
+        self._held[holder] = (resources, placement)
+        self._add(resources, placement, -1)
+
+    def _add(self, resources: Resources, placement: Placement, sign: int) -> None:
+        """Give back (+1) or take (-1) what a placement names; a node that is gone gets nothing back."""
+        for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
+            if place.node in self._nodes:
+                self._nodes[place.node].add(bundle, place, sign)
 
     def release(self, holder: Holder) -> bool:
         """Give back what `holder` holds; False if it holds nothing. A node that is gone gets nothing back."""
@@ -289,9 +291,7 @@ class Packer:
         if held is None:
             return False
         resources, placement = held
-        for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
-            if place.node in self._nodes:
-                self._nodes[place.node].give(bundle, place)
+        self._add(resources, placement, +1)
         if resources.alone:
             self._alone = {node: other for node, other in self._alone.items() if other != holder}
         self._full.clear()
@@ -380,7 +380,7 @@ def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
         (bundle,) = resources.bundles
         for free in _ordered(bundle, nodes.values(), resources.strategy, ()):
             for way in free.ways(bundle, frozenset(), False):
-                free.hold(bundle, way)
+                free.add(bundle, way, -1)
                 return Placement((way,))
         return None
     if len(nodes) > 1 and not _is_enough(resources, nodes.values()):
@@ -488,7 +488,7 @@ class _Layout:
                     self._tries += 1
                     if self._tries > _SEARCH_LIMIT:
                         return False
-                    free.hold(bundle, way)
+                    free.add(bundle, way, -1)
                     self._placed[index] = way
                     now_used = used | {(way.node, device) for device, _ in way.devices} if way.devices else used
                     if self._descend(order, nodes, now_used, (*on, way.node), finish, depth + 1):
@@ -503,7 +503,7 @@ class _Layout:
 
     def _give(self, index: int) -> None:
         way = self._placed.pop(index)
-        self._nodes[way.node].give(self._bundles[index], way)
+        self._nodes[way.node].add(self._bundles[index], way, +1)
 
     # --- TPU slices --------------------------------------------------------------------------------------------------
 
