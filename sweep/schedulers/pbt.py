@@ -95,11 +95,7 @@ class PopulationBasedTraining(PopulationScheduler):
         self._factors = tuple(factors)
 
     def complete_config(self, config: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return a trial's config with a value for every key that may be changed and that it lacks.
-
-        Args:
-            number: of the trial in its sweep, from 0; the same number gives the same values.
-        """
+        """Return a trial's config with a value for every key that may be changed and that it lacks."""
         return complete_config(config, self._mutations, self._rng(FIRST, number, 0))
 
     def _explored(self, target_id: str, source: Trial, rng: np.random.Generator) -> dict[str, Any]:

@@ -47,7 +47,6 @@ class PopulationBasedTrainingReplay(Scheduler):
     is_stateless = True
 
     def __init__(self, policy_file: str | os.PathLike[str]) -> None:
-        self.notices: list[str] = []
         first, self._changes = change_points(_read(policy_file))
         self._first = first
         for iteration, config in self._changes:
@@ -66,7 +65,7 @@ class PopulationBasedTrainingReplay(Scheduler):
         before, after = flatten(config), flatten(new)
         replaced = sorted(path for path in before if path in after and after[path] is not before[path])
         if replaced:
-            self._tell_once(f"the policy replaces what config gives as {', '.join(replaced)}.")
+            self._note(f"the policy replaces what config gives as {', '.join(replaced)}.")
         return new
 
     def on_trial_add(self, trial: Trial) -> None:
@@ -108,7 +107,7 @@ class PopulationBasedTrainingReplay(Scheduler):
 
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
         if isinstance(decision, PauseTrial):
-            self._tell_once(
+            self._note(
                 "PopulationBasedTrainingReplay cannot change the config of a trial that never saved a checkpoint; it "
                 "goes on as it is until it has. Report a checkpoint at least at the change points of the policy: "
                 f"{', '.join(str(iteration) for iteration, _ in self._changes)}."
@@ -132,12 +131,7 @@ class PopulationBasedTrainingReplay(Scheduler):
             return None
         return new
 
-    def _tell_once(self, notice: str) -> None:
-        if notice not in self.notices:
-            self.notices.append(notice)
-
     def state(self) -> Any:
-        """Return the trial and the policy; the rest follows from what is told next."""
         return self._trial_id, self._first, self._changes
 
     def debug_string(self) -> str:

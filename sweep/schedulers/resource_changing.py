@@ -73,7 +73,7 @@ class ResourceChangingScheduler(Scheduler):
         self.is_searching = base_scheduler.is_searching
         self.mutated_paths = base_scheduler.mutated_paths
         self.is_multi_objective = base_scheduler.is_multi_objective
-        self._notices: list[str] = []
+        self._own_notices: dict[str, None] = {}
         self._view = TrialsView()
         self._packer = Packer()
         self._known: set[str] = set()
@@ -89,9 +89,9 @@ class ResourceChangingScheduler(Scheduler):
         return self._view.base_resources
 
     @property
-    def notices(self) -> Sequence[str]:  # type: ignore[override]  # an attribute of others; nobody sets this one
-        """What people should be told, by the base scheduler and then by this one."""
-        return [*self.base_scheduler.notices, *self._notices]
+    def notices(self) -> Sequence[str]:  # type: ignore[override]  # an attribute of others
+        """What the user should know, by the base scheduler and then by this one."""
+        return [*self.base_scheduler.notices, *self._own_notices]
 
     @property
     def milestones(self) -> Sequence[float]:  # type: ignore[override]  # likewise
@@ -204,7 +204,7 @@ class ResourceChangingScheduler(Scheduler):
             del self._asked[trial.id]
             self._changed.pop(trial.id, None)
             self._unsavable.add(trial.id)
-            self._tell_once(
+            self._note(
                 "ResourceChangingScheduler cannot change the resources of a trial that never saved a checkpoint; it "
                 "keeps what it has until it has saved one. Report checkpoints."
             )
@@ -222,7 +222,7 @@ class ResourceChangingScheduler(Scheduler):
             return None
         promised = pending.resources if isinstance(pending, ResizeTrial) else trial.resources
         if wanted != promised and self._view.nodes and not self._packer.could_ever_fit(wanted):
-            self._tell_once(
+            self._note(
                 "the function of ResourceChangingScheduler wanted what no machine has, and nothing was changed: "
                 + self._packer.why_never(wanted)
             )
@@ -269,9 +269,8 @@ class ResourceChangingScheduler(Scheduler):
             )
         return parse_resources(answer)
 
-    def _tell_once(self, notice: str) -> None:
-        if notice not in self._notices:
-            self._notices.append(notice)
+    def _note(self, notice: str) -> None:
+        self._own_notices[notice] = None
 
     def state(self) -> Any:
         """Return the base scheduler's state, who lives, who cannot be changed, and who has what; for replay checks."""
@@ -280,6 +279,5 @@ class ResourceChangingScheduler(Scheduler):
 
     def debug_string(self) -> str:
         """Return what the base scheduler says of itself, and how many trials have changed requests, for logs."""
-        inner = getattr(self.base_scheduler, "debug_string", None)
-        text = inner() if inner is not None else type(self.base_scheduler).__name__
+        text = self.base_scheduler.debug_string()
         return f"(ResourceChangingScheduler, {len(self._changed)} changed) {text}"
