@@ -250,11 +250,8 @@ class Packer:
         Args:
             holder: trial id and attempt; what `release` will be given.
         """
-        if resources in self._full:
-            return None
-        placement = _search(resources, self._open(resources))
+        placement = self._find(resources)
         if placement is None:
-            self._full.add(resources)
             return None
         self._held[holder] = (resources, placement)
         if resources.alone:
@@ -264,14 +261,17 @@ class Packer:
 
     def fits_now(self, resources: Resources) -> bool:
         """Whether `place` would succeed now."""
-        if resources in self._full:
-            return False
-        placement = _search(resources, self._open(resources))
+        placement = self._find(resources)
+        if placement is not None:
+            self._add(resources, placement, +1)
+        return placement is not None
+
+    def _find(self, resources: Resources) -> Placement | None:
+        """Take room for a request, or note that there is none."""
+        placement = None if resources in self._full else _search(resources, self._open(resources))
         if placement is None:
             self._full.add(resources)
-            return False
-        self._add(resources, placement, +1)
-        return True
+        return placement
 
     def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
         """Count as taken what somebody holds already."""

@@ -24,7 +24,7 @@ from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
 from sweep.callbacks.space import SpaceNotice
 from sweep.callbacks.watch import AlikeFailures, DamageNotice, ErrorFileCallback, MissingKeys
-from sweep.core.expected import told_of_silence
+from sweep.core.expected import silent_trials
 from sweep.core.messages import Ask, Tick, Verdict
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
@@ -313,7 +313,7 @@ class Launch:
         is_interrupted = self.is_interrupted or sweep.ending is Ask.INTERRUPT
         if not is_interrupted and (error := sweep.metric_error()) is not None:
             raise MetricError(f"{error} Everything is kept in {self.layout.root}.")
-        if not self.request.verbose and (silent := told_of_silence(sweep.trials, self.plan)):
+        if not self.request.verbose and (silent := silent_trials(sweep.trials, self.plan)):
             warnings.warn(f"{self.layout.root.name}: {silent}", stacklevel=3)
         if is_interrupted and not getattr(self.display, "says_how_to_resume", False):
             self._notice(f"stopped; everything is kept. Continue with: {self._resume_command()}")

@@ -6,13 +6,13 @@ import bisect
 import math
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResizeTrial, StopTrial
-from sweep.core.results import Result
+from sweep.core.results import Result, signed
 from sweep.core.trial import Status, Trial
-from sweep.core.values import as_float
 from sweep.errors import refuse_unknown
 from sweep.schedulers.metric import MetricScheduler
 
@@ -30,26 +30,17 @@ def _mark(time: float) -> int:
     return exponent * _PER_DOUBLING + int((2 * mantissa - 1) * _PER_DOUBLING)
 
 
+@dataclass(slots=True)
 class _Curve:
-    """What is known of one trial.
+    """What is known of one trial."""
 
-    Attributes:
-        best: the best score, -inf when there was no number.
-        mean, num: running mean of the scores after the grace period, and of how many.
-        marks: those at which it reported, in order. entered: its mean at the first report there. left: at the last.
-        asked_at: when it was last looked whether it should make room for others.
-    """
-
-    __slots__ = ("asked_at", "best", "entered", "left", "marks", "mean", "num")
-
-    def __init__(self) -> None:
-        self.best = -math.inf
-        self.mean = 0.0
-        self.num = 0
-        self.marks: list[int] = []
-        self.entered = array("d")
-        self.left = array("d")
-        self.asked_at = -math.inf
+    best: float = -math.inf  # the best score; -inf when there was no number
+    mean: float = 0.0  # of the scores after the grace period
+    num: int = 0  # of these
+    marks: list[int] = field(default_factory=list)  # those at which it reported, in order
+    entered: array[float] = field(default_factory=lambda: array("d"))  # its mean at the first report at each mark
+    left: array[float] = field(default_factory=lambda: array("d"))  # and at the last
+    asked_at: float = -math.inf  # when it was last looked whether it should make room for others
 
     def mean_at(self, mark: int) -> float | None:
         """Return the running mean when it passed a mark; None if it began later, or has not come as far."""
@@ -131,11 +122,8 @@ class MedianStoppingRule(MetricScheduler):
         if read is None or trial.id in self._stopped:
             return ()  # paused once, it now runs to its own end
         time, score = read
-        curve = self._curves.get(trial.id)
-        if curve is None:
-            curve = self._curves[trial.id] = _Curve()
-        value = as_float(result.get(self.metric or ""))
-        is_number = value is not None and not math.isnan(value)
+        curve = self._curves.setdefault(trial.id, _Curve())
+        is_number = not math.isnan(signed(result.get(self.metric or ""), "max"))
         if is_number:
             curve.best = max(curve.best, score)
         if time < self.grace_period:

@@ -46,15 +46,9 @@ class MOASHAScheduler(RungScheduler):
     from one end. A trial before which more than a share of 1/eta of all stands is stopped. Who comes first continues.
 
     Args:
-        time_attr: result key that counts progress, in the unit of `max_t`.
         metric: names of the objectives, two or more, such as `["error", "latency_s"]`; from the run unless given here.
         mode: "min" or "max" for each, or one for all.
-        max_t: a trial that gets there is stopped (unless `stop_last_trials` is False).
-        grace_period: progress before anything is stopped; the lowest rung.
-        reduction_factor: eta; a rung keeps about one in eta.
-        brackets: ladders that begin at ever higher rungs; a trial is put into one at random, as by ASHA.
-        stop_last_trials: whether `max_t` ends a trial.
-        rungs: where the rungs lie, instead; the last one then takes the place of `max_t`.
+        others: as for `ASHAScheduler`.
 
     Attributes:
         metrics, modes: one per objective. metric, mode: the first of them.

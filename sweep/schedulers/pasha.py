@@ -107,14 +107,9 @@ class PASHAScheduler(RungScheduler):
     Trials pause while they wait; what `ASHAScheduler(type="promotion")` says about checkpoints holds here too.
 
     Args:
-        time_attr: result key that counts progress, in the unit of `max_t`. Curves are compared at equal times: with
-            seconds these are the rungs alone, so that there is little to estimate the noise from.
-        metric, mode: what is judged; from the run unless given here.
-        max_t: a trial that gets there is stopped (unless `stop_last_trials` is False).
-        grace_period: the lowest rung.
-        reduction_factor: eta; rungs lie at `grace_period * eta**k`, and of those at a rung one in eta goes on.
-        stop_last_trials: whether `max_t` ends a trial.
-        rungs: where the rungs lie, instead; the last one then takes the place of `max_t`.
+        time_attr: curves are compared at equal times: with seconds these are the rungs alone, so that there is little
+            to estimate the noise from.
+        others: as for `ASHAScheduler`.
         noise_percentile: which of the differences that are noise `epsilon` is, 0 to 100.
 
     Attributes:

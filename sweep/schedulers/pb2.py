@@ -192,10 +192,7 @@ class PB2(PopulationScheduler):
         self._begun[trial_id] = track
 
     def _track(self, trial_id: str) -> _Track:
-        track = self._tracks.get(trial_id)
-        if track is None:
-            track = self._tracks[trial_id] = _Track()
-        return track
+        return self._tracks.setdefault(trial_id, _Track())
 
     def _point(self, config: Mapping[str, Any]) -> tuple[float, ...] | None:
         shares = [bound.scaled(config) for bound in self._bounds]

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import final
 
+from sweep import checks
 from sweep.core.messages import ResizeTrial
 from sweep.core.packing import Packer, units_of
 from sweep.core.resources import Bundle, Node, Placement, Resources, parse_resources
@@ -30,8 +31,8 @@ class Shares:
         increase_by_times: int,
         reserve_resources: Mapping[str, float] | None,
     ) -> None:
-        if isinstance(increase_by_times, bool) or not isinstance(increase_by_times, int):
-            raise ConfigError(f"increase_by_times is {increase_by_times!r}; expected a whole number, -1 for no limit.")
+        expected = "a whole number, -1 for no limit"
+        increase_by_times = checks.whole("increase_by_times", increase_by_times, least=None, expected=expected)
         self._add_bundles = bool(add_bundles)
         self._unit = _amounts_given("increase_by", increase_by)
         self._most = increase_by_times if increase_by_times >= 1 else None
@@ -77,10 +78,9 @@ class Shares:
 
     def equal(self, number: int) -> tuple[int, int]:
         """Return the level that all of so many trials may have, and how many of them may have one more."""
-        found = self._equal.get(number)
-        if found is None:
-            found = self._equal[number] = self._find_equal(number)
-        return found
+        if number not in self._equal:
+            self._equal[number] = self._find_equal(number)
+        return self._equal[number]
 
     def for_one(self, number: int) -> int:
         """Return the level that one of so many trials may have when the others have the lowest."""
@@ -124,9 +124,9 @@ class Shares:
         now, then = _units(lower), _units(higher)
         count = number - 1
         for name, amount in then.items():
-            if amount > now.get(name, 0):
-                left = self._budget.get(name, 0) - number * now.get(name, 0)
-                count = min(count, left // (amount - now.get(name, 0)))
+            before = now.get(name, 0)
+            if amount > before:
+                count = min(count, (self._budget.get(name, 0) - number * before) // (amount - before))
         return low, _last(count, lambda m: self._fits([*[higher] * m, *[lower] * (number - m)]))
 
     def _highest(self, is_within: Callable[[Resources], bool]) -> int:
@@ -257,7 +257,7 @@ def _amounts_given(name: str, given: Mapping[str, float] | None) -> Bundle | Non
     if given is None or given == {}:
         return None
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{name} is {given!r:.100}; expected amounts such as {{'CPU': 1}}.")
+        checks.refuse(name, given, "amounts such as {'CPU': 1}")
     try:
         (bundle,) = parse_resources(given).bundles
     except ResourceError as error:
