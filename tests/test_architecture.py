@@ -75,7 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.checkpoints",
     ),
     "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.record"),
-    "sweep.callbacks.policy": ("sweep.callbacks.base", "sweep.core.trial", "sweep.schedulers.policy"),
+    "sweep.callbacks.policy": ("sweep.callbacks.base", "sweep.core.trial", "sweep.schedulers.pbt_policy"),
     "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
     "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
     "sweep.display": ("sweep.core", "sweep.callbacks.base", "sweep.callbacks.observed"),

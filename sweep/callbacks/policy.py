@@ -8,7 +8,7 @@ from typing import Any
 
 from sweep.callbacks.base import Callback
 from sweep.core.trial import Trial
-from sweep.schedulers.policy import GLOBAL_FILE, PolicyLog, perturbed_tag, policy_file, read_policy
+from sweep.schedulers.pbt_policy import GLOBAL_FILE, PolicyLog, perturbed_tag, policy_file, read_policy
 
 __all__ = ["PolicyFiles"]
 

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 from sweep.core.infeasible import why_never
 from sweep.core.resources import (
@@ -398,7 +399,7 @@ def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
 def _in_order(resources: Resources, nodes: Iterable[_Free]) -> list[_Free]:
     """Return the nodes on which a whole gang may be packed, best first: the tightest, but before a node that would
     scatter shares that are to lie together, one that does not."""
-    ordered = list(_ordered(resources.total, nodes, "PACK", ()))
+    ordered = _ordered(resources.total, nodes, "PACK", ())
     if not resources.shared_devices or len(ordered) == 1:
         return ordered
     shares = sorted([units_of(bundle.gpu) for bundle in resources.bundles if 0 < bundle.gpu < 1], reverse=True)
@@ -621,26 +622,26 @@ def _match(options: Sequence[Sequence[int]]) -> list[int] | None:
     return [by_run[run] for run in range(len(options))]
 
 
-def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[str, ...]) -> Iterator[_Free]:
-    """Yield nodes, best first: for packing the tightest (used ones first), for spreading the emptiest unused ones."""
+def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[str, ...]) -> list[_Free]:
+    """Return nodes, best first: for packing the tightest (used ones first), for spreading the emptiest unused ones."""
     nodes = list(nodes)
     if len(nodes) == 1:
-        return iter(nodes)
-    if strategy in ("SPREAD", "STRICT_SPREAD"):
-        kind, wanted = "tpu" if bundle.tpu and not bundle.gpu else "gpu", _wanted(bundle)
-        return iter(sorted(nodes, key=lambda f: (on.count(f.node.id), -f.whole(kind, wanted), -f.cpu)))
-    if bundle.gpu:
-        wanted = _wanted(bundle)
-        return iter(sorted(nodes, key=lambda f: (f.node.id not in on, f.whole("gpu", wanted), f.cpu)))
-    if bundle.tpu:
-        wanted = _wanted(bundle)
+        return nodes
+    wanted = _wanted(bundle)
 
-        def tightness(free: _Free) -> tuple[bool, tuple[int, ...], int, int, int]:
-            return free.node.id not in on, free.gap(bundle), free.num_hosts, free.whole("tpu", wanted), free.cpu
+    def rank(free: _Free) -> tuple[Any, ...]:
+        if strategy in ("SPREAD", "STRICT_SPREAD"):
+            kind = "tpu" if bundle.tpu and not bundle.gpu else "gpu"
+            return on.count(free.node.id), -free.whole(kind, wanted), -free.cpu
+        is_new = free.node.id not in on
+        if bundle.gpu:
+            return is_new, free.whole("gpu", wanted), free.cpu
+        if bundle.tpu:
+            return is_new, free.gap(bundle), free.num_hosts, free.whole("tpu", wanted), free.cpu
+        # A request without devices keeps away from nodes whose devices somebody may still want.
+        return is_new, free.whole("gpu") + free.whole("tpu"), free.cpu
 
-        return iter(sorted(nodes, key=tightness))
-    # A request without devices keeps away from nodes whose devices somebody may still want.
-    return iter(sorted(nodes, key=lambda f: (f.node.id not in on, f.whole("gpu") + f.whole("tpu"), f.cpu)))
+    return sorted(nodes, key=rank)
 
 
 def _size(bundle: Bundle) -> tuple[float, ...]:

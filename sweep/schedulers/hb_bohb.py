@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import final
 
-from sweep.schedulers.hyperband import BracketScheduler
+from sweep.schedulers.hyperband import HyperBandScheduler
 
 __all__ = ["HyperBandForBOHB"]
 
 
 @final
-class HyperBandForBOHB(BracketScheduler):
+class HyperBandForBOHB(HyperBandScheduler):
     """Let many trials run briefly and the best of them longer, largest bracket first, for a searcher such as BOHB.
 
     A trial is paused at each milestone until its bracket is full and all of it is there; then the best 1/eta go on. So

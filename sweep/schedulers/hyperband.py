@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import cycle
-from typing import Any, final
+from typing import Any
 
 from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
@@ -16,7 +16,7 @@ from sweep.core.trial import Status, Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.metric import MetricScheduler
 
-__all__ = ["BracketScheduler", "HyperBandScheduler", "bracket_milestones"]
+__all__ = ["HyperBandScheduler", "bracket_milestones"]
 
 Levels = list[tuple[int, int]]
 """Of one bracket: how many trials run to which milestone."""
@@ -133,10 +133,33 @@ class _Bracket:
 
 
 @refuse_unknown()
-class BracketScheduler(MetricScheduler):
-    """Run trials in brackets, whose trials wait for each other."""
+class HyperBandScheduler(MetricScheduler):
+    """Let the trials of a bracket run to a milestone, wait for each other there, and let the best 1/eta go on.
 
-    _is_largest_first: bool  # whether new trials fill the bracket of the most trials first, or that of the fewest
+    Brackets hold few trials that run long, or many that are cut down early; a new trial fills the current bracket, then
+    the next. `bracket_milestones` lists them. A trial that waits is paused: it is saved and holds no resources. So
+    trials should save checkpoints; one that never saved cannot be paused, runs on while its bracket waits, and is
+    judged by what it had reported at the milestone.
+
+    Args:
+        time_attr: result key that counts progress, in the unit of `max_t`.
+        metric, mode: what is judged; from the run unless given here.
+        max_t: the longest that a trial may run, at least 1.
+        reduction_factor: eta, above 1; of a bracket about one in eta goes on from each milestone.
+        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it then runs to its own
+            end.
+
+    Raises:
+        ConfigError: an argument is no such number.
+
+    Source: Li et al. 2018, arXiv:1603.06560, algorithm 1. Departures: brackets are filled small to large, as in Tune;
+    where Tune halves as soon as all trials that happen to have begun are at the milestone, a bracket waits until it is
+    full, or until nothing else is left to run (it is then halved as it is). A trial ends at its last milestone at once,
+    not when the slowest of its bracket gets there. NaN is the worst score. A trial that fails before its first
+    milestone gives its place to another.
+    """
+
+    _is_largest_first = False  # whether new trials fill the bracket of the most trials first, or that of the fewest
 
     def __init__(
         self,
@@ -283,7 +306,6 @@ class BracketScheduler(MetricScheduler):
         ]
 
     def debug_string(self) -> str:
-        """Return how many were stopped and how far each bracket is, for logs."""
         lines = [f"Using HyperBand: num_stopped={self.num_stopped} total_brackets={self._num_brackets}"]
         for b in self._brackets:
             size, milestone = b.levels[b.level]
@@ -293,33 +315,3 @@ class BracketScheduler(MetricScheduler):
                 f"{len(b.members) - waiting} on their way, {waiting} waiting"
             )
         return "\n".join(lines)
-
-
-@final
-class HyperBandScheduler(BracketScheduler):
-    """Let the trials of a bracket run to a milestone, wait for each other there, and let the best 1/eta go on.
-
-    Brackets hold few trials that run long, or many that are cut down early; a new trial fills the current bracket, then
-    the next. `bracket_milestones` lists them. A trial that waits is paused: it is saved and holds no resources. So
-    trials should save checkpoints; one that never saved cannot be paused, runs on while its bracket waits, and is
-    judged by what it had reported at the milestone.
-
-    Args:
-        time_attr: result key that counts progress, in the unit of `max_t`.
-        metric, mode: what is judged; from the run unless given here.
-        max_t: the longest that a trial may run, at least 1.
-        reduction_factor: eta, above 1; of a bracket about one in eta goes on from each milestone.
-        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it then runs to its own
-            end.
-
-    Raises:
-        ConfigError: an argument is no such number.
-
-    Source: Li et al. 2018, arXiv:1603.06560, algorithm 1. Departures: brackets are filled small to large, as in Tune;
-    where Tune halves as soon as all trials that happen to have begun are at the milestone, a bracket waits until it is
-    full, or until nothing else is left to run (it is then halved as it is). A trial ends at its last milestone at once,
-    not when the slowest of its bracket gets there. NaN is the worst score. A trial that fails before its first
-    milestone gives its place to another.
-    """
-
-    _is_largest_first = False

@@ -203,5 +203,4 @@ class MedianStoppingRule(MetricScheduler):
         return curves, {mark: list(column) for mark, column in self._columns.items()}, sorted(self._stopped)
 
     def debug_string(self) -> str:
-        """Return how many trials were stopped, for logs."""
         return f"Using MedianStoppingRule: num_stopped={self.num_stopped}."

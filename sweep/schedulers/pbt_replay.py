@@ -13,7 +13,7 @@ from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.base import Scheduler
-from sweep.schedulers.policy import change_points, plain, read_policy
+from sweep.schedulers.pbt_policy import change_points, plain, read_policy
 
 __all__ = ["PopulationBasedTrainingReplay"]
 
@@ -135,7 +135,6 @@ class PopulationBasedTrainingReplay(Scheduler):
         return self._trial_id, self._first, self._changes
 
     def debug_string(self) -> str:
-        """Return what is replayed, for logs."""
         return f"PopulationBasedTrainingReplay: {len(self._changes)} changes up to iteration {self._changes[-1][0]}"
 
 

@@ -313,5 +313,4 @@ class PopulationScheduler(MetricScheduler):
         return members, sorted(self._alive), self._barrier, self._num_barriers
 
     def debug_string(self) -> str:
-        """Return how many checkpoints and perturbations there were, for logs."""
         return f"{type(self).__name__}: {self.num_checkpoints} checkpoints, {self.num_perturbations} perturbs"

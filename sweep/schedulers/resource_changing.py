@@ -278,6 +278,5 @@ class ResourceChangingScheduler(Scheduler):
         return self.base_scheduler.state(), self._view.live_ids, sorted(self._unsavable), changed
 
     def debug_string(self) -> str:
-        """Return what the base scheduler says of itself, and how many trials have changed requests, for logs."""
         text = self.base_scheduler.debug_string()
         return f"(ResourceChangingScheduler, {len(self._changed)} changed) {text}"

@@ -411,6 +411,5 @@ class RungScheduler(MetricScheduler):
         return [ladder.state() for ladder in self._ladders]
 
     def debug_string(self) -> str:
-        """Return how many were stopped and what is at each rung, for logs."""
         head = f"Using {type(self).__name__.removesuffix('Scheduler')}: num_stopped={self.num_stopped}"
         return "\n".join([head, *(ladder.describe() for ladder in self._ladders)])

@@ -50,6 +50,7 @@ NOW = {
     "sweep.schedulers.bandit": "sweep.schedulers.gaussian_process",
     "sweep.schedulers.fronts": "sweep.schedulers.nondominated",
     "sweep.schedulers.judging": "sweep.schedulers.metric",
+    "sweep.schedulers.policy": "sweep.schedulers.pbt_policy",
     "sweep.search": "searchers",
     "sweep.search.basic_variant": "searchers.grid",
     "sweep.search.bayesopt": "searchers.bayesopt_search",

@@ -15,7 +15,7 @@ import pytest
 import sweep
 from sweep.cli.main import main
 from sweep.errors import ConfigError, ExperimentError, SearchError
-from sweep.schedulers.policy import read_policy
+from sweep.schedulers.pbt_policy import read_policy
 
 
 def descends(config: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sweep.core.resources import Resources
 from sweep.core.results import Result
 from sweep.core.trial import CheckpointRef, Trial
-from sweep.schedulers.policy import Exploit, PolicyLog, perturbed_tag, policy_file, read_policy
+from sweep.schedulers.pbt_policy import Exploit, PolicyLog, perturbed_tag, policy_file, read_policy
 
 SOURCE = Trial("a_00001", {"lr": 0.1}, Resources())
 
