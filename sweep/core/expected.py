@@ -15,7 +15,7 @@ __all__ = ["Expected", "fault", "is_silent", "silence", "silent_trials"]
 
 _NOTHING = "reported nothing"
 _NEVER = "never reported the metric"
-_FEW_REPORTS = 10  # of one trial, after which a metric that nobody has shown is taken for misspelt
+_FEW_REPORTS = 10  # of one trial, after which a metric that no trial reported is taken for misspelt
 _MANY_REPORTS = 100  # after which a trial that may never end lacks its stop key; some results are computed rarely
 _ENOUGH_TRIALS = 3
 _SHOWN_KEYS = 20
@@ -83,7 +83,7 @@ def _wrong(key: str, value: Any, what: str) -> str:
 
 def silence(trial: Trial, plan: Plan) -> str:
     """Return the reason with which a trial ends that went all its way without reporting the metric; "" if it did."""
-    if not plan.required or _has_shown(trial, plan.required[0]):
+    if not plan.required or _has_reported(trial, plan.required[0]):
         return ""
     if trial.last_result is None:
         return f"{_NOTHING}; expected the metric {plan.required[0]!r}"
@@ -117,7 +117,7 @@ class Expected:
         is_new = all(trial.last_result is None for trial in trials.values())
         # Of a sweep that goes on, the results in between are not loaded: only the first metric is surely known.
         metrics = plan.required if is_new else plan.required[:1]
-        seen = {key for key in metrics if any(_has_shown(trial, key) for trial in trials.values())}
+        seen = {key for key in metrics if any(_has_reported(trial, key) for trial in trials.values())}
         self._metrics = [key for key in metrics if key not in seen]
         self._stop = [key for key in plan.stop if is_new and len(plan.stop) == 1]
         self._through = {trial.id for trial in trials.values() if is_silent(trial, plan)}  # went all their way
@@ -126,7 +126,7 @@ class Expected:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a key that nobody has shown."""
+        """Whether there is a key that no trial has reported."""
         return bool(self._metrics or self._stop)
 
     def hear(self, trial: Trial, result: Result) -> None:
@@ -139,7 +139,7 @@ class Expected:
             self._many.add(trial.id)
 
     def went_through(self, trial: Trial) -> None:
-        """Take a trial that went all its way, stopped by nobody."""
+        """Take a trial that went all its way without being stopped."""
         if self.is_open:
             self._through.add(trial.id)
 
@@ -186,7 +186,7 @@ class Expected:
         )
 
 
-def _has_shown(trial: Trial, key: str) -> bool:
+def _has_reported(trial: Trial, key: str) -> bool:
     return any(result is not None and result.get(key) is not None for result in (trial.best_result, trial.last_result))
 
 

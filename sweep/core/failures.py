@@ -80,7 +80,7 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
 
     A trial whose error was decided is in ERROR, however it ends, unless `retry_on` names what it did. What finished by
     itself is TERMINATED, whatever else had been decided meanwhile. Otherwise a STOPPING trial goes where it was going,
-    except that a pause without a committed save becomes PENDING, that raising while it was told to stop counts as a
+    except that a pause without a committed save becomes PENDING, that raising while it was to stop counts as a
     failure unless it was to end anyway, and that one which had to be killed because it ran for too long has failed. One
     whose checkpoint proved damaged is started again from another, which is no failure.
     Everything else is a failure or a loss, and is started again while `max_failures`, `max_losses` and `retry_on`

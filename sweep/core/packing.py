@@ -74,7 +74,7 @@ class _Free:
         return idle
 
     def whole(self, kind: str, wanted: str = "") -> int:
-        """Number of devices of a kind, and of a type, that nobody holds a part of."""
+        """Number of devices of a kind, and of a type, that are wholly free."""
         if wanted:
             return len(self._idle(kind, wanted))
         return list(self.devices[kind].values()).count(_UNIT) if kind in self.devices else 0
@@ -423,7 +423,7 @@ def _count_used(shares: Sequence[int], left: Sequence[int]) -> int:
 
 
 def _is_enough(resources: Resources, nodes: Collection[_Free]) -> bool:
-    """Whether nodes have in all what a gang needs in all: quickly told, and without it a search would be in vain."""
+    """Whether nodes have in all what a gang needs in all: a quick check, without which a search would be in vain."""
     total, lost = resources.total, len(resources.bundles)  # rounding down takes less than a unit from each bundle
     if total.cpu * _UNIT - lost > sum([max(free.cpu, 0) for free in nodes]):
         return False

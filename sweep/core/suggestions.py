@@ -63,7 +63,7 @@ class Suggestions:
         return number
 
     def take(self, number: int) -> bool:
-        """Note that an answer came; False if nobody asked for it."""
+        """Note that an answer came; False if the question is not outstanding."""
         if number not in self._outstanding:
             return False
         self._outstanding.discard(number)

@@ -1,4 +1,4 @@
-"""The state machine that owns all trials: it is told facts and answers commands, and never waits or does I/O."""
+"""The state machine that owns all trials: it takes facts and returns commands, and never waits or does I/O."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Changes:
 class Sweep:
     """Decide what happens to every trial; never wait, never do I/O.
 
-    `handle` is told one event at a time and returns the commands it causes. The handlers below stand in the order of a
+    `handle` takes one event at a time and returns the commands it causes. The handlers below stand in the order of a
     trial's life: suggested, started, reported, saved, exited, released; then what persons ask and what time brings.
 
     Args:
@@ -118,7 +118,7 @@ class Sweep:
         self._expected = Expected(Plan(), {})
         self._unreleased: set[tuple[str, int]] = set()
         self._last_request = Resources()
-        self._why = ("", "")  # the trial that was last told what it waits for, and that
+        self._why = ("", "")  # the trial whose wait was explained last, and how
         self._timers = Timers()
         self._answering: tuple[str, int] | None = None  # trial and seq of the report that still needs its answer
         self._refusing = False
@@ -366,7 +366,7 @@ class Sweep:
     def _went_through(self, trial: Trial) -> str:
         """Take note that a trial went all its way, and return what it should have reported and did not."""
         if self._ending is not None:
-            return ""  # nobody knows what it would have reported
+            return ""  # it might have reported it later
         self._expected.went_through(trial)
         return silence(trial, self.plan)
 
@@ -411,9 +411,7 @@ class Sweep:
 
     def _bind(self, trial: Trial, path: str, result: Result | None) -> Trial:
         """Make a stored checkpoint the one that the trial continues from."""
-        if isinstance(
-            trial.pending, CloneTrial
-        ):  # it is about to become another: what the old attempt saves is nobody's
+        if isinstance(trial.pending, CloneTrial):  # it is about to become another: what the old attempt saves is unused
             self._out.append(Discard(CheckpointRef(path)))
             return trial
         ref = reference(trial, path, result)
@@ -707,7 +705,7 @@ class Sweep:
                 self._put(evolve(trial, ticket=self._queue.add(*place)))
         for trial in leaving:
             self._recover(self._trials[trial.id], now)
-        # only now, when nobody is taken for running any more, may the scheduler answer to what has ended
+        # only now, when no trial is taken for running any more, may the scheduler answer to what has ended
         for trial_id in list(self._trials):
             trial = self._trials[trial_id]
             if trial.status is Status.STOPPING:

@@ -38,7 +38,7 @@ class Status(StrEnum):
     PENDING = "PENDING"  # has a config, waits for its resources
     STARTING = "STARTING"  # resources granted, its process is being made
     RUNNING = "RUNNING"  # the user's code may run
-    STOPPING = "STOPPING"  # was told to end; its process may still be there
+    STOPPING = "STOPPING"  # is to end; its process may still be there
     PAUSED = "PAUSED"  # saved, holds nothing, may be resumed
     TERMINATED = "TERMINATED"  # ended as it should, or was stopped
     ERROR = "ERROR"  # ended by its own fault or because it could not run
@@ -122,7 +122,7 @@ class Trial(NamedTuple):
     placement: Placement | None = None
     checkpoint: CheckpointRef | None = None
     started_from: CheckpointRef | None = None
-    count: int = 0  # type: ignore[assignment]  # hides tuple.count, which nobody needs of a trial
+    count: int = 0  # type: ignore[assignment]  # hides tuple.count, which a trial does not need
     judged_to: int = 0
     last_result: Result | None = None
     best_result: Result | None = None

@@ -57,7 +57,7 @@ class AsyncHyperBandScheduler(RungScheduler):
     """Let a trial go on at a rung only if it is among the best 1/eta of those that got there.
 
     Rungs lie at `grace_period * eta**k` up to `max_t`. A trial is judged once at each, when its `time_attr` first
-    reaches the rung. Nobody waits for a rung to fill, so the decision depends on the order of arrival. With
+    reaches the rung. No trial waits for a rung to fill, so the decision depends on the order of arrival. With
     `type="stopping"` a trial that is not among the best of those before it is stopped for good, and who comes first
     always continues. With `type="promotion"` every trial is paused at the rung, and goes on as soon as it is among the
     best floor(n/eta) of the n that got there; so of eta new trials one gets a rung further, and about

@@ -21,8 +21,8 @@ Trials = Mapping[str, Trial]
 class Scheduler(ABC):
     """Look at intermediate results and decide which trials continue, stop, pause, save or clone another.
 
-    A scheduler is deterministic: no clock, no randomness it was not given, nothing but what its hooks are told. After a
-    restart the record is told to a new object, whose answers are then ignored; so its state comes back by itself.
+    A scheduler is deterministic: no clock, no randomness it was not given, nothing but what its hooks get. After a
+    restart a new object gets the record again, and its answers are ignored; so its state comes back by itself.
 
     Attributes:
         metric, mode: what it judges by; taken from the run unless given to the constructor.

@@ -61,7 +61,7 @@ class DistributeResources(_Distribution):
 
     What is left over when all have the same goes in further units to the trials with the smallest numbers. A trial
     grows only into what is free now, so it never waits for others to shrink; it shrinks when trials have come and its
-    part is smaller. While not all trials fit at their base request nobody gets more than that.
+    part is smaller. While not all trials fit at their base request none gets more than that.
 
     Args:
         add_bundles: whether a trial grows by bundles, for trials that launch work into theirs; otherwise its single

@@ -88,7 +88,7 @@ class _Bracket:
 
     @property
     def waiting(self) -> list[str]:
-        """The trials that reached the milestone, the oldest first; at the last one nobody waits."""
+        """The trials that reached the milestone, the oldest first; at the last one none waits."""
         if self.is_at_last_level:
             return []
         return [trial_id for trial_id, member in self.members.items() if len(member.scores) > self.level]
@@ -262,7 +262,7 @@ class HyperBandScheduler(MetricScheduler):
         return self._advance(bracket)
 
     def _catch_up(self, trial: Trial, bracket: _Bracket) -> list[Decision]:
-        """Close a bracket if `on_idle` resumed a trial of it: that is no part of the record that is told again."""
+        """Close a bracket if `on_idle` resumed a trial of it: the record does not repeat that after a restart."""
         is_resumed = 0 < bracket.members[trial.id].paused_in < trial.attempt
         if is_resumed and not bracket.is_closed and bracket.is_everybody_waiting:
             return self._close(bracket)

@@ -105,7 +105,7 @@ class MOASHAScheduler(RungScheduler):
         if not self.metrics:
             if len(given) < 2:
                 raise ConfigError(
-                    f"MOASHAScheduler judges by two objectives or more, and was told {list(given)!r}. Pass "
+                    f"MOASHAScheduler judges by two objectives or more, and was given {list(given)!r}. Pass "
                     'metric=["error", "latency_s"], mode=["min", "min"]; for one objective use ASHAScheduler.'
                 )
             self._set(given, mode if mode is not None else self._given_mode)
@@ -114,7 +114,7 @@ class MOASHAScheduler(RungScheduler):
         modes = None if mode is None else _modes(mode, len(given) or len(self.metrics))
         if given not in ((), self.metrics, self.metrics[:1]) or (modes and modes != self.modes[: len(modes)]):
             raise ConfigError(
-                f"the run judges by {list(given)!r}, {mode!r}, and MOASHAScheduler was told "
+                f"the run judges by {list(given)!r}, {mode!r}, and MOASHAScheduler was given "
                 f"{list(self.metrics)!r}, {list(self.modes)!r}; give them in one place, best to the run."
             )
 

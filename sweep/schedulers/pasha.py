@@ -1,4 +1,4 @@
-"""PASHA: ASHA that lets nobody run longer than it takes until the ranking of the trials is stable."""
+"""PASHA: ASHA that lets no trial run longer than it takes until the ranking of the trials is stable."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class _Ranking:
 @refuse_unknown()
 @final
 class PASHAScheduler(RungScheduler):
-    """Promote trials as ASHA does, but let nobody beyond a rung before the ranking there contradicts the one below.
+    """Promote trials as ASHA does, but let none beyond a rung before the ranking there contradicts the one below.
 
     At first trials run to the second rung at most. Whenever a trial arrives at the top rung, the trials there are
     ranked by their scores at that rung and by those at the rung below. As long as the two rankings agree, up to trials

@@ -65,7 +65,7 @@ class Exploit:
 
 
 class PolicyLog:
-    """Recognise exploits by what observers are told: a trial starts from a checkpoint that another one saved.
+    """Recognise exploits: a trial starts from a checkpoint that another one saved.
 
     Args:
         known: after a restart, the config that each trial's last exploit gave it, as `read_policy` finds it: such a

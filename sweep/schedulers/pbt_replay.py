@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+from sweep import checks
 from sweep.core.messages import CloneTrial, Decision, PauseTrial
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
@@ -141,7 +142,7 @@ class PopulationBasedTrainingReplay(Scheduler):
 def _read(policy_file: Any) -> list[Any]:
     """Return the checked lines of a policy file."""
     if not isinstance(policy_file, (str, os.PathLike)) or not os.fspath(policy_file):
-        raise ConfigError(f"policy_file is {policy_file!r:.100}; expected the path of a pbt_policy_<trial>.txt.")
+        checks.refuse("policy_file", policy_file, "the path of a pbt_policy_<trial>.txt")
     shown = repr(os.fspath(policy_file))
     advice = "expected a pbt_policy_<trial>.txt of an experiment that PopulationBasedTraining ran with log_config=True"
     try:

@@ -103,7 +103,7 @@ class PopulationScheduler(MetricScheduler):
     def _recall_clone(self, target_id: str, source_id: str, rng: np.random.Generator) -> None:
         """Take note that the target became the source's clone at a barrier that the record does not repeat."""
 
-    # --- what it is told ---------------------------------------------------------------------------------------------
+    # --- hooks ------------------------------------------------------------------------------------------------------
 
     def on_trial_add(self, trial: Trial) -> None:
         self._member(trial.id)
@@ -299,10 +299,10 @@ class PopulationScheduler(MetricScheduler):
     def _missing(self, result: Result) -> None:
         missing = [name for name in (self.time_attr, self.metric or "") if result.get(name) is None]
         what = " and ".join(repr(name) for name in missing) or f"a number as {self.time_attr!r}"
-        told = f"a result lacks {what}, which {type(self).__name__} judges by. Report it with every result"
+        lack = f"a result lacks {what}, which {type(self).__name__} judges by. Report it with every result"
         if self.require_attrs:
-            raise MetricError(f"{told}, or pass require_attrs=False to let such results pass.")
-        self._note(f"{told}; such results decide nothing.")
+            raise MetricError(f"{lack}, or pass require_attrs=False to let such results pass.")
+        self._note(f"{lack}; such results decide nothing.")
 
     def _rng(self, purpose: int, number: int, count: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence([self._seed, purpose, number, count]))

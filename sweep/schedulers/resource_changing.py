@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from sweep import checks
 from sweep.core.messages import Decision, ResizeTrial, SaveTrial
 from sweep.core.packing import Packer
 from sweep.core.resources import Node, Resources, parse_resources
@@ -57,16 +58,11 @@ class ResourceChangingScheduler(Scheduler):
     ) -> None:
         base_scheduler = FIFOScheduler() if base_scheduler is None else base_scheduler
         if not isinstance(base_scheduler, Scheduler) or isinstance(base_scheduler, ResourceChangingScheduler):
-            raise ConfigError(
-                f"base_scheduler is {base_scheduler!r:.100}; expected a scheduler such as ASHAScheduler(), or None "
-                "for FIFO."
-            )
+            checks.refuse("base_scheduler", base_scheduler, "a scheduler such as ASHAScheduler(), or None for FIFO")
         function = DistributeResources() if resources_allocation_function is None else resources_allocation_function
         if not callable(function) or isinstance(function, type):
-            raise ConfigError(
-                f"resources_allocation_function is {function!r:.100}; expected a function of (view, trial, result, "
-                "scheduler), or an object such as DistributeResources()."
-            )
+            expected = "a function of (view, trial, result, scheduler), or an object such as DistributeResources()"
+            checks.refuse("resources_allocation_function", function, expected)
         self.base_scheduler = base_scheduler
         self.resources_allocation_function = function
         self.metric, self.mode = base_scheduler.metric, base_scheduler.mode
@@ -165,7 +161,7 @@ class ResourceChangingScheduler(Scheduler):
 
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
         if isinstance(decision, ResizeTrial) and decision.resources == self._changed.get(trial.id):
-            return ()  # this one's own; what follows from it is seen at the next result, also when it is told again
+            return ()  # this one's own; what follows from it is seen at the next result, after a restart too
         return self.base_scheduler.on_refused(trial, decision)
 
     def on_nodes_changed(self, nodes: Sequence[Node]) -> Sequence[Decision]:
@@ -190,7 +186,7 @@ class ResourceChangingScheduler(Scheduler):
     def _learn(self, trial: Trial) -> None:
         """See what became of what was asked for: still there in the same attempt without a checkpoint, it was refused.
 
-        That is read from the trial, and not from `on_refused`, because only results are told again after a restart.
+        That is read from the trial, and not from `on_refused`, because a restart repeats results only.
         """
         self._view.add(trial)
         if trial.checkpoint is not None:

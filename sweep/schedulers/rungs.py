@@ -70,7 +70,7 @@ class StoppingLadder:
         self._rungs: list[tuple[float, Any, set[str]]] = [(m, make_rung(), set()) for m in reversed(self.milestones)]
 
     def level(self, trial_id: str) -> int:
-        return -1  # nobody waits
+        return -1  # none waits
 
     def judge(self, trial_id: str, time: float, point: Any) -> tuple[float, float] | None:
         """Record a result at the highest rung that `time` reaches, unless the trial was judged there before.
