@@ -151,6 +151,11 @@ class Trial(NamedTuple):
         return self.status in HELD
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for resources; one that still holds its own is about to start again."""
+        return self.status is Status.PENDING and self.placement is None
+
+    @property
     def is_ended(self) -> bool:
         """Whether it is TERMINATED or ERROR."""
         return self.status in ENDED

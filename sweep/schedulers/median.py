@@ -12,7 +12,7 @@ from typing import Any, final
 from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResizeTrial, StopTrial
 from sweep.core.results import Result, signed
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.metric import MetricScheduler
 
@@ -194,8 +194,7 @@ class MedianStoppingRule(MetricScheduler):
         return [ResizeTrial(trial.id, trial.resources)]  # saved, then PENDING behind those that wait
 
     def _is_anybody_waiting(self, trials: Mapping[str, Trial]) -> bool:
-        waiting = (trials[trial_id] for trial_id in self._alive if trial_id in trials)
-        return any(trial.status is Status.PENDING and trial.placement is None for trial in waiting)
+        return any(trials[trial_id].is_waiting for trial_id in self._alive if trial_id in trials)
 
     def state(self) -> Any:
         """Return the trials' bests and means, and the medians at all marks; for replay checks."""

@@ -182,16 +182,8 @@ def _laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
 
 def _is_unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether `_laid_over` changed nothing: every leaf is still the same object."""
-    if len(before) != len(after):
-        return False
-    for key, value in after.items():
-        old = before.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            if not _is_unchanged(old, value):
-                return False
-        elif old is not value:
-            return False
-    return True
+    old, new = flatten(before), flatten(after)
+    return old.keys() == new.keys() and all(old[path] is new[path] for path in new)
 
 
 def _text(value: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from sweep import checks
 from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, SaveTrial
 from sweep.core.results import Result
-from sweep.core.trial import Status, Trial, number_of
+from sweep.core.trial import Trial, number_of
 from sweep.errors import MetricError
 from sweep.schedulers.explore import customised, quantile_size
 from sweep.schedulers.metric import MetricScheduler
@@ -278,11 +278,10 @@ class PopulationScheduler(MetricScheduler):
         member.last_point = self._members[source_id].last_point
 
     def _is_anybody_waiting(self, trials: Mapping[str, Trial]) -> bool:
-        """Whether a trial waits for resources; one that still holds its own is about to start again."""
         number = len(self._places)
         first = self._num_points * _MOST_ASKED
         asked = (trials.get(self._places[(first + i) % number]) for i in range(min(number, _MOST_ASKED)))
-        return any(t is not None and t.status is Status.PENDING and t.placement is None for t in asked)
+        return any(trial is not None and trial.is_waiting for trial in asked)
 
     def _member(self, trial_id: str) -> _Member:
         member = self._alive.get(trial_id)

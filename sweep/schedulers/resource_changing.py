@@ -10,7 +10,7 @@ from sweep.core.messages import Decision, ResizeTrial, SaveTrial
 from sweep.core.packing import Packer
 from sweep.core.resources import Node, Resources, parse_resources
 from sweep.core.results import Result
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Trial
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
@@ -235,20 +235,13 @@ class ResourceChangingScheduler(Scheduler):
     def _take_back(self, trials: Mapping[str, Trial], named: set[str]) -> list[Decision]:
         """Return the decisions that let changed trials start again that wait for room, with what they began with.
 
-        Room was looked for before they were changed, but not device by device, and others may have come first. The
-        loop is over those with a changed request, of which there are no more than the machines can hold.
+        Room was looked for before they were changed, but others may have come first. The loop is over those with a
+        changed request, of which there are no more than the machines can hold.
         """
         base = self._view.base_resources
-        waiting = [
-            other
-            for trial_id in self._changed
-            if (other := trials.get(trial_id)) is not None
-            and other.status is Status.PENDING
-            and other.placement is None
-            and other.id not in named
-        ]
         decisions: list[Decision] = []
-        for other in waiting:
+        changed = [trials[trial_id] for trial_id in self._changed if trial_id in trials and trial_id not in named]
+        for other in [trial for trial in changed if trial.is_waiting]:
             del self._changed[other.id]
             self._barred[other.id] = self._num_ended
             if base is not None and other.resources != base:

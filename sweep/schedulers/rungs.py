@@ -6,6 +6,7 @@ import heapq
 import math
 from abc import abstractmethod
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -182,17 +183,15 @@ class PromotionLadder:
         self.milestones = tuple(milestones)
         self.rungs = [PromotionRung(milestone, eta) for milestone in self.milestones]
         self.num_open = len(self.rungs) if num_open is None else num_open
-        self._climbers: dict[str, _Climber] = {}
+        self._climbers: dict[str, _Climber] = defaultdict(_Climber)
 
     def level(self, trial_id: str) -> int:
         """Return the index of the highest rung that a trial got to; -1: none."""
-        climber = self._climbers.get(trial_id)
-        return climber.level if climber is not None else -1
+        return self._climbers[trial_id].level
 
     def is_waiting(self, trial_id: str) -> bool:
         """Whether a trial is at a rung that it was not promoted from."""
-        climber = self._climbers.get(trial_id)
-        return climber is not None and climber.is_waiting
+        return self._climbers[trial_id].is_waiting
 
     def record(self, trial_id: str, time: float, score: float, *, is_ended: bool = False) -> list[str] | None:
         """Record a score at the highest rung that `time` reaches; None if the trial had got there before.
@@ -200,9 +199,7 @@ class PromotionLadder:
         Returns who is promoted, from whatever rung; the trial itself may be among them.
         """
         level = bisect_right(self.milestones, time) - 1
-        climber = self._climbers.get(trial_id)
-        if climber is None:
-            climber = self._climbers[trial_id] = _Climber()
+        climber = self._climbers[trial_id]
         if level <= climber.level:
             return None
         climber.level = level
@@ -233,9 +230,7 @@ class PromotionLadder:
             read: time and score of its last result, if it has one.
         """
         promoted = self.record(trial_id, *read, is_ended=True) if read is not None else None
-        climber = self._climbers.get(trial_id)
-        if climber is not None:
-            climber.is_waiting = False
+        self._climbers[trial_id].is_waiting = False
         return [ResumeTrial(other) for other in promoted or ()]
 
     def answer(self, trial: Trial, promoted: Sequence[str], shown: str) -> list[Decision]:
