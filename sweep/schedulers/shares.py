@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import final
+from typing import Any, final
 
 from sweep import checks
 from sweep.core.messages import ResizeTrial
@@ -211,18 +211,11 @@ class _Ladder:
         if self._add_bundles:
             return (*self.base.bundles, *(unit,) * times)
         (bundle,) = self.base.bundles
-        custom = dict(bundle.custom)
-        for name, amount in unit.custom:
-            custom[name] = custom.get(name, 0.0) + times * amount
-        bundle = Bundle(
-            bundle.cpu + times * unit.cpu,
-            bundle.gpu + times * unit.gpu,
-            bundle.tpu + times * unit.tpu,
-            bundle.memory + times * unit.memory,
-            tuple(sorted(custom.items())),
-            bundle.accelerator_type or unit.accelerator_type,
-        )
-        return (bundle,)
+        amounts: dict[str, Any] = bundle.amounts
+        for name, amount in unit.amounts.items():
+            amounts[name] = amounts.get(name, 0.0) + times * amount
+        of_type = bundle.accelerator_type or unit.accelerator_type
+        return parse_resources(amounts | {"accelerator_type": of_type}).bundles
 
 
 def _claims(view: TrialsView, trial: Trial) -> list[tuple[str, Resources, Placement | None]]:
