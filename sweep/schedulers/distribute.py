@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["DistributeResources", "DistributeResourcesToTopJob"]
 
 
+@refuse_unknown()
 class _Distribution(ABC):
     """A function from a trial and its result to the request that the trial should have now."""
 
@@ -54,7 +55,6 @@ class _Distribution(ABC):
         """Return how many units a trial may have above the request that all began with."""
 
 
-@refuse_unknown()
 @final
 class DistributeResources(_Distribution):
     """Give every trial that has not ended an equal part of the machines, never less than it began with.
