@@ -17,6 +17,10 @@ __all__ = ["MOASHAScheduler"]
 Names = str | Sequence[str] | None
 
 
+class _Bracket:
+    """What a ladder was in pickles of former versions."""
+
+
 class _Rung:
     """The points of one milestone."""
 

@@ -69,7 +69,7 @@ class ResourceChangingScheduler(Scheduler):
         self.is_searching = base_scheduler.is_searching
         self.mutated_paths = base_scheduler.mutated_paths
         self.is_multi_objective = base_scheduler.is_multi_objective
-        self._own_notices: dict[str, None] = {}
+        self._notices: list[str] = []
         self._view = TrialsView()
         self._packer = Packer()
         self._known: set[str] = set()
@@ -87,7 +87,7 @@ class ResourceChangingScheduler(Scheduler):
     @property
     def notices(self) -> Sequence[str]:  # type: ignore[override]  # an attribute of others
         """What the user should know, by the base scheduler and then by this one."""
-        return [*self.base_scheduler.notices, *self._own_notices]
+        return [*self.base_scheduler.notices, *self._notices]
 
     @property
     def milestones(self) -> Sequence[float]:  # type: ignore[override]  # likewise
@@ -259,7 +259,8 @@ class ResourceChangingScheduler(Scheduler):
         return parse_resources(answer)
 
     def _note(self, notice: str) -> None:
-        self._own_notices[notice] = None
+        if notice not in self._notices:
+            self._notices.append(notice)
 
     def state(self) -> Any:
         """Return the base scheduler's state, who lives, who cannot be changed, and who has what; for replay checks."""
