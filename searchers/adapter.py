@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal
+from searchers.base import Searcher
 from searchers.departures import constants_of
 from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
 from searchers.optuna_search import OptunaSearch
+from searchers.signals import EXHAUSTED, NOT_NOW, Config, Names, Signal
 from searchers.space import is_same
 from searchers.variants import fresh, has_domains, merge
 
@@ -79,13 +80,7 @@ class ForeignSearcher(Searcher):
         self._has_warned = False
 
     def set_search_properties(
-        self,
-        metric: str | Sequence[str] | None,
-        mode: str | Sequence[str] | None,
-        space: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
+        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
     ) -> bool:
         """Tell the object what the run knows. It may refuse the space; a run without one needs no answer."""
         if not super().set_search_properties(metric, mode, space):

@@ -9,22 +9,21 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from searchers.base import NOT_NOW, Config, Searcher, Signal, derived_seed
+from searchers import checks
+from searchers.base import derived_seed
+from searchers.checks import as_number, listed
 from searchers.constraints import Constraints, Limits
 from searchers.errors import SearchError, UnknownNameError, nearest
 from searchers.keywords import refuse_unknown
 from searchers.optuna_generation import is_generation_full, with_open_trials
 from searchers.optuna_space import FunctionSpace, Space, check_used, encoded, space_of, study_trial
 from searchers.optuna_window import CONSTRAINTS, TrialWindow, windowed
-from searchers.random_search import check_seed
-from searchers.variants import (
-    check_points,
-    fresh,
-    has_domains,
-    merge,
-)
+from searchers.signals import NOT_NOW, Config, Names, Signal
+from searchers.space_searcher import SpaceSearcher
+from searchers.variants import fresh
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -84,7 +83,7 @@ class _Open:
 
 
 @refuse_unknown()
-class OptunaSearch(Searcher):
+class OptunaSearch(SpaceSearcher):
     """Suggest configs with one of Optuna's samplers.
 
     Sampler number n is built anew with a seed derived from (seed, n), and a suggestion's state records what the
@@ -138,8 +137,8 @@ class OptunaSearch(Searcher):
     def __init__(
         self,
         space: AnySpace | None = None,
-        metric: str | Sequence[str] | None = None,
-        mode: str | Sequence[str] | None = None,
+        metric: Names = None,
+        mode: Names = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
         sampler: str | BaseSampler | Callable[[int], BaseSampler] | None = "tpe",
         *,
@@ -150,21 +149,15 @@ class OptunaSearch(Searcher):
         constraints: Limits | None = None,
         window: int | None = 5000,
     ) -> None:
-        super().__init__(metric, mode)
+        super().__init__(space, metric, mode, points_to_evaluate, seed)
         self._sampler = _checked_sampler(sampler, seed)
-        self._seed = check_seed("seed", seed)
-        self._run_seed = 0
-        self._points = check_points(points_to_evaluate)
         self._rewards = _checked_rewards(evaluated_rewards, self._points)
         self._study_name = study_name
         self._storage = storage
-        self._has_own_space = space is not None
         self._space: Space | None = None
-        self._fixed: Mapping[str, Any] = {}
         self._study: Study | None = None
         self._study_attrs: dict[str, Any] = {}
         self._recorded: dict[str, Any] = {}  # trials that a lasting storage had from before, by our id
-        self._count = 0
         self._last_sampler: BaseSampler | None = None
         self._open: dict[str, _Open] = {}
         self._restored: Mapping[str, Any] | None = None
@@ -173,40 +166,19 @@ class OptunaSearch(Searcher):
             other = "the sampler 'cmaes', which knows none; use 'tpe', 'gp' or 'nsgaii'"
             rewards = "evaluated_rewards, which do not tell them; use search.observe(config, result)"
             raise SearchError(f"constraints cannot go with {rewards if self._rewards is not None else other}.")
-        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 50):
-            raise SearchError(f"window is {window!r}; expected an int of at least 50, or None for no bound.")
+        if window is not None:
+            window = checks.whole("window", window, least=50, hint="None is no bound.")
         self._window = TrialWindow(window) if window is not None and self._sampler == "tpe" else None
         self.is_adaptive = self._sampler != "random"
         if space is not None:
-            self._set_space(space)
+            self._take_space(space)
 
-    def _set_space(self, space: Any) -> None:
-        with _quiet():
-            self._space = space_of(space)
-            for point in self._points:
-                self._space.fix(point)
-
-    def set_search_properties(
-        self,
-        metric: str | Sequence[str] | None,
-        mode: str | Sequence[str] | None,
-        space: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
-    ) -> bool:
-        """Take what the run knows; constants of the run's space are added to the configs of one given here."""
-        if not super().set_search_properties(metric, mode, space):
-            return False
-        self._run_seed = check_seed("seed", seed) or 0
-        if not self._has_own_space:
-            if space:
-                self._set_space(space)
-        elif has_domains(space):
-            return False
-        else:
-            self._fixed = fresh(space)
-        return True
+    def _take_space(self, space: Any) -> None:
+        if self._has_own_space or space:
+            with _quiet():
+                self._space = space_of(space)
+                for point in self._points:
+                    self._space.fix(point)
 
     @property
     def study(self) -> Study:
@@ -231,10 +203,12 @@ class OptunaSearch(Searcher):
 
     def suggest(self, trial_id: str) -> Config | Signal:
         if trial_id in self._open:
-            return self._copy(trial_id)
+            return self._with_constants(self._open[trial_id].config)
         from optuna.trial import TrialState
 
-        study, space, point = self.study, self._known_space(), None
+        study, space = self.study, self._known_space()
+        point: dict[str, Any] = {}
+        filled = None
         with _quiet():
             stale = self._recorded.pop(trial_id, None)
             if stale is not None and not stale.state.is_finished():  # asked, but never answered, before a crash
@@ -243,12 +217,12 @@ class OptunaSearch(Searcher):
             if self._sampler == "cmaes" and is_generation_full(study, {one.number for one in self._open.values()}):
                 return NOT_NOW
             if self._rewards is None and self._count < len(self._points):
-                point, space = space.fix(self._points[self._count])
+                point, filled = space.fix(self._points[self._count])
                 study.enqueue_trial(point)
             trial = study.ask()
             trial.set_user_attr(TRIAL_ID, trial_id)
             try:
-                config = space.suggest(trial)
+                config = space.suggest(trial, filled)
                 check_used(point, trial.params)
             except Exception as error:  # the user's function may raise anything
                 study.tell(trial, state=TrialState.FAIL)
@@ -257,7 +231,7 @@ class OptunaSearch(Searcher):
                 raise SearchError(f"the space could not be sampled: {type(error).__name__}: {error}") from error
             self._open[trial_id] = _Open(trial.number, trial._trial_id, config, self._record(study, trial._trial_id))
         self._count += 1
-        return self._copy(trial_id)
+        return self._with_constants(config)
 
     def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
         """Return the parameters, and what the sampler wrote into the trial and the study while suggesting."""
@@ -272,17 +246,17 @@ class OptunaSearch(Searcher):
         """
         from optuna.trial import TrialState
 
-        study, space = self.study, self._known_space()
+        study, space, filled = self.study, self._known_space(), None
         old = self._recorded.pop(trial_id, None)
         with _quiet():
             if old is None:
                 if state is None:
-                    params, space = space.fix(_without(config, self._fixed))
+                    params, filled = space.fix(self._without_constants(config))
                     state = {}
                 else:
                     params = self._decoded(state["params"], state.get("distributions", {}))
                 template = study_trial(
-                    space,
+                    partial(space.suggest, filled=filled),
                     params,
                     f"the recorded trial {trial_id}",
                     state.get("distributions"),
@@ -307,8 +281,8 @@ class OptunaSearch(Searcher):
         objectives = self._objectives()
         if suggestion is None or not isinstance(step, int) or len(objectives) != 1:
             return
-        value = _number(result.get(objectives[0][0]))
-        if value is not None and not math.isnan(value):
+        value = as_number(result.get(objectives[0][0]))
+        if not math.isnan(value):
             self.study._storage.set_trial_intermediate_value(suggestion.optuna_id, step, value)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
@@ -331,16 +305,14 @@ class OptunaSearch(Searcher):
         """
         _, values, attrs = self._outcome(result, error=False)
         with _quiet():
-            self._add(self.study, _without(config, self._fixed), values, system_attrs=attrs)
+            self._add(self.study, self._without_constants(config), values, system_attrs=attrs)
 
     def get_state(self) -> Mapping[str, Any]:
         """Return the trials of the study that ended with something to learn, and what the sampler wrote into it."""
-        seed = self._run_seed if self._seed is None else self._seed
         study = self.study
         trials = [self._trial_state(trial) for trial in study.get_trials(deepcopy=False)]
         return {
-            "count": self._count,
-            "seed": seed,
+            **super().get_state(),
             "metric": self.metric,
             "mode": self.mode,
             "trials": [trial for trial in trials if trial is not None],
@@ -357,39 +329,23 @@ class OptunaSearch(Searcher):
             SearchError: suggestions were made already, or the other search had another metric or mode.
             SpaceError: the space does not hold one of the points; said when the study is built.
         """
-        if self._study is not None or self._open:
-            raise SearchError("this search has begun; restore into a new OptunaSearch, before its first suggestion.")
-        metrics, modes = _listed(state["metric"]), _listed(state["mode"])
-        if _listed(self.metric) not in ([], metrics) or _listed(self.mode) not in ([], modes):
-            raise SearchError(
-                f"the state is of metric={state['metric']!r} and mode={state['mode']!r}, this search is for "
-                f"metric={self.metric!r} and mode={self.mode!r}; they must be the same."
-            )
-        self.metric, self.mode = self.metric or state["metric"], self.mode or state["mode"]
-        self._count = int(state["count"])
-        if self._is_keyed:
-            self._seed = int(state["seed"])
+        self._take_goal(state, has_begun=self._study is not None or bool(self._open))
+        super().set_state(state)
         self._restored = state
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
     def _known_space(self) -> Space:
         if self._space is None:
-            raise SearchError(
-                "OptunaSearch has no space to search; pass space= or call set_search_properties(metric, mode, space)."
-            )
+            raise self._no_space()
         return self._space
 
     def _new_study(self) -> Study:
         import optuna
 
         space, objectives = self._known_space(), self._objectives()
+        self._check_goal()
         metrics, modes = [metric for metric, _ in objectives], [mode for _, mode in objectives]
-        if not metrics:
-            raise SearchError(
-                f"OptunaSearch has metric={self.metric!r} and mode={self.mode!r}; it needs both, for instance "
-                "metric='loss', mode='min'."
-            )
         if self._sampler == "cmaes" and len(metrics) > 1:
             raise SearchError("the sampler 'cmaes' has one objective only; use 'tpe' or 'nsgaii' for several.")
         study = optuna.create_study(
@@ -411,7 +367,7 @@ class OptunaSearch(Searcher):
         for index, reward in enumerate(self._rewards or ()):
             name = f"evaluated_{index}"
             if self._recorded.pop(name, None) is None and not self._was_restored(name):
-                _, values, _ = self._outcome(dict(zip(metrics, _listed(reward), strict=True)), error=False)
+                _, values, _ = self._outcome(dict(zip(metrics, listed(reward), strict=True)), error=False)
                 self._add(study, self._points[index], values, user_attrs={TRIAL_ID: name})
         return study
 
@@ -437,12 +393,11 @@ class OptunaSearch(Searcher):
         if not self._is_keyed:
             own_sampler: BaseSampler = self._sampler
             return own_sampler
-        own = self._run_seed if self._seed is None else self._seed
         if not self._is_named:
-            return _built(self._sampler, own, draw)
+            return _built(self._sampler, self._seed, draw)
         from optuna import samplers
 
-        seed = derived_seed(own, draw)
+        seed = derived_seed(self._seed, draw)
         other = samplers.RandomSampler(seed=seed)  # for what a sampler cannot handle itself
         # Optuna 4 looks at a trial's constraints only if there is a function; this one returns what is there already.
         limited: dict[str, Any] = {} if self._constraints is None else {"constraints_func": _violations_of}
@@ -464,7 +419,10 @@ class OptunaSearch(Searcher):
                 )
             case "qmc":  # one scrambled sequence for all draws: its seed must not change, the study counts the draws
                 return samplers.QMCSampler(
-                    scramble=True, seed=derived_seed(own, 0), independent_sampler=other, warn_independent_sampling=False
+                    scramble=True,
+                    seed=derived_seed(self._seed, 0),
+                    independent_sampler=other,
+                    warn_independent_sampling=False,
                 )
             case "nsgaii":
                 return samplers.NSGAIISampler(seed=seed, **limited)
@@ -528,19 +486,18 @@ class OptunaSearch(Searcher):
 
         if error:
             return TrialState.FAIL, None, {}
-        values = [_number((result or {}).get(metric)) for metric, _ in self._objectives()]
-        numbers = [value for value in values if value is not None and not math.isnan(value)]
-        is_whole = len(numbers) == len(values)
+        values = [as_number((result or {}).get(metric)) for metric, _ in self._objectives()]
+        is_whole = not any(map(math.isnan, values))
         attrs: dict[str, Any] = {}
         if self._constraints is not None:
             violations = self._constraints.violations(result or {})
             is_whole = is_whole and violations is not None
             attrs[CONSTRAINTS] = [math.inf] if violations is None else violations
-        return (TrialState.COMPLETE, numbers, attrs) if is_whole else (TrialState.PRUNED, None, attrs)
+        return (TrialState.COMPLETE, values, attrs) if is_whole else (TrialState.PRUNED, None, attrs)
 
     def _objectives(self) -> list[tuple[str, str]]:
         """Return metric and mode of what is optimised; nothing while one of the two is not known."""
-        metrics, modes = _listed(self.metric), _listed(self.mode)
+        metrics, modes = listed(self.metric), listed(self.mode)
         pairs = zip(metrics, modes, strict=True) if len(metrics) == len(modes) else ()
         return [(metric, mode) for metric, mode in pairs if mode != "obs"]
 
@@ -572,7 +529,7 @@ class OptunaSearch(Searcher):
             if trial_id is not None and trial_id in self._recorded:
                 continue
             trial = study_trial(
-                self._known_space(),
+                self._known_space().suggest,
                 self._decoded(old["params"], texts or {}),
                 "a trial of the saved search",
                 texts,
@@ -593,13 +550,12 @@ class OptunaSearch(Searcher):
         """Add a point that was evaluated elsewhere."""
         from optuna.trial import TrialState
 
-        params, space = self._known_space().fix(config)
+        space = self._known_space()
+        params, filled = space.fix(config)
         state = TrialState.PRUNED if values is None else TrialState.COMPLETE
         what = "a point that was evaluated elsewhere"
-        study.add_trial(study_trial(space, params, what, state=state, values=values, **attrs))
-
-    def _copy(self, trial_id: str) -> Config:
-        return merge(self._fixed, self._open[trial_id].config)
+        suggest = partial(space.suggest, filled=filled)
+        study.add_trial(study_trial(suggest, params, what, state=state, values=values, **attrs))
 
 
 def _checked_sampler(sampler: Any, seed: Any) -> Any:
@@ -672,24 +628,3 @@ def _checked_rewards(rewards: Any, points: Sequence[Any]) -> list[Any] | None:
     if len(rewards) != len(points):
         raise SearchError(f"{len(points)} points_to_evaluate but {len(rewards)} evaluated_rewards; give one for each.")
     return list(rewards)
-
-
-def _without(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> Config:
-    """Return `config` without the constants that the run added to it."""
-    return {key: value for key, value in config.items() if key not in fixed}
-
-
-def _number(value: Any) -> float | None:
-    """Return a metric as a number; None if there is none, NaN if it is none."""
-    if value is None:
-        return None
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):  # text, arrays, what is too large for a float
-        return math.nan
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -254,7 +254,8 @@ class _Number(Domain):
                 f"{what} over ({self.lower}, {self.upper}): the range must be finite. Give two finite bounds."
             )
 
-    def _base_and_q(self) -> tuple[Sampler, Any]:
+    def base_and_q(self) -> tuple[Sampler, Any]:
+        """Return how the values are distributed before rounding, and to multiples of what they are rounded."""
         sampler = self.get_sampler()
         return (sampler.sampler, sampler.q) if isinstance(sampler, Quantized) else (sampler, None)
 
@@ -284,7 +285,7 @@ class Float(_Number):
         return float(value)
 
     def draw(self, rng: np.random.Generator) -> float:
-        sampler, q = self._base_and_q()
+        sampler, q = self.base_and_q()
         lower, upper = self.lower, self.upper
         match sampler:
             case Normal(mean=mean, sd=sd):
@@ -302,7 +303,7 @@ class Float(_Number):
 
     def quantize(self, value: float) -> float:
         """Return the multiple of q nearest to `value` (half to even), within the bounds; without q, `value`."""
-        _, q = self._base_and_q()
+        _, q = self.base_and_q()
         if q is None:
             return value
         return float(min(max(np.round(value / q) * q, self.lower), self.upper))
@@ -340,17 +341,17 @@ class Integer(_Number):
     @property
     def last(self) -> int:
         """The largest integer that can be drawn."""
-        _, q = self._base_and_q()
+        _, q = self.base_and_q()
         return self.upper - 1 if q is None else self.upper // int(q) * int(q)
 
     @property
     def first(self) -> int:
         """The smallest integer that can be drawn."""
-        _, q = self._base_and_q()
+        _, q = self.base_and_q()
         return self.lower if q is None else -(-self.lower // int(q)) * int(q)
 
     def draw(self, rng: np.random.Generator) -> int:
-        sampler, q = self._base_and_q()
+        sampler, q = self.base_and_q()
         step = 1 if q is None else int(q)
         if self.first > self.last:
             raise SpaceError(f"no integer in [{self.lower}, {self.upper}): the upper bound is exclusive.")
@@ -366,7 +367,7 @@ class Integer(_Number):
 
     def quantize(self, value: float) -> int:
         """Return the multiple of q nearest to `value` (half up) that can be drawn; without q, `value`."""
-        _, q = self._base_and_q()
+        _, q = self.base_and_q()
         step = 1 if q is None else int(q)
         return min(max(math.floor(value / step + 0.5) * step, self.first), self.last)
 

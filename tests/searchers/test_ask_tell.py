@@ -6,7 +6,7 @@ import doctest
 
 import pytest
 
-import searchers.base
+import searchers.ask_tell
 from searchers import (
     ConcurrencyLimiter,
     GridSearch,
@@ -161,5 +161,5 @@ def test_a_subclass_that_calls_no_constructor_can_be_asked():
 
 
 def test_the_example_of_the_docstring_gives_what_it_shows():
-    results = doctest.testmod(searchers.base)
+    results = doctest.testmod(searchers.ask_tell)
     assert (results.failed, results.attempted > 3) == (0, True)

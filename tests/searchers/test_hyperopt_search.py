@@ -184,7 +184,7 @@ def test_what_hyperopt_cannot_search_is_refused_before_anything_starts(library, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_initial_points": -1}, "n_initial_points is -1; expected an int of at least 0"),
+        ({"n_initial_points": -1}, "n_initial_points is -1; expected a whole number of at least 0"),
         ({"n_initial_points": True}, "n_initial_points is True"),
         ({"gamma": 1}, "gamma is 1; expected a number above 0 and below 1"),
         ({"random_state_seed": -3}, "random_state_seed is -3"),

@@ -148,5 +148,5 @@ def test_the_good_trials_of_the_estimator_are_those_that_it_would_have_without_a
 
 @pytest.mark.parametrize("window", [49, 0, -1, True, 60.0, "all"])
 def test_a_wrong_window_is_refused(window):
-    with pytest.raises(SearchError, match="expected an int of at least 50, or None for no bound"):
+    with pytest.raises(SearchError, match="expected a whole number of at least 50"):
         OptunaSearch(window=window)
