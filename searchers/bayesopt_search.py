@@ -9,7 +9,7 @@ from typing import Any
 
 from searchers import checks
 from searchers.base import derived_seed
-from searchers.errors import SpaceError, UnknownNameError, nearest
+from searchers.errors import SpaceError
 from searchers.history import HistorySearch, NamedSpace, Tried, load, quietly
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
@@ -228,8 +228,7 @@ def _check_domain(name: str, domain: Domain) -> None:
 def _checked_utility(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     utility = {**UTILITY, **(given or {})}
     for name in utility:
-        if name not in UTILITY:
-            raise UnknownNameError(f"utility_kwargs names {name!r}, which is unknown. {nearest(str(name), UTILITY)}")
+        checks.one_of("a name in utility_kwargs", name, UTILITY)
     checks.one_of("the kind of utility_kwargs", utility["kind"], KINDS)
     for name in ("kappa", "xi"):
         checks.number(f"{name} of utility_kwargs", utility[name], least=0)

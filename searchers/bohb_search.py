@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from searchers import checks
 from searchers.base import derived_seed, keyed_rng
-from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
+from searchers.errors import SearchError, SpaceError
 from searchers.history import HistorySearch, NamedSpace
 from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
@@ -35,17 +35,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """The constants of the model, under the names and with the defaults that HpBandSter has.
-
-    Attributes:
-        min_points_in_model: points that the good and the bad must each have; None, and anything below: one more than
-            there are parameters.
-        top_n_percent: share of the points of a budget that are good, above 0 and below 100.
-        num_samples: candidates drawn for each suggestion.
-        random_fraction: share of suggestions that are drawn from the space, from 0 to 1.
-        bandwidth_factor: by how much wider candidates are drawn than the density of the good is.
-        min_bandwidth: the smallest bandwidth, as a share of a parameter's range.
-    """
+    """The constants of the model, under the names and with the defaults that HpBandSter has; see `bohb_config`."""
 
     min_points_in_model: int | None = None
     top_n_percent: float = 15
@@ -71,10 +61,9 @@ class _Tuning:
         """Return the constants with those in `given` replaced."""
         known = [field.name for field in fields(cls)]
         if given is not None and not isinstance(given, Mapping):
-            raise SearchError(f"bohb_config is {given!r:.100}; expected a dict with some of {', '.join(known)}.")
+            checks.refuse("bohb_config", given, f"a dict with some of {', '.join(known)}")
         for name in given or ():
-            if name not in known:
-                raise UnknownNameError(f"bohb_config names {name!r}, which is unknown. {nearest(str(name), known)}")
+            checks.one_of("a name in bohb_config", name, known)
         return cls(**(given or {}))
 
 

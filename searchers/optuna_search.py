@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,15 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from searchers import checks
-from searchers.base import derived_seed
 from searchers.checks import as_number, listed
 from searchers.constraints import Constraints, Limits
-from searchers.errors import SearchError, UnknownNameError, nearest
+from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
-from searchers.optuna_generation import is_generation_full, with_open_trials
-from searchers.optuna_space import FunctionSpace, Space, check_used, encoded, space_of, study_trial
-from searchers.optuna_window import CONSTRAINTS, TrialWindow, windowed
+from searchers.optuna_generation import is_generation_full
+from searchers.optuna_samplers import SAMPLERS, Sampling
+from searchers.optuna_space import Space, check_used, decoded, encoded, space_of, study_trial
+from searchers.optuna_window import CONSTRAINTS
 from searchers.signals import NOT_NOW, Config, Names, Signal
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import fresh
@@ -30,26 +27,11 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage
     from optuna.study import Study
-    from optuna.trial import BaseTrial, FrozenTrial
+    from optuna.trial import BaseTrial
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
 __all__ = ["SAMPLERS", "OptunaSearch"]
-
-SAMPLERS: Mapping[str, tuple[str, ...]] = {
-    "tpe": (),
-    "cmaes": ("cmaes",),
-    "gp": ("scipy", "torch"),
-    "qmc": ("scipy",),
-    "nsgaii": (),
-    "nsgaiii": (),
-    "random": (),
-}
-"""Samplers by name, with the packages each needs beside Optuna."""
-
-# Of "tpe": suggestions at random before the first from the model, open ones among them; and how many of them must have
-# ended.
-_STARTUP_TRIALS, _FEWEST_STARTUP_TRIALS = 10, 5
 
 TRIAL_ID = "trial_id"
 """The user attribute of the study's trials that holds our trial id."""
@@ -150,7 +132,8 @@ class OptunaSearch(SpaceSearcher):
         window: int | None = 5000,
     ) -> None:
         super().__init__(space, metric, mode, points_to_evaluate, seed)
-        self._sampler = _checked_sampler(sampler, seed)
+        self._constraints = None if constraints is None else Constraints(constraints)
+        self._sampling = Sampling(sampler, seed, window=window, is_constrained=constraints is not None)
         self._rewards = _checked_rewards(evaluated_rewards, self._points)
         self._study_name = study_name
         self._storage = storage
@@ -158,18 +141,16 @@ class OptunaSearch(SpaceSearcher):
         self._study: Study | None = None
         self._study_attrs: dict[str, Any] = {}
         self._recorded: dict[str, Any] = {}  # trials that a lasting storage had from before, by our id
-        self._last_sampler: BaseSampler | None = None
         self._open: dict[str, _Open] = {}
         self._restored: Mapping[str, Any] | None = None
-        self._constraints = None if constraints is None else Constraints(constraints)
-        if self._constraints is not None and (self._sampler == "cmaes" or self._rewards is not None):
-            other = "the sampler 'cmaes', which knows none; use 'tpe', 'gp' or 'nsgaii'"
+        if constraints is not None and self._rewards is not None:
             rewards = "evaluated_rewards, which do not tell them; use search.observe(config, result)"
-            raise SearchError(f"constraints cannot go with {rewards if self._rewards is not None else other}.")
-        if window is not None:
-            window = checks.whole("window", window, least=50, hint="None is no bound.")
-        self._window = TrialWindow(window) if window is not None and self._sampler == "tpe" else None
-        self.is_adaptive = self._sampler != "random"
+            raise SearchError(f"constraints cannot go with {rewards}.")
+        if constraints is not None and self._sampling.kind == "cmaes":
+            raise SearchError(
+                "constraints cannot go with the sampler 'cmaes', which knows none; use 'tpe', 'gp' or 'nsgaii'."
+            )
+        self.is_adaptive = self._sampling.kind != "random"
         if space is not None:
             self._take_space(space)
 
@@ -199,7 +180,7 @@ class OptunaSearch(SpaceSearcher):
 
         Source: benchmarks/quality/searching.py measures one and four trials at a time.
         """
-        return {"gp": 4, "nsgaii": 50, "nsgaiii": 50}.get(self._sampler if self._is_named else "")
+        return {"gp": 4, "nsgaii": 50, "nsgaiii": 50}.get(self._sampling.kind)
 
     def suggest(self, trial_id: str) -> Config | Signal:
         if trial_id in self._open:
@@ -213,8 +194,10 @@ class OptunaSearch(SpaceSearcher):
             stale = self._recorded.pop(trial_id, None)
             if stale is not None and not stale.state.is_finished():  # asked, but never answered, before a crash
                 study.tell(stale.number, state=TrialState.FAIL)
-            study.sampler = self._next_sampler(study)
-            if self._sampler == "cmaes" and is_generation_full(study, {one.number for one in self._open.values()}):
+            study.sampler = self._sampling.next(study, self._seed, self._count, space, len(self._open))
+            if self._sampling.kind == "cmaes" and is_generation_full(
+                study, {one.number for one in self._open.values()}
+            ):
                 return NOT_NOW
             if self._rewards is None and self._count < len(self._points):
                 point, filled = space.fix(self._points[self._count])
@@ -254,7 +237,7 @@ class OptunaSearch(SpaceSearcher):
                     params, filled = space.fix(self._without_constants(config))
                     state = {}
                 else:
-                    params = self._decoded(state["params"], state.get("distributions", {}))
+                    params = decoded(space, state)
                 template = study_trial(
                     partial(space.suggest, filled=filled),
                     params,
@@ -309,15 +292,22 @@ class OptunaSearch(SpaceSearcher):
 
     def get_state(self) -> Mapping[str, Any]:
         """Return the trials of the study that ended with something to learn, and what the sampler wrote into it."""
-        study = self.study
-        trials = [self._trial_state(trial) for trial in study.get_trials(deepcopy=False)]
-        return {
-            **super().get_state(),
-            "metric": self.metric,
-            "mode": self.mode,
-            "trials": [trial for trial in trials if trial is not None],
-            "study_attrs": study._storage.get_study_system_attrs(study._study_id),
-        }
+        study, space = self.study, self._known_space()
+        trials = [
+            {
+                "trial_id": trial.user_attrs.get(TRIAL_ID),
+                "state": trial.state.name,
+                "values": trial.values,
+                "trial_attrs": dict(trial.system_attrs),
+                "reports": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
+                **encoded(space, trial),
+            }
+            for trial in study.get_trials(deepcopy=False)
+            if trial.state.name in ("COMPLETE", "PRUNED")
+        ]
+        goal = {"metric": self.metric, "mode": self.mode}
+        attrs = study._storage.get_study_system_attrs(study._study_id)
+        return {**super().get_state(), **goal, "trials": trials, "study_attrs": attrs}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Learn from the study of another search, and go on behind its last suggestion.
@@ -346,11 +336,11 @@ class OptunaSearch(SpaceSearcher):
         space, objectives = self._known_space(), self._objectives()
         self._check_goal()
         metrics, modes = [metric for metric, _ in objectives], [mode for _, mode in objectives]
-        if self._sampler == "cmaes" and len(metrics) > 1:
+        if self._sampling.kind == "cmaes" and len(metrics) > 1:
             raise SearchError("the sampler 'cmaes' has one objective only; use 'tpe' or 'nsgaii' for several.")
         study = optuna.create_study(
             storage=self._storage,
-            sampler=self._new_sampler(0, space),
+            sampler=self._sampling.make(self._seed, 0, space, 0),
             pruner=optuna.pruners.NopPruner(),
             study_name=self._study_name,
             directions=["minimize" if mode == "min" else "maximize" for mode in modes],
@@ -374,88 +364,12 @@ class OptunaSearch(SpaceSearcher):
     @property
     def sampler_name(self) -> str:
         """What the sampler is called: "tpe" and the like, "optuna" with the class of an object of your own."""
-        if self._is_named:
-            return str(self._sampler)
-        kind = self._sampler if isinstance(self._sampler, type) else type(self._sampler)
-        return f"optuna ({getattr(self._sampler, '__name__', kind.__name__)})"
-
-    @property
-    def _is_named(self) -> bool:
-        return isinstance(self._sampler, str)
-
-    @property
-    def _is_keyed(self) -> bool:
-        """Whether samplers are built here, each from its own seed."""
-        return self._is_named or callable(self._sampler)
-
-    def _new_sampler(self, draw: int, space: Space) -> BaseSampler:
-        """Return the sampler of ask number `draw`."""
-        if not self._is_keyed:
-            own_sampler: BaseSampler = self._sampler
-            return own_sampler
-        if not self._is_named:
-            return _built(self._sampler, self._seed, draw)
-        from optuna import samplers
-
-        seed = derived_seed(self._seed, draw)
-        other = samplers.RandomSampler(seed=seed)  # for what a sampler cannot handle itself
-        # Optuna 4 looks at a trial's constraints only if there is a function; this one returns what is there already.
-        limited: dict[str, Any] = {} if self._constraints is None else {"constraints_func": _violations_of}
-        match self._sampler:
-            case "tpe":
-                return samplers.TPESampler(
-                    seed=seed,
-                    multivariate=True,
-                    group=space.is_conditional,
-                    constant_liar=space.is_discrete,
-                    n_startup_trials=max(_FEWEST_STARTUP_TRIALS, _STARTUP_TRIALS - len(self._open)),
-                    **limited,
-                )
-            case "cmaes":
-                return samplers.CmaEsSampler(seed=seed, independent_sampler=other, warn_independent_sampling=False)
-            case "gp":
-                return samplers.GPSampler(
-                    seed=seed, independent_sampler=other, warn_independent_sampling=False, **limited
-                )
-            case "qmc":  # one scrambled sequence for all draws: its seed must not change, the study counts the draws
-                return samplers.QMCSampler(
-                    scramble=True,
-                    seed=derived_seed(self._seed, 0),
-                    independent_sampler=other,
-                    warn_independent_sampling=False,
-                )
-            case "nsgaii":
-                return samplers.NSGAIISampler(seed=seed, **limited)
-            case "nsgaiii":
-                return samplers.NSGAIIISampler(seed=seed, **limited)
-        return other
-
-    def _next_sampler(self, study: Study) -> BaseSampler:
-        """Return the sampler of the next ask, as the study is to have it."""
-        sampler = self._new_sampler(self._count, self._known_space())
-        if not self._is_keyed:
-            return sampler
-        for name in ("_search_space", "_intersection_search_space"):
-            # What the parameters of all trials have in common: found anew it costs as much as the rest of an ask. It
-            # follows from the trials alone, so that a sampler may take it from the one before.
-            known = getattr(self._last_sampler, name, None)
-            if known is not None and type(known) is type(getattr(sampler, name, None)):
-                setattr(sampler, name, known)
-        self._last_sampler = sampler
-        if self._sampler == "cmaes":
-            return with_open_trials(sampler, study)
-        if self._window is not None and self._window.is_exceeded(study):
-            return windowed(sampler, self._window)
-        return sampler
+        return self._sampling.title
 
     def _record(self, study: Study, optuna_id: int) -> dict[str, Any]:
         """Return as JSON values what `retell` needs of the suggestion that was just made."""
         trial = study._storage.get_trial(optuna_id)
-        state: dict[str, Any] = {"params": {name: encoded(trial, name) for name in trial.params}}
-        if isinstance(self._space, FunctionSpace):
-            from optuna.distributions import distribution_to_json
-
-            state["distributions"] = {name: distribution_to_json(d) for name, d in trial.distributions.items()}
+        state = encoded(self._known_space(), trial)
         if trial.system_attrs:
             state["trial_attrs"] = dict(trial.system_attrs)
         attrs = study._storage.get_study_system_attrs(study._study_id)
@@ -465,20 +379,6 @@ class OptunaSearch(SpaceSearcher):
             state["study_attrs"] = changed
             self._study_attrs = dict(attrs)
         return state
-
-    def _decoded(self, params: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-        """Undo `encoded`."""
-        from optuna.distributions import json_to_distribution
-
-        decoded = {}
-        for name, value in params.items():
-            if isinstance(value, Mapping):
-                known = self._known_space().distribution(name)
-                distribution = json_to_distribution(texts[name]) if known is None else known
-                decoded[name] = distribution.to_external_repr(value["choice"])
-            else:
-                decoded[name] = value
-        return decoded
 
     def _outcome(self, result: Mapping[str, Any] | None, error: bool) -> tuple[Any, list[float] | None, dict[str, Any]]:
         """Return the state in which a trial ends, its values (None unless COMPLETE), and what else is to be kept."""
@@ -501,38 +401,20 @@ class OptunaSearch(SpaceSearcher):
         pairs = zip(metrics, modes, strict=True) if len(metrics) == len(modes) else ()
         return [(metric, mode) for metric, mode in pairs if mode != "obs"]
 
-    def _trial_state(self, trial: FrozenTrial) -> dict[str, Any] | None:
-        """Return one trial of the study as JSON values; None if there is nothing to learn from it."""
-        from optuna.distributions import distribution_to_json
-        from optuna.trial import TrialState
-
-        if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):
-            return None
-        state = {
-            "trial_id": trial.user_attrs.get(TRIAL_ID),
-            "state": trial.state.name,
-            "values": trial.values,
-            "params": {name: encoded(trial, name) for name in trial.params},
-            "trial_attrs": dict(trial.system_attrs),
-            "reports": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
-        }
-        if isinstance(self._space, FunctionSpace):
-            state["distributions"] = {name: distribution_to_json(d) for name, d in trial.distributions.items()}
-        return state
-
     def _put_back(self, study: Study, state: Mapping[str, Any]) -> None:
         """Put the trials of a saved search into the study, those excepted that a lasting storage has."""
         from optuna.trial import TrialState
 
+        space = self._known_space()
         for old in state["trials"]:
-            trial_id, texts = old["trial_id"], old.get("distributions")
+            trial_id = old["trial_id"]
             if trial_id is not None and trial_id in self._recorded:
                 continue
             trial = study_trial(
-                self._known_space().suggest,
-                self._decoded(old["params"], texts or {}),
+                space.suggest,
+                decoded(space, old),
                 "a trial of the saved search",
-                texts,
+                old.get("distributions"),
                 state=TrialState[old["state"]],
                 values=old["values"],
                 user_attrs={} if trial_id is None else {TRIAL_ID: trial_id},
@@ -556,68 +438,6 @@ class OptunaSearch(SpaceSearcher):
         what = "a point that was evaluated elsewhere"
         suggest = partial(space.suggest, filled=filled)
         study.add_trial(study_trial(suggest, params, what, state=state, values=values, **attrs))
-
-
-def _checked_sampler(sampler: Any, seed: Any) -> Any:
-    """Return a sampler's name in lower case, or the object."""
-    if sampler is None:
-        return "tpe"
-    if not isinstance(sampler, str):
-        from optuna.samplers import BaseSampler
-
-        if isinstance(sampler, type) and issubclass(sampler, BaseSampler):
-            if "seed" in inspect.signature(sampler).parameters:
-                return sampler
-            sampler = _made(sampler)
-        if callable(sampler) and not isinstance(sampler, (type, BaseSampler)):
-            return sampler
-        if not isinstance(sampler, BaseSampler):
-            raise SearchError(
-                f"sampler is {sampler!r}; expected a name ({', '.join(SAMPLERS)}), an Optuna sampler, or a function of "
-                "a seed that returns one."
-            )
-        if seed is not None:
-            raise SearchError("seed is for samplers chosen by name; give your sampler object its own seed.")
-        return sampler
-    name = sampler.lower()
-    if name not in SAMPLERS:
-        raise UnknownNameError(f"no sampler is called {sampler!r}. {nearest(name, SAMPLERS)}")
-    missing = [package for package in SAMPLERS[name] if importlib.util.find_spec(package) is None]
-    if missing:
-        raise SearchError(f"the sampler {name!r} needs {' and '.join(missing)}: pip install {' '.join(missing)}")
-    return name
-
-
-def _built(make: Callable[..., Any], seed: int, draw: int) -> BaseSampler:
-    """Return the sampler that a class or a function of the user makes for ask number `draw`."""
-    if isinstance(make, type):
-        is_sequence = make.__name__ == "QMCSampler"  # its seed must not change
-        return _made(make, seed=derived_seed(seed, 0 if is_sequence else draw))
-    return _made(make, derived_seed(seed, draw))
-
-
-def _made(make: Callable[..., Any], *arguments: int, **seed: int) -> BaseSampler:
-    """Return what the user's class or function returns.
-
-    Raises:
-        SearchError: it cannot be called like this, or it is no sampler.
-    """
-    from optuna.samplers import BaseSampler
-
-    try:
-        sampler = make(*arguments, **seed)
-    except TypeError as error:
-        raise SearchError(
-            f"sampler is {make!r}, which could not be called: {error}. Pass a sampler object, or a function such as "
-            "lambda seed: TPESampler(seed=seed)."
-        ) from error
-    if not isinstance(sampler, BaseSampler):
-        raise SearchError(f"sampler is {make!r}, which returned {sampler!r:.100}; expected a sampler of Optuna.")
-    return sampler
-
-
-def _violations_of(trial: FrozenTrial) -> Sequence[float]:
-    return tuple(trial.system_attrs[CONSTRAINTS])
 
 
 def _checked_rewards(rewards: Any, points: Sequence[Any]) -> list[Any] | None:

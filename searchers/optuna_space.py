@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
-__all__ = ["FunctionSpace", "Space", "check_used", "encoded", "space_of", "study_trial"]
+__all__ = ["FunctionSpace", "Space", "check_used", "decoded", "encoded", "space_of", "study_trial"]
 
 
 class Space(Protocol):
@@ -277,9 +277,28 @@ def study_trial(
         raise SpaceError(f"{what} does not fit the space: {error} Every parameter must be named.") from error
 
 
-def encoded(trial: Any, name: str) -> Any:
-    """Return a parameter as a JSON value; an option that is none as its number."""
-    value = trial.params[name]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return {"choice": trial.distributions[name].to_internal_repr(value)}
+def encoded(space: Space, trial: FrozenTrial) -> dict[str, Any]:
+    """Return a trial's parameters as JSON values, options that are none by their number; and their distributions where
+    these depend on the trial."""
+    from optuna.distributions import distribution_to_json
+
+    params = {}
+    for name, value in trial.params.items():
+        is_plain = value is None or isinstance(value, (bool, int, float, str))
+        params[name] = value if is_plain else {"choice": trial.distributions[name].to_internal_repr(value)}
+    if not isinstance(space, FunctionSpace):
+        return {"params": params}
+    return {"params": params, "distributions": {n: distribution_to_json(d) for n, d in trial.distributions.items()}}
+
+
+def decoded(space: Space, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that `encoded` made JSON values of."""
+    from optuna.distributions import json_to_distribution
+
+    params = dict(state["params"])
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            known = space.distribution(name)
+            distribution = json_to_distribution(state["distributions"][name]) if known is None else known
+            params[name] = distribution.to_external_repr(value["choice"])
+    return params

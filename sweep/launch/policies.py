@@ -22,8 +22,8 @@ from searchers import (
     create_searcher,
     name_of,
 )
-from searchers.departures import constants_of, departure
 from searchers.errors import SpaceError
+from searchers.mismatch import constants_of, mismatch
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
 from sweep.core.results import NUMBERS
 from sweep.core.values import shown
@@ -97,7 +97,7 @@ class Policies:
         foreign = _foreign(self.searcher)
         if foreign is not None:
             config = merge(constants_of(self.space), config)
-            found = departure(self.space, config)
+            found = mismatch(self.space, config)
             if found is not None and not self.notices:
                 self.notices.append(
                     f"{type(foreign).__name__} suggested a config that is not of the space: {found}. It is used as it "

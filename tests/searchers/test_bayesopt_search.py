@@ -156,7 +156,7 @@ def test_ranges_are_searched_in_parts_and_log_ranges_in_their_logarithm(library,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"utility_kwargs": {"kapa": 1}}, "names 'kapa', which is unknown. Did you mean 'kappa'"),
+        ({"utility_kwargs": {"kapa": 1}}, "a name in utility_kwargs is 'kapa'; .* Did you mean 'kappa'"),
         ({"utility_kwargs": {"kind": "uct"}}, "kind of utility_kwargs is 'uct'; .* Did you mean 'ucb'"),
         ({"utility_kwargs": {"kappa": -1}}, "kappa of utility_kwargs is -1; expected a finite number of at least 0"),
         ({"utility_kwargs": {"xi": "0"}}, "xi of utility_kwargs is '0'"),

@@ -678,7 +678,7 @@ def test_a_wrong_argument_is_named(arguments, words):
 
 
 def test_an_unknown_constant_is_refused_with_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"bohb_config names 'num_sample', which is unknown.*num_samples"):
+    with pytest.raises(UnknownNameError, match=r"a name in bohb_config is 'num_sample'; .* Did you mean 'num_samples'"):
         BOHBSearch(bohb_config={"num_sample": 3})
 
 

@@ -1,11 +1,11 @@
-"""Configs of searchers that are not ours: what they leave out, and where they depart from the space."""
+"""Configs of searchers that are not ours: what they leave out, and where they do not fit the space."""
 
 from __future__ import annotations
 
 import pytest
 
 from searchers import SearchError, choice, grid_search, loguniform, quniform, randint, sample_from, uniform
-from searchers.departures import constants_of, departure
+from searchers.mismatch import constants_of, mismatch
 from searchers.random_search import RandomSearch
 
 SPACE = {
@@ -53,13 +53,13 @@ def test_constants_are_copies():
         with_changed(net={**GOOD["net"], "width": 8.0}),
     ],
 )
-def test_a_config_of_the_space_does_not_depart(config):
-    assert departure(SPACE, config) is None
+def test_a_config_of_the_space_fits(config):
+    assert mismatch(SPACE, config) is None
 
 
-def test_no_config_that_is_drawn_departs():
+def test_every_config_that_is_drawn_fits():
     search = RandomSearch(SPACE, seed=0)
-    assert all(departure(SPACE, search.suggest(str(n))) is None for n in range(100))
+    assert all(mismatch(SPACE, search.suggest(str(n))) is None for n in range(100))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_no_config_that_is_drawn_departs():
         (with_changed(kind={"name": "b", "rate": 2.0}), "kind is {'name': 'b', 'rate': 2.0}, and"),
     ],
 )
-def test_the_first_departure_is_named(config, said):
-    found = departure(SPACE, config)
+def test_the_first_mismatch_is_named(config, said):
+    found = mismatch(SPACE, config)
     assert found is not None
     assert found.startswith(said)
 
@@ -93,4 +93,4 @@ def test_the_first_departure_is_named(config, said):
 )
 def test_what_is_still_to_be_decided_is_an_error(config, name):
     with pytest.raises(SearchError, match=f"^{name} was suggested as .*; expected a value of it"):
-        departure(SPACE, config)
+        mismatch(SPACE, config)
