@@ -289,31 +289,23 @@ class _Items(list[Any]):
         self.like = like
 
 
-class _Waiting:
-    """Stands for a value that a function has yet to compute."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: Function) -> None:
-        self.function = function
-
-
 class _Unresolved(Exception):
     """A function read a value that is computed later."""
 
 
 class _Resolution:
-    """One config on its way: a tree of dicts and `_Items` in which `_Waiting` marks what is not computed yet."""
+    """One config on its way: a tree of dicts and `_Items`, in which a `Function` is a value not computed yet."""
 
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
         self._waiting: list[tuple[Path, Any, Any]] = []  # path, container, key
 
     def build(self, node: Any, path: Path) -> Any:
-        if isinstance(node, Function):
-            return _Waiting(node)
-        if isinstance(node, Domain) or grid_values(node) is not None:
-            return self._chosen(node, path)
+        if options := _options_of(node):
+            index = self._decide(path, node if isinstance(node, Categorical) else Categorical(options).grid())
+            return self.build(options[index], (*path, index))
+        if isinstance(node, Domain) and not isinstance(node, Function):
+            return self._decide(path, node)
         if isinstance(node, Mapping):
             built: dict[Any, Any] = dict.fromkeys(node)
             for key in sorted(node, key=_order):
@@ -328,18 +320,8 @@ class _Resolution:
 
     def _place(self, container: Any, key: Any, node: Any, path: Path) -> None:
         container[key] = value = self.build(node, path)
-        if isinstance(value, _Waiting):
+        if isinstance(value, Function):
             self._waiting.append((path, container, key))
-
-    def _chosen(self, node: Any, path: Path) -> Any:
-        grid = grid_values(node)
-        if grid is not None:
-            index = self._decide(path, node if isinstance(node, Categorical) else Categorical(grid).grid())
-            return self.build(grid[index], (*path, index))
-        decided = self._decide(path, node)
-        if isinstance(node, Categorical):
-            return self.build(node.categories[decided], (*path, decided))
-        return decided
 
     def finish(self, root: dict[str, Any]) -> Config:
         view = _View(root, root)
@@ -348,7 +330,7 @@ class _Resolution:
             still: list[tuple[Path, Any, Any]] = []
             for path, container, key in waiting:
                 try:
-                    value = self._call(container[key].function, view, path)
+                    value = self._call(container[key], view, path)
                 except _Unresolved:
                     still.append((path, container, key))
                     continue
@@ -380,27 +362,22 @@ class _Resolution:
             ) from error
 
 
-def _is_known(node: Any) -> bool:
-    if isinstance(node, dict):
-        return all(map(_is_known, node.values()))
-    if isinstance(node, _Items):
-        return all(map(_is_known, node))
-    return not isinstance(node, _Waiting)
-
-
 def _frozen(node: Any) -> Any:
+    """Return what was built as a config.
+
+    Raises:
+        _Unresolved: not all of it is computed yet.
+    """
+    if isinstance(node, Function):
+        raise _Unresolved
     if isinstance(node, dict):
         return {key: _frozen(value) for key, value in node.items()}
-    if isinstance(node, _Items):
-        return _like(node.like, [_frozen(item) for item in node])
-    return node
+    return _like(node.like, [_frozen(item) for item in node]) if isinstance(node, _Items) else node
 
 
 def _unwrapped(value: Any) -> Any:
     """Return what a function answered without the views it may have been taken from."""
     if isinstance(value, _View):
-        if not _is_known(value._node):
-            raise _Unresolved
         return _frozen(value._node)
     if isinstance(value, _ListView):
         raise _Unresolved
@@ -470,13 +447,14 @@ class _ListView(Sequence[Any]):
 
 
 def _seen(node: Any, root: dict[str, Any]) -> Any:
-    if isinstance(node, _Waiting):
-        raise _Unresolved
     if isinstance(node, dict):
         return _View(node, root)
-    if isinstance(node, _Items):
-        return _frozen(node) if _is_known(node) else _ListView(node, root)
-    return node
+    try:
+        return _frozen(node)
+    except _Unresolved:
+        if isinstance(node, _Items):
+            return _ListView(node, root)
+        raise
 
 
 # --- points that the user wants evaluated ----------------------------------------------------------------------------
