@@ -101,11 +101,6 @@ class ForeignSearcher(Searcher):
         return take is not None and bool(take(max_concurrent))
 
     def suggest(self, trial_id: str) -> Config | Signal:
-        """Return what the object suggests.
-
-        Raises:
-            SearchError: it answered something that is no config and no signal.
-        """
         if trial_id not in self._open:
             answer = self._answer(trial_id)
             if isinstance(answer, Signal):
@@ -143,11 +138,6 @@ class ForeignSearcher(Searcher):
             hear(trial_id)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        """Have the object learn from a point, by its `add_evaluated_point`.
-
-        Raises:
-            SearchError: it has none, or the metric is not known or not in the result.
-        """
         add = self._optional("add_evaluated_point")
         if add is None:
             raise SearchError(f"{self._who} cannot learn from points it did not propose: no add_evaluated_point.")
@@ -156,19 +146,9 @@ class ForeignSearcher(Searcher):
         add({key: value for key, value in config.items() if key not in self._fixed}, result[self.metric])
 
     def save(self, checkpoint_path: Any) -> None:
-        """Have the object write its state.
-
-        Raises:
-            SearchError: it has no `save`.
-        """
         self._for_files("save")(checkpoint_path)
 
     def restore(self, checkpoint_path: Any) -> None:
-        """Have the object read its state.
-
-        Raises:
-            SearchError: it has no `restore`.
-        """
         self._for_files("restore")(checkpoint_path)
 
     def _optional(self, name: str) -> Any:

@@ -105,6 +105,10 @@ class Searcher(ABC):
 
         Returns:
             False when the space, metric or mode collides with one given to the constructor: the run is then refused.
+
+        Raises:
+            SpaceError: the space cannot be searched, or a point does not fit it.
+            SearchError: an argument is wrong, or a library is missing.
         """
         checks.metric_and_mode(metric, mode)
         for name, given in (("metric", metric), ("mode", mode)):
@@ -180,7 +184,8 @@ class Searcher(ABC):
         """Learn from a point that this searcher did not propose (warm start).
 
         Raises:
-            SearchError: this searcher cannot learn from such points.
+            SearchError: this searcher cannot learn from such points, or does not know its metric or space yet.
+            SpaceError: `config` is no point of the space.
         """
         raise SearchError(f"{type(self).__name__} cannot learn from points it did not propose.")
 
@@ -196,10 +201,13 @@ class Searcher(ABC):
         )
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `get_state` of another object returned.
+        """Go on from what `get_state` of another object returned: behind its last suggestion, with its seed.
+
+        The space is no part of a state; it must be that of the other search, or hold its points.
 
         Raises:
-            SearchError: this searcher has no such state, or that is none of its own.
+            SearchError: this searcher has no such state, has begun, or the other one had another metric or mode.
+            SpaceError: the space does not hold one of the points; some searchers say so when they are next asked.
         """
         raise SearchError(f"{type(self).__name__} cannot be restored: it has no get_state and set_state.")
 

@@ -343,11 +343,7 @@ class BOHBSearch(HistorySearch):
         return self._budgets
 
     def set_budgets(self, milestones: Sequence[float]) -> None:
-        """Take the scheduler's milestones as the budgets of all further results, unless some were given here.
-
-        Raises:
-            SearchError: they are no numbers above 0.
-        """
+        """Take the scheduler's milestones as the budgets of all further results, unless some were given here."""
         checked = _checked_budgets(milestones)
         if not self._are_own_budgets:
             self._budgets = checked
@@ -405,11 +401,7 @@ class BOHBSearch(HistorySearch):
         del self._open[trial_id]
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        """Learn from a point that was evaluated elsewhere; without `time_attr` it counts for the largest budget.
-
-        Raises:
-            SpaceError: `config` is no point of the space.
-        """
+        """Learn from a point that was evaluated elsewhere; without `time_attr` it counts for the largest budget."""
         self._check_goal()
         position = self._position(self._values_of(config))
         time = self._time_of(result)
@@ -428,13 +420,6 @@ class BOHBSearch(HistorySearch):
         return {**super().get_state(), "points": points}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Learn from the points of another search, and go on behind its last suggestion, with its seed.
-
-        The space is not part of the state; it must be that of the other search.
-
-        Raises:
-            SearchError: suggestions were made already, or the other search had another metric, mode or space.
-        """
         self._take_goal(state, has_begun=bool(self._levels))
         super().set_state({**state, "points": []})
         for budget, number, loss, parts in state["points"]:
@@ -442,8 +427,6 @@ class BOHBSearch(HistorySearch):
             self._at(float(budget)).add(int(number), math.inf if loss is None else float(loss), position)
         if self._space is not None:
             self._check_levels()
-
-    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _read(self, space: Any) -> NamedSpace:
         taken = DomainSpace(space, "BOHBSearch")

@@ -10,7 +10,7 @@ import numpy as np
 from searchers import checks
 from searchers.keywords import refuse_unknown
 from searchers.random_search import NumberedSearch
-from searchers.signals import NOT_NOW, Config, Names, Signal
+from searchers.signals import NOT_NOW, Config, Signal
 from searchers.space import RandomState
 
 __all__ = ["BasicVariantGenerator", "GridSearch"]
@@ -47,8 +47,8 @@ class GridSearch(NumberedSearch):
     def __init__(
         self,
         space: Mapping[str, Any] | None = None,
-        metric: Names = None,
-        mode: Names = None,
+        metric: str | Sequence[str] | None = None,
+        mode: str | Sequence[str] | None = None,
         *,
         seed: int | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,

@@ -33,11 +33,7 @@ def quietly() -> Iterator[None]:
 
 
 def load(module: str, package: str, who: str) -> Any:
-    """Return a module of an optional package.
-
-    Raises:
-        SearchError: it is not installed, or cannot be imported.
-    """
+    """Return a module of an optional package, or raise a SearchError that says how to install it."""
     try:
         with quietly():
             return import_module(module)
@@ -100,12 +96,6 @@ class HistorySearch(SpaceSearcher):
     def set_search_properties(
         self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
     ) -> bool:
-        """Take what the run knows; constants of the run's space are added to the configs of one given here.
-
-        Raises:
-            SpaceError: the library cannot search the space, or a point does not fit it.
-            SearchError: the library is missing, or there are several metrics.
-        """
         self._check_one_objective(metric, mode)
         if not super().set_search_properties(metric, mode, space, seed=seed):
             return False
@@ -145,11 +135,7 @@ class HistorySearch(SpaceSearcher):
             self._past.append(self._ended(tried, result, error))
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        """Learn from a point that was evaluated elsewhere; without a finite metric it counts as a bad one.
-
-        Raises:
-            SpaceError: `config` is no point of the space.
-        """
+        """Learn from a point that was evaluated elsewhere; without a finite metric it counts as a bad one."""
         self._check_goal()
         self._past.append(self._ended(Tried(None, self._values_of(config)), result, error=False))
 
@@ -159,13 +145,6 @@ class HistorySearch(SpaceSearcher):
         return {**super().get_state(), "metric": self.metric, "mode": self.mode, "points": points}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Learn from the points of another search, and go on behind its last suggestion, with its seed.
-
-        The space is not part of the state; it must be that of the other search.
-
-        Raises:
-            SearchError: suggestions were made already, or the other search had another metric or mode.
-        """
         self._take_goal(state, has_begun=bool(self._count or self._past))
         super().set_state(state)
         self._past = [Tried(number, dict(values), loss, end) for number, values, loss, end in state["points"]]
@@ -192,8 +171,6 @@ class HistorySearch(SpaceSearcher):
         tried = self._past + [one for one, _ in self._open.values()]
         return sorted(tried, key=lambda one: -1 if one.number is None else one.number)
 
-    # --- inside ------------------------------------------------------------------------------------------------------
-
     def _take_space(self, space: Any) -> None:
         if self._has_own_space or space:
             taken = self._read(space)
@@ -202,11 +179,7 @@ class HistorySearch(SpaceSearcher):
             self._space = taken
 
     def _values_of(self, config: Mapping[str, Any]) -> Values:
-        """Return the values of a whole config.
-
-        Raises:
-            SpaceError: it is none of the space, or leaves a parameter out.
-        """
+        """Return the values of a whole config, which may leave no parameter out."""
         space = self._known_space()
         own = self._without_constants(config)
         values, filled = space.fix(own)

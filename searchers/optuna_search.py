@@ -18,7 +18,7 @@ from searchers.optuna_generation import is_generation_full
 from searchers.optuna_samplers import SAMPLERS, Sampling
 from searchers.optuna_space import Space, check_used, decoded, encoded, space_of, study_trial
 from searchers.optuna_window import CONSTRAINTS
-from searchers.signals import NOT_NOW, Config, Names, Signal
+from searchers.signals import NOT_NOW, Config, Signal
 from searchers.space_searcher import SpaceSearcher
 from searchers.variants import fresh
 
@@ -119,8 +119,8 @@ class OptunaSearch(SpaceSearcher):
     def __init__(
         self,
         space: AnySpace | None = None,
-        metric: Names = None,
-        mode: Names = None,
+        metric: str | Sequence[str] | None = None,
+        mode: str | Sequence[str] | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
         sampler: str | BaseSampler | Callable[[int], BaseSampler] | None = "tpe",
         *,
@@ -281,11 +281,7 @@ class OptunaSearch(SpaceSearcher):
             study.tell(suggestion.number, values, state, skip_if_finished=True)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        """Add a point that was evaluated elsewhere; without its metric, or with NaN, it is added as pruned.
-
-        Raises:
-            SpaceError: `config` is no point of the space.
-        """
+        """Add a point that was evaluated elsewhere; without its metric, or with NaN, it is added as pruned."""
         _, values, attrs = self._outcome(result, error=False)
         with _quiet():
             self._add(self.study, self._without_constants(config), values, system_attrs=attrs)
@@ -312,18 +308,12 @@ class OptunaSearch(SpaceSearcher):
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Learn from the study of another search, and go on behind its last suggestion.
 
-        The space is not part of the state; it must still hold the points of the other search. With a sampler by name
-        the suggestions are those that the other search would have made next, if it had no open trials.
-
-        Raises:
-            SearchError: suggestions were made already, or the other search had another metric or mode.
-            SpaceError: the space does not hold one of the points; said when the study is built.
+        With a sampler by name the suggestions are those that the other search would have made next, if it had no open
+        trials.
         """
         self._take_goal(state, has_begun=self._study is not None or bool(self._open))
         super().set_state(state)
         self._restored = state
-
-    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _known_space(self) -> Space:
         if self._space is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ class NumberedSearch(SpaceSearcher):
 
     is_adaptive = False
 
+    @abstractmethod
     def __init__(
         self,
         space: Mapping[str, Any] | None,
@@ -119,8 +121,8 @@ class RandomSearch(NumberedSearch):
     def __init__(
         self,
         space: Mapping[str, Any] | None = None,
-        metric: Names = None,
-        mode: Names = None,
+        metric: str | Sequence[str] | None = None,
+        mode: str | Sequence[str] | None = None,
         seed: int | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:

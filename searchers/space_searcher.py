@@ -50,12 +50,7 @@ class SpaceSearcher(Searcher):
     def set_search_properties(
         self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
     ) -> bool:
-        """Take what the run knows; constants of the run's space are added to the configs of one given here.
-
-        Raises:
-            SpaceError: the space cannot be searched, or a point does not fit it.
-            SearchError: an argument is wrong.
-        """
+        """Take what the run knows; constants of its space are added to the configs of one given here."""
         if not super().set_search_properties(metric, mode, space):
             return False
         self._run_seed = checks.seed("seed", seed) or 0
@@ -71,7 +66,6 @@ class SpaceSearcher(Searcher):
         return {"count": self._count, "seed": self._seed}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on behind the last suggestion of another search of the same space, with its seed."""
         self._count, self._own_seed = int(state["count"]), int(state["seed"])
 
     def _take_goal(self, state: Mapping[str, Any], *, has_begun: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ class Wrapper(Searcher):
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         return self.searcher.set_max_concurrency(max_concurrent)
 
+    @abstractmethod
     def suggest(self, trial_id: str) -> Config | Signal:
         return answer_of(self.searcher.suggest(trial_id))
 

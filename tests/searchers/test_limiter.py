@@ -8,12 +8,14 @@ from searchers import (
     EXHAUSTED,
     NOT_NOW,
     BasicVariantGenerator,
+    BOHBSearch,
     ConcurrencyLimiter,
     OptunaSearch,
     RandomSearch,
     Searcher,
     SearchError,
     grid_search,
+    uniform,
 )
 
 
@@ -134,13 +136,26 @@ def test_a_searcher_that_limits_itself_is_asked_and_told_directly():
     limiter.on_trial_complete("a", {"loss": 1})
     limiter.on_trial_complete("z", None, True)
     limiter.retell("c", {}, None)
-    assert limiter._live == set()  # else they would stay for ever: completions are not looked at
+    assert limiter.suggest("d") == {"id": "d"}
     assert limiter.searcher.heard == [
         ("limit", 1),
         ("end", "a", {"loss": 1}, False),
         ("end", "z", None, True),
         ("retell", "c", {}, None),
     ]
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(1, 2), (2, 1), (1, 1)])
+def test_of_two_limits_of_a_searcher_that_limits_itself_the_smaller_holds_and_pauses_make_room(outer, inner):
+    bohb = BOHBSearch({"x": uniform(0, 1)}, metric="loss", mode="min")
+    limiter = ConcurrencyLimiter(ConcurrencyLimiter(bohb, inner), outer)
+    assert isinstance(limiter.suggest("a"), dict)
+    assert limiter.suggest("b") is NOT_NOW
+    limiter.on_pause("a")
+    assert isinstance(limiter.suggest("b"), dict)
+    limiter.on_unpause("a")
+    limiter.on_trial_complete("b", {"loss": 1.0})
+    assert limiter.suggest("c") is NOT_NOW
 
 
 def test_a_searcher_that_answers_none_is_asked_again_and_takes_no_place():

@@ -331,6 +331,14 @@ def test_points_reach_nested_values_by_nesting_and_by_name():
     assert config["n"] == {"x": 0.25, "l": [0.3, {"y": 0.4}]}
 
 
+def test_what_a_point_leaves_open_within_an_option_is_drawn():
+    space = {"net": choice(["none", {"kind": "mlp", "width": randint(1, 9), "act": choice(["a", "b"])}])}
+    first, second = all_configs(space, 2, points=[{"net": {"width": 3}}, {"net/act": "b", "net/kind": "mlp"}])
+    assert (first["net"]["kind"], first["net"]["width"]) == ("mlp", 3)
+    assert first["net"]["act"] in ("a", "b")
+    assert (second["net"]["act"], second["net"]["width"] in range(1, 9)) == ("b", True)
+
+
 def test_keys_of_all_kinds_have_one_order_indexes_first_then_names_then_the_rest():
     # as texts, None and the tuple would lie between the names
     space = {key: uniform(0, 1) for key in ("Z", None, "a", (1, 2), 3, "N", -1, "(")}
