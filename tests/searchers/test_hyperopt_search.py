@@ -319,22 +319,6 @@ def test_a_search_without_parameters_suggests_its_constants(library):
     assert library.asked == []
 
 
-def test_a_saved_search_goes_on(library, tmp_path):
-    search = ready(dict(SPACE))
-    Session(search).run(8)
-    for trial in [f"t_{n:05d}" for n in range(8)]:
-        search.on_trial_complete(trial, {"loss": 1.0})
-    search.save(tmp_path / "state.json")
-    again = HyperOptSearch(SPACE)
-    again.restore(tmp_path / "state.json")
-    assert again.set_search_properties("loss", "min", {}, seed=99)
-    assert again.suggest("next") == search.suggest("next")
-    with pytest.raises(SearchError, match="this search has begun"):
-        again.restore(tmp_path / "state.json")
-    with pytest.raises(SearchError, match="they must be the same"):
-        HyperOptSearch(metric="loss", mode="max").restore(tmp_path / "state.json")
-
-
 def test_a_record_without_states_is_read_from_its_configs(library):
     space = {"x": uniform(0, 1), "k": choice(["a", {"y": randint(0, 4)}])}
     search, again = ready(space), ready(space)
