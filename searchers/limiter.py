@@ -8,7 +8,7 @@ from typing import Any
 from searchers import checks
 from searchers.base import Searcher
 from searchers.keywords import refuse_unknown
-from searchers.signals import NOT_NOW, Config, Signal
+from searchers.signals import NOT_NOW, Config, Signal, answer_of
 from searchers.wrapper import Wrapper
 
 __all__ = ["ConcurrencyLimiter"]
@@ -46,7 +46,7 @@ class ConcurrencyLimiter(Wrapper):
         """Return what the searcher suggests, or `NOT_NOW` while `max_concurrent` suggestions are open."""
         if trial_id not in self._live and len(self._live) >= self.max_concurrent:
             return NOT_NOW
-        suggestion = super().suggest(trial_id)
+        suggestion = answer_of(self.searcher.suggest(trial_id))
         if not (self._is_limited_inside or isinstance(suggestion, Signal)):
             self._live.add(trial_id)
         return suggestion
@@ -68,4 +68,4 @@ class ConcurrencyLimiter(Wrapper):
         completed, self._held = self._held, {}
         self._live.difference_update(completed)
         for held_id, outcome in completed.items():
-            super().on_trial_complete(held_id, *outcome)
+            self.searcher.on_trial_complete(held_id, *outcome)

@@ -7,6 +7,7 @@ import warnings
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -184,7 +185,7 @@ def _everywhere(space: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _options_of(leaf: Any) -> list[Any]:
-    return grid_values(leaf) or (leaf.categories if isinstance(leaf, Categorical) else [])
+    return leaf.categories if isinstance(leaf, Categorical) else grid_values(leaf) or []
 
 
 def fixed_domains(space: Any) -> list[tuple[Path, Domain]]:
@@ -289,23 +290,30 @@ class _Items(list[Any]):
         self.like = like
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """Stands for a value that a function has yet to compute."""
+
+    function: Function
+
+
 class _Unresolved(Exception):
     """A function read a value that is computed later."""
 
 
 class _Resolution:
-    """One config on its way: a tree of dicts and `_Items`, in which a `Function` is a value not computed yet."""
+    """One config on its way: a tree of dicts and `_Items`, in which `_Waiting` marks what is not computed yet."""
 
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
         self._waiting: list[tuple[Path, Any, Any]] = []  # path, container, key
 
     def build(self, node: Any, path: Path) -> Any:
+        if isinstance(node, Domain) and not isinstance(node, Categorical):
+            return _Waiting(node) if isinstance(node, Function) else self._decide(path, node)
         if options := _options_of(node):
             index = self._decide(path, node if isinstance(node, Categorical) else Categorical(options).grid())
             return self.build(options[index], (*path, index))
-        if isinstance(node, Domain) and not isinstance(node, Function):
-            return self._decide(path, node)
         if isinstance(node, Mapping):
             built: dict[Any, Any] = dict.fromkeys(node)
             for key in sorted(node, key=_order):
@@ -320,7 +328,7 @@ class _Resolution:
 
     def _place(self, container: Any, key: Any, node: Any, path: Path) -> None:
         container[key] = value = self.build(node, path)
-        if isinstance(value, Function):
+        if isinstance(value, _Waiting):
             self._waiting.append((path, container, key))
 
     def finish(self, root: dict[str, Any]) -> Config:
@@ -330,7 +338,7 @@ class _Resolution:
             still: list[tuple[Path, Any, Any]] = []
             for path, container, key in waiting:
                 try:
-                    value = self._call(container[key], view, path)
+                    value = self._call(container[key].function, view, path)
                 except _Unresolved:
                     still.append((path, container, key))
                     continue
@@ -368,11 +376,13 @@ def _frozen(node: Any) -> Any:
     Raises:
         _Unresolved: not all of it is computed yet.
     """
-    if isinstance(node, Function):
-        raise _Unresolved
     if isinstance(node, dict):
         return {key: _frozen(value) for key, value in node.items()}
-    return _like(node.like, [_frozen(item) for item in node]) if isinstance(node, _Items) else node
+    if isinstance(node, _Items):
+        return _like(node.like, [_frozen(item) for item in node])
+    if isinstance(node, _Waiting):
+        raise _Unresolved
+    return node
 
 
 def _unwrapped(value: Any) -> Any:

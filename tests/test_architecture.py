@@ -409,7 +409,10 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
 @pytest.mark.parametrize(
     ("package", "home"),
     [
-        ("optuna", ("searchers.optuna_search", "searchers.optuna_space", "sweep.callbacks")),
+        (
+            "optuna",
+            ("searchers.optuna_samplers", "searchers.optuna_search", "searchers.optuna_space", "sweep.callbacks"),
+        ),
         ("ray", ("sweep.engines.ray",)),
         ("pandas", ("sweep.results", "sweep.simulation")),
         ("pynvml", ("sweep.accelerators.gpu",)),
