@@ -463,7 +463,7 @@ class Function(Domain):
 @refuse_unknown()
 def uniform(lower: float, upper: float) -> Float:
     """Return real numbers, uniform in [lower, upper)."""
-    return Float(_given("lower", lower), _given("upper", upper)).uniform()
+    return Float(_number("lower", lower), _number("upper", upper)).uniform()
 
 
 @refuse_unknown()
@@ -478,20 +478,14 @@ def quniform(lower: float, upper: float, q: float) -> Float:
 
 @refuse_unknown()
 def loguniform(lower: float, upper: float, base: float | None = None) -> Float:
-    """Return real numbers in [lower, upper), uniform in their logarithm; both bounds above 0.
-
-    `base` changes nothing, as in Tune: a log-uniform distribution is the same in every base.
-    """
+    """Return reals of [lower, upper), uniform in their logarithm; both bounds above 0. `base` changes nothing."""
     _ignore_base(base)
-    return Float(_given("lower", lower), _given("upper", upper)).loguniform()
+    return Float(_number("lower", lower), _number("upper", upper)).loguniform()
 
 
 @refuse_unknown()
 def qloguniform(lower: float, upper: float, q: float, base: float | None = None) -> Float:
-    """Return multiples of `q`: uniform in the logarithm over [lower, upper], rounded.
-
-    `base` changes nothing, as in Tune: a log-uniform distribution is the same in every base.
-    """
+    """Return multiples of `q`: uniform in the logarithm over [lower, upper], rounded. `base` changes nothing."""
     _ignore_base(base)
     return loguniform(lower, upper).quantized(q)
 
@@ -510,10 +504,8 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
 
 @refuse_unknown()
 def lograndint(lower: int, upper: int, base: float | None = None) -> Integer:
-    """Return integers in [lower, upper), uniform in their logarithm and rounded down; lower at least 1.
-
-    `base` changes nothing, as in Tune: a log-uniform distribution is the same in every base.
-    """
+    """Return integers of [lower, upper), uniform in their logarithm, rounded down; lower at least 1. `base` changes
+    nothing."""
     _ignore_base(base)
     return _not_empty(Integer(lower, upper).loguniform())
 
@@ -531,7 +523,7 @@ def qlograndint(lower: int, upper: int, q: int = 1, base: float | None = None) -
 @refuse_unknown()
 def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
     """Return real numbers, normal with `mean` and standard deviation `sd`."""
-    return Float().normal(_given("mean", mean), _given("sd", sd))
+    return Float().normal(mean, sd)
 
 
 @refuse_unknown()
@@ -580,17 +572,13 @@ def is_same(a: Any, b: Any) -> bool:
 
 
 def _ignore_base(base: Any) -> None:
+    """Warn of an argument that Tune has too, where it changes nothing either."""
     if base is not None:
         warnings.warn(
             "base= changes nothing: a log-uniform distribution is the same in every base. Leave it out.",
             DeprecationWarning,
             stacklevel=4,
         )
-
-
-def _given(name: str, value: Any) -> Any:
-    """Return a bound that the user must give: None stands for an infinite one in `Float` only."""
-    return _number(name, value) if value is None else value
 
 
 def _number(name: str, value: Any) -> float:
