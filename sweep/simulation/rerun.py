@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from searchers.base import Config, Searcher, Signal
+from searchers.wrapper import Wrapper
 from sweep.core.messages import (
     Asked,
     Command,
@@ -176,27 +177,18 @@ class _Machine(Simulator):
         return self._timing.ends.get((trial.id, trial.attempt), ((0.0, 0), (0.0, 0)))
 
 
-class _Thinks(Searcher):
+class _Thinks(Wrapper):
     """A searcher that takes as long for its answers as it took."""
 
     def __init__(self, searcher: Searcher, machine: Simulator, asks: deque[float]) -> None:
-        super().__init__()
-        self._searcher, self._machine, self._asks = searcher, machine, asks
+        super().__init__(searcher)
+        self._machine, self._asks = machine, asks
 
     def suggest(self, trial_id: str) -> Config | Signal:
-        answer = self._searcher.suggest(trial_id)
+        answer = super().suggest(trial_id)
         if self._asks:
             self._machine.advance(self._asks.popleft())
         return answer
-
-    def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
-        return self._searcher.suggestion_state(trial_id)
-
-    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        self._searcher.on_trial_result(trial_id, result)
-
-    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        self._searcher.on_trial_complete(trial_id, result, error)
 
 
 class _Compares:
