@@ -50,7 +50,7 @@ from sweep.record.journal import Journal
 from sweep.record.layout import ExperimentLayout, checked_trial_id, tidy_name
 from sweep.record.lock import DriverLock, mark_of_dead_driver
 from sweep.record.recipe import space_keys, write_recipe
-from sweep.record.remote import check_writable, download_experiment, has_experiment, parse_storage
+from sweep.record.remote import check_writable, has_experiment, parse_storage, pull
 from sweep.record.resume import Loaded, load, meta_of, retell
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.worker import limits
@@ -179,7 +179,7 @@ class Launch:
             )
         layout = ExperimentLayout(storage.local_root / name)
         if self.request.resume.is_wanted and storage.is_remote:
-            download_experiment(storage, name)
+            pull(storage, name)
         exists = layout.database.exists()
         if not self.request.resume.is_wanted and (exists or has_experiment(storage, name)):
             is_typed = bool(self.request.import_path)  # by the command line

@@ -30,6 +30,7 @@ __all__ = [
     "rank_output",
     "rank_outputs",
     "shards_name",
+    "split_uri",
     "storage_root",
     "tidy_name",
 ]
@@ -127,6 +128,12 @@ def copy_root(uri: str, key: str = "") -> Path:
     digest = hashlib.sha256(f"{uri}\0{key}".encode()).hexdigest()[:10]
     label = tidy_name(re.sub(r"[/:]+", "-", re.sub(r"//[^/@]*@", "//", uri)))[-60:].lstrip(".-")
     return Path(cache).expanduser().absolute() / "remote" / f"{label}-{digest}"
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """Return the storage in which an experiment lies, and its name: `("memory://", "digits")` of `memory://digits`."""
+    parent, _, name = uri.rstrip("/").rpartition("/")
+    return f"{parent}/" if parent.endswith(":/") else parent, name
 
 
 def checkpoint_name(count: int) -> str:

@@ -40,6 +40,7 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.records import decode_event, decode_pending
 from sweep.record.schema import open_for_reading
+from sweep.record.stored import StoredCheckpoints
 
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
@@ -107,9 +108,10 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
         saved |= {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM event WHERE kind = 'Saved'")}
         # an ended trial that never saved has nothing to look for
         existing = _existing(root, [t.id for t in loaded.trials if t.id in saved or not t.is_ended or t.checkpoint])
-        committed = _committed(db)
+        stored = StoredCheckpoints()
+        stored.follow(db)
         loaded.kept = _kept(db, loaded.plan, existing)
-        loaded.lost = tuple(sorted(committed - existing))
+        loaded.lost = tuple(sorted(stored.kept - existing))
         wanted = {item.ref.path for items in loaded.kept.values() for item in items}
         for i, trial in enumerate(loaded.trials):
             if trial.checkpoint is None:
@@ -210,20 +212,6 @@ def _existing(root: Path, trial_ids: list[str]) -> set[str]:
             if name.startswith("tmp-") or CHECKPOINT_PATTERN.match(name):
                 found.add(f"{trial_id}/{name}")
     return found
-
-
-def _committed(db: sqlite3.Connection) -> set[str]:
-    """Return the checkpoints that the record says there are: stored, and not discarded since."""
-    stored = "SELECT seq, checkpoint FROM result WHERE checkpoint IS NOT NULL"
-    latest: dict[str, int] = {}
-    for seq, path in db.execute(f"{stored} UNION SELECT seq, json_extract(data, '$[1]') FROM event WHERE kind='Saved'"):
-        latest[path] = max(seq, latest.get(path, 0))
-    if latest:
-        for seq, commands in db.execute("""SELECT seq, commands FROM event WHERE commands LIKE '%"Discard"%'"""):
-            for row in decode(commands):
-                if row[0] == "Discard" and latest.get(row[1], seq + 1) <= seq:
-                    del latest[row[1]]
-    return set(latest)
 
 
 def kept_before(database: Path, plan: Plan, existing: set[str], before: int) -> dict[str, list[Kept]]:
