@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from sweep.errors import ConfigError, ExperimentError, nearest
 from sweep.record.files import SUFFIXES, create_private, write_atomically
 from sweep.record.layout import REMOTE_NOTE
 
-__all__ = ["RemoteDirectory", "as_filesystem", "identity", "locate", "remember_home", "home_of"]
+__all__ = ["TEMPORARY", "RemoteDirectory", "as_filesystem", "identity", "locate", "remember_home", "home_of"]
 
 # What to install, by protocol; of the others fsspec's own words are shown.
 _PACKAGES = {
@@ -38,6 +39,7 @@ _PACKAGES = {
 _OBJECT_STORES = frozenset(
     {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "tos", "hf", "r2"}
 )
+TEMPORARY = ".tmp-"  # in names of files that are being written
 
 
 def locate(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, str]:
@@ -206,9 +208,9 @@ class RemoteDirectory:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file."""
-        self._make_parents([name])
-        self.filesystem.pipe_file(self.full(name), data)
+        """Write a small file such that readers see the old one or the new one, never a part."""
+        with self._whole(name) as place:
+            self.filesystem.pipe_file(place, data)
 
     def get(self, names: Sequence[str], target: Path) -> None:
         """Bring files here, below `target`, which nobody reads yet; those with pickles are private from the first byte.
@@ -246,16 +248,19 @@ class RemoteDirectory:
         return names
 
     def replace(self, path: Path, name: str) -> None:
-        """Send a file such that readers see the old one or the new one, never a part.
+        """Send a file such that readers see the old one or the new one, never a part."""
+        with self._whole(name) as place:
+            self.filesystem.put_file(str(path), place)
 
-        What is left by an end in the middle, where the file system is no object store, is `<name>.*`.
-        """
+    @contextmanager
+    def _whole(self, name: str) -> Iterator[str]:
+        """Give the path to write to; a process that is killed meanwhile leaves `<name>.tmp-*`."""
         if self.is_object_store:
-            self.filesystem.put_file(str(path), self.full(name))
+            yield self.full(name)
             return
         self._make_parents([name])
-        temporary = self.full(f"{name}.tmp-{secrets.token_hex(4)}")
-        self.filesystem.put_file(str(path), temporary)
+        temporary = self.full(f"{name}{TEMPORARY}{secrets.token_hex(4)}")
+        yield temporary
         try:
             self.filesystem.mv(temporary, self.full(name))
         except FileExistsError:  # a file system that renames onto nothing that exists

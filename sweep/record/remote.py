@@ -534,7 +534,7 @@ def _pull_checkpoints(remote: RemoteDirectory, layout: ExperimentLayout) -> bool
     there = set(state.elsewhere)
     behind = {t for t, paths in wanted.items() if any(not layout.checkpoint(p).is_dir() for p in paths - there)}
     needed = set().union(*wanted.values())
-    needed |= {path for path in there - stored.discarded if trial_of(path) in going}
+    needed |= {path for path in there & stored.kept if trial_of(path) in going}
     needed |= {path for path in there if trial_of(path) in behind}  # what took their place never came
     has_come = False
     for path in sorted(needed):

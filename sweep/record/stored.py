@@ -23,30 +23,31 @@ class StoredCheckpoints:
 
     Attributes:
         kept: stored, and not discarded since.
-        discarded: and not stored again since.
+        reused: stored under the name of one that was discarded.
     """
 
     def __init__(self) -> None:
         self.kept: set[str] = set()
-        self.discarded: set[str] = set()
+        self.reused: set[str] = set()
+        self._discarded: set[str] = set()
         self._seq = 0
 
     def follow(self, db: sqlite3.Connection) -> set[str]:
-        """Take in the events since the last call; return what they stored under the name of a discarded checkpoint."""
-        replaced = set()
+        """Take in the events since the last call, and return what they stored."""
+        new = set()
         for seq, path, commands in db.execute(_FACTS, {"seq": self._seq}):
             self._seq = seq
             if path is not None:
-                if path in self.discarded:
-                    self.discarded.remove(path)
-                    replaced.add(path)
+                new.add(path)
                 self.kept.add(path)
+                if path in self._discarded:
+                    self.reused.add(path)
                 continue
             for row in decode(commands):
                 if row[0] == "Discard" and row[1] in self.kept:
                     self.kept.remove(row[1])
-                    self.discarded.add(row[1])
-        return replaced
+                    self._discarded.add(row[1])
+        return new
 
 
 def references(db: sqlite3.Connection) -> dict[str, set[str]]:

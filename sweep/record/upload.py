@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sweep.errors import CheckpointError, ExperimentError, SweepError
 from sweep.record.checkpoints import MANIFEST, METADATA, STRAY_PREFIX, pin
-from sweep.record.filesystems import RemoteDirectory
+from sweep.record.filesystems import TEMPORARY, RemoteDirectory
 from sweep.record.layout import OUTGOING, ExperimentLayout, leads_outside
 from sweep.record.remote import (
     DATABASE,
@@ -56,7 +56,7 @@ class Uploader:
         pin the checkpoints that it keeps, send them  manifest last: without it there is no checkpoint
         send logs and artifacts that have changed
         look again, send the record, then the lease
-        delete the checkpoints that it discards
+        delete the checkpoints that it does not keep
 
     Args:
         remote: the experiment's directory there.
@@ -90,7 +90,8 @@ class Uploader:
         self._state = MirrorState()
         self._stamp: tuple[int, str] | None = None  # of the record when it was sent last
         self._stored = StoredCheckpoints()
-        self._wanted: set[str] = set()  # checkpoints that the record refers to
+        self._trials: set[str] = set()  # of the record
+        self._wanted: set[str] = set()  # checkpoints that it refers to
         self._there: dict[str, bool] = {}  # checkpoints at the remote place, and whether they are whole
 
     def sync(self, trial_ids: Collection[str] | None = None, *, with_artifacts: bool = False) -> None:
@@ -109,8 +110,8 @@ class Uploader:
             self._send_record(snapshot, lease)
         # a trial whose latest checkpoint is not there yet may have to continue from an older one
         behind = {trial_of(path) for path in missing & self._wanted}
-        for path in sorted((self._stored.discarded & self._there.keys()) - self._wanted):
-            if trial_of(path) not in behind:
+        for path in sorted(self._there.keys() - self._stored.kept - self._wanted):
+            if trial_of(path) in self._trials - behind:
                 self._check_time()
                 self._remove_checkpoint(path)
         self._state.elsewhere = [path for path in self._state.elsewhere if path in self._there]
@@ -143,9 +144,14 @@ class Uploader:
         shutil.rmtree(root / OUTGOING, ignore_errors=True)
         names = self.remote.find()
         for name in names:
-            if name.startswith(f"{DATABASE}."):  # a record whose sending was cut
+            if TEMPORARY in name and "/" not in name:  # a record or a lease whose writing was cut
                 self.remote.remove(name)
-        self._there = remote_checkpoints(names)
+        self._there, self._stored = remote_checkpoints(names), StoredCheckpoints()
+        with contextlib.closing(open_for_reading(self.layout.database)) as db:
+            self._stored.follow(db)
+        for path in self._stored.reused.union(state.elsewhere) & self._there.keys():
+            if (root / path).is_dir():
+                self._there[path] = False  # another one by that name, unless its manifest is the same
         epoch = max(found.epoch, self._lease.epoch if self._lease is not None else 0) + 1
         lease = Lease(self._run, found.seq, time.time(), socket.gethostname(), os.getpid(), epoch)
         lease.write(self.remote)
@@ -154,7 +160,7 @@ class Uploader:
         state.run, state.version = self._run, version_of(self.remote, lease)
         state.elsewhere = [p for p, is_whole in self._there.items() if is_whole and not (root / p).is_dir()]
         state.save(root)
-        self._lease, self._stamp, self._stored = lease, None, StoredCheckpoints()
+        self._lease, self._stamp = lease, None
         return lease
 
     def _is_mine(self, found: Lease) -> bool:
@@ -185,9 +191,9 @@ class Uploader:
             place.parent.mkdir(exist_ok=True)
             copy_record(source, place)
         with contextlib.closing(open_for_reading(place)) as db:
-            for path in self._stored.follow(db):
-                if path in self._there:
-                    self._there[path] = False  # another one is there by that name
+            for path in self._stored.follow(db) & self._there.keys():
+                self._there[path] = False  # likewise
+            self._trials = {row[0] for row in db.execute("SELECT trial_id FROM trial")}
             self._wanted = set().union(*references(db).values())
         self.record_s = time.monotonic() - began
         return place
@@ -310,6 +316,7 @@ def copy_record(source: sqlite3.Connection, target: Path) -> None:
     """Write a consistent copy of a `sweep.db` that may be in use: one file, without a log beside it."""
     target.unlink(missing_ok=True)
     with contextlib.closing(sqlite3.connect(target)) as copy:
+        copy.execute("PRAGMA synchronous=OFF")  # after a crash it is made again
         source.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import sqlite3
 from pathlib import Path
 
 import fsspec
@@ -324,6 +325,40 @@ def test_an_upload_that_was_cut_by_another_content_of_that_name_is_begun_anew(st
     assert sorted(remote.find(path)) == [f"{path}/{MANIFEST}", f"{path}/inner/state", f"{path}/model"]
 
 
+def test_a_checkpoint_that_a_lost_machine_sent_before_its_record_is_replaced_by_that_of_its_name(
+    tmp_path, storage, experiment, changes, monkeypatch
+):
+    first = save(experiment, 1)
+    uploader_of(storage, experiment).sync()
+    lost = save(experiment, 2)
+    also_lost = save(experiment, 3)
+    changes.take()
+    changes.fail_at = 8  # the record
+    with pytest.raises(ConnectionError):
+        uploader_of(storage, experiment).sync()
+    changes.fail_at = None
+    remote = storage.experiment("made")
+    assert remote.has(f"{lost}/{MANIFEST}")
+    assert remote.has(f"{also_lost}/{MANIFEST}")
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "other"))
+    other = parse_storage("memory://b")
+    assert pull(other, "made")
+    root = other.local_root / "made"
+    assert sorted(path.name for path in root.glob("*/checkpoint_*")) == ["checkpoint_000001"]
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "model").write_text("another")
+    persist(tmp_path / "source", root / lost)
+    with contextlib.closing(sqlite3.connect(root / "sweep.db")) as db:
+        row = (3, TRIAL, 1, 2.0, 2.0, lost, "{}")
+        db.execute("INSERT INTO event VALUES (3, 2.0, 2.0, 'Reported', ?, 1, NULL, NULL)", (TRIAL,))
+        db.execute("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        db.commit()
+    Uploader(other.experiment("made"), root).sync()
+    assert remote.read(f"{lost}/model") == b"another"
+    assert not remote.find(also_lost)
+    assert remote.has(f"{first}/{MANIFEST}")
+
+
 def test_metadata_set_after_a_checkpoint_was_sent_follows(storage, experiment, changes):
     path = save(experiment, 1)
     uploader = uploader_of(storage, experiment)
@@ -482,7 +517,8 @@ def test_a_directory_that_is_no_object_store_gets_its_record_in_one_piece(tmp_pa
 
     monkeypatch.setattr(DirFileSystem, "mv", mv)
     uploader_of(storage, experiment).sync()
-    assert moved == [("exp/made/sweep.db", "exp/made/sweep.db")]
+    lease, manifest = "exp/made/.sweep-record.json", f"exp/made/{path}/{MANIFEST}"
+    assert moved == [(name, name) for name in (lease, manifest, "exp/made/sweep.db", lease)]
     root = tmp_path / "remote" / "exp" / "made"
     verify(root / path)
     assert ExperimentReader(root).trial(TRIAL).count == 1
