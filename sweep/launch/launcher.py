@@ -50,8 +50,9 @@ from sweep.record.journal import Journal
 from sweep.record.layout import ExperimentLayout, checked_trial_id, tidy_name
 from sweep.record.lock import DriverLock, mark_of_dead_driver
 from sweep.record.recipe import space_keys, write_recipe
-from sweep.record.remote import check_writable, has_experiment, parse_storage, pull
+from sweep.record.remote import has_experiment, pull
 from sweep.record.resume import Loaded, load, meta_of, retell
+from sweep.record.storage import check_writable, parse_storage
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.worker import limits
 from sweep.worker.nested import process_mark

@@ -12,6 +12,7 @@ from sweep.api import run
 from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
 from sweep.launch.arguments import HAS_NO_RESUME
 from sweep.launch.config import ResumeConfig, RunConfig, TuneConfig, fields_of
+from sweep.record.layout import split_uri
 from sweep.record.recipe import RECIPE_NAME, environment_again, read_recipe, space_keys
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _place_of(path: str | os.PathLike[str], filesystem: Any) -> dict[str, Any]:
         text = os.path.abspath(os.path.expanduser(text))
         if os.path.basename(text) == "sweep.db":
             text = os.path.dirname(text)
-    parent, _, name = text.rpartition("/")
+    parent, name = split_uri(text)
     return {"storage_path": parent, "name": name, "storage_filesystem": filesystem}
 
 

@@ -13,6 +13,7 @@ from sweep.errors import ConfigError, ExperimentError
 __all__ = [
     "CACHE_VARIABLE",
     "CHECKPOINT_PATTERN",
+    "DATABASE",
     "DEFAULT_STORAGE",
     "MIRROR_STATE",
     "OUTGOING",
@@ -35,6 +36,7 @@ __all__ = [
     "tidy_name",
 ]
 
+DATABASE = "sweep.db"
 DEFAULT_STORAGE = "sweep_results"
 STORAGE_VARIABLE = "SWEEP_STORAGE"
 CACHE_VARIABLE = "SWEEP_CACHE"
@@ -155,7 +157,7 @@ class ExperimentLayout:
     @property
     def database(self) -> Path:
         """The record: one SQLite file."""
-        return self.root / "sweep.db"
+        return self.root / DATABASE
 
     @property
     def lock(self) -> Path:

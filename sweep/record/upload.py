@@ -17,9 +17,8 @@ from pathlib import Path
 from sweep.errors import CheckpointError, ExperimentError, SweepError
 from sweep.record.checkpoints import MANIFEST, METADATA, STRAY_PREFIX, pin
 from sweep.record.filesystems import TEMPORARY, RemoteDirectory
-from sweep.record.layout import OUTGOING, ExperimentLayout, leads_outside
-from sweep.record.remote import (
-    DATABASE,
+from sweep.record.layout import DATABASE, OUTGOING, ExperimentLayout, leads_outside
+from sweep.record.mirrored import (
     Lease,
     MirrorState,
     is_checkpoint,

@@ -20,7 +20,8 @@ from sweep.callbacks import mirror
 from sweep.callbacks.mirror import MirrorCallback
 from sweep.record import filesystems
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import open_storage_for_reading, parse_storage, pull
+from sweep.record.remote import open_storage_for_reading, pull
+from sweep.record.storage import parse_storage
 from sweep.record.upload import OtherDriver, UploadStopped
 
 LIMIT_S = 20  # for what happens at once

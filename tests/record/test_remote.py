@@ -18,24 +18,13 @@ from made_experiment import MadeExperiment
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
 from sweep.record import filesystems
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, verify
-from sweep.record.layout import ExperimentLayout, copy_root, storage_root
+from sweep.record.layout import ExperimentLayout, copy_root, split_uri, storage_root
 from sweep.record.lock import DriverLock
+from sweep.record.mirrored import Lease, MirrorState, is_log, is_mirrored
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import (
-    Lease,
-    MirrorState,
-    Storage,
-    check_writable,
-    has_checkpoint,
-    has_experiment,
-    is_log,
-    is_mirrored,
-    open_storage_for_reading,
-    parse_storage,
-    pull,
-    storage_of,
-)
+from sweep.record.remote import has_checkpoint, has_experiment, open_storage_for_reading, pull
 from sweep.record.schema import open_for_reading
+from sweep.record.storage import Storage, check_writable, parse_storage, storage_of
 from sweep.record.stored import references
 from sweep.record.upload import Uploader, copy_record
 
@@ -133,6 +122,18 @@ def test_passwords_in_a_uri_are_not_in_the_name_of_its_directory():
 def test_storage_that_cannot_be_meant_is_refused(path, filesystem, says):
     with pytest.raises(ConfigError, match=says):
         parse_storage(path, filesystem)
+
+
+@pytest.mark.parametrize(
+    ("uri", "parts"),
+    [
+        ("s3://b/dir/made/", ("s3://b/dir", "made")),
+        ("memory://made", ("memory://", "made")),
+        ("/exp/made", ("/exp", "made")),
+    ],
+)
+def test_the_uri_of_an_experiment_is_that_of_its_storage_and_its_name(uri, parts):
+    assert split_uri(uri) == parts
 
 
 def test_a_bucket_must_have_a_name(monkeypatch):

@@ -24,8 +24,9 @@ from sweep.errors import ExperimentError
 from sweep.record import filesystems
 from sweep.record.checkpoints import MANIFEST, persist, verify
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import Storage, parse_storage, pull
+from sweep.record.remote import pull
 from sweep.record.schema import open_for_reading
+from sweep.record.storage import Storage, parse_storage
 from sweep.record.stored import StoredCheckpoints, references
 from sweep.record.upload import OtherDriver, Uploader
 

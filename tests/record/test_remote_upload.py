@@ -18,9 +18,11 @@ from made_experiment import MadeExperiment
 from sweep.record import filesystems, upload
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, verify
 from sweep.record.filesystems import RemoteDirectory
+from sweep.record.mirrored import Lease, MirrorState
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import Lease, MirrorState, parse_storage, pull
+from sweep.record.remote import pull
 from sweep.record.schema import open_for_reading
+from sweep.record.storage import parse_storage
 from sweep.record.stored import references
 from sweep.record.upload import OtherDriver, Uploader, UploadStopped, copy_record
 
