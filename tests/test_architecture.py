@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.layout",
         "sweep.record.manifest",
         "sweep.record.checkpoints",
+        "sweep.record.presence",
         "sweep.record.space",
     ),
     "sweep.engines": (
@@ -40,6 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.worker",
         "sweep.accelerators",
         "sweep.record.layout",
+        "sweep.record.presence",
     ),
     "sweep.train": (
         "sweep.core",

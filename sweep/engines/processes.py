@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from sweep.record import presence
+
 __all__ = [
     "ask_for_stacks",
     "await_end",
@@ -67,7 +69,7 @@ def stat_of(pid: int | str) -> list[bytes]:
     Raises:
         OSError: the process is gone.
     """
-    return _patiently(_read, f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return _patiently(presence.stat_of, str(pid))
 
 
 def children_of(pid: int) -> list[int]:

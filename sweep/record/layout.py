@@ -96,9 +96,7 @@ def checked_name(name: str) -> str:
 
 def leads_outside(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
     """Whether what is at `path` in an experiment lies elsewhere, because a directory on the way is a symbolic link."""
-    parent = os.path.realpath(os.path.dirname(os.path.join(root, path)))
-    home = os.path.realpath(root)
-    return parent != home and not parent.startswith(os.path.join(home, ""))
+    return not Path(root, path).parent.resolve().is_relative_to(Path(root).resolve())
 
 
 def storage_root(storage_path: str | os.PathLike[str] | None = None) -> Path:
@@ -189,10 +187,7 @@ def rank_output(trial_dir: str, rank: int) -> str:
 
 def rank_outputs(trial_dir: str) -> list[str]:
     """Return those files of a trial, in the order of the ranks."""
-    try:
-        numbers = [int(found[1]) for name in os.listdir(trial_dir) if (found := _RANK_PATTERN.fullmatch(name))]
-    except FileNotFoundError:
-        return []
+    numbers = [int(found[1]) for name in _names(trial_dir) if (found := _RANK_PATTERN.fullmatch(name))]
     return [rank_output(trial_dir, number) for number in sorted(numbers)]
 
 
@@ -203,7 +198,11 @@ def shards_name(count: int, attempt: int, token: int) -> str:
 
 def find_shards(trial_dir: str) -> list[str]:
     """Return the directories of shards that lie in a trial's directory."""
+    return [os.path.join(trial_dir, name) for name in sorted(_names(trial_dir)) if name.startswith(_SHARDS)]
+
+
+def _names(directory: str) -> list[str]:
     try:
-        return [os.path.join(trial_dir, name) for name in sorted(os.listdir(trial_dir)) if name.startswith(_SHARDS)]
+        return os.listdir(directory)
     except FileNotFoundError:
         return []
