@@ -406,6 +406,24 @@ def test_a_driver_that_begins_where_another_has_written_since_the_pull_sends_not
     assert changes.take() == []
 
 
+def test_a_driver_that_takes_over_while_checkpoints_are_sent_keeps_its_record(storage, experiment, monkeypatch):
+    uploader = uploader_of(storage, experiment)
+    uploader.sync()
+    remote = storage.experiment("made")
+    before = remote.read("sweep.db")
+    save(experiment, 1)
+    real = RemoteDirectory.put
+
+    def put(self, pairs):
+        Lease("another", 5, 0.0, "far", 42, epoch=2).write(remote)
+        return real(self, pairs)
+
+    monkeypatch.setattr(RemoteDirectory, "put", put)
+    with pytest.raises(OtherDriver, match="pid 42 on far"):
+        uploader.sync()
+    assert remote.read("sweep.db") == before
+
+
 def test_what_a_driver_of_before_writes_late_is_written_over(storage, experiment, changes):
     uploader = uploader_of(storage, experiment)
     (experiment.root / "tuner.pkl").write_bytes(b"recipe")
