@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sweep.errors import ExperimentError, RecordError
+from sweep.record.files import write_atomically
 from sweep.record.layout import ExperimentLayout
 from sweep.record.space import lacks_space
 
@@ -32,13 +33,8 @@ def make_writable(layout: ExperimentLayout, *, is_resumed: bool = False) -> None
     probe = layout.root / f".probe-{os.getpid()}"
     try:
         layout.root.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(probe, "wb") as file:
-                file.write(b"x")
-                file.flush()
-                os.fsync(file.fileno())
-        finally:
-            probe.unlink(missing_ok=True)
+        write_atomically(probe, b"x", is_durable=True)
+        probe.unlink()
     except OSError as error:
         advice = "Pass storage_path=, or set SWEEP_STORAGE, to a directory of yours."
         if is_resumed:

@@ -7,6 +7,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
 from sweep.errors import ConfigError, ExperimentError
 
@@ -50,8 +51,7 @@ CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")
 
 
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_CHECKPOINT_NAME = re.compile(r"checkpoint_\d+[A-Za-z0-9_.-]*")
-_FOREIGN = "It was changed by hand, or somebody else's; nothing was read or written there."
+_CHECKPOINT = re.compile(rf"{_TRIAL_ID.pattern}/checkpoint_\d+[A-Za-z0-9_.-]*")
 
 
 def checked_trial_id(trial_id: str) -> str:
@@ -61,10 +61,7 @@ def checked_trial_id(trial_id: str) -> str:
         ExperimentError: it is none, such as a path that leads out of the experiment.
     """
     if not isinstance(trial_id, str) or not _TRIAL_ID.fullmatch(trial_id):
-        raise ExperimentError(
-            f"the record names a trial {trial_id!r:.100}; expected an id such as a1b2c_00042, because it becomes the "
-            f"name of a directory. {_FOREIGN}"
-        )
+        _refuse("trial", trial_id, "an id such as a1b2c_00042, because it becomes the name of a directory")
     return trial_id
 
 
@@ -74,12 +71,8 @@ def checked_checkpoint(path: str) -> str:
     Raises:
         ExperimentError: it is none, such as a path that leads out of the experiment.
     """
-    trial_id, _, name = path.partition("/") if isinstance(path, str) else ("", "", "")
-    if not _TRIAL_ID.fullmatch(trial_id) or not _CHECKPOINT_NAME.fullmatch(name):
-        raise ExperimentError(
-            f"the record names a checkpoint {path!r:.100}; expected a path such as a1b2c_00042/checkpoint_000003. "
-            f"{_FOREIGN}"
-        )
+    if not isinstance(path, str) or not _CHECKPOINT.fullmatch(path):
+        _refuse("checkpoint", path, "a path such as a1b2c_00042/checkpoint_000003")
     return path
 
 
@@ -90,13 +83,22 @@ def checked_name(name: str) -> str:
         ExperimentError: it is none, such as a path.
     """
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ExperimentError(f"the record names a file {name!r:.100}; expected a name without a path. {_FOREIGN}")
+        _refuse("file", name, "a name without a path")
     return name
+
+
+def _refuse(what: str, found: Any, expected: str) -> NoReturn:
+    raise ExperimentError(
+        f"the record names a {what} {found!r:.100}; expected {expected}. It was changed by hand, or somebody else's; "
+        "nothing was read or written there."
+    )
 
 
 def leads_outside(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
     """Whether what is at `path` in an experiment lies elsewhere, because a directory on the way is a symbolic link."""
-    return not Path(root, path).parent.resolve().is_relative_to(Path(root).resolve())
+    parent = os.path.realpath(os.path.dirname(os.path.join(root, path)))
+    home = os.path.realpath(root)
+    return parent != home and not parent.startswith(os.path.join(home, ""))
 
 
 def storage_root(storage_path: str | os.PathLike[str] | None = None) -> Path:
