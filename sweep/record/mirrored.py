@@ -42,6 +42,7 @@ _LOGS = (
     *("stdout", "stderr", "*.log", "*.out", "*.err", "events.out.tfevents*"),
 )
 _LOCAL_ONLY = ("driver.lock", "code")
+# with what writing them leaves when it is killed
 _LOCAL_PREFIXES = (DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, OUTGOING)
 
 

@@ -187,6 +187,7 @@ def test_logs_are_told_from_artifacts(name, is_one):
         ("driver.lock", False),
         ("sweep.db-wal", False),
         (".sweep-mirror.json.123", False),
+        ("..sweep-mirror.json.123", False),
         (".sweep-outgoing", False),
         (".probe-12", False),
         ("tmp-x", False),
