@@ -50,8 +50,10 @@ if TYPE_CHECKING:
         uniform,
     )
     from sweep import errors, schedulers, train
+    from sweep.accelerators.inventory import cluster_resources, init, is_initialized, shutdown
     from sweep.api import run, run_experiments
     from sweep.callbacks.base import Callback
+    from sweep.core.config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
     from sweep.core.resources import Device, Node, PlacementGroupFactory, Resources
     from sweep.core.stoppers import (
         CombinedStopper,
@@ -65,9 +67,7 @@ if TYPE_CHECKING:
     )
     from sweep.display.reporters import CLIReporter, JupyterNotebookReporter, ProgressReporter
     from sweep.errors import SweepError, TuneError
-    from sweep.launch.config import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig
     from sweep.launch.experiment import Experiment
-    from sweep.launch.inventory import cluster_resources, init, is_initialized, shutdown
     from sweep.launch.registry import register_trainable
     from sweep.launch.tuner import Tuner
     from sweep.record.checkpoints import Checkpoint
@@ -139,7 +139,7 @@ _HOMES = {
     "sweep.api": ("run", "run_experiments"),
     "sweep.callbacks.base": ("Callback",),
     "sweep.display.reporters": ("CLIReporter", "JupyterNotebookReporter", "ProgressReporter"),
-    "sweep.launch.config": (
+    "sweep.core.config": (
         "CheckpointConfig",
         "FailureConfig",
         "ResumeConfig",
@@ -164,7 +164,7 @@ _HOMES = {
     ),
     "sweep.errors": ("SweepError", "TuneError"),
     "sweep.launch.experiment": ("Experiment",),
-    "sweep.launch.inventory": ("cluster_resources", "init", "is_initialized", "shutdown"),
+    "sweep.accelerators.inventory": ("cluster_resources", "init", "is_initialized", "shutdown"),
     "sweep.launch.registry": ("register_trainable",),
     "sweep.schedulers": (
         "ASHAScheduler",
