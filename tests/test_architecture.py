@@ -213,7 +213,6 @@ LAZY_OWN = {
     "sweep.callbacks.optuna_export": "optuna",
     "sweep.train.torch": "torch",
     "sweep.train.jax": "jax",
-    "sweep.accelerators.gpu": "pynvml",
     "sweep.api": "the command line shows its help without it; a trainer is built without it",
     "sweep.train.fit": "a rank needs nothing of it",
 }
@@ -405,7 +404,7 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
         ("optuna", ("searchers.optuna_search", "searchers.optuna_space", "sweep.callbacks")),
         ("ray", ("sweep.engines.ray",)),
         ("pandas", ("sweep.results", "sweep.simulation")),
-        ("pynvml", ("sweep.accelerators.gpu",)),
+        ("pynvml", ("sweep.accelerators.nvml",)),
         ("sqlite3", ("sweep.record",)),
         ("rich", ("sweep.display", "sweep.cli")),
         ("jax", ("sweep.train", "sweep.worker", "sweep.engines")),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.accelerators import gpu, tpu, tpu_host
+from sweep.accelerators.gpu_types import labels_of
 from sweep.core.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
@@ -214,7 +215,7 @@ def _as_declared(device: Device, name: str | None, memory: int | None) -> Device
     memory = device.memory if memory is None else memory
     is_amd = re.match(r"amd\b", name, re.IGNORECASE) is not None
     vendor = device.vendor or ("amd" if is_amd else "")
-    return replace(device, type=name, memory=memory, labels=gpu.labels_of(name, memory), vendor=vendor)
+    return replace(device, type=name, memory=memory, labels=labels_of(name, memory), vendor=vendor)
 
 
 def _for_each(argument: str, value: Any, number: int) -> list[Any]:

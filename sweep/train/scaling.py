@@ -10,7 +10,8 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from searchers.space import Domain
-from sweep.accelerators import gpu, inventory
+from sweep.accelerators import inventory
+from sweep.accelerators.gpu_types import check_type
 from sweep.accelerators.tpu import CHIP_COUNTS, SlicePlan, parse_generation, plan_slices
 from sweep.core.resources import STRATEGIES, Bundle, Resources, parse_bytes
 from sweep.errors import ResourceError, nearest, refuse_unknown
@@ -514,9 +515,9 @@ def _gpu_type(text: str) -> str:
         ResourceError: neither.
     """
     try:
-        return gpu.check_type(text)
+        return check_type(text)
     except ResourceError:  # looked at only now: to list the devices may take a while
-        return gpu.check_type(text, [device for node in inventory.available() for device in node.devices])
+        return check_type(text, [device for node in inventory.available() for device in node.devices])
 
 
 def _topology_problems(decided: Mapping[str, Any], flags: Mapping[str, Any]) -> Iterator[str]:

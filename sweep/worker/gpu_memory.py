@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep.accelerators import gpu
+from sweep.accelerators import gpu, nvml
 from sweep.accelerators.meter import MemoryUse, describe, read_memory
 from sweep.core.resources import Device
 from sweep.errors import ConfigError, ResourceError, SweepError, refuse_unknown
@@ -147,9 +147,9 @@ def _checked_id(gpu_id: int | str) -> int | str:
 
 
 def _own_gpus() -> tuple[Device, ...]:
-    if gpu.nvml() is None:
+    if nvml.open_library() is None:
         raise NoGpuError(
-            f"wait_for_gpu reads the memory of NVIDIA GPUs through NVML, which does not answer: {gpu.why_silent()}. "
+            f"wait_for_gpu reads the memory of NVIDIA GPUs through NVML, which does not answer: {nvml.why_silent()}. "
             "On a machine without such a GPU leave the call out."
         )
     devices = tuple(device for device in gpu.detect() if device.vendor == "nvidia")
