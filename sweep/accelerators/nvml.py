@@ -86,7 +86,9 @@ def list_gpus() -> tuple[list[Gpu | None], str]:
         return [], f"NVIDIA's driver library refuses: {str(error) or type(error).__name__}"
     try:
         handles = [ask(pynvml, "nvmlDeviceGetHandleByIndex", i) for i in range(ask(pynvml, "nvmlDeviceGetCount") or 0)]
-        places = [None if handle is None else ask(pynvml, "nvmlDeviceGetPciInfo", handle) for handle in handles]
+        places: list[Any] = [
+            None if handle is None else ask(pynvml, "nvmlDeviceGetPciInfo", handle) for handle in handles
+        ]
         found = [None if handle is None else _gpu(pynvml, handle) for handle in handles]
         if None in places:
             return found, ""

@@ -13,7 +13,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from sweep.checks import is_whole
 from sweep.errors import ResourceError, nearest
 
 __all__ = [
@@ -107,8 +109,8 @@ _ALIASES = {
 }
 
 
-def parse_generation(text: str) -> Generation:
-    """Return the generation that `text` names, in any of the usual spellings and any case.
+def parse_generation(text: str | Generation) -> Generation:
+    """Return the generation that `text` names, in any of the usual spellings and any case; a generation stays itself.
 
     `TPU-V6E`, `v6e`, `tpu6e`; `TPU-V5LITEPOD`, `v5litepod`, `v5e`; `TPU-V7X`, `TPU7X`; the values of GKE's node label
     (`tpu-v5-lite-podslice`) and jax's `device_kind` (`TPU v6 lite`).
@@ -116,6 +118,8 @@ def parse_generation(text: str) -> Generation:
     Raises:
         ResourceError: none of them; the nearest is named. A pod type such as `v6e-16` is none: it names a slice.
     """
+    if isinstance(text, Generation):
+        return text
     if not isinstance(text, str):
         raise ResourceError(f"accelerator_type is {text!r}; expected a text such as 'TPU-V6E'.")
     found = _generation(text)
@@ -156,8 +160,7 @@ def parse_topology(text: str, generation: Generation | str) -> tuple[int, ...]:
         ResourceError: no topology, too many or too few dimensions for the generation, or none of its topologies; those
             nearest to it are listed.
     """
-    if not isinstance(generation, Generation):
-        generation = parse_generation(generation)
+    generation = parse_generation(generation)
     example = generation.topologies[min(2, len(generation.topologies) - 1)]
     match = re.fullmatch(r"\s*\d+(\s*[x×]\s*\d+)+\s*", text.lower()) if isinstance(text, str) else None
     if match is None:
@@ -197,10 +200,9 @@ def pod_type(generation: Generation | str, topology: str) -> str:
     Raises:
         ResourceError: an unknown generation, or no topology of it.
     """
-    if not isinstance(generation, Generation):
-        generation = parse_generation(generation)
+    generation = parse_generation(generation)
     chips = math.prod(parse_topology(topology, generation))
-    return f"{_pod_name(generation)}-{chips * generation.cores_per_chip}"
+    return f"{generation.type.removeprefix('TPU-').lower()}-{chips * generation.cores_per_chip}"
 
 
 def parse_pod_type(text: str) -> tuple[Generation, int]:
@@ -219,10 +221,6 @@ def parse_pod_type(text: str) -> tuple[Generation, int]:
             "each chip."
         )
     return generation, int(number) // generation.cores_per_chip
-
-
-def _pod_name(generation: Generation) -> str:
-    return generation.type.removeprefix("TPU-").lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,25 +282,32 @@ def plan_slices(
     dimensions = parse_topology(topology, generation)
     chips, shape = math.prod(dimensions), "x".join(map(str, dimensions))
     what = f"a {generation} slice of {shape}"
-    per_host, sizes = _chips_per_host(generation, chips), [n for n in generation.host_sizes if chips % n == 0]
-    problems = []
-    if chips_per_host is not None and not _is_one_of(chips_per_host, sizes):
-        problems.append(
-            f"chips_per_host is {chips_per_host!r}; expected {_either(sizes)} for {what} ({_count(chips, 'chip')})."
-        )
-    else:
-        per_host = int(chips_per_host or per_host)
-    per_worker, counts = per_host, [n for n in CHIP_COUNTS if n <= per_host]
-    if tpu_per_worker is not None and not _is_one_of(tpu_per_worker, counts):
-        problems.append(
-            f"a worker asks for {tpu_per_worker!r} TPU chips; expected {_either(counts)}: a host of {what} has "
-            f"{_count(per_host, 'chip')}, and a worker lies on one host."
-        )
-    else:
-        per_worker = int(tpu_per_worker or per_worker)
+    problems: list[str] = []
+
+    def chosen(given: Any, usual: int, known: Sequence[int], found: str, why: str) -> int:
+        if given is None or (given in known and not isinstance(given, bool)):
+            return int(given or usual)
+        problems.append(f"{found}; expected {_either(known)}{why}")
+        return usual
+
+    # Small slices of v5e and v6e are one host, all others hosts of 4.
+    per_host = chosen(
+        chips_per_host,
+        chips if chips in generation.host_sizes else 4,
+        [size for size in generation.host_sizes if chips % size == 0],
+        f"chips_per_host is {chips_per_host!r}",
+        f" for {what} ({_count(chips, 'chip')}).",
+    )
+    per_worker = chosen(
+        tpu_per_worker,
+        per_host,
+        [number for number in CHIP_COUNTS if number <= per_host],
+        f"a worker asks for {tpu_per_worker!r} TPU chips",
+        f": a host of {what} has {_count(per_host, 'chip')}, and a worker lies on one host.",
+    )
     hosts, full = chips // per_host, chips // per_worker
     num_workers = full if num_workers is None else num_workers
-    if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
+    if not is_whole(num_workers) or num_workers < 1:
         problems.append(f"num_workers is {num_workers!r}; expected a whole number of at least 1.")
     elif not problems and num_workers % hosts:
         problems.append(
@@ -321,18 +326,9 @@ def plan_slices(
         workers_per_slice=workers,
         num_slices=num_workers // workers,
         tpu_per_worker=per_worker,
-        pod_type=f"{_pod_name(generation)}-{chips * generation.cores_per_chip}",
+        pod_type=pod_type(generation, shape),
         warnings=() if workers == full else (_unused(num_workers, per_worker, per_host, chips, full),),
     )
-
-
-def _chips_per_host(generation: Generation, chips: int) -> int:
-    """Return the usual number of chips of a host: small slices of v5e and v6e are one host, all others hosts of 4."""
-    return chips if chips in generation.host_sizes else 4
-
-
-def _is_one_of(value: object, numbers: Sequence[int]) -> bool:
-    return not isinstance(value, bool) and value in numbers
 
 
 def _unused(num_workers: int, per_worker: int, per_host: int, chips: int, full: int) -> str:

@@ -697,9 +697,7 @@ def test_hips_list_decides_and_cudas_where_there_is_none(environ, expected):
         ({"ROCR_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "0"}, "Use HIP_VISIBLE_DEVICES instead"),
     ],
 )
-def test_lists_of_amd_that_contradict_each_other_are_refused_where_there_are_such(
-    install, tmp_path, environ, says
-):
+def test_lists_of_amd_that_contradict_each_other_are_refused_where_there_are_such(install, tmp_path, environ, says):
     install(None)
     with pytest.raises(ResourceError, match=says):
         look_at_amd((Device("GPU-1", vendor="amd"),), environ)
