@@ -6,12 +6,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from searchers.space import Categorical, Domain, Float
 from searchers.variants import fresh, grid_values, has_domains, merge
 from sweep import train
+from sweep.checks import number
 from sweep.core.config import RunConfig
 from sweep.core.group import START_ERROR
 from sweep.core.resources import Resources
@@ -44,11 +45,22 @@ assert GroupStartError.__name__ == START_ERROR
 
 @dataclass(frozen=True)
 class Backend:
-    """How the ranks of a group find each other: nothing here; `TorchConfig` and `JaxConfig` are such."""
+    """How the ranks of a group find each other: nothing here; `TorchConfig` and `JaxConfig` are such.
+
+    Raises:
+        ConfigError: a field whose name ends in `timeout_s` is no number of seconds above 0.
+    """
 
     framework: ClassVar[str] = ""
     visibility: ClassVar[str] = "isolate"  # unless the scaling config says otherwise
     modules: ClassVar[tuple[str, ...]] = ()  # imported before ranks are forked
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            seconds = getattr(self, field.name)
+            if field.name.endswith("timeout_s") and seconds is not field.default:
+                expected = "seconds above 0" + (", or None" if field.default is None else "")
+                number(f"{type(self).__name__}: {field.name}", seconds, above=0, expected=expected)
 
     @property
     def name(self) -> str:
@@ -108,6 +120,7 @@ class DataParallelTrainer:
     """
 
     _default_backend: ClassVar[Backend] = Backend()
+    _backend_argument: ClassVar[str] = "backend_config"
 
     def __init__(
         self,
@@ -121,7 +134,11 @@ class DataParallelTrainer:
     ) -> None:
         who = type(self).__name__
         _expect(who, "train_loop_config", train_loop_config, Mapping, "a dict")
-        _expect(who, "backend_config", backend_config, Backend, "a TorchConfig, JaxConfig or TensorflowConfig")
+        if self._backend_argument == "backend_config":
+            _expect(who, "backend_config", backend_config, Backend, "a TorchConfig, JaxConfig or TensorflowConfig")
+        else:
+            own = type(self._default_backend)
+            _expect(who, self._backend_argument, backend_config, own, f"a {own.__name__}")
         _expect(who, "scaling_config", scaling_config, ScalingConfig, "a ScalingConfig")
         _expect(who, "run_config", run_config, RunConfig, "a RunConfig")
         _expect(who, "resume_from_checkpoint", resume_from_checkpoint, Checkpoint, "a Checkpoint")
@@ -273,7 +290,7 @@ class DataParallelTrainer:
 
     def rank_body(self, loop: Callable[..., Any]) -> Callable[..., Any]:
         """Return what each rank runs: a function of the trial's config."""
-        number = self.scaling_config.num_workers
+        size = self.scaling_config.num_workers
         name = _name_of(loop)
         call = getattr(loop, "__call__", None)  # noqa: B004 - what is called, not whether
         if inspect.ismethod(call):
@@ -285,7 +302,7 @@ class DataParallelTrainer:
             loop_config={key: value for key, value in self.train_loop_config.items() if not has_domains({key: value})},
             takes_config=self._takes_config,
             is_flat=self._is_flat,
-            num_workers=number if isinstance(number, int) else None,
+            num_workers=size if isinstance(size, int) else None,
             backend=self.backend,
         )
         vars(body)["__name__"] = name  # errors about it speak of the user's function
@@ -315,10 +332,10 @@ def run_rank(
         given = None if is_flat else config.get("scaling_config")
         if isinstance(given, ScalingConfig):  # from a function in the search space
             given = given.to_config()
-        number = (given or {}).get("num_workers", num_workers)
-        if number != 1:
+        size = (given or {}).get("num_workers", num_workers)
+        if size != 1:
             raise UserCodeError(
-                f"this engine runs single processes, and the group has {number} workers; use engine='local'."
+                f"this engine runs single processes, and the group has {size} workers; use engine='local'."
             )
         rank = Rank(0, 1)
     try:

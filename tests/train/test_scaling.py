@@ -17,7 +17,8 @@ from sweep.accelerators import inventory
 from sweep.core.packing import Packer
 from sweep.core.resources import STRATEGIES, Bundle, Device, Node, Resources
 from sweep.errors import ResourceError
-from sweep.train.scaling import GPU_VISIBILITIES, ScalingConfig
+from sweep.train.scaling import ScalingConfig
+from sweep.train.scaling_checks import VISIBILITIES
 
 V6E = {"use_tpu": True, "topology": "4x4", "accelerator_type": "TPU-V6E"}
 
@@ -430,7 +431,7 @@ def test_an_unknown_strategy_is_refused_with_the_nearest(value, words):
     assert words in line
 
 
-@pytest.mark.parametrize("value", GPU_VISIBILITIES)
+@pytest.mark.parametrize("value", VISIBILITIES)
 def test_a_visibility_is_kept_for_the_trainer(value):
     assert ScalingConfig(use_gpu=True, gpu_visibility=value).gpu_visibility == value
 
