@@ -68,6 +68,7 @@ NOW = {
     "sweep.store.results": "sweep.results.views",
     "sweep.store.winners": "sweep.results.winners",
     "sweep.tuner": "sweep.launch.tuner",
+    "sweep.worker.horovod_environment": "sweep.worker.group_environment",
 }
 """Former name of a module -> where it is."""
 

@@ -26,6 +26,7 @@ from sweep.core.resources import Resources, parse_resources
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.record.files import create_private
 from sweep.record.importing import unpickle
+from sweep.worker.shipping import can_pickle
 
 __all__ = ["load_objects", "store_objects", "unwrap", "with_parameters", "with_resources"]
 
@@ -175,7 +176,7 @@ def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
     try:
         body = pickler.dump(objects)
     except Exception as error:  # whatever the objects' own __reduce__ raises
-        guilty = next((name for name, value in objects.items() if not _can_pickle(value)), "one of them")
+        guilty = next((name for name, value in objects.items() if not can_pickle(value)), "one of them")
         raise TrainableError(
             f"with_parameters cannot store the object {guilty!r}: {error}. Make it inside the trainable."
         ) from error
@@ -227,13 +228,3 @@ def load_objects(path: str) -> dict[str, Any]:
 
 def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNMENT) * _ALIGNMENT
-
-
-def _can_pickle(value: Any) -> bool:
-    import cloudpickle
-
-    try:
-        cloudpickle.dumps(value)
-    except Exception:  # the question is only whether
-        return False
-    return True

@@ -453,6 +453,22 @@ def test_a_trial_that_is_stopped_while_its_group_runs_ends_it_at_once(run, tmp_p
     assert sorted(path.name for path in tmp_path.glob("left-*")) == ["left-0", "left-1", "left-trial"]
 
 
+@pytest.mark.parametrize(("attribute", "expected"), [("val/score", [5, 4, 1]), (None, [4, 1])])
+def test_a_group_inside_keeps_as_many_checkpoints_as_it_was_asked_to(run, attribute, expected):
+    def loop():
+        for score in (2, 3, 5, 4, 1):
+            report_with({"val": {"score": score}}, {f"rank{rank()}": "x"})
+
+    def train(config):
+        keep = sweep.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute=attribute)
+        result = inside(loop, checkpoint_config=keep).fit()
+        there = [metrics["val"]["score"] for kept, metrics in result.best_checkpoints if os.path.isdir(kept.path)]
+        sweep.report(kept=there, dirs=len([one for one in os.scandir(result.path) if one.name.startswith("checkp")]))
+
+    row = only(run(train, resources_per_trial=THREE)).last_result
+    assert (row["kept"], row["dirs"]) == (expected, len(expected))
+
+
 def test_a_group_that_fails_inside_raises_in_the_trial_with_the_cause(run):
     def loop():
         if rank() == 0:

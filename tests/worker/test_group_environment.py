@@ -720,6 +720,22 @@ def test_horovods_local_ranks_count_whatever_gpus_are_seen(visibility, shown):
     ]
 
 
+def test_horovods_ranks_with_one_local_rank_are_counted_across_the_nodes_that_have_it():
+    names = ("a", "a", "b", "c", "c", "c")
+    nodes = [Node(name) for name in "abc"]
+    told = variables(plan(CPU, [on(name=name) for name in names], HOROVOD, nodes=nodes))
+    keys = [f"HOROVOD_{key}" for key in ("LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")]
+    assert [[one[key] for key in keys] for one in told] == [
+        ["0", "2", "0", "3"],
+        ["1", "2", "0", "2"],
+        ["0", "1", "1", "3"],
+        ["0", "3", "2", "3"],
+        ["1", "3", "1", "2"],
+        ["2", "3", "0", "1"],
+    ]
+    assert [one["HOROVOD_HOSTNAME"] for one in told] == [f"localhost-{i}" for i in (0, 0, 1, 2, 2, 2)]
+
+
 # --- heads and nodes -------------------------------------------------------------------------------------------------
 
 
