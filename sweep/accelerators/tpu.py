@@ -350,9 +350,6 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-# --- the variables of a process --------------------------------------------------------------------------------------
-
-
 def chip_variables(chips: Sequence[str], chips_on_host: int, *, parent: str | None = None) -> dict[str, str | None]:
     """Return the variables that show a process exactly `chips` of its host; None means: remove it.
 

@@ -81,8 +81,6 @@ class ScalingConfig:
         for text, category in self._notes():
             warnings.warn(text, category, stacklevel=4)
 
-    # --- what it says ------------------------------------------------------------------------------------------------
-
     @property
     def is_open(self) -> bool:
         """Whether something in it is still to be decided by a search."""
@@ -192,8 +190,6 @@ class ScalingConfig:
                 warnings.warn(text, category, stacklevel=2)
         return new
 
-    # --- as a value --------------------------------------------------------------------------------------------------
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ScalingConfig):
             return NotImplemented
@@ -204,8 +200,6 @@ class ScalingConfig:
 
     def __repr__(self) -> str:
         return f"ScalingConfig({', '.join(f'{name}={value!r}' for name, value in self._changed().items())})"
-
-    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Check every field, and keep plain values of our own, so that nobody can change them later."""
@@ -266,9 +260,6 @@ class ScalingConfig:
         if text is None:
             return ""
         return parse_generation(text).type if given["use_tpu"] else gpu_type(text)
-
-
-# --- values that are decided or not ----------------------------------------------------------------------------------
 
 
 def _copy(value: Any) -> Any:

@@ -20,7 +20,7 @@ from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError,
 from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.worker.group_environment import GroupSpec
-from sweep.worker.parameters import unwrap
+from sweep.worker.parameters import name_of, unwrap
 from sweep.worker.rank import RankSession
 from sweep.worker.session import current
 from sweep.worker.shipping import pickle_trainable, referenced_modules
@@ -170,8 +170,6 @@ class DataParallelTrainer:
         session = current()
         return train.fit_alone(self) if session is None else fit.fit_inside(self, session)
 
-    # --- what a group is, by the config of its trial -----------------------------------------------------------------
-
     def scaling_of(self, config: Mapping[str, Any]) -> ScalingConfig:
         """Return the scaling of a trial with this config.
 
@@ -246,7 +244,7 @@ class DataParallelTrainer:
 
     def _refuse_config(self, config: Mapping[str, Any] | None) -> None:
         if config and not self._takes_config:
-            name = _name_of(self.train_loop_per_worker)
+            name = name_of(unwrap(self.train_loop_per_worker)[0])
             raise TrainableError(
                 f"a config was given, and the train loop {name}() takes none. Expected `def {name}(config)`."
             )
@@ -266,8 +264,6 @@ class DataParallelTrainer:
         text = self.backend.sharing_notice
         return [f"workers of a group hold {share:g} of a GPU each and share one; {text}"] if share and text else []
 
-    # --- as a trainable ----------------------------------------------------------------------------------------------
-
     def __sweep_trainable__(self) -> PreparedTrainable:
         """Return this trainer in the form in which engines take it."""
         loop, objects, resources = unwrap(self.train_loop_per_worker)
@@ -275,7 +271,7 @@ class DataParallelTrainer:
             raise ResourceError("the resources of a trainer are those of its ScalingConfig; leave out with_resources.")
         body = self.rank_body(loop)
         return PreparedTrainable(
-            name=_name_of(loop),
+            name=name_of(loop),
             kind="function",
             payload=pickle_trainable(body),
             imports=(*referenced_modules(body), *self.backend.modules, __name__, type(self.backend).__module__),
@@ -291,7 +287,7 @@ class DataParallelTrainer:
     def rank_body(self, loop: Callable[..., Any]) -> Callable[..., Any]:
         """Return what each rank runs: a function of the trial's config."""
         size = self.scaling_config.num_workers
-        name = _name_of(loop)
+        name = name_of(loop)
         call = getattr(loop, "__call__", None)  # noqa: B004 - what is called, not whether
         if inspect.ismethod(call):
             loop = call  # a method shows which code must travel; an object does not
@@ -362,7 +358,7 @@ def _takes_config(loop: Any, *, has_config: bool) -> bool:
     inner, objects, _ = unwrap(loop)
     if not callable(inner) or inspect.isclass(inner):
         raise TrainableError(f"train_loop_per_worker is {loop!r}; expected a function of a config, or of nothing.")
-    name = _name_of(inner)
+    name = name_of(inner)
     if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
         raise TrainableError(
             f"the train loop {name} is asynchronous; expected a plain function. Use asyncio.run(...) inside it."
@@ -386,15 +382,6 @@ def _takes_config(loop: Any, *, has_config: bool) -> bool:
         + (", because a train_loop_config was given." if has_config else " or a function without arguments.")
         + " Bind other arguments with functools.partial or sweep.with_parameters."
     )
-
-
-def _name_of(loop: Any) -> str:
-    """Return the name of a train loop, as it is shown to people."""
-    inner, _, _ = unwrap(loop)
-    while isinstance(inner, functools.partial) and "__name__" not in vars(inner):
-        inner = inner.func
-    name = getattr(inner, "__name__", None) or type(inner).__name__
-    return "lambda" if name == "<lambda>" else str(name)
 
 
 def _expect(who: str, name: str, value: Any, kind: type, what: str) -> None:

@@ -21,9 +21,6 @@ from sweep.errors import ResourceError
 MIB, GIB = 1 << 20, 1 << 30
 
 
-# --- a library that is made up; other test files use it too ----------------------------------------------------------
-
-
 class NVMLError(Exception):
     """The root of the library's errors."""
 
@@ -175,9 +172,6 @@ def shown(devices):
     return [(device.id, device.visible) for device in devices]
 
 
-# --- the inventory ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("library", "why"),
     [
@@ -284,9 +278,6 @@ def test_an_instance_has_a_type_of_its_own_and_its_own_memory(install, tmp_path)
     )
 
 
-# --- CUDA_VISIBLE_DEVICES --------------------------------------------------------------------------------------------
-
-
 def named(found, parent):
     """Return the devices that a list names where CUDA counts along the bus."""
     environ = {"CUDA_VISIBLE_DEVICES": parent, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -360,8 +351,6 @@ CUT = [
 def test_instances_are_named_by_their_own_uuid_or_by_their_gpus_and_two_numbers(parent, expected):
     assert named(CUT, parent) == expected
 
-
-# --- where no driver answers -----------------------------------------------------------------------------------------
 
 SILENT = FakeNvml(init_error=NVMLError_LibraryNotFound())
 NO_DRIVER = "NVIDIA's driver library, libnvidia-ml.so.1, is not here"
@@ -456,9 +445,6 @@ def test_gpus_that_are_hidden_are_counted_all_the_same(install, monkeypatch, tmp
     assert count(sysfs=tmp_path, dev=tmp_path) == 2
 
 
-# --- the order in which CUDA counts ----------------------------------------------------------------------------------
-
-
 def never(visible, order):
     pytest.fail(f"CUDA was asked about {visible}, {order}")
 
@@ -539,9 +525,6 @@ def test_where_cuda_does_not_answer_an_index_stays_a_name_of_which_nothing_is_kn
     assert "Set CUDA_DEVICE_ORDER=PCI_BUS_ID as well, or write the UUIDs" in said
 
 
-# --- the library in one process --------------------------------------------------------------------------------------
-
-
 def test_the_library_stays_open(install):
     library = install(FakeNvml(FakeGpu("GPU-a")))
     assert open_library() is library
@@ -579,9 +562,6 @@ def test_a_driver_that_appears_later_is_found(install):
     assert open_library() is None
     library.init_error = None
     assert open_library() is library
-
-
-# --- AMD -------------------------------------------------------------------------------------------------------------
 
 
 def write_node(root, number, *, banks=(), product=None, **properties):
@@ -739,9 +719,6 @@ def test_nvidias_gpus_count_where_there_are_both(install, tmp_path):
     write_node(tmp_path, 1, **AMD, unique_id=1)
     assert shown(detect({}, sysfs=tmp_path)) == [("GPU-a", "0")]
     assert detect({"CUDA_VISIBLE_DEVICES": "-1"}, sysfs=tmp_path) == ()
-
-
-# --- types -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

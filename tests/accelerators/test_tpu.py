@@ -23,9 +23,6 @@ from sweep.errors import ResourceError
 BOUNDS, HOST_BOUNDS, VISIBLE = "TPU_CHIPS_PER_HOST_BOUNDS", "TPU_HOST_BOUNDS", "TPU_VISIBLE_CHIPS"
 
 
-# --- generations -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "type_", "num_dimensions", "cores", "devices", "host_sizes", "num_topologies"),
     [
@@ -130,9 +127,6 @@ def test_an_unknown_generation_is_refused_with_the_nearest(text, words):
     assert words in str(error.value)
 
 
-# --- topologies and pod types ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "generation", "dimensions"),
     [
@@ -220,9 +214,6 @@ def test_what_is_no_pod_type_is_refused(text):
 def test_a_pod_type_has_a_whole_number_of_chips(text):
     with pytest.raises(ResourceError, match="no whole number of chips"):
         parse_pod_type(text)
-
-
-# --- slices ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -385,9 +376,6 @@ def test_everything_that_is_wrong_with_a_plan_is_said_at_once():
 def test_a_plan_needs_a_generation_and_one_of_its_topologies(topology, type_):
     with pytest.raises(ResourceError):
         plan_slices(topology, type_, 4)
-
-
-# --- variables -------------------------------------------------------------------------------------------------------
 
 
 def shown(visible: str | None, bounds: str | None, host_bounds: str | None) -> dict[str, str | None]:

@@ -95,9 +95,6 @@ def rank() -> int:
     return sweep.get_context().get_world_rank()
 
 
-# --- checkpoints and restarts ----------------------------------------------------------------------------------------
-
-
 def test_a_group_whose_rank_was_killed_goes_on_from_the_merged_checkpoint(run):
     def loop():
         checkpoint = sweep.get_checkpoint()
@@ -255,8 +252,6 @@ def test_a_trainer_that_is_fitted_alone_stores_its_run_in_the_file_system_of_its
     assert (tmp_path / "kept" / "alone" / "sweep.db").exists()
 
 
-# --- drivers that end ------------------------------------------------------------------------------------------------
-
 DRIVER = """
 import os, sys, tempfile
 from pathlib import Path
@@ -325,8 +320,6 @@ def test_a_sweep_of_groups_whose_driver_was_ended_is_resumed_from_the_merged_che
     assert steps[-1][0] == second + 1
     assert set(files(only(analysis).checkpoint.path).values()) == {str(second + 1)}
 
-
-# --- groups inside trials --------------------------------------------------------------------------------------------
 
 THREE = sweep.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}, {"CPU": 1}])
 
@@ -638,9 +631,6 @@ def test_a_trials_process_that_dies_takes_the_group_inside_with_it(run, tmp_path
     assert [ended.kind for ended in exits(analysis)] == [ExitKind.KILLED, ExitKind.FINISHED]
     assert only(analysis).last_result["pids"] == 4
     assert only(analysis).last_result["left"] == 0
-
-
-# --- how many run at a time ------------------------------------------------------------------------------------------
 
 
 def holders(experiment: str) -> Iterator[tuple[list[str], int]]:

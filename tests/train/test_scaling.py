@@ -42,8 +42,6 @@ def quietly(**given: object) -> ScalingConfig:
         return ScalingConfig(**given)
 
 
-# --- what a group asks for -------------------------------------------------------------------------------------------
-
 # Every example of the pages "Configuring Scale and Accelerators" and "Configuring Scale and GPUs".
 EXAMPLES = [
     ({"num_workers": 8}, Resources((Bundle(cpu=1),) * 8)),
@@ -249,9 +247,6 @@ def test_the_totals_are_those_of_all_workers_and_the_head(given, totals):
     found = quietly(**given).total_resources
     assert found == totals
     assert list(found) == list(totals)
-
-
-# --- what is wrong ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -622,9 +617,6 @@ def test_everything_after_the_two_first_fields_is_given_by_name():
         ScalingConfig(2, True, True)
 
 
-# --- warnings --------------------------------------------------------------------------------------------------------
-
-
 def test_chips_that_stay_unused_are_warned_of_once_where_the_config_is_made():
     with pytest.warns(UserWarning, match="stay unused") as caught:
         config = ScalingConfig(num_workers=4, **V6E, resources_per_worker={"TPU": 2})
@@ -659,9 +651,6 @@ def test_trainer_resources_are_deprecated_and_honoured_as_a_head(head, bundle, w
 
 def test_without_trainer_resources_there_is_no_head_and_no_warning():
     assert ScalingConfig(2).head is None
-
-
-# --- what a search leaves open ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -753,9 +742,6 @@ def test_an_open_config_warns_of_what_is_decided_and_of_the_rest_when_it_is():
     (warning,) = caught
     assert warning.filename == __file__
     assert config.merged({"num_workers": 8}).slice_plan.warnings == ()
-
-
-# --- a config as a value ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("given", "resources"), EXAMPLES)
@@ -852,8 +838,6 @@ def test_a_config_is_no_dict():
     assert ScalingConfig() != {}
     assert copy.deepcopy(ScalingConfig(2)) == ScalingConfig(2)
 
-
-# --- overrides -------------------------------------------------------------------------------------------------------
 
 BASE = {"num_workers": 2, "use_gpu": True, "resources_per_worker": {"CPU": 4, "GPU": 1}}
 

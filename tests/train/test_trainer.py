@@ -50,8 +50,6 @@ def one(cpu=1.0, gpu=0.0, **more):
     return Bundle(cpu=cpu, gpu=gpu, **more)
 
 
-# --- the space -------------------------------------------------------------------------------------------------------
-
 FIRST = wire.Rank(0, 2)
 LR = sweep.uniform(0, 1)
 WIDTH = sweep.choice([16, 32])
@@ -134,9 +132,6 @@ def test_a_space_is_a_new_one_and_the_given_one_stays_as_it_is():
     space["scaling_config"]["num_workers"] = 7
     assert given == {"train_loop_config": {"net": {"lr": LR}}, "scaling_config": {"num_workers": 2}}
     assert trainer.train_loop_config == {"net": {"width": WIDTH}}
-
-
-# --- requests --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -241,9 +236,6 @@ def test_an_option_that_makes_no_sense_is_found_among_the_requests():
         DataParallelTrainer(loop).requests_of({"scaling_config": {"num_workers": sweep.choice([1, 0])}})
 
 
-# --- what a group is besides -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("kind", "framework", "visibility", "num_ports"),
     [
@@ -290,9 +282,6 @@ def test_workers_on_slices_are_counted_by_the_config_of_the_trial():
     config = {"num_workers": 8, "use_tpu": True, "topology": "4x4", "accelerator_type": "TPU-V6E"}
     assert trainer.spec_of({"scaling_config": config}).workers_per_slice == 4
     assert trainer.resources_of({"scaling_config": config}).bundles_per_slice == 4
-
-
-# --- as a trainable --------------------------------------------------------------------------------------------------
 
 
 class Named:
@@ -349,9 +338,6 @@ def test_a_prepared_trainer_tells_the_driver_all_it_must_know():
     assert prepared.requests({}) == [Resources((one(),) * 2)]
     assert prepared.env == {"A": "1"}
     assert prepared.objects == {}
-
-
-# --- what a rank runs ------------------------------------------------------------------------------------------------
 
 
 class Peer:
@@ -542,9 +528,6 @@ def test_a_group_that_is_not_joined_is_a_failed_start_with_its_cause(run_rank):
     assert isinstance(caught.value.__cause__, OSError)
 
 
-# --- in an engine of single processes --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("own", "config"),
     [
@@ -578,9 +561,6 @@ def test_larger_groups_are_refused_there(run_rank, own, config, number):
     with pytest.raises(UserCodeError, match=f"the group has {number} workers; use engine='local'"):
         run_rank(trainer, config, None, is_shipped=False)
     assert backend.calls == []
-
-
-# --- the oldest form -------------------------------------------------------------------------------------------------
 
 
 def with_directory(config, checkpoint_dir):
@@ -671,9 +651,6 @@ def test_a_creator_chooses_backend_and_timeout():
     assert backend == TorchConfig("gloo", 60)
 
 
-# --- backends as values ----------------------------------------------------------------------------------------------
-
-
 def test_the_default_backends_are_those_of_the_frameworks():
     kinds = [DataParallelTrainer, TorchTrainer, JaxTrainer, TensorflowTrainer]
     assert [type(kind(loop).backend).__name__ for kind in kinds] == [
@@ -691,9 +668,6 @@ def test_what_a_trainer_was_given_cannot_be_changed_from_outside():
     trainer = DataParallelTrainer(loop, train_loop_config=own)
     own["lr"] = 7
     assert trainer.train_loop_config == {"lr": 0.1}
-
-
-# --- the reference ---------------------------------------------------------------------------------------------------
 
 
 def documented():

@@ -55,9 +55,6 @@ def opened(tmp_path):
     install(None)
 
 
-# --- functions --------------------------------------------------------------------------------------------------------
-
-
 def of_before(config, reporter):
     """Report by the second argument."""
     for step in range(2):
@@ -148,9 +145,6 @@ def test_nothing_is_no_report(opened, returned):
     assert driver.reports == []
 
 
-# --- checkpoint_dir() -------------------------------------------------------------------------------------------------
-
-
 def test_what_is_written_into_checkpoint_dir_comes_with_the_next_report(opened, tmp_path):
     def train(config):
         for step in range(2):
@@ -209,9 +203,6 @@ def test_the_functions_of_before_tell_what_the_context_tells(opened, tmp_path):
     assert told == ["abcde_00003", "mine", str(tmp_path / "abcde_00003")]
     assert module.get_trial_resources().bundles[0].cpu == 1.0
     assert module.is_session_enabled()
-
-
-# --- classes ----------------------------------------------------------------------------------------------------------
 
 
 class Counter(Trainable):
