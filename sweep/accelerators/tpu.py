@@ -29,7 +29,6 @@ __all__ = [
     "parse_pod_type",
     "parse_topology",
     "plan_slices",
-    "pod_type",
     "slice_variables",
 ]
 
@@ -50,7 +49,6 @@ class Generation:
         type: what `accelerator_type` and the devices of the inventory call it, `TPU-V6E`.
         num_dimensions: of its topologies, 2 or 3.
         cores_per_chip: what the number of a pod type counts for each chip: `v4-8` has 4 chips, `v6e-8` has 8.
-        devices_per_chip: what `jax.devices()` lists for each chip.
         host_sizes: how many chips its hosts may have.
         topologies: of the slices that are rented out, smallest first.
     """
@@ -59,7 +57,6 @@ class Generation:
     type: str
     num_dimensions: int
     cores_per_chip: int
-    devices_per_chip: int
     host_sizes: tuple[int, ...]
     topologies: tuple[str, ...] = field(repr=False)
 
@@ -87,13 +84,13 @@ _V7X = (*_SMALL_CUBOIDS, "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16"
 GENERATIONS: Mapping[str, Generation] = {
     generation.name: generation
     for generation in (
-        Generation("v2", "TPU-V2", 2, 2, 2, (4,), _V2),
-        Generation("v3", "TPU-V3", 2, 2, 2, (4,), (*_V2, "16x32", "32x32")),
-        Generation("v4", "TPU-V4", 3, 2, 1, (4,), (*_SMALL_CUBOIDS, *_cuboids(12, 12, 16))),
-        Generation("v5p", "TPU-V5P", 3, 2, 1, (4,), (*_SMALL_CUBOIDS, *_cuboids(16, 16, 24))),
-        Generation("v5e", "TPU-V5LITEPOD", 2, 1, 1, (1, 4, 8), _EFFICIENT),
-        Generation("v6e", "TPU-V6E", 2, 1, 1, (1, 4, 8), _EFFICIENT),
-        Generation("v7x", "TPU-V7X", 3, 2, 2, (4,), _V7X),
+        Generation("v2", "TPU-V2", 2, 2, (4,), _V2),
+        Generation("v3", "TPU-V3", 2, 2, (4,), (*_V2, "16x32", "32x32")),
+        Generation("v4", "TPU-V4", 3, 2, (4,), (*_SMALL_CUBOIDS, *_cuboids(12, 12, 16))),
+        Generation("v5p", "TPU-V5P", 3, 2, (4,), (*_SMALL_CUBOIDS, *_cuboids(16, 16, 24))),
+        Generation("v5e", "TPU-V5LITEPOD", 2, 1, (1, 4, 8), _EFFICIENT),
+        Generation("v6e", "TPU-V6E", 2, 1, (1, 4, 8), _EFFICIENT),
+        Generation("v7x", "TPU-V7X", 3, 2, (4,), _V7X),
     )
 }
 """Every generation by its name."""
@@ -194,17 +191,6 @@ def _num_chips(topology: str) -> int:
     return math.prod(int(number) for number in topology.split("x"))
 
 
-def pod_type(generation: Generation | str, topology: str) -> str:
-    """Return the name under which a slice is rented: `v6e-16` for a v6e of 4x4, `v4-8` (8 cores) for a v4 of 2x2x1.
-
-    Raises:
-        ResourceError: an unknown generation, or no topology of it.
-    """
-    generation = parse_generation(generation)
-    chips = math.prod(parse_topology(topology, generation))
-    return f"{generation.type.removeprefix('TPU-').lower()}-{chips * generation.cores_per_chip}"
-
-
 def parse_pod_type(text: str) -> tuple[Generation, int]:
     """Return the generation and the number of chips of a pod type: v4 and 4 for `v4-8`, v6e and 16 for `v6e-16`.
 
@@ -233,7 +219,6 @@ class SlicePlan:
         workers_per_slice: as many for each host.
         num_slices: of the group.
         tpu_per_worker: chips that each worker holds.
-        pod_type: the name under which such a slice is rented.
         warnings: what the user should be told: chips that stay unused.
     """
 
@@ -245,7 +230,6 @@ class SlicePlan:
     workers_per_slice: int
     num_slices: int
     tpu_per_worker: int
-    pod_type: str
     warnings: tuple[str, ...] = ()
 
     @property
@@ -326,7 +310,6 @@ def plan_slices(
         workers_per_slice=workers,
         num_slices=num_workers // workers,
         tpu_per_worker=per_worker,
-        pod_type=pod_type(generation, shape),
         warnings=() if workers == full else (_unused(num_workers, per_worker, per_host, chips, full),),
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -367,16 +369,18 @@ def _takes_config(loop: Any, *, has_config: bool) -> bool:
         signature = inspect.signature(inner)
     except (ValueError, TypeError):
         return True  # built-in callables do not tell
-    given = dict.fromkeys(objects)
-    forms: tuple[tuple[Any, ...], ...] = (({},), ())
-    for arguments in forms:
+
+    def accepts(*arguments: Any) -> bool:
         try:
-            signature.bind(*arguments, **given)
+            signature.bind(*arguments, **dict.fromkeys(objects))
         except TypeError:
-            continue
-        if not arguments and has_config:
-            break
-        return bool(arguments)
+            return False
+        return True
+
+    if accepts({}):
+        return True
+    if accepts() and not has_config:
+        return False
     raise TrainableError(
         f"the train loop {name}{signature} cannot be called with one config; expected `def {name}(config)`"
         + (", because a train_loop_config was given." if has_config else " or a function without arguments.")
@@ -436,17 +440,11 @@ def _variants(scaling: Any) -> Iterable[Mapping[str, Any] | None]:
     if not isinstance(scaling, Mapping):
         return []
     fixed = {key: value for key, value in scaling.items() if not has_domains({"": value})}
-    if len(fixed) == len(scaling):
-        return [fixed]
-    found: list[Mapping[str, Any]] = [fixed]
-    for key in scaling.keys() - fixed.keys():
-        values = _options(scaling[key])
-        if values is None:
-            return []
-        found = [{**variant, key: value} for variant in found for value in values]
-        if len(found) > 1000:
-            return []
-    return found
+    searched = {key: _options(value) for key, value in scaling.items() if key not in fixed}
+    choices = [values for values in searched.values() if values is not None]
+    if len(choices) < len(searched) or math.prod(map(len, choices)) > 1000:
+        return []
+    return [{**fixed, **dict(zip(searched, values, strict=True))} for values in itertools.product(*choices)]
 
 
 def _options(value: Any) -> list[Any] | None:
