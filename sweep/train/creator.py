@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sweep.errors import ConfigError
 from sweep.train.scaling import ScalingConfig
 from sweep.train.trainer import Backend, DataParallelTrainer
-from sweep.worker.parameters import unwrap, with_parameters
+from sweep.worker.parameters import call_problem, name_of, unwrap, with_parameters
 from sweep.worker.session import get_checkpoint
 
 __all__ = ["create", "loop_of"]
@@ -24,14 +24,14 @@ def loop_of(func: Callable[..., Any]) -> Callable[..., Any]:
     if resources is not None:
         return func  # refused by whoever takes the loop
     try:
-        inspect.signature(inner).bind({}, checkpoint_dir=None, **dict.fromkeys(objects))
         parameters = inspect.signature(inner).parameters
     except (TypeError, ValueError):
-        return func  # no function, or one that does not tell, or without such a parameter
-    if "checkpoint_dir" not in parameters or "checkpoint_dir" in objects:
+        return func  # no function, or one that does not tell
+    takes_directory = "checkpoint_dir" in parameters and "checkpoint_dir" not in objects
+    if not takes_directory or call_problem(inner, {}, checkpoint_dir=None, **dict.fromkeys(objects)):
         return func
     loop = functools.partial(_with_directory, inner)
-    vars(loop)["__name__"] = getattr(inner, "__name__", type(inner).__name__)  # what people see is the user's function
+    vars(loop)["__name__"] = name_of(inner)  # what people see is the user's function
     return with_parameters(loop, **objects) if objects else loop
 
 

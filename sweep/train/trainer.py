@@ -22,7 +22,7 @@ from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError,
 from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.worker.group_environment import GroupSpec
-from sweep.worker.parameters import name_of, unwrap
+from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.rank import RankSession
 from sweep.worker.session import current
 from sweep.worker.shipping import pickle_trainable, referenced_modules
@@ -360,29 +360,14 @@ def _takes_config(loop: Any, *, has_config: bool) -> bool:
     inner, objects, _ = unwrap(loop)
     if not callable(inner) or inspect.isclass(inner):
         raise TrainableError(f"train_loop_per_worker is {loop!r}; expected a function of a config, or of nothing.")
-    name = name_of(inner)
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-        raise TrainableError(
-            f"the train loop {name} is asynchronous; expected a plain function. Use asyncio.run(...) inside it."
-        )
-    try:
-        signature = inspect.signature(inner)
-    except (ValueError, TypeError):
-        return True  # built-in callables do not tell
-
-    def accepts(*arguments: Any) -> bool:
-        try:
-            signature.bind(*arguments, **dict.fromkeys(objects))
-        except TypeError:
-            return False
+    refuse_asynchronous("train loop", inner)
+    if not call_problem(inner, {}, **dict.fromkeys(objects)):
         return True
-
-    if accepts({}):
-        return True
-    if accepts() and not has_config:
+    if not has_config and not call_problem(inner, **dict.fromkeys(objects)):
         return False
     raise TrainableError(
-        f"the train loop {name}{signature} cannot be called with one config; expected `def {name}(config)`"
+        f"the train loop {name_of(inner)}{inspect.signature(inner)} cannot be called with one config; expected "
+        f"`def {name_of(inner)}(config)`"
         + (", because a train_loop_config was given." if has_config else " or a function without arguments.")
         + " Bind other arguments with functools.partial or sweep.with_parameters."
     )

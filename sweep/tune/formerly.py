@@ -69,6 +69,7 @@ NOW = {
     "sweep.store.winners": "sweep.results.winners",
     "sweep.tuner": "sweep.launch.tuner",
     "sweep.worker.horovod_environment": "sweep.worker.group_environment",
+    "sweep.worker.odd": "sweep.worker.metrics",
 }
 """Former name of a module -> where it is."""
 

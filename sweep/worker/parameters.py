@@ -28,7 +28,16 @@ from sweep.record.files import create_private
 from sweep.record.importing import unpickle
 from sweep.worker.shipping import can_pickle
 
-__all__ = ["load_objects", "name_of", "store_objects", "unwrap", "with_parameters", "with_resources"]
+__all__ = [
+    "call_problem",
+    "load_objects",
+    "name_of",
+    "refuse_asynchronous",
+    "store_objects",
+    "unwrap",
+    "with_parameters",
+    "with_resources",
+]
 
 _INNER = "__sweep_inner__"
 _OBJECTS = "__sweep_objects__"
@@ -56,15 +65,11 @@ def with_parameters(trainable: Any, **objects: Any) -> Any:
     is_class = inspect.isclass(inner)
     target: Any = getattr(inner, "setup") if is_class else inner  # noqa: B009 - mypy knows no setup
     given = {**known, **objects}
-    try:
-        inspect.signature(target).bind(*([None] if is_class else []), {}, **dict.fromkeys(given))
-    except TypeError as error:
+    if problem := call_problem(target, *([None] if is_class else []), {}, **dict.fromkeys(given)):
+        name = getattr(target, "__qualname__", target)
         raise TrainableError(
-            f"with_parameters cannot pass {', '.join(objects)} to {getattr(target, '__qualname__', target)}"
-            f"{inspect.signature(target)}: {error}."
-        ) from None
-    except ValueError:
-        pass  # built-in callables have no signature; the call itself will tell
+            f"with_parameters cannot pass {', '.join(objects)} to {name}{inspect.signature(target)}: {problem}."
+        )
     return _wrap(trainable, _OBJECTS, given)
 
 
@@ -95,6 +100,32 @@ def unwrap(trainable: Any) -> tuple[Any, dict[str, Any], Any]:
             resources = own[_RESOURCES]
         trainable = own[_INNER]
     return trainable, objects or {}, resources
+
+
+def call_problem(function: Any, *arguments: Any, **keywords: Any) -> str:
+    """Return why a function cannot be called so; empty: it can, or it does not tell, as built-in ones."""
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return ""
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def refuse_asynchronous(what: str, function: Any) -> None:
+    """Refuse a coroutine function or an asynchronous generator.
+
+    Raises:
+        TrainableError: it is one; `what` it is meant to be is said.
+    """
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise TrainableError(
+            f"the {what} {name_of(function)} is asynchronous; expected a plain function. Use asyncio.run(...) inside "
+            "it."
+        )
 
 
 def name_of(trainable: Any) -> str:

@@ -18,7 +18,7 @@ from sweep.core.results import fill
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.manifest import MANIFEST, verify
-from sweep.worker.parameters import name_of, unwrap
+from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.saved import Clock, load_from, save_into
 from sweep.worker.session import current
 from sweep.worker.shipping import WARN_BYTES, pickle_trainable, referenced_modules
@@ -388,25 +388,16 @@ def _check_callable(inner: Any, objects: Mapping[str, Any]) -> None:
             f"the trainable is {inner!r} of type {type(inner).__name__}; expected a function that takes a config, or a "
             "subclass of sweep.Trainable."
         )
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-        raise TrainableError(
-            f"the trainable {name_of(inner)} is asynchronous; expected a plain function. Use asyncio.run(...) inside "
-            "it."
-        )
-    try:
-        signature = inspect.signature(inner)
-    except (ValueError, TypeError):
-        return  # built-in callables do not tell
-    try:
-        signature.bind({}, **dict.fromkeys({*objects, *former_arguments(inner, objects)}))
-    except TypeError as error:
+    refuse_asynchronous("trainable", inner)
+    problem = call_problem(inner, {}, **dict.fromkeys({*objects, *former_arguments(inner, objects)}))
+    if problem:
         given = "".join(f", {name}=..." for name in objects)
-        lead = "Unknown argument found in the" if str(error).startswith("missing") else "the"
+        lead = "Unknown argument found in the" if problem.startswith("missing") else "the"
+        name = name_of(inner)
         raise TrainableError(
-            f"{lead} trainable {name_of(inner)}{signature} cannot be called as {name_of(inner)}(config{given}): "
-            f"{error}. Expected one argument, the config; bind others with functools.partial or "
-            "sweep.with_parameters."
-        ) from None
+            f"{lead} trainable {name}{inspect.signature(inner)} cannot be called as {name}(config{given}): {problem}. "
+            "Expected one argument, the config; bind others with functools.partial or sweep.with_parameters."
+        )
 
 
 def _overrides(cls: type, method: str) -> bool:
