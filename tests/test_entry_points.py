@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stubs
 
 import sweep
 from sweep import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig, Tuner
@@ -469,3 +470,17 @@ def test_a_file_that_hides_the_package_of_searchers_is_named(tmp_path, shadow):
         return
     last = said.stderr.splitlines()[-1]
     assert last == f"ImportError: {tmp_path / shadow} hides the package 'searchers', which belongs to sweep. Rename it."
+
+
+# --- the table of names ---
+
+
+@pytest.mark.parametrize("package", stubs.PACKAGES)
+def test_the_stub_of_a_package_says_what_its_table_says(package: str) -> None:
+    written = stubs.path_of(package).read_text(encoding="utf-8")
+    assert written == stubs.stub_of(package), "write it again: python tests/stubs.py"
+
+
+def test_every_name_of_the_table_is_there() -> None:
+    for name in sweep.__all__:
+        assert getattr(sweep, name) is not None
