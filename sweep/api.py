@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
 from sweep.callbacks.base import Callback
+from sweep.core.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig, fields_of
 from sweep.core.resources import Node
 from sweep.engines.base import Engine
 from sweep.errors import ConfigError, TrialsFailed, refuse_unknown
 from sweep.launch.arguments import Request, ResumeMode
-from sweep.launch.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig, fields_of
 from sweep.launch.experiment import Experiment
 from sweep.launch.launcher import Launch
 from sweep.launch.registry import registered

@@ -43,16 +43,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "sweep.train": (
         "sweep.core",
-        "sweep.launch.config",
-        "sweep.launch.inventory",
         "sweep.worker",
         "sweep.accelerators",
         "sweep.record.checkpoints",
+        "sweep.record.importing",
         "searchers.space",
         "searchers.variants",
     ),
-    # Outside a trial `fit` is a sweep of one trial: it composes, late.
-    "sweep.train.fit": OWN,
     # The record holds what searchers answered, signals included.
     "sweep.record": ("sweep.core", "searchers.base", "searchers.errors"),
     # Whoever unpickles or imports what is the user's does it by this.
@@ -97,10 +94,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.engines.base",
         "sweep.callbacks.base",
     ),
-    # Arguments as values, and the machine as nodes: below the composition, above the core.
-    "sweep.launch.config": ("sweep.core",),
-    "sweep.launch.inventory": ("sweep.core", "sweep.accelerators", "sweep.launch.config"),
-    "sweep.launch.experiment": ("sweep.launch.config",),
+    "sweep.launch.experiment": ("sweep.core.config",),
     "sweep.launch.registry": (),
     "sweep.launch.trial_names": ("sweep.core",),
     "sweep.launch.settings": ("sweep.core.plan",),
@@ -135,7 +129,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.launch.arguments": (
         "searchers.base",
         "sweep.callbacks.base",
-        "sweep.launch.config",
         "sweep.core",
         "sweep.engines.base",
         "sweep.schedulers",
@@ -309,7 +302,7 @@ def part_of(module: str) -> str:
 
 
 def package_of(part: str) -> str:
-    return {"sweep.record.resume": "sweep.record", "sweep.train.fit": "sweep.train"}.get(part, part)
+    return {"sweep.record.resume": "sweep.record"}.get(part, part)
 
 
 def test_there_is_something_to_check():

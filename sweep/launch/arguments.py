@@ -12,12 +12,12 @@ from typing import Any
 
 from searchers.base import Searcher
 from sweep.callbacks.base import Callback
+from sweep.core.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig
 from sweep.core.resources import Node
 from sweep.core.results import ANONYMOUS_METRIC
 from sweep.core.stoppers import FunctionStopper, Stopper, TimeoutStopper, combine
 from sweep.engines.base import Engine
 from sweep.errors import ConfigError, nearest
-from sweep.launch.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig
 from sweep.schedulers import Scheduler
 
 __all__ = ["HAS_NO_RESUME", "Request", "ResumeMode", "metric_and_mode", "seconds_of", "stop_rules"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any
 
+from sweep.core.config import CheckpointConfig, SyncConfig
 from sweep.errors import ConfigError, meant, refuse_unknown
-from sweep.launch.config import CheckpointConfig, SyncConfig
 
 __all__ = ["Experiment"]
 

@@ -18,6 +18,7 @@ from searchers import ConcurrencyLimiter
 from searchers.space import Domain
 from searchers.variants import grid_values, has_domains, path_name, walk
 from sweep import __version__
+from sweep.accelerators import inventory
 from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.named import callbacks_from
@@ -38,7 +39,6 @@ from sweep.display.ending import Ending, EndingNotice
 from sweep.engines.base import Engine
 from sweep.engines.leftovers import end_leftovers
 from sweep.errors import ConfigError, ExperimentError, MetricError, RecordError, ResourceError, nearest
-from sweep.launch import inventory
 from sweep.launch.arguments import HAS_NO_RESUME, Request, metric_and_mode, seconds_of, stop_rules
 from sweep.launch.drive import drive
 from sweep.launch.interrupt import interruptible

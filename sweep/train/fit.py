@@ -1,4 +1,4 @@
-"""`Trainer.fit()`: an experiment of one trial, or, inside a trial, a group on the resources that the trial holds."""
+"""`Trainer.fit()` inside a trial: a group on the resources that the trial holds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweep import train
+from sweep.core.config import CheckpointConfig, FailureConfig
 from sweep.core.group import START_ERROR
 from sweep.core.nesting import place_inside
 from sweep.core.ranking import best_of
@@ -18,7 +20,6 @@ from sweep.core.resources import Device, Node, Placement, Resources
 from sweep.core.results import Result as Report
 from sweep.core.results import score
 from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError, refuse_unknown
-from sweep.launch.config import CheckpointConfig, FailureConfig
 from sweep.record.checkpoints import Checkpoint, discard
 from sweep.record.importing import unpickle
 from sweep.worker import wire
@@ -32,10 +33,9 @@ from sweep.worker.shipping import store_code
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sweep.results.analysis import Result
     from sweep.train.trainer import DataParallelTrainer
 
-__all__ = ["NestedResult", "TrainingFailedError", "TuneReportCallback", "fit_alone", "fit_inside"]
+__all__ = ["NestedResult", "TrainingFailedError", "TuneReportCallback", "fit_inside"]
 
 TrainingFailedError = TrialsFailed
 
@@ -50,27 +50,6 @@ class TuneReportCallback:
 
     The sweep then judges them, checkpoints included, and a trial that is stopped early stops its group.
     """
-
-
-def fit_alone(trainer: DataParallelTrainer) -> Result:
-    """Run a trainer as an experiment of one trial."""
-    import sweep.api
-    import sweep.results.analysis
-
-    run = trainer.run_config
-    analysis = sweep.api.run(
-        trainer,
-        name=run.name,
-        storage_path=run.storage_path,
-        stop=run.stop,
-        checkpoint_config=run.checkpoint_config,
-        verbose=run.verbose,
-        progress_reporter=run.progress_reporter,
-        failure_config=run.failure_config,
-        callbacks=[one for one in run.callbacks or () if not isinstance(one, TuneReportCallback)],
-        raise_on_failed_trial=True,
-    )
-    return sweep.results.analysis.ResultGrid(analysis)[0]
 
 
 @dataclass(frozen=True)
@@ -97,9 +76,7 @@ class NestedResult:
     @property
     def metrics_dataframe(self) -> pd.DataFrame:
         """One row for each report."""
-        from sweep.results.frames import metrics_frame
-
-        return metrics_frame(self.history)
+        return train.metrics_frame(self.history)
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
         """Return the kept checkpoint whose report was the best of all by `metric`, not the last; NaN is never best.

@@ -10,11 +10,10 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any
 
 from searchers.space import Domain
-from sweep.accelerators import gpu
+from sweep.accelerators import gpu, inventory
 from sweep.accelerators.tpu import CHIP_COUNTS, SlicePlan, parse_generation, plan_slices
 from sweep.core.resources import STRATEGIES, Bundle, Resources, parse_bytes
 from sweep.errors import ResourceError, nearest, refuse_unknown
-from sweep.launch import inventory
 
 __all__ = ["GPU_VISIBILITIES", "ScalingConfig"]
 

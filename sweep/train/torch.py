@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sweep.core.config import RunConfig
 from sweep.errors import ConfigError, nearest, refuse_unknown
-from sweep.launch.config import RunConfig
 from sweep.record.checkpoints import Checkpoint
 from sweep.train.creator import loop_of, scaling_of
 from sweep.train.scaling import ScalingConfig

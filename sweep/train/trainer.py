@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from searchers.space import Categorical, Domain, Float
 from searchers.variants import fresh, grid_values, has_domains, merge
+from sweep import train
+from sweep.core.config import RunConfig
 from sweep.core.group import START_ERROR
 from sweep.core.resources import Resources
 from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, nearest, refuse_unknown
-from sweep.launch.config import RunConfig
 from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.worker.group_environment import GroupSpec
@@ -150,7 +151,7 @@ class DataParallelTrainer:
                 "fit() was called on a trainer whose config holds search domains; use sweep.run(trainer)."
             )
         session = current()
-        return fit.fit_alone(self) if session is None else fit.fit_inside(self, session)
+        return train.fit_alone(self) if session is None else fit.fit_inside(self, session)
 
     # --- what a group is, by the config of its trial -----------------------------------------------------------------
 

@@ -23,13 +23,13 @@ from conformance.engines import trial as a_trial
 from leftovers import MARK, marked, wait_until_gone
 
 import sweep
+from sweep.core.config import FailureConfig, RunConfig
 from sweep.core.messages import Exit, Exited, ExitKind, Kill, Reported, Start
 from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources
 from sweep.core.trial import evolve
 from sweep.engines.group import Group
 from sweep.engines.local import LocalEngine
 from sweep.errors import TrialsFailed, UserCodeError
-from sweep.launch.config import FailureConfig, RunConfig
 from sweep.record.layout import shards_name
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import record

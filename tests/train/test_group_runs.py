@@ -17,6 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
 from leftovers import MARK, wait_until_gone
 from recorded import most_at_once, overlapping_runs
 
@@ -240,6 +242,17 @@ def test_a_trainer_that_is_fitted_alone_raises_what_ended_its_group(tmp_path):
             group(loop, run_config=RunConfig(name="alone", storage_path=tmp_path, verbose=0)).fit()
     finally:
         sweep.shutdown()
+
+
+def test_a_trainer_that_is_fitted_alone_stores_its_run_in_the_file_system_of_its_run_config(tmp_path):
+    sweep.init(num_cpus=4, num_gpus=0)
+    stored = DirFileSystem(str(tmp_path), LocalFileSystem(auto_mkdir=True))
+    run_config = RunConfig(name="alone", storage_path="kept", storage_filesystem=stored, verbose=0)
+    try:
+        group(lambda: None, run_config=run_config).fit()
+    finally:
+        sweep.shutdown()
+    assert (tmp_path / "kept" / "alone" / "sweep.db").exists()
 
 
 # --- drivers that end ------------------------------------------------------------------------------------------------

@@ -13,10 +13,10 @@ import pytest
 
 import sweep
 from searchers.space import choice, grid_search, randint, sample_from, uniform
+from sweep.accelerators import inventory
 from sweep.core.packing import Packer
 from sweep.core.resources import STRATEGIES, Bundle, Device, Node, Resources
 from sweep.errors import ResourceError
-from sweep.launch import inventory
 from sweep.train.scaling import GPU_VISIBILITIES, ScalingConfig
 
 V6E = {"use_tpu": True, "topology": "4x4", "accelerator_type": "TPU-V6E"}

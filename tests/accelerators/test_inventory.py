@@ -8,9 +8,8 @@ import pytest
 from accelerators.test_gpu import FakeGpu, FakeNvml, NVMLError_LibraryNotFound, install
 
 import sweep
-from sweep.accelerators import cuda
+from sweep.accelerators import cuda, inventory
 from sweep.errors import ConfigError, ResourceError
-from sweep.launch import inventory
 
 __all__ = ["install"]
 

@@ -1,8 +1,7 @@
-"""What `Tuner` is told, as frozen and checked values, under the names that Tune uses."""
+"""What a sweep, a `Tuner` or a trainer is configured with: frozen, checked values, under the names that Tune uses."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -13,6 +12,8 @@ from sweep.core.failures import CLASSES, RETRIED
 from sweep.errors import ConfigError, nearest, refuse_unknown
 
 if TYPE_CHECKING:
+    import os
+
     from searchers.base import Searcher
     from sweep.callbacks.base import Callback
     from sweep.core.stoppers import Stopper

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.accelerators import gpu, tpu, tpu_host
+from sweep.core.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
-from sweep.launch.config import env_vars_of
 
 __all__ = [
     "available",
