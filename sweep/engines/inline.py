@@ -1,6 +1,6 @@
 """The engine that runs trials in this process, one at a time, on the calling thread: for debuggers and tiny tests.
 
-    calling thread   run(loop): executes attempts, so that pdb, breakpoints and Ctrl-C work as in any program
+    calling thread   run_loop(): executes attempts, so that pdb, breakpoints and Ctrl-C work as in any program
     second thread    the driver's loop: execute(), next_events()
 
 In strict hand-off: the user's code runs only while the loop waits in `next_events`, and the loop only while the user's
@@ -15,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from sweep.core.messages import (
@@ -37,7 +36,7 @@ from sweep.core.messages import (
 )
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
-from sweep.engines.base import Engine, EngineCommand
+from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.exits import classify
 from sweep.engines.jobs import JobMaker
 from sweep.errors import SweepError
@@ -84,45 +83,18 @@ class _Loaded:
 
 
 class InlineEngine(Engine):
-    """Run attempts one at a time on the thread that calls `run`.
+    """Run attempts one at a time on the thread that calls `run_loop`.
 
     Code in this process cannot be killed: a `Kill` takes effect at its next report. Output is not redirected and
     threads are not limited.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        trainable: PreparedTrainable,
-        *,
-        nodes: Sequence[Node],
-        start_at: float = 0.0,
-        seed: int = 0,
-        experiment_name: str = "",
-        env: Mapping[str, str] | None = None,
-        chdir: bool = False,
-        name_of: Callable[[Trial], str] | None = None,
-        start_from: str = "",
-    ) -> None:
-        """Take the same arguments as the local engine where they make sense here."""
-        self._layout = ExperimentLayout(Path(directory).absolute())
-        self._nodes = tuple(nodes)
-        self._start_at = start_at
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._layout = ExperimentLayout(context.directory.absolute())
         self._began = time.monotonic()
-        self._is_chdir = chdir
-        self._jobs = JobMaker(
-            self._layout.root,
-            trainable,
-            nodes=self._nodes,
-            environ=os.environ,
-            env=env,
-            seed=seed,
-            experiment_name=experiment_name,
-            is_chdir=chdir,
-            name_of=name_of,
-            start_from=start_from,
-        )
-        self._code = _Loaded(trainable)
+        self._jobs = JobMaker(context)
+        self._code = _Loaded(context.trainable)
 
         self._turn = threading.Condition()
         self._events: list[Event] = []
@@ -139,11 +111,11 @@ class InlineEngine(Engine):
 
     def nodes(self) -> Sequence[Node]:
         """Return the inventory."""
-        return self._nodes
+        return self._context.nodes
 
     def now(self) -> float:
         """Return seconds of driving since the sweep first began."""
-        return self._start_at + time.monotonic() - self._began
+        return self._context.start_at + time.monotonic() - self._began
 
     def execute(self, command: EngineCommand) -> None:
         """Begin to carry out a command; the user's code hears of it when the loop waits again."""
@@ -219,7 +191,7 @@ class InlineEngine(Engine):
 
     # --- the user's code, on the calling thread ----------------------------------------------------------------------
 
-    def run(self, loop: Callable[[], T]) -> T:
+    def run_loop(self, loop: Callable[[], T]) -> T:
         """Run `loop` on a second thread and the attempts that it starts on this one; return what the loop returns.
 
         Raises:
@@ -287,7 +259,7 @@ class InlineEngine(Engine):
         cwd = os.getcwd()
         try:
             _set_variables(variables)
-            if self._is_chdir:
+            if self._context.is_chdir:
                 os.chdir(trial_dir)
             seed_generators(job.seed)
             with inside_trial(trial.id):

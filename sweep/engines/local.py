@@ -7,8 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from sweep.accelerators.meter import read_placed
@@ -30,9 +29,8 @@ from sweep.core.messages import (
     Waiting,
 )
 from sweep.core.resources import Node
-from sweep.core.trial import Trial
 from sweep.engines import host, zygote
-from sweep.engines.base import Engine, EngineCommand
+from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.handover import HandOver
 from sweep.engines.hangs import HANG_S, LockWatch
@@ -52,11 +50,9 @@ from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import store_objects
 from sweep.worker.rendezvous import close_ports
 from sweep.worker.shipping import store_code
-from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["LocalEngine"]
 
-LOG_LIMIT_BYTES = 64 << 20
 _GATHERS = 4  # looks at what arrived meanwhile, before a batch is handed out
 _KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed itself
 _NOT_STARTED = "stopped before it started"
@@ -68,106 +64,47 @@ class LocalEngine(Engine):
 
     Which process does what, who ends whom, and what happens when one dies: docs/explanation/processes.md. All of
     this happens on the thread that calls `next_events`; only `post` may be called from elsewhere.
-
-    Attributes:
-        notices: what the user should be shown, oldest first, such as a module that could not be imported in advance;
-            empty where `notice` was given.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        trainable: PreparedTrainable,
-        *,
-        nodes: Sequence[Node],
-        start_at: float = 0.0,
-        reuse_actors: bool = False,
-        start_method: str = "zygote",
-        preload: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        lock_fd: int | None = None,
-        seed: int = 0,
-        experiment_name: str = "",
-        chdir: bool = False,
-        log_limit_bytes: int = LOG_LIMIT_BYTES,
-        log_to_file: tuple[str, str] | None = None,
-        name_of: Callable[[Trial], str] | None = None,
-        start_from: str = "",
-        hand_over: HandOver | None = None,
-        notice: Callable[[str], None] | None = None,
-        hang_s: float = HANG_S,
-        report_timeout_s: float | None = None,
-    ) -> None:
+    def __init__(self, context: EngineContext, *, hand_over: HandOver | None = None, hang_s: float = HANG_S) -> None:
         """Store the trainable in the experiment and start the zygote.
 
         Args:
-            directory: of the experiment; created when missing.
-            nodes: the inventory, returned by `nodes`.
-            start_at: seconds of driving that earlier runs spent.
-            reuse_actors: a worker stays and runs further trials that ask for the same and hold the same devices.
-            start_method: "zygote" forks workers; "spawn" starts a fresh interpreter for each, for libraries that cannot
-                be forked.
-            preload: modules to import in advance, besides those that the trainable refers to.
-            env: additional environment variables for all trials.
-            lock_fd: descriptor of the experiment's lock, held by the hosts, too.
-            seed: of the sweep; the global generators of each trial are seeded from it and the trial's number.
-            chdir: trials run in their own directory.
-            log_limit_bytes: size that each file of a trial's output is kept below; 0: unlimited.
-            log_to_file: names of the files for standard output and standard error; None: both go to `output.log`.
-            name_of: returns the name that the user gives to a trial, or an empty text.
-            start_from: checkpoint of trials that have none of their own; empty: they start from nothing.
             hand_over: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
-            notice: is told at once what the user should be shown.
             hang_s: how long a trial may do nothing before its first report, until it is said what may be the reason.
-            report_timeout_s: how long a report may take before the trial counts as hung and is killed; None: for ever.
 
         Raises:
             ConfigError: an unknown start method, or a system other than Linux.
             ResourceError: the kernel allows not even the first process.
             TrainableError: objects given by `with_parameters` cannot be stored.
         """
-        if start_method not in ("zygote", "spawn"):
-            raise ConfigError(f"start_method is {start_method!r}; expected 'zygote' or 'spawn'.")
+        trainable = context.trainable
+        if context.start_method not in ("zygote", "spawn"):
+            raise ConfigError(f"start_method is {context.start_method!r}; expected 'zygote' or 'spawn'.")
         if sys.platform != "linux":
             raise ConfigError(
                 f"the local engine needs Linux, this is {sys.platform}: no other system can end a trial's processes "
                 "reliably. Use engine='inline', or run on Linux."
             )
         self.notices: list[str] = []
-        self._say = notice or self.notices.append
-        self._layout = ExperimentLayout(Path(directory).absolute())
+        self._say = context.notice or self.notices.append
+        self._context = context
+        self._layout = ExperimentLayout(context.directory.absolute())
         self._directory = str(self._layout.root)
-        self._nodes = tuple(nodes)
-        self._start_at = start_at
+        self._nodes = tuple(context.nodes)
         self._began = time.monotonic()
-        self._is_reusing = reuse_actors
-        self._is_spawning = start_method == "spawn"
-        self._lock_fd = lock_fd
-        self._log_limit = log_limit_bytes
-        self._outputs = tuple(dict.fromkeys(log_to_file or (OUTPUT_NAME,)))
-        env = {**trainable.env, **(env or {})}
-        self._environ = {**os.environ, **env}
-        self._modules = tuple(dict.fromkeys((*preload, *trainable.imports)))
+        self._is_reusing = context.reuse_actors
+        self._is_spawning = context.start_method == "spawn"
+        self._outputs = tuple(dict.fromkeys(context.log_to_file or (OUTPUT_NAME,)))
+        self._modules = tuple(dict.fromkeys((*context.preload, *trainable.imports)))
         if any(name.startswith("sweep.train.") for name in self._modules):
             self._modules = (*self._modules, "sweep.engines.group", "sweep.worker.rank")
         self._path = own_path()
         self._layout.code.mkdir(parents=True, exist_ok=True)
         self._jobs = JobMaker(
-            self._layout.root,
-            trainable,
-            nodes=self._nodes,
-            environ=self._environ,
-            env=env,
-            seed=seed,
-            experiment_name=experiment_name,
-            is_chdir=chdir,
+            context,
             code=store_code(trainable.payload, self._layout.code),
             objects=store_objects(trainable.objects, self._layout.code) if trainable.objects else "",
-            log_limit_bytes=log_limit_bytes,
-            outputs=log_to_file,
-            name_of=name_of,
-            start_from=start_from,
-            report_timeout_s=report_timeout_s,
         )
 
         self._events: list[Event] = []
@@ -181,9 +118,10 @@ class LocalEngine(Engine):
         self._has_import_crashed = False  # then trials import for themselves, and fail one by one
         self._is_closed = False
         self._loop = Loop()
+        self.waker = self._loop.waker
         self._locks = LockWatch(hang_s, self._loop, lambda: self._attempts.values(), lambda text: self._say(text))
         self._silences = Silences(  # the host of a group watches its ranks
-            None if self._jobs.is_group else report_timeout_s,
+            None if self._jobs.is_group else context.report_timeout_s,
             self._loop,
             log_of=lambda attempt: self._layout.trial(attempt.trial_id) / self._outputs[-1],
             kill=lambda attempt, reason: self._kill(attempt, reason, ExitKind.HUNG),
@@ -222,7 +160,7 @@ class LocalEngine(Engine):
 
     def now(self) -> float:
         """Return seconds of driving since the sweep first began."""
-        return self._start_at + time.monotonic() - self._began
+        return self._context.start_at + time.monotonic() - self._began
 
     def execute(self, command: EngineCommand) -> None:
         """Begin to carry out a command; commands to attempts that are gone are ignored."""
@@ -275,11 +213,6 @@ class LocalEngine(Engine):
         """Hand in an event from a signal handler or another thread."""
         self._loop.post(event)
 
-    @property
-    def waker(self) -> int:
-        """The descriptor to which the kernel's signal handlers write, so that no signal is slept through."""
-        return self._loop.waker
-
     def close(self) -> None:
         """End everything that was started, and return when it is gone."""
         if self._is_closed:
@@ -317,8 +250,8 @@ class LocalEngine(Engine):
             setup,
             directory=self._layout.root,
             log=self._layout.code / "zygote.log",
-            environ=self._environ,
-            lock_fd=self._lock_fd,
+            environ=self._jobs.environ,
+            lock_fd=self._context.lock_fd,
         )
         self._nursery = nursery
         self._loop.listen(nursery.socket.fileno(), lambda: self._on_nursery(nursery))
@@ -427,7 +360,7 @@ class LocalEngine(Engine):
                 slot.tell(host.START_GROUP, attempt.token, len(descriptors), descriptors=descriptors)
             else:
                 logs = tuple(str(self._layout.trial(attempt.trial_id) / name) for name in self._outputs)
-                start = (host.START, attempt.token, logs, self._log_limit, self._is_spawning)
+                start = (host.START, attempt.token, logs, self._context.log_limit_bytes, self._is_spawning)
                 slot.tell(*start, descriptors=(theirs.fileno(),))
         except OSError:
             ours.close()
@@ -450,7 +383,7 @@ class LocalEngine(Engine):
         attempt.link = link
         link.attempt = attempt
         path = self._path if self._is_spawning else ()
-        job = self._jobs.make_group(attempt.token, attempt.trial, ports, path=path, log_limit_bytes=self._log_limit)
+        job = self._jobs.make_group(attempt.token, attempt.trial, ports, path=path)
         link.send(wire.frame((wire.GROUP, tuple(job))))
 
     def _send_job(self, attempt: Attempt, link: Link | None) -> None:

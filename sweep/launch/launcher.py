@@ -36,7 +36,7 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import Trial
 from sweep.core.values import shown
 from sweep.display.ending import Ending, EndingNotice
-from sweep.engines.base import Engine
+from sweep.engines.base import Engine, EngineContext
 from sweep.engines.leftovers import end_leftovers
 from sweep.errors import ConfigError, ExperimentError, MetricError, RecordError, ResourceError, nearest
 from sweep.launch.arguments import HAS_NO_RESUME, Request, metric_and_mode, seconds_of, stop_rules
@@ -398,12 +398,8 @@ class Launch:
                 complete=self._complete,
             )
 
-        run_inline = getattr(engine, "run", None)
         try:
-            if run_inline is not None:
-                run_inline(loop)
-            else:
-                loop()
+            engine.run_loop(loop)
             guard.check()
         except BaseException as error:
             if not (isinstance(error, RecordError) and self.ending.is_interrupted):
@@ -411,7 +407,7 @@ class Launch:
                 raise
             self._warn(str(error))
             self.is_interrupted = True
-        for text in (*getattr(engine, "notices", ()), *self.policies.notices, *self.scheduler.notices):
+        for text in (*engine.notices, *self.policies.notices, *self.scheduler.notices):
             self._notice(text)
         return sweep
 
@@ -426,28 +422,29 @@ class Launch:
         request = self.request
         if isinstance(request.engine, Engine):
             return request.engine
-        common: dict[str, Any] = {
-            "nodes": self.nodes,
-            "start_at": self.loaded.at,
-            "seed": self.seed,
-            "experiment_name": self.layout.root.name,
-            "chdir": request.is_chdir,
-            "name_of": self.namer.name_of if self.namer is not None else None,
-            "start_from": self.start_from,
-        }
+        context = EngineContext(
+            directory=self.layout.root,
+            trainable=self.trainable,
+            nodes=self.nodes,
+            start_at=self.loaded.at,
+            seed=self.seed,
+            experiment_name=self.layout.root.name,
+            is_chdir=request.is_chdir,
+            name_of=self.namer.name_of if self.namer is not None else None,
+            start_from=self.start_from,
+            log_to_file=self.outputs,
+            report_timeout_s=request.failures.report_limit_s,
+            lock_fd=lock.fd,
+            notice=self._notice,
+            **{**request.engine_options, "env": {**inventory.env_vars(), **request.engine_options["env"]}},
+        )
         if request.engine == "inline":
             from sweep.engines.inline import InlineEngine
 
-            env = {**inventory.env_vars(), **request.engine_options["env"]}
-            return InlineEngine(self.layout.root, self.trainable, env=env, **common)
+            return InlineEngine(context)
         from sweep.engines.local import LocalEngine
 
-        options = dict(request.engine_options)
-        options["env"] = {**inventory.env_vars(), **options["env"]}
-        options["log_to_file"] = self.outputs
-        options["notice"] = self._notice
-        options["report_timeout_s"] = request.failures.report_limit_s
-        return LocalEngine(self.layout.root, self.trainable, lock_fd=lock.fd, **common, **options)
+        return LocalEngine(context)
 
     def _mirror(self) -> MirrorCallback | None:
         """Return what copies the experiment to remote storage; None when it is stored here."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.engines import NODE, collect, has_released, has_reported
+from conformance.engines import NODE, collect, context, has_released, has_reported
 from conformance.engines import trial as a_trial
 from leftovers import MARK, marked, wait_until_gone
 
@@ -27,6 +27,7 @@ from sweep.core.config import FailureConfig, RunConfig
 from sweep.core.messages import Exit, Exited, ExitKind, Kill, Reported, Start
 from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources
 from sweep.core.trial import evolve
+from sweep.engines.base import EngineContext
 from sweep.engines.group import Group
 from sweep.engines.local import LocalEngine
 from sweep.errors import TrialsFailed, UserCodeError
@@ -36,7 +37,6 @@ from sweep.record.resume import record
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.trainer import Backend
 from sweep.worker import wire
-from sweep.worker.trainable import prepare
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
 
@@ -343,7 +343,7 @@ def test_every_rank_writes_to_a_log_of_its_own(run):
 
 
 def test_a_rank_that_prints_without_end_is_kept_below_the_limit(run, monkeypatch):
-    monkeypatch.setitem(LocalEngine.__init__.__kwdefaults__, "log_limit_bytes", 10_000)
+    monkeypatch.setitem(EngineContext.__init__.__kwdefaults__, "log_limit_bytes", 10_000)
 
     def loop():
         if sweep.get_context().get_world_rank() == 1:
@@ -474,7 +474,7 @@ def test_a_group_whose_host_is_killed_is_lost_with_all_that_it_started_and_start
 def engine_of(directory: Path, loop: Any) -> tuple[LocalEngine, Start]:
     """Return an engine, and the start of a group of two."""
     trainer = DataParallelTrainer(loop, scaling_config=ScalingConfig(num_workers=2))
-    engine = LocalEngine(directory, prepare(trainer), nodes=[NODE])
+    engine = LocalEngine(context(directory, trainer))
     place = BundlePlacement(NODE.id)
     request = Resources((Bundle(cpu=1),) * 2)
     return engine, Start(evolve(a_trial(), resources=request, placement=Placement((place, place))))

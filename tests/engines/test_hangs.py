@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 from conformance.driving import play
-from conformance.engines import NODE, collect, has_released, trial
+from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import ExitKind, Kill, Start
 from sweep.engines.hangs import Hangs, processor_s
 from sweep.engines.local import LocalEngine
 from sweep.worker.session import report
-from sweep.worker.trainable import prepare
 
 
 def looks(used: dict[int, list[float]], every_s: float = 10.0) -> list[int | None]:
@@ -69,14 +68,8 @@ def test_threads_of_an_import_are_named_when_a_trial_hangs(tmp_path, monkeypatch
     os.mkfifo(tmp_path / "never")
     gate = str(tmp_path / "never")
     said: list[str] = []
-    engine = LocalEngine(
-        tmp_path / "exp",
-        prepare(lambda config: Path(gate).read_text()),
-        nodes=[NODE],
-        preload=["threaded"],
-        notice=said.append,
-        hang_s=0.3,
-    )
+    hangs = lambda config: Path(gate).read_text()  # noqa: E731
+    engine = LocalEngine(context(tmp_path / "exp", hangs, preload=["threaded"], notice=said.append), hang_s=0.3)
     try:
         engine.execute(Start(trial(7)))
         while not said:
@@ -98,7 +91,7 @@ def test_a_trial_that_waits_after_its_first_report_does_not_hang(tmp_path, monke
     def train(config):
         report({"loss": 1.0})
 
-    engine = LocalEngine(tmp_path / "exp", prepare(train), nodes=[NODE], preload=["threaded"], hang_s=0.1)
+    engine = LocalEngine(context(tmp_path / "exp", train, preload=["threaded"]), hang_s=0.1)
     try:
         engine.execute(Start(trial()))
         collect(engine, lambda seen: any(hasattr(event, "metrics") for event in seen), answer=None)

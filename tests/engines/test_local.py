@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conformance.driving import play
-from conformance.engines import NODE, collect, has_released, has_reported, trial
+from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import Watch, of_experiment
 
 from sweep.core.messages import Continue, ExitKind, Kill, Reported, Save, Saved, Start, Stop
@@ -25,7 +25,7 @@ from sweep.errors import ConfigError
 from sweep.record.checkpoints import Checkpoint
 from sweep.worker.parameters import with_parameters
 from sweep.worker.session import get_checkpoint, get_context, report
-from sweep.worker.trainable import Trainable, prepare
+from sweep.worker.trainable import Trainable
 
 # --- ends ----------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ def test_a_stop_sent_while_the_trial_computes_is_obeyed_at_its_next_report(tmp_p
         report({"step": 2})
         report({"step": 3})
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    engine = LocalEngine(context(tmp_path, train))
     try:
         engine.execute(Start(trial()))
         collect(engine, has_reported(1))
@@ -205,7 +205,7 @@ def test_a_trial_that_ends_without_reading_a_stop_still_has_its_last_word(tmp_pa
         Path(config["fifo"]).read_bytes()
         raise ValueError("my last word")
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    engine = LocalEngine(context(tmp_path, train))
     try:
         engine.execute(Start(trial(config={"fifo": str(tmp_path / "go")})))
         collect(engine, has_reported(1))
@@ -229,7 +229,7 @@ def test_what_a_trial_left_running_is_gone_when_its_exit_is_told(tmp_path):
         os.wait()
         return {"pids": [child.pid for child in children]}
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    engine = LocalEngine(context(tmp_path, train))
     try:
         engine.execute(Start(trial()))
         events = collect(engine, has_released(1))
@@ -250,7 +250,7 @@ def test_kill_ends_a_trial_that_holds_the_interpreter_and_ignores_signals(tmp_pa
         report({"a": 1})
         ctypes.PyDLL(None).sleep(1000)
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    engine = LocalEngine(context(tmp_path, train))
     try:
         engine.execute(Start(trial()))
         collect(engine, has_reported(1))
@@ -267,7 +267,7 @@ def test_kill_ends_a_trial_whose_host_is_stopped(tmp_path, monkeypatch):
     def train(config):
         report({"host": os.getppid()})
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    engine = LocalEngine(context(tmp_path, train))
     try:
         engine.execute(Start(trial()))
         (told,) = [e for e in collect(engine, has_reported(1), answer=None) if isinstance(e, Reported)]
@@ -284,7 +284,7 @@ def test_close_leaves_no_process(tmp_path):
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
         report({"a": 1})
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    engine = LocalEngine(context(tmp_path, train))
     engine.execute(Start(trial(0)))
     engine.execute(Start(trial(1)))
     collect(engine, has_reported(2), answer=None)
@@ -299,7 +299,7 @@ def test_a_zygote_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
         report({"a": 1})
         report({"a": 2})
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    engine = LocalEngine(context(tmp_path, train))
     try:
         engine.execute(Start(trial(0)))
         collect(engine, has_reported(1), answer=None)
@@ -389,7 +389,7 @@ def test_a_worker_leads_a_session_is_preferred_by_the_oom_killer_and_heeds_ctrl_
     assert metrics["heeds"]
     assert metrics["score"] == min(1000, own + 500)
     assert metrics["cwd"] == os.getcwd()
-    (metrics,) = play(tmp_path / "chdir", train, chdir=True).metrics
+    (metrics,) = play(tmp_path / "chdir", train, is_chdir=True).metrics
     assert metrics["cwd"] == str(tmp_path / "chdir" / "abcde_00000")
 
 
@@ -619,7 +619,7 @@ def test_children_of_a_reused_worker_are_gone_when_its_trials_exit_is_told(tmp_p
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         return {"child": child.pid}
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE], reuse_actors=True)
+    engine = LocalEngine(context(tmp_path, train, reuse_actors=True))
     try:
         engine.execute(Start(trial()))
         events = collect(engine, has_released(1))
@@ -766,7 +766,7 @@ def test_while_a_module_is_imported_the_trials_that_wait_say_so(tmp_path):
     (tmp_path / "slow_module.py").write_text(f"open({str(tmp_path / 'gate')!r}).read()\n")
     os.mkfifo(tmp_path / "gate")
     sys.path.insert(0, str(tmp_path))
-    engine = LocalEngine(tmp_path / "exp", prepare(lambda config: 1), nodes=[NODE], preload=["slow_module"])
+    engine = LocalEngine(context(tmp_path / "exp", lambda config: 1, preload=["slow_module"]))
     try:
         engine.execute(Start(trial()))
         events = collect(engine, lambda seen: bool(seen))
@@ -814,7 +814,7 @@ def test_without_a_free_descriptor_a_start_waits_and_the_trial_is_not_to_blame(t
             raise error
         return real(*args)
 
-    engine = LocalEngine(tmp_path, prepare(lambda config: 1), nodes=[NODE])
+    engine = LocalEngine(context(tmp_path, lambda config: 1))
     try:
         monkeypatch.setattr(socket, "socketpair", pair)
         engine.execute(Start(trial()))
@@ -843,4 +843,4 @@ def test_numbers_that_json_cannot_say_arrive_exactly(tmp_path):
 
 def test_an_unknown_start_method_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="expected 'zygote' or 'spawn'"):
-        LocalEngine(tmp_path, prepare(lambda config: 1), nodes=[NODE], start_method="fork")
+        LocalEngine(context(tmp_path, lambda config: 1, start_method="fork"))
