@@ -27,7 +27,7 @@ _NAMES = {
         RandomSearch Repeater Searcher choice create_searcher grid_search lograndint loguniform qlograndint
         qloguniform qrandint qrandn quniform randint randn sample_from uniform
     """,
-    "sweep.api": "run run_experiments",
+    "sweep.api": "run",
     "sweep.callbacks.base": "Callback",
     "sweep.core.resources": "Device Node PlacementGroupFactory Resources",
     "sweep.core.stoppers": """
@@ -37,7 +37,6 @@ _NAMES = {
     "sweep.display.reporters": "CLIReporter JupyterNotebookReporter ProgressReporter",
     "sweep.errors": "SweepError TuneError",
     "sweep.core.config": "CheckpointConfig FailureConfig ResumeConfig RunConfig SyncConfig TuneConfig",
-    "sweep.launch.experiment": "Experiment",
     "sweep.accelerators.inventory": "cluster_resources init is_initialized shutdown",
     "sweep.launch.registry": "register_trainable",
     "sweep.launch.tuner": "Tuner",
@@ -53,6 +52,7 @@ _NAMES = {
     "sweep.simulation.replay": "replay",
     "sweep.simulation.rerun": "rerun",
     "sweep.simulation.virtual": "Point simulate",
+    "sweep.tune.experiment": "Experiment run_experiments",
     "sweep.worker.gpu_memory": "limit_gpu_memory wait_for_gpu",
     "sweep.worker.parameters": "with_parameters with_resources",
     "sweep.worker.session": """

@@ -31,7 +31,6 @@ from searchers import randn as randn
 from searchers import sample_from as sample_from
 from searchers import uniform as uniform
 from sweep.api import run as run
-from sweep.api import run_experiments as run_experiments
 from sweep.callbacks.base import Callback as Callback
 from sweep.core.resources import Device as Device
 from sweep.core.resources import Node as Node
@@ -56,7 +55,6 @@ from sweep.core.config import ResumeConfig as ResumeConfig
 from sweep.core.config import RunConfig as RunConfig
 from sweep.core.config import SyncConfig as SyncConfig
 from sweep.core.config import TuneConfig as TuneConfig
-from sweep.launch.experiment import Experiment as Experiment
 from sweep.accelerators.inventory import cluster_resources as cluster_resources
 from sweep.accelerators.inventory import init as init
 from sweep.accelerators.inventory import is_initialized as is_initialized
@@ -88,6 +86,8 @@ from sweep.simulation.replay import replay as replay
 from sweep.simulation.rerun import rerun as rerun
 from sweep.simulation.virtual import Point as Point
 from sweep.simulation.virtual import simulate as simulate
+from sweep.tune.experiment import Experiment as Experiment
+from sweep.tune.experiment import run_experiments as run_experiments
 from sweep.worker.gpu_memory import limit_gpu_memory as limit_gpu_memory
 from sweep.worker.gpu_memory import wait_for_gpu as wait_for_gpu
 from sweep.worker.parameters import with_parameters as with_parameters

@@ -31,9 +31,9 @@ from sweep.engines.base import EngineContext
 from sweep.engines.group import Group
 from sweep.engines.local import LocalEngine
 from sweep.errors import TrialsFailed, UserCodeError
+from sweep.record.facts import read_facts
 from sweep.record.layout import shards_name
 from sweep.record.reader import ExperimentReader
-from sweep.record.resume import record
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.trainer import Backend
 from sweep.worker import wire
@@ -84,7 +84,7 @@ def reports(analysis) -> list[dict[str, Any]]:
 
 
 def exits(analysis) -> list[Exit]:
-    told = record(Path(analysis.experiment_path) / "sweep.db")
+    told = read_facts(Path(analysis.experiment_path) / "sweep.db")
     return [row.event.exit for row in told if isinstance(row.event, Exited)]
 
 

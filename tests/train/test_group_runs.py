@@ -26,8 +26,8 @@ import sweep
 from sweep.core.messages import Exited, ExitKind, Released
 from sweep.core.resources import Device
 from sweep.errors import CheckpointError, ResourceError, UserCodeError
+from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
-from sweep.record.resume import record
 from sweep.train import (
     DataParallelTrainer,
     FailureConfig,
@@ -71,7 +71,7 @@ def reports(analysis) -> list[dict[str, Any]]:
 
 
 def exits(analysis) -> list[Any]:
-    told = record(Path(analysis.experiment_path) / "sweep.db")
+    told = read_facts(Path(analysis.experiment_path) / "sweep.db")
     return [row.event.exit for row in told if isinstance(row.event, Exited)]
 
 
@@ -631,7 +631,7 @@ def holders(experiment: str) -> Iterator[tuple[list[str], int]]:
     """Yield after every recorded event which trials hold resources, and how many have not been started yet."""
     held: list[str] = []
     started: set[str] = set()
-    rows = list(record(Path(experiment) / "sweep.db"))
+    rows = list(read_facts(Path(experiment) / "sweep.db"))
     number = len({row[1] for told in rows for row in told.caused or () if row[0] == "Start"})
     for told in rows:
         if isinstance(told.event, Released):
