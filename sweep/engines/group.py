@@ -32,9 +32,9 @@ from sweep.core.group import (
     Limits,
     Merge,
     Note,
-    Outcome,
     Tell,
 )
+from sweep.core.trial import Outcome
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.link import Link
 from sweep.engines.processes import ask_for_stacks, descendants, stat_of
@@ -162,7 +162,7 @@ class Group:
         if self._is_ended and not self._is_done_said and self._rules is not None:
             assert self._rules.ending is not None
             self._is_done_said = True
-            self._say(wire.DONE, *self._rules.ending)
+            self._up.send(wire.Done(self._token, self._rules.ending, now))
         if self._is_done_said and self._up.is_empty:
             self._close()
 
@@ -175,13 +175,11 @@ class Group:
 
     def _hear_above(self, now: float) -> None:
         for message in self._up.receive():
-            kind = message[0]
-            if kind == wire.GROUP:
-                self._job = wire.GroupJob(*message[1])
-                self._token = wire.Job(*self._job.job).token
+            if isinstance(message, wire.GroupJob):
+                self._job, self._token = message, message.job.token
                 self._start()
-            elif self._rules is not None and message[1] == self._token:  # CONTINUE, SAVE or STOP
-                self._act(self._rules.answered(message[2], kind == wire.STOP, now), now)
+            elif self._rules is not None and message.token == self._token:  # an answer
+                self._act(self._rules.answered(message.seq, isinstance(message, wire.Stop), now), now)
         if not self._up.is_open:  # nobody is there any more to whom it matters
             self._up.socket.close()
             if self._rules is not None and not self._is_ended:
@@ -189,21 +187,16 @@ class Group:
             elif self._rules is None:
                 self._close()
 
-    def _say(self, kind: int, *values: Any) -> None:
-        self._up.send(wire.frame((kind, self._token, *values)))
-
     # --- starting ----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         """Make every rank, or none: when the kernel refuses one, all go and it is tried again."""
         assert self._job is not None
         self._retry_at = None
-        group = self._job
-        job = wire.Job(*group.job)
+        group, job = self._job, self._job.job
         self._trial_dir = os.path.join(job.directory, job.home or job.trial_id)
         try:
-            for values, variables, threads in group.ranks:
-                rank = wire.Rank(*values)
+            for rank, variables, threads in group.ranks:
                 listener = self._ports[0] if group.is_listening and rank.rank == 0 else -1
                 self._start_rank(
                     job._replace(
@@ -224,15 +217,15 @@ class Group:
             problem, before = f"cannot start: {describe_shortage(error)}", self.problem
             if problem != before:
                 self.problem = problem
-                self._say(wire.WAITING, problem)
+                self._up.send(wire.Waits(self._token, problem))
             # Groups that take each other's processes must not try in step.
             self._retry_at = time.monotonic() + self._pause_s * random.uniform(0.5, 1.0)
             self._pause_s = min(2 * self._pause_s, _MOST_RETRY_S)
             return
         if self.problem:
             self.problem = ""
-            self._say(wire.WAITING, "")
-        self._say(wire.PIDS, [member.pid for member in self._members])
+            self._up.send(wire.Waits(self._token, ""))
+        self._up.send(wire.Pids(self._token, tuple(member.pid for member in self._members)))
         limits = Limits(group.start_s, group.barrier_s, group.hang_s)
         self._rules = GroupRules(len(group.ranks), limits, time.monotonic())
 
@@ -257,34 +250,32 @@ class Group:
         link = Link(ours, lambda link, is_full: None)
         self._members.append(_Member(pid, pidfd, link, log))
         if self._job.path:
-            link.send(wire.frame((wire.JOB, list(self._job.path))))
-        assert job.rank is not None
-        link.send(wire.frame((wire.JOB, tuple(job._replace(rank=tuple(job.rank))))))  # type: ignore[arg-type]
+            link.send(wire.Path(self._job.path))
+        link.send(job)
 
     # --- from the ranks ----------------------------------------------------------------------------------------------
 
-    def _hear(self, rank: int, messages: list[tuple[Any, ...]], now: float) -> None:
+    def _hear(self, rank: int, messages: list[wire.FromWorker], now: float) -> None:
         if self._rules is None:
             return
         for message in messages:
-            if message[1] != self._token:
+            if message.token != self._token:
                 continue
-            kind = message[0]
             actions: list[Action] = []
-            if kind == wire.REPORT:
-                _, _, seq, metrics, shard = message
-                if rank == 0:
-                    self._reports[seq] = metrics
-                actions = self._rules.reported(rank, seq, shard or "", now)
-            elif kind == wire.JOINED:
-                actions = self._rules.joined(rank, now)
-            elif kind == wire.MERGED:
-                actions = self._rules.merged(message[2], message[3], now)
-            elif kind == wire.WAITING:
-                self._say(wire.WAITING, f"{message[2]} (rank {rank})" if message[2] else "")
-                actions = self._rules.waits_for_space(rank, bool(message[2]), now)
-            elif kind == wire.DONE:
-                actions = self._rules.said(rank, Outcome(*message[2:7]), message[7], now)
+            match message:
+                case wire.Report(_, seq, metrics, shard):
+                    if rank == 0:
+                        self._reports[seq] = metrics
+                    actions = self._rules.reported(rank, seq, shard or "", now)
+                case wire.Joined():
+                    actions = self._rules.joined(rank, now)
+                case wire.Merged(_, seq, path):
+                    actions = self._rules.merged(seq, path, now)
+                case wire.Waits(_, reason):
+                    self._up.send(wire.Waits(self._token, f"{reason} (rank {rank})" if reason else ""))
+                    actions = self._rules.waits_for_space(rank, bool(reason), now)
+                case wire.Done(_, outcome, at):
+                    actions = self._rules.said(rank, outcome, at, now)
             self._act(actions, now)
 
     def _reap(self, rank: int, now: float) -> None:
@@ -320,22 +311,23 @@ class Group:
 
     def _act(self, actions: list[Action], now: float) -> None:
         assert self._rules is not None
+        token = self._token
         waiting = list(actions)
         while waiting:
             match waiting.pop(0):
                 case Tell(rank, is_stop, seq, path):
-                    kind = wire.STOP if is_stop else wire.CONTINUE
-                    self._tell(rank, kind, seq, False, path)
+                    answer = wire.Stop(token, seq, checkpoint=path) if is_stop else wire.Continue(token, seq, path)
+                    self._members[rank].link.send(answer)
                 case Merge(rank, seq, shards):
-                    self._tell(rank, wire.MERGE, seq, shards)
+                    self._members[rank].link.send(wire.Merge(token, seq, tuple(shards)))
                 case Forward(seq, path):
-                    self._say(wire.REPORT, seq, self._reports.pop(seq), path)
+                    self._up.send(wire.Report(token, seq, self._reports.pop(seq), path))
                 case Late(seq, path):
-                    self._say(wire.SAVED, seq, path)
+                    self._up.send(wire.Saved(token, seq, path))
                 case Joined():
                     self._say_started()
                 case Explain(text):
-                    self._say(wire.WAITING, text)
+                    self._up.send(wire.Waits(token, text))
                 case Note(text):
                     self._note(text)
                 case Dismiss():
@@ -353,10 +345,7 @@ class Group:
 
     def _say_started(self) -> None:
         self._has_started = True
-        self._say(wire.STARTED, self._members[0].pid)
-
-    def _tell(self, rank: int, kind: int, *values: Any) -> None:
-        self._members[rank].link.send(wire.frame((kind, self._token, *values)))
+        self._up.send(wire.Started(self._token, self._members[0].pid))
 
     def _note(self, text: str) -> None:
         with contextlib.suppress(OSError), open(self._members[0].log, "a", encoding="utf-8") as file:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sweep.engines.loop import Loop
 from sweep.engines.processes import descendants, stat_of
@@ -56,13 +57,11 @@ class LockWatch:
 
     Args:
         hang_s: how long a trial may do nothing before its first report.
-        attempts: returns those that there are.
+        attempts: those that there are.
         say: is told.
     """
 
-    def __init__(
-        self, hang_s: float, loop: Loop, attempts: Callable[[], Iterable[Attempt]], say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, hang_s: float, loop: Loop, attempts: Mapping[Any, Attempt], say: Callable[[str], None]) -> None:
         self._hang_s = hang_s
         self._hangs = Hangs(hang_s)
         self._loop = loop
@@ -80,7 +79,7 @@ class LockWatch:
     def _look(self) -> None:
         silent = {
             one.token: one
-            for one in self._attempts()
+            for one in self._attempts.values()
             if one.link is not None and one.slot is not None and one.slot.pid and not one.has_reported
         }
         hosts = {token: one.slot.pid for token, one in silent.items() if one.slot is not None}

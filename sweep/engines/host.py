@@ -1,16 +1,5 @@
 """The host: one small process per slot, free of user code, that forks one worker after another and ends their trees.
 
-    driver -> host    (START, token, logs, limit, is_spawned) + data socket    fork a worker for it
-                      (START_GROUP, token, num) + data socket + ports  run the group that is told over the socket
-    worker -> host    (START_GROUP, 0, num) + socket + ports           the same, for a `fit()` inside a trial
-                      (KILL, token)                               end the worker's tree, if that attempt still runs
-                      (RETIRE,)                                   end an idle reused worker
-    host -> driver    (HELLO, pid)
-                      (EXIT, born, status, peak_rss_bytes, num_killed)    the tree is gone; the worker made for `born`
-                      (IDLE, token)                               a reused worker is done and has left nothing behind
-                      (RETIRED,)
-                      (REFUSED, token, errno)                     the kernel allows no worker: no process or descriptor
-
 It ends its tree and itself when the driver is gone: end of file on the life socket, or the driver's pidfd.
 """
 
@@ -19,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pickle
 import select
 import signal
 import socket
@@ -30,19 +18,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sweep.engines.processes import become_subreaper, children_of, end_descendants, is_gone
 from sweep.worker import wire
-from sweep.worker.control import START_GROUP
+from sweep.worker.channel import Packets, SocketChannel
 from sweep.worker.limits import users_limit
 from sweep.worker.main import become_worker, serve
 
 if TYPE_CHECKING:
     from sweep.engines.group import Group
 
-__all__ = ["EXIT", "HELLO", "IDLE", "KILL", "REFUSED", "RETIRE", "RETIRED", "START", "START_GROUP", "Host"]
+__all__ = ["Host"]
 
-START, KILL, RETIRE, HELLO, EXIT, IDLE, RETIRED, REFUSED = range(8)
-
-_MESSAGE_BYTES = 1 << 16
-_MAX_DESCRIPTORS = 250  # the kernel passes 253 at a time
 _LOG_CHECK_S = 0.5
 _HEAD_SHARE = 0.25
 _SPAWNED = (
@@ -62,13 +46,13 @@ class Host:
             driver: a pidfd of the driver.
             is_reusing: workers stay after their attempt and wait for another.
         """
-        self._life = life
+        self._life = Packets(life)
         self._driver = driver
         self._is_reusing = is_reusing
         self._worker = 0
         self._pidfd = -1
         self._idle = -1
-        self._control: socket.socket | None = None  # to the worker, which may ask for groups
+        self._control: Packets | None = None  # to the worker, which may ask for groups
         self._groups: list[Group] = []
         self._whole: Group | None = None  # the one that is the attempt itself
         self._born = 0  # token that the worker, or the whole group, was made for: names it
@@ -80,8 +64,8 @@ class Host:
         """Serve the driver until it is gone."""
         os.setsid()
         become_subreaper()
-        self._send(HELLO, os.getpid())
-        life = self._life.fileno()
+        self._send(wire.Hello(os.getpid()))
+        life = self._life.socket.fileno()
         while True:
             poll = select.poll()
             poll.register(life, select.POLLIN)
@@ -90,7 +74,7 @@ class Host:
                 poll.register(self._pidfd, select.POLLIN)
             if self._idle >= 0:
                 poll.register(self._idle, select.POLLIN)
-            control = self._control.fileno() if self._control is not None else -1
+            control = self._control.socket.fileno() if self._control is not None else -1
             if control >= 0:
                 poll.register(control, select.POLLIN)
             for group in self._groups:
@@ -123,50 +107,46 @@ class Host:
                 timeout_s = max(0.0, at - now if timeout_s is None else min(timeout_s, at - now))
         return None if timeout_s is None else 1000 * timeout_s
 
-    def _send(self, *message: Any) -> None:
+    def _send(self, message: wire.FromHost) -> None:
         try:
-            self._life.send(pickle.dumps(message, 5))
+            self._life.send(message)
         except (BrokenPipeError, ConnectionResetError):
             self._end()
 
     def _on_message(self) -> None:
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._life, _MESSAGE_BYTES, _MAX_DESCRIPTORS)
-        except ConnectionResetError:
-            data, descriptors = b"", []
-        if not data:
-            self._end()
-        message = pickle.loads(data)
-        kind = message[0]
-        if kind in (START, START_GROUP) and len(descriptors) < (1 if kind == START else message[2]):
-            for descriptor in descriptors:  # the kernel drops those that find no room here
+        message, descriptors = self._life.receive()
+        if len(descriptors) < _num_descriptors(message):  # the kernel drops those that find no room here
+            for descriptor in descriptors:
                 os.close(descriptor)
-            self._send(REFUSED, message[1], errno.EMFILE)
-        elif kind == START:
-            self._start(message, descriptors[0])
-        elif kind == START_GROUP:
-            self._born = message[1]
-            self._whole = self._add_group(descriptors, is_patient=False)
-        elif kind == KILL:
-            token = message[1]
-            if self._whole is not None and token > self._done:
-                self._whole.kill()
-                self._on_group_over(self._whole)
-            elif self._worker and token > self._done:
-                self._kill_worker()
-        elif kind == RETIRE:
-            if self._worker:
-                self._kill_worker(is_reported=False)
-            self._send(RETIRED)
+            self._send(wire.Refused(message.token, errno.EMFILE))
+            return
+        match message:
+            case None:
+                self._end()
+            case wire.StartWorker():
+                self._start(message, descriptors[0])
+            case wire.StartGroup(token=token):
+                self._born = token
+                self._whole = self._add_group(descriptors, is_patient=False)
+            case wire.Kill(token=token) if token > self._done:
+                if self._whole is not None:
+                    self._whole.kill()
+                    self._on_group_over(self._whole)
+                elif self._worker:
+                    self._kill_worker()
+            case wire.Retire():
+                if self._worker:
+                    self._kill_worker(is_reported=False)
+                self._send(wire.Retired())
 
-    def _start(self, message: Any, data: int) -> None:
-        _, token, logs, limit, is_spawned = message
+    def _start(self, message: wire.StartWorker, data: int) -> None:
         idle_end, control = -1, None
         try:
             if self._is_reusing:
                 self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            make = self._spawn if is_spawned else self._fork
+            ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._control = Packets(ours)
+            make = self._spawn if message.is_spawned else self._fork
             self._worker = make(data, (control.fileno(),), idle_end, control.fileno())
             self._pidfd = os.pidfd_open(self._worker)
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
@@ -178,13 +158,13 @@ class Host:
             if self._worker:
                 self._kill_worker(is_reported=False)
             os.close(data)
-            self._send(REFUSED, token, error.errno)
+            self._send(wire.Refused(message.token, error.errno or 0))
             return
         os.close(data)
         control.close()
         if idle_end >= 0:
             os.close(idle_end)
-        self._born, self._logs, self._log_limit = token, logs, limit
+        self._born, self._logs, self._log_limit = message.token, message.logs, message.log_limit_bytes
 
     def _fork(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         parent = os.getpid()
@@ -193,14 +173,14 @@ class Host:
             return pid
         try:
             become_worker(parent)
-            self._life.close()
+            self._life.socket.close()
             if self._control is not None:
-                self._control.close()
+                self._control.socket.close()
             others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
             for descriptor in (self._driver, self._idle, self._pidfd, *_inherited, *others):
                 if descriptor >= 0 and descriptor not in kept:
                     os.close(descriptor)
-            channel = wire.SocketChannel(data)
+            channel = SocketChannel(data)
             serve(channel, None if idle < 0 else lambda token: _write_token(idle, token), control=control)
         except BaseException:  # nothing of this process's own may go on running in the copy
             sys.excepthook(*sys.exc_info())
@@ -226,17 +206,13 @@ class Host:
     def _on_request(self) -> None:
         """The worker asks for a group, or is gone."""
         assert self._control is not None
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES, _MAX_DESCRIPTORS)
-        except ConnectionResetError:
-            data, descriptors = b"", []
-        if not data:
+        message, descriptors = self._control.receive()
+        if message is None:
             self._drop_control(None)
-            return
-        if len(descriptors) < pickle.loads(data)[2]:
+        elif len(descriptors) < message.num_descriptors:
             for descriptor in descriptors:  # the worker sees its socket close
                 os.close(descriptor)
-        elif descriptors:
+        else:
             self._add_group(descriptors, is_patient=True)
 
     def _add_group(self, descriptors: Sequence[int], *, is_patient: bool) -> Group:
@@ -258,12 +234,12 @@ class Host:
                 trim_output(log, group.log_limit_bytes)
         if group is self._whole:
             self._whole = None
-            killed = end_descendants()
+            end_descendants()
             self._done = max(self._done, self._born)
             if group.refusal:
-                self._send(REFUSED, self._born, group.refusal)
-                return
-            self._send(EXIT, self._born, 0, group.peak_rss_bytes, killed)
+                self._send(wire.Refused(self._born, group.refusal))
+            else:
+                self._send(wire.Exited(self._born, 0, group.peak_rss_bytes))
 
     def _end_groups(self) -> None:
         """The worker that asked for them is gone, or idle."""
@@ -272,7 +248,7 @@ class Host:
         self._groups.clear()
 
     def _drop_control(self, other: socket.socket | None) -> None:
-        for one in (self._control, other):
+        for one in (self._control and self._control.socket, other):
             if one is not None:
                 one.close()
         self._control = None
@@ -289,7 +265,7 @@ class Host:
         self._end_groups()
         self._drop_control(None)
         _, status, usage = os.wait4(self._worker, 0)
-        killed = end_descendants()
+        end_descendants()
         self._trim_log(is_final=True)
         for descriptor in (self._pidfd, self._idle):
             if descriptor >= 0:
@@ -298,7 +274,7 @@ class Host:
         self._worker, self._pidfd, self._idle = 0, -1, -1
         self._done = max(self._done, born)
         if is_reported:
-            self._send(EXIT, born, status, usage.ru_maxrss * 1024, killed)
+            self._send(wire.Exited(born, status, usage.ru_maxrss * 1024))
 
     def _on_idle(self) -> None:
         """A reused worker is done with a job: end whatever it left running."""
@@ -314,7 +290,7 @@ class Host:
             self._end_strays()
         self._trim_log(is_final=True)
         self._done = token
-        self._send(IDLE, token)
+        self._send(wire.Idle(token))
 
     def _end_strays(self) -> None:
         """Kill the children that a reused worker left, its own and those handed to this process."""
@@ -351,6 +327,16 @@ class Host:
             self._kill_worker(is_reported=False)
         end_descendants()
         os._exit(0)
+
+
+def _num_descriptors(message: Any) -> int:
+    """Return how many descriptors a message from the driver comes with."""
+    match message:
+        case wire.StartWorker():
+            return 1
+        case wire.StartGroup(num_descriptors=number):
+            return number
+    return 0
 
 
 _inherited: list[int] = []  # descriptors of the zygote's that hosts hold and workers must not

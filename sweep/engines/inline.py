@@ -10,7 +10,6 @@ code waits in `report`, except when a deadline passes or an event is posted mean
 from __future__ import annotations
 
 import os
-import pickle
 import threading
 import time
 from collections import deque
@@ -35,9 +34,9 @@ from sweep.core.messages import (
     Waiting,
 )
 from sweep.core.resources import Node
-from sweep.core.trial import Trial
+from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineContext
-from sweep.engines.exits import classify
+from sweep.engines.exits import NOT_STARTED, classify
 from sweep.engines.jobs import JobMaker
 from sweep.errors import SweepError
 from sweep.record.importing import unpickle
@@ -61,10 +60,8 @@ class _Attempt:
         self.token = token
         self.trial = trial
         self.is_running = False
-        self.is_killed = False
-        self.kill_reason = ""
-        self.kill_kind = ExitKind.KILLED
-        self.answers: deque[tuple[Any, ...]] = deque()
+        self.kill: Kill | None = None
+        self.answers: deque[wire.Continue | wire.Save | wire.Stop] = deque()
 
 
 class _Loaded:
@@ -133,18 +130,18 @@ class InlineEngine(Engine):
                 return
             match command:
                 case Continue(seq=seq):
-                    known.answers.append((wire.CONTINUE, known.token, seq, False))
+                    known.answers.append(wire.Continue(known.token, seq))
                 case Save(seq=seq):
-                    known.answers.append((wire.SAVE, known.token, seq, False))
+                    known.answers.append(wire.Save(known.token, seq))
                 case Stop(seq=seq, save=save):
                     if not known.is_running:
-                        self._finish(known, Exit(ExitKind.STOPPED, error="stopped before it started"))
-                    known.answers.append((wire.STOP, known.token, seq, save))
-                case Kill(reason=reason, kind=kind):
-                    known.is_killed, known.kill_reason, known.kill_kind = True, reason, kind
+                        self._finish(known, Exit(ExitKind.STOPPED, error=NOT_STARTED))
+                    known.answers.append(wire.Stop(known.token, seq, save))
+                case Kill():
+                    known.kill = command
                     if not known.is_running:
-                        self._finish(known, classify(None, 0, is_killed_by_us=True, kill_reason=reason, kill_kind=kind))
-                    known.answers.append((wire.STOP, known.token, 0, False))
+                        self._finish(known, classify(None, 0, kill=command))
+                    known.answers.append(wire.Stop(known.token, 0))
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         """Let the user's code run until something happened; `[Tick()]` at the deadline."""
@@ -178,8 +175,8 @@ class InlineEngine(Engine):
             self._is_closed = True
             self._queue.clear()
             for attempt in self._attempts.values():
-                attempt.is_killed = True
-                attempt.answers.append((wire.STOP, attempt.token, 0, False))
+                attempt.kill = Kill(attempt.trial.id, attempt.trial.attempt)
+                attempt.answers.append(wire.Stop(attempt.token, 0))
             self._turn.notify_all()
 
     def _finish(self, attempt: _Attempt, exit: Exit) -> None:
@@ -251,7 +248,7 @@ class InlineEngine(Engine):
 
     def _run_attempt(self, attempt: _Attempt) -> None:
         trial = attempt.trial
-        job = self._jobs.make(attempt.token, trial)
+        job = self._jobs.one(attempt.token, trial)
         variables = {k: v for k, v in job.variables.items() if k not in environment.THREAD_VARIABLES}
         trial_dir = self._layout.trial(trial.id)
         trial_dir.mkdir(parents=True, exist_ok=True)
@@ -266,41 +263,32 @@ class InlineEngine(Engine):
                 outcome = run_job(job, _InlineChannel(self, attempt), self._code, is_interruptible=True)
         except KeyboardInterrupt as error:
             self._interrupt_loop(error)
-            outcome = ("FAILED", "KeyboardInterrupt", "", "KeyboardInterrupt", b"")
+            outcome = Outcome("FAILED", "KeyboardInterrupt", class_name="KeyboardInterrupt")
         finally:
             _set_variables(kept)
             os.chdir(cwd)
         with self._turn:
             if (trial.id, trial.attempt) in self._attempts:
-                is_killed = attempt.is_killed and outcome[0] == "STOPPED"
-                self._finish(
-                    attempt,
-                    classify(
-                        None if is_killed else outcome,
-                        0,
-                        is_killed_by_us=is_killed,
-                        kill_reason=attempt.kill_reason,
-                        kill_kind=attempt.kill_kind,
-                    ),
-                )
+                is_killed = attempt.kill is not None and outcome.kind == "STOPPED"
+                self._finish(attempt, classify(None if is_killed else outcome, 0, kill=attempt.kill))
             self._turn.notify_all()
 
-    def hear(self, attempt: _Attempt, message: tuple[Any, ...]) -> None:
+    def hear(self, attempt: _Attempt, message: wire.FromWorker) -> None:
         """Take what a worker would have sent over its socket."""
         key = (attempt.trial.id, attempt.trial.attempt)
         with self._turn:
             match message:
-                case (wire.STARTED, _, pid):
+                case wire.Started(pid=pid):
                     self._events.append(Started(*key, pid))
-                case (wire.REPORT, _, seq, metrics, checkpoint):
+                case wire.Report(_, seq, metrics, checkpoint):
                     self._events.append(Reported(*key, seq, metrics, checkpoint))
-                case (wire.SAVED, _, seq, checkpoint):
+                case wire.Saved(_, seq, checkpoint):
                     self._events.append(Saved(*key, seq, checkpoint))
-                case (wire.WAITING, _, text):
-                    self._events.append(Waiting(attempt.trial.id, text))
+                case wire.Waits(_, reason):
+                    self._events.append(Waiting(attempt.trial.id, reason))
             self._turn.notify_all()
 
-    def answer_for(self, attempt: _Attempt) -> tuple[Any, ...]:
+    def answer_for(self, attempt: _Attempt) -> wire.Continue | wire.Save | wire.Stop:
         """Wait until the loop has answered and waits again."""
         with self._turn:
             while not (attempt.answers and (self._is_loop_waiting or self._is_closed)):
@@ -324,9 +312,10 @@ class _InlineChannel:
 
     def send(self, data: bytes) -> None:
         """Hand over what a worker would write."""
-        self._engine.hear(self._attempt, pickle.loads(memoryview(data)[4:]))
+        (message,) = wire.Frames().feed(data)
+        self._engine.hear(self._attempt, message)
 
-    def receive(self) -> tuple[Any, ...]:
+    def receive(self) -> wire.Continue | wire.Save | wire.Stop:
         """Wait for an answer."""
         return self._engine.answer_for(self._attempt)
 

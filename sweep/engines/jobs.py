@@ -12,6 +12,7 @@ import cloudpickle
 from sweep.core.resources import Resources
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
+from sweep.engines.nursery import own_path
 from sweep.worker import environment, wire
 from sweep.worker.group_environment import GroupSpec, group_job, plan_ranks
 from sweep.worker.nested import process_mark
@@ -25,6 +26,7 @@ class JobMaker:
 
     Attributes:
         environ: the driver's variables and those that the run and the trainable add for all trials.
+        path: `sys.path` for fresh interpreters.
     """
 
     def __init__(self, context: EngineContext, *, code: str = "", objects: str = "") -> None:
@@ -40,6 +42,7 @@ class JobMaker:
         self._driver = process_mark(os.getpid())
         self._env = {**context.trainable.env, **context.env}
         self.environ: Mapping[str, str] = {**os.environ, **self._env}
+        self.path = tuple(own_path())
         self._code = code
         self._objects = objects
         self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
@@ -50,11 +53,13 @@ class JobMaker:
         return self._trainable.group is not None
 
     def open_ports(self, trial: Trial) -> list[Port]:
-        """Return the ports of a trial's group.
+        """Return the ports of a trial's group; none for a trial that is no group.
 
         Raises:
             OSError: no port or descriptor is free.
         """
+        if not self.is_group:
+            return []
         spec = self._spec(trial)
         number = len(trial.resources.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
         return open_ports(number, spec.port_kind)
@@ -65,13 +70,15 @@ class JobMaker:
         limit_s = self._context.report_timeout_s  # that of the run wins over that of a trainer alone
         return spec if limit_s is None else dataclasses.replace(spec, hang_s=limit_s)
 
-    def make_group(self, token: int, trial: Trial, ports: Sequence[int], *, path: Sequence[str]) -> wire.GroupJob:
-        """Return the job of a trial that is a training group.
+    def make(self, token: int, trial: Trial, ports: Sequence[int] = ()) -> wire.Job | wire.GroupJob:
+        """Return the job of an attempt.
 
         Args:
             ports: numbers of those that `open_ports` returned.
-            path: `sys.path` for fresh interpreters; empty: ranks are forked.
         """
+        return self._group(token, trial, ports) if self.is_group else self.one(token, trial)
+
+    def _group(self, token: int, trial: Trial, ports: Sequence[int]) -> wire.GroupJob:
         spec = self._spec(trial)
         assert trial.placement is not None
         plans = plan_ranks(
@@ -85,15 +92,15 @@ class JobMaker:
             ports=ports,
         )
         return group_job(
-            self.make(token, trial, start_from=spec.checkpoint),
+            self.one(token, trial, start_from=spec.checkpoint),
             plans,
             spec,
-            path=path,
+            path=self.path if self._context.start_method == "spawn" else (),
             log_limit_bytes=self._context.log_limit_bytes,
         )
 
-    def make(self, token: int, trial: Trial, *, start_from: str = "") -> wire.Job:
-        """Return the job of one attempt; `start_from` is the checkpoint of a trial that has none of its own."""
+    def one(self, token: int, trial: Trial, *, start_from: str = "") -> wire.Job:
+        """Return the job of a single process; `start_from` is the checkpoint of a trial that has none of its own."""
         request = self._requests.get(trial.resources)
         if request is None:
             threads = environment.num_threads(trial.resources, self.environ)

@@ -68,6 +68,7 @@ NOW = {
     "sweep.store.results": "sweep.results.views",
     "sweep.store.winners": "sweep.results.winners",
     "sweep.tuner": "sweep.launch.tuner",
+    "sweep.worker.control": "sweep.worker.channel",
 }
 """Former name of a module -> where it is."""
 

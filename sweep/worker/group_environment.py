@@ -11,7 +11,7 @@ from sweep.core.resources import BundlePlacement, Device, Node, Placement, Resou
 from sweep.errors import ConfigError
 from sweep.worker import environment
 from sweep.worker.horovod_environment import horovod_variables
-from sweep.worker.wire import GroupJob, Job, Rank
+from sweep.worker.wire import GroupJob, Job, Rank, RankJob
 
 __all__ = ["GroupSpec", "RankPlan", "group_job", "is_sharing_devices", "plan_ranks", "used_backend"]
 
@@ -160,8 +160,8 @@ def group_job(
 ) -> GroupJob:
     """Return what a host is told of a group: what all ranks have in common, and each rank's own."""
     return GroupJob(
-        job=tuple(job),
-        ranks=tuple((tuple(plan.rank), dict(plan.variables), plan.num_threads) for plan in plans),
+        job=job,
+        ranks=tuple(RankJob(plan.rank, dict(plan.variables), plan.num_threads) for plan in plans),
         is_listening=spec.port_kind == "listening",
         path=tuple(path),
         log_limit_bytes=log_limit_bytes,

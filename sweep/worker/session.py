@@ -20,7 +20,7 @@ from sweep.record.layout import checkpoint_name
 from sweep.record.manifest import MANIFEST, DamagedError, set_aside, verify
 from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
-from sweep.worker.control import Control
+from sweep.worker.channel import Channel, Packets, SocketChannel
 from sweep.worker.metrics import MAX_BYTES, plain_metrics, within_size
 from sweep.worker.room import Room
 
@@ -66,10 +66,10 @@ class Session:
     def __init__(
         self,
         job: wire.Job,
-        channel: wire.Channel,
+        channel: Channel,
         *,
         config: Mapping[str, Any] | None = None,
-        control: Control | None = None,
+        control: Packets | None = None,
     ) -> None:
         self.job = job
         self.control = control
@@ -187,7 +187,7 @@ class Session:
                 print(f"sweep: {key[:60]!r} was reported as {what}; this is said once.", file=sys.stderr, flush=True)
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
-        return wire.frame((wire.REPORT, self.job.token, self._seq + 1, values, stored))
+        return wire.frame(wire.Report(self.job.token, self._seq + 1, values, stored))
 
     def _continue_from(self, stored: str) -> None:
         self._checkpoint = known_whole(os.path.join(self.job.directory, stored))
@@ -196,40 +196,40 @@ class Session:
         """Wait for the answer to the report that was just sent; those to others are dropped, a stop is always taken."""
         token, seq = self.job.token, self._seq
         while True:
-            message = self._channel.receive()
-            if message[1] != token:
+            answer = self._channel.receive()
+            if answer.token != token:
                 continue
-            kind = message[0]
-            if kind == wire.STOP:
-                self.is_stopping = True
-                if message[3] and self.saver is not None:
+            match answer:
+                case wire.Stop(is_saving=is_saving):
+                    self.is_stopping = True
+                    if is_saving:
+                        self._save_on_demand()
+                    raise StopRequested
+                case wire.Save(seq=answered) if answered == seq:
                     self._save_on_demand()
-                raise StopRequested
-            if message[2] != seq:
-                continue
-            if kind == wire.SAVE and self.saver is not None:
-                self._save_on_demand()
-            return
+                    return
+                case wire.Continue(seq=answered) if answered == seq:
+                    return
 
     def fileno(self) -> int:
         """Return the descriptor over which a stop comes; -1 when there is none."""
-        return self._channel.fileno() if isinstance(self._channel, wire.SocketChannel) else -1
+        return self._channel.fileno() if isinstance(self._channel, SocketChannel) else -1
 
     @property
     def has_message(self) -> bool:
         """Whether something was read that nobody has taken yet."""
-        return isinstance(self._channel, wire.SocketChannel) and self._channel.has_message
+        return isinstance(self._channel, SocketChannel) and self._channel.has_message
 
     def hear_stop(self) -> bool:
         """Take one message that has come outside of a report; return whether the trial is told to stop."""
         message = self._channel.receive()
-        if message[1] == self.job.token and message[0] == wire.STOP:
+        if isinstance(message, wire.Stop) and message.token == self.job.token:
             self.is_stopping = True
         return self.is_stopping
 
     def _save_on_demand(self) -> None:
-        stored = self.save_now()
-        self._channel.send(wire.frame((wire.SAVED, self.job.token, self._seq, stored)))
+        if self.saver is not None:
+            self._channel.send(wire.frame(wire.Saved(self.job.token, self._seq, self.save_now())))
 
     def save_now(self) -> str:
         """Have the class trainable store a checkpoint of its present state; return its path in the experiment."""
@@ -342,7 +342,7 @@ class Session:
         return hear
 
     def _say_waiting(self, text: str) -> None:
-        self._channel.send(wire.frame((wire.WAITING, self.job.token, text)))
+        self._channel.send(wire.frame(wire.Waits(self.job.token, text)))
 
     def room_to_print(self) -> Room:
         """Return how this trial waits for room for what it prints, on whatever thread."""

@@ -303,8 +303,8 @@ def test_a_zygote_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
     try:
         engine.execute(Start(trial(0)))
         collect(engine, has_reported(1), answer=None)
-        watch = Watch([engine._nursery.pid])
-        os.kill(engine._nursery.pid, 9)
+        watch = Watch([engine._hosts._nursery.pid])
+        os.kill(engine._hosts._nursery.pid, 9)
         assert watch.left() == []
         engine.execute(Start(trial(1)))
         engine.execute(Start(trial(2)))

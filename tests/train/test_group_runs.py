@@ -25,6 +25,7 @@ from recorded import most_at_once, overlapping_runs
 import sweep
 from sweep.core.messages import Exited, ExitKind, Released
 from sweep.core.resources import Device
+from sweep.core.trial import Outcome
 from sweep.errors import CheckpointError, ResourceError, UserCodeError
 from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
@@ -38,6 +39,7 @@ from sweep.train import (
 )
 from sweep.train.fit import _Nested
 from sweep.worker import wire
+from sweep.worker.channel import SocketChannel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
 
@@ -408,14 +410,15 @@ class StopAll(sweep.Stopper):
 
 def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_end():
     ours, theirs = socket.socketpair()
-    theirs.sendall(wire.frame((wire.REPORT, 1, 1, {"a": 1}, None)) + wire.frame((wire.DONE, 1, "STOPPED", *"abc", b"")))
+    stopped = Outcome("STOPPED", *"abc")
+    theirs.sendall(wire.frame(wire.Report(1, 1, {"a": 1}, None)) + wire.frame(wire.Done(1, stopped, 0.0)))
     theirs.close()
     nested = object.__new__(_Nested)
     nested._session = SimpleNamespace(has_message=False, fileno=lambda: -1)
     nested._is_forwarding, nested._history, nested._kept = False, [], []
     with ours:
-        outcome = nested._serve(wire.SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
-    assert outcome == ("STOPPED", *"abc", b"")
+        outcome = nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
+    assert outcome == stopped
     assert nested._history == [{"a": 1}]
 
 
