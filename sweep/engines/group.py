@@ -37,10 +37,11 @@ from sweep.core.group import (
 from sweep.core.trial import Outcome
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.link import Link
-from sweep.engines.processes import ask_for_stacks, descendants, stat_of
+from sweep.engines.processes import ask_for_stacks, descendants, pidfd_of, send
 from sweep.record.layout import find_shards, rank_output
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
+from sweep.worker.proc import stat_of
 
 __all__ = ["Group"]
 
@@ -235,12 +236,7 @@ class Group:
         self._unborn = ours.fileno()
         try:
             pid = self._make(theirs.fileno(), [listener] if listener >= 0 else [], bool(self._job.path))
-            try:
-                pidfd = os.pidfd_open(pid)
-            except OSError:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                raise
+            pidfd = pidfd_of(pid)
         except OSError:
             ours.close()
             raise
@@ -369,9 +365,7 @@ class Group:
             if not member.is_gone:
                 victims += [member.pid, *descendants(member.pid)]
         for pid in victims:
-            for kill in (os.killpg, os.kill):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, -pid, pid)
         actions: list[Action] = []
         for rank, member in enumerate(self._members):
             if member.is_gone:

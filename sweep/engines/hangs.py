@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sweep.engines.loop import Loop
-from sweep.engines.processes import descendants, stat_of
+from sweep.engines.processes import descendants
 from sweep.engines.slots import Attempt
+from sweep.worker.proc import stat_of
 
 __all__ = ["HANG_S", "Hangs", "LockWatch", "processor_s"]
 

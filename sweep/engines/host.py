@@ -16,11 +16,11 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sweep.engines.processes import become_subreaper, children_of, end_descendants, is_gone
+from sweep.engines.processes import become_subreaper, children_of, end_descendants, fork, is_gone, send
 from sweep.worker import wire
 from sweep.worker.channel import Packets, SocketChannel
 from sweep.worker.limits import users_limit
-from sweep.worker.main import become_worker, serve
+from sweep.worker.main import become_worker, say_idle_over, serve
 
 if TYPE_CHECKING:
     from sweep.engines.group import Group
@@ -168,10 +168,8 @@ class Host:
 
     def _fork(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         parent = os.getpid()
-        pid = os.fork()
-        if pid:
-            return pid
-        try:
+
+        def work() -> None:
             become_worker(parent)
             self._life.socket.close()
             if self._control is not None:
@@ -180,12 +178,9 @@ class Host:
             for descriptor in (self._driver, self._idle, self._pidfd, *_inherited, *others):
                 if descriptor >= 0 and descriptor not in kept:
                     os.close(descriptor)
-            channel = SocketChannel(data)
-            serve(channel, None if idle < 0 else lambda token: _write_token(idle, token), control=control)
-        except BaseException:  # nothing of this process's own may go on running in the copy
-            sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(70)
+            serve(SocketChannel(data), say_idle_over(idle), control=control)
+
+        return fork(work)
 
     def _spawn(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         # Not at the top: a host that forks never needs it, and it takes 50 ms.
@@ -255,9 +250,7 @@ class Host:
 
     def _kill_worker(self, *, is_reported: bool = True) -> None:
         """Kill the worker with its whole tree; say so when an attempt was running."""
-        for kill in (os.killpg, os.kill):  # it may not lead a group yet
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(self._worker, signal.SIGKILL)
+        send(signal.SIGKILL, -self._worker, self._worker)  # it may not lead a group yet
         self._on_exit(is_reported=is_reported)
 
     def _on_exit(self, *, is_reported: bool = True) -> None:
@@ -295,9 +288,7 @@ class Host:
     def _end_strays(self) -> None:
         """Kill the children that a reused worker left, its own and those handed to this process."""
         while children := children_of(self._worker):
-            for pid in children:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, *children)
             if all(is_gone(pid) for pid in children):
                 break  # zombies that only the worker can reap; they run no more
         end_descendants(spare=[self._worker])
@@ -373,7 +364,3 @@ def trim_output(path: str, limit: int) -> None:
         return  # a full disk: trimmed at the next look
     finally:
         os.close(descriptor)
-
-
-def _write_token(descriptor: int, token: int) -> None:
-    os.write(descriptor, token.to_bytes(8, "little"))

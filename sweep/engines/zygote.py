@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from sweep.engines.host import Host, inherit
 from sweep.engines.import_watch import watched
-from sweep.engines.processes import become_subreaper, end_descendants
+from sweep.engines.processes import become_subreaper, end_descendants, fork, pidfd_of
 from sweep.record.importing import importing, why_missing
 from sweep.worker import devices, limits, wire
 from sweep.worker.channel import Packets
@@ -80,34 +80,22 @@ class Zygote:
                         os.kill(pid, signal.SIGKILL)
 
     def _fork(self, number: int, life: int) -> None:
+        def be_host() -> None:
+            # Every descriptor that is not the host's own must go, or an end of file never comes.
+            self._control.close()
+            for pidfd in self._hosts:
+                os.close(pidfd)
+            if self._lock >= 0:
+                inherit(self._lock)
+            Host(socket.socket(fileno=life), self._driver, is_reusing=self._setup.is_reusing).run()
+
         try:
-            pid = os.fork()
+            pid = fork(be_host)
+            self._hosts[pidfd_of(pid)] = (number, pid)
         except OSError as error:
+            self.send(wire.Refused(number, error.errno or 0))
+        finally:
             os.close(life)
-            self.send(wire.Refused(number, error.errno or 0))
-            return
-        if pid == 0:
-            try:
-                # Every descriptor that is not the host's own must go, or an end of file never comes.
-                self._control.socket.close()
-                for pidfd in self._hosts:
-                    os.close(pidfd)
-                if self._lock >= 0:
-                    inherit(self._lock)
-                Host(socket.socket(fileno=life), self._driver, is_reusing=self._setup.is_reusing).run()
-            except BaseException:  # nothing of the zygote may go on running in the copy
-                sys.excepthook(*sys.exc_info())
-            finally:
-                os._exit(70)
-        os.close(life)
-        try:
-            pidfd = os.pidfd_open(pid)
-        except OSError as error:  # no descriptor is free
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            self.send(wire.Refused(number, error.errno or 0))
-            return
-        self._hosts[pidfd] = (number, pid)
 
     def _on_hosts_ended(self, ended: list[int]) -> None:
         """Reap hosts, end what they left, and say so. Strays cannot be told apart, so all of them go first."""
@@ -123,7 +111,7 @@ class Zygote:
 
     def _end(self) -> NoReturn:
         """The driver is gone: see that everything else goes, too."""
-        self._control.socket.close()
+        self._control.close()
         deadline = time.monotonic() + _HOST_GRACE_S
         while self._hosts and (left := deadline - time.monotonic()) > 0:
             poll = select.poll()

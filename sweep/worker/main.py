@@ -30,7 +30,7 @@ from sweep.worker.room import Room, make_patient
 from sweep.worker.session import Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
 
-__all__ = ["become_worker", "room_to_print", "run_job", "run_spawned", "serve", "set_death_signal"]
+__all__ = ["become_worker", "room_to_print", "run_job", "run_spawned", "say_idle_over", "serve", "set_death_signal"]
 
 FINISHED, STOPPED, FAILED, DAMAGED = "FINISHED", "STOPPED", "FAILED", "DAMAGED"
 
@@ -95,7 +95,7 @@ def become_worker(parent: int) -> None:
 
 def serve(
     channel: SocketChannel,
-    notify: Callable[[int], None] | None,
+    notify: Callable[[int], object] | None,
     *,
     were_threads: int = 1,
     control: int = -1,
@@ -424,7 +424,7 @@ def run_spawned(parent: int, data: int, idle: int, control: int, files: int) -> 
     die_with(parent)
     limits.set_original(files)
     become_worker(parent)
-    for descriptor in (data, control):
+    for descriptor in (data, control, idle):
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
     channel = SocketChannel(data)
@@ -433,11 +433,9 @@ def run_spawned(parent: int, data: int, idle: int, control: int, files: int) -> 
     except ChannelClosed:
         os._exit(0)
     find_thread_pools()
-    if idle < 0:
-        serve(channel, None, control=control)
-    os.set_inheritable(idle, False)
-    serve(channel, lambda token: _say_idle(idle, token), control=control)
+    serve(channel, say_idle_over(idle), control=control)
 
 
-def _say_idle(idle: int, token: int) -> None:
-    os.write(idle, token.to_bytes(8, "little"))
+def say_idle_over(idle: int) -> Callable[[int], object] | None:
+    """Return what tells the host over a pipe that a job is done; None: there is no pipe, and the process ends."""
+    return None if idle < 0 else lambda token: os.write(idle, token.to_bytes(8, "little"))
