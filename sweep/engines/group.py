@@ -16,6 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.group import (
@@ -52,17 +53,15 @@ _MOST_RETRY_S = 2.0
 MakeRank = Callable[[int, Sequence[int], bool], int]
 
 
+@dataclass(slots=True, eq=False)
 class _Member:
     """The process of one rank."""
 
-    __slots__ = ("is_gone", "link", "log", "pid", "pidfd", "seq")
-
-    def __init__(self, pid: int, pidfd: int, link: Link, log: str) -> None:
-        self.pid = pid
-        self.pidfd = pidfd
-        self.link = link
-        self.log = log
-        self.is_gone = False
+    pid: int
+    pidfd: int
+    link: Link
+    log: str
+    is_gone: bool = False
 
 
 class Group:
@@ -88,7 +87,7 @@ class Group:
         self.refusal = 0
         self.peak_rss_bytes = 0
         self.problem = ""
-        self._up = Link(upstream, lambda link, is_full: None)
+        self._up = Link(upstream)
         self._ports = list(ports)
         self._make = make
         self._members: list[_Member] = []
@@ -117,22 +116,24 @@ class Group:
         """Size that each of them is kept below; 0: unlimited."""
         return self._job.log_limit_bytes if self._job is not None else 0
 
+    @property
+    def _links(self) -> list[Link]:
+        """The sockets that are open: the one above, and those of the ranks."""
+        return [link for link in (self._up, *(member.link for member in self._members)) if link.is_open]
+
+    @property
+    def _pidfds(self) -> list[int]:
+        return [member.pidfd for member in self._members if not member.is_gone]
+
     def descriptors(self) -> list[tuple[int, int]]:
         """Return what to wait for: descriptors and poll masks."""
-        found = []
-        links = [self._up, *(member.link for member in self._members)]
-        for link in links:
-            if link.is_open:
-                found.append((link.socket.fileno(), select.POLLIN | (0 if link.is_empty else select.POLLOUT)))
-        found += [(member.pidfd, select.POLLIN) for member in self._members if not member.is_gone]
-        return found
+        masks = [(link, select.POLLIN if link.is_empty else select.POLLIN | select.POLLOUT) for link in self._links]
+        return [(link.socket.fileno(), mask) for link, mask in masks] + [(fd, select.POLLIN) for fd in self._pidfds]
 
     def own_descriptors(self) -> list[int]:
         """Return every descriptor that a process forked now must close."""
-        links = [self._up, *(member.link for member in self._members)]
-        pidfds = [member.pidfd for member in self._members if not member.is_gone]
         unborn = [self._unborn] if self._unborn >= 0 else []
-        return [link.socket.fileno() for link in links if link.is_open] + pidfds + self._ports + unborn
+        return [link.socket.fileno() for link in self._links] + self._pidfds + self._ports + unborn
 
     def deadline(self) -> float | None:
         """Return the monotonic time at which `handle` must be called at the latest."""
@@ -157,8 +158,8 @@ class Group:
             self._start()
         if self._rules is not None and not self._is_ended:
             self._act(self._rules.tick(now), now)
-        for link in (self._up, *(member.link for member in self._members)):
-            if link.is_open and not link.is_empty:
+        for link in self._links:
+            if not link.is_empty:
                 link.flush()
         if self._is_ended and not self._is_done_said and self._rules is not None:
             assert self._rules.ending is not None
@@ -243,7 +244,7 @@ class Group:
         finally:
             self._unborn = -1
             theirs.close()
-        link = Link(ours, lambda link, is_full: None)
+        link = Link(ours)
         self._members.append(_Member(pid, pidfd, link, log))
         if self._job.path:
             link.send(wire.Path(self._job.path))
@@ -289,8 +290,7 @@ class Group:
         os.close(member.pidfd)
         member.is_gone = True
         if member.link.is_open:
-            member.link.is_open = False
-            member.link.socket.close()
+            member.link.close()
         self.peak_rss_bytes += usage.ru_maxrss * 1024
         has_oom_kill = False
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
@@ -381,9 +381,7 @@ class Group:
         for port in self._ports:
             os.close(port)
         self._ports.clear()
-        for link in (self._up, *(member.link for member in self._members)):
-            if link.is_open:
-                link.is_open = False
-                link.socket.close()
+        for link in self._links:
+            link.close()
         for shards in find_shards(self._trial_dir) if self._trial_dir else ():
             shutil.rmtree(shards, ignore_errors=True)  # of checkpoints that were never completed

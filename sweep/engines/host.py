@@ -38,16 +38,18 @@ _SPAWNED = (
 class Host:
     """One host process: `run` never returns."""
 
-    def __init__(self, life: socket.socket, driver: int, *, is_reusing: bool) -> None:
+    def __init__(self, life: socket.socket, driver: int, *, is_reusing: bool, lock: int = -1) -> None:
         """Take over this process.
 
         Args:
             life: the socket to the driver.
             driver: a pidfd of the driver.
             is_reusing: workers stay after their attempt and wait for another.
+            lock: descriptor of the experiment's lock, which this process holds and its workers close; -1: none.
         """
         self._life = Packets(life)
         self._driver = driver
+        self._lock = lock
         self._is_reusing = is_reusing
         self._worker = 0
         self._pidfd = -1
@@ -175,7 +177,7 @@ class Host:
             if self._control is not None:
                 self._control.socket.close()
             others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
-            for descriptor in (self._driver, self._idle, self._pidfd, *_inherited, *others):
+            for descriptor in (self._driver, self._lock, self._idle, self._pidfd, *others):
                 if descriptor >= 0 and descriptor not in kept:
                     os.close(descriptor)
             serve(SocketChannel(data), say_idle_over(idle), control=control)
@@ -328,14 +330,6 @@ def _num_descriptors(message: Any) -> int:
         case wire.StartGroup(num_descriptors=number):
             return number
     return 0
-
-
-_inherited: list[int] = []  # descriptors of the zygote's that hosts hold and workers must not
-
-
-def inherit(*descriptors: int) -> None:
-    """Name descriptors that hosts hold and that their workers close."""
-    _inherited.extend(descriptors)
 
 
 def trim_output(path: str, limit: int) -> None:

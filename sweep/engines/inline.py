@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sweep.core.messages import (
     Continue,
@@ -41,9 +41,9 @@ from sweep.engines.jobs import JobMaker
 from sweep.errors import SweepError
 from sweep.record.importing import unpickle
 from sweep.record.layout import ExperimentLayout
-from sweep.worker import adapters, environment, wire
+from sweep.worker import environment, wire
 from sweep.worker.devices import seed_generators
-from sweep.worker.main import run_job
+from sweep.worker.main import Code, run_job
 from sweep.worker.nested import inside_trial
 from sweep.worker.session import current
 from sweep.worker.trainable import PreparedTrainable
@@ -53,25 +53,41 @@ __all__ = ["InlineEngine"]
 T = TypeVar("T")
 
 
-class _Attempt:
-    """An attempt that waits for its turn or runs."""
+Answer = wire.Continue | wire.Save | wire.Stop
 
-    def __init__(self, token: int, trial: Trial) -> None:
+
+class _Attempt:
+    """An attempt that waits for its turn or runs: what its session talks to in place of a socket."""
+
+    def __init__(self, engine: InlineEngine, token: int, trial: Trial) -> None:
         self.token = token
         self.trial = trial
         self.is_running = False
         self.kill: Kill | None = None
-        self.answers: deque[wire.Continue | wire.Save | wire.Stop] = deque()
+        self.answers: deque[Answer] = deque()
+        self._engine = engine
+
+    def send(self, data: bytes) -> None:
+        """Hand over what a worker would write."""
+        (message,) = wire.Frames().feed(data)
+        self._engine.hear(self, message)
+
+    def receive(self) -> Answer:
+        """Wait for an answer."""
+        return self._engine.answer_for(self)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for an answer, at most so long; whether there is one."""
+        return self._engine.has_answer(self, seconds)
 
 
-class _Loaded:
-    """The trainable in this process, in the form that `run_job` asks for."""
+class _Code(Code):
+    """The trainable in this process, which is loaded from memory."""
 
     def __init__(self, trainable: PreparedTrainable) -> None:
+        super().__init__()
         self._payload = trainable.payload
-        self.trainable: Any = None
-        self.objects: dict[str, Any] = dict(trainable.objects)
-        self.kept = adapters.Kept()
+        self.objects = dict(trainable.objects)
 
     def load(self, job: wire.Job) -> None:
         """Load the trainable at its first use."""
@@ -91,7 +107,7 @@ class InlineEngine(Engine):
         self._layout = ExperimentLayout(context.directory.absolute())
         self._began = time.monotonic()
         self._jobs = JobMaker(context)
-        self._code = _Loaded(context.trainable)
+        self._code = _Code(context.trainable)
 
         self._turn = threading.Condition()
         self._events: list[Event] = []
@@ -121,7 +137,7 @@ class InlineEngine(Engine):
                 return
             if isinstance(command, Start):
                 self._num_tokens += 1
-                attempt = _Attempt(self._num_tokens, command.trial)
+                attempt = _Attempt(self, self._num_tokens, command.trial)
                 self._attempts[command.trial.id, command.trial.attempt] = attempt
                 self._queue.append(attempt)
                 return
@@ -260,7 +276,7 @@ class InlineEngine(Engine):
                 os.chdir(trial_dir)
             seed_generators(job.seed)
             with inside_trial(trial.id):
-                outcome = run_job(job, _InlineChannel(self, attempt), self._code, is_interruptible=True)
+                outcome = run_job(job, attempt, self._code, is_interruptible=True)
         except KeyboardInterrupt as error:
             self._interrupt_loop(error)
             outcome = Outcome("FAILED", "KeyboardInterrupt", class_name="KeyboardInterrupt")
@@ -288,7 +304,7 @@ class InlineEngine(Engine):
                     self._events.append(Waiting(attempt.trial.id, reason))
             self._turn.notify_all()
 
-    def answer_for(self, attempt: _Attempt) -> wire.Continue | wire.Save | wire.Stop:
+    def answer_for(self, attempt: _Attempt) -> Answer:
         """Wait until the loop has answered and waits again."""
         with self._turn:
             while not (attempt.answers and (self._is_loop_waiting or self._is_closed)):
@@ -301,27 +317,6 @@ class InlineEngine(Engine):
             if not attempt.answers:
                 self._turn.wait(timeout_s)
             return bool(attempt.answers)
-
-
-class _InlineChannel:
-    """What a session in this process talks to."""
-
-    def __init__(self, engine: InlineEngine, attempt: _Attempt) -> None:
-        self._engine = engine
-        self._attempt = attempt
-
-    def send(self, data: bytes) -> None:
-        """Hand over what a worker would write."""
-        (message,) = wire.Frames().feed(data)
-        self._engine.hear(self._attempt, message)
-
-    def receive(self) -> wire.Continue | wire.Save | wire.Stop:
-        """Wait for an answer."""
-        return self._engine.answer_for(self._attempt)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for an answer, at most so long; whether there is one."""
-        return self._engine.has_answer(self._attempt, seconds)
 
 
 def _set_variables(variables: Mapping[str, str | None]) -> None:

@@ -19,7 +19,7 @@ class Link:
 
     __slots__ = ("_frames", "_on_full", "_unsent", "attempt", "is_open", "socket")
 
-    def __init__(self, ours: socket.socket, on_full: Callable[[Link, bool], None]) -> None:
+    def __init__(self, ours: socket.socket, on_full: Callable[[Link, bool], None] | None = None) -> None:
         """Take over a socket.
 
         Args:
@@ -48,7 +48,7 @@ class Link:
             if sent == len(data):
                 return
             data = data[sent:]
-            self._on_full(self, True)
+            self._say_full(True)
         self._unsent += data
 
     def close(self) -> None:
@@ -70,7 +70,11 @@ class Link:
             return
         except (BrokenPipeError, ConnectionResetError):
             self._unsent.clear()
-        self._on_full(self, False)
+        self._say_full(False)
+
+    def _say_full(self, is_full: bool) -> None:
+        if self._on_full is not None:
+            self._on_full(self, is_full)
 
     def receive(self) -> list[Any]:
         """Read once and return the messages that are complete; `is_open` becomes False at the end of the stream."""

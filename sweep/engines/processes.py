@@ -9,7 +9,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sweep.worker.proc import list_names, read, stat_of
 
@@ -22,6 +22,7 @@ __all__ = [
     "end_descendants",
     "end_marked",
     "end_tree",
+    "ended_of",
     "fork",
     "is_gone",
     "pidfd_of",
@@ -51,14 +52,11 @@ def children_of(pid: int) -> list[int]:
             found += map(int, read(f"/proc/{pid}/task/{thread}/children").split())
         except FileNotFoundError:
             if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-                return _children_by_scan(pid)  # a kernel built without CONFIG_PROC_CHILDREN
+                # A kernel built without CONFIG_PROC_CHILDREN.
+                return [child for child, (parent, _) in _scan().items() if parent == pid]
         except OSError:
             continue  # the thread ended meanwhile
     return found
-
-
-def _children_by_scan(pid: int) -> list[int]:
-    return [child for child, (parent, _) in _scan().items() if parent == pid]
 
 
 def _scan() -> dict[int, tuple[int, int]]:
@@ -224,6 +222,22 @@ def ask_for_stacks(pid: int) -> None:
     send(signal.SIGCONT, pid)
 
 
+def ended_of(pidfds: Sequence[int], patience_s: float) -> Iterator[int]:
+    """Give the pidfds of processes that have ended, as they end, for so long."""
+    poll = select.poll()
+    for pidfd in pidfds:
+        poll.register(pidfd, select.POLLIN)
+    left, give_up = len(pidfds), time.monotonic() + patience_s
+    while left:
+        ready = poll.poll(1000 * max(0.0, give_up - time.monotonic()))
+        if not ready:
+            return
+        for pidfd, _ in ready:
+            poll.unregister(pidfd)
+            left -= 1
+            yield pidfd
+
+
 def await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
     """Wait for a process, which is no child of this one, to end by itself, then kill it."""
     try:
@@ -237,10 +251,8 @@ def await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
         send(signal.SIGKILL, pid)
         return
     try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        if not poll.poll(1000 * patience_s):
+        if not list(ended_of([descriptor], patience_s)):
             send(signal.SIGKILL, pid)
-            poll.poll(1000 * _CLOSE_S)
+            list(ended_of([descriptor], _CLOSE_S))
     finally:
         os.close(descriptor)

@@ -15,13 +15,12 @@ import select
 import signal
 import socket
 import sys
-import time
 import traceback
 from typing import NoReturn
 
-from sweep.engines.host import Host, inherit
+from sweep.engines.host import Host
 from sweep.engines.import_watch import watched
-from sweep.engines.processes import become_subreaper, end_descendants, fork, pidfd_of
+from sweep.engines.processes import become_subreaper, end_descendants, ended_of, fork, pidfd_of
 from sweep.record.importing import importing, why_missing
 from sweep.worker import devices, limits, wire
 from sweep.worker.channel import Packets
@@ -85,9 +84,8 @@ class Zygote:
             self._control.close()
             for pidfd in self._hosts:
                 os.close(pidfd)
-            if self._lock >= 0:
-                inherit(self._lock)
-            Host(socket.socket(fileno=life), self._driver, is_reusing=self._setup.is_reusing).run()
+            is_reusing = self._setup.is_reusing
+            Host(socket.socket(fileno=life), self._driver, is_reusing=is_reusing, lock=self._lock).run()
 
         try:
             pid = fork(be_host)
@@ -112,14 +110,9 @@ class Zygote:
     def _end(self) -> NoReturn:
         """The driver is gone: see that everything else goes, too."""
         self._control.close()
-        deadline = time.monotonic() + _HOST_GRACE_S
-        while self._hosts and (left := deadline - time.monotonic()) > 0:
-            poll = select.poll()
-            for pidfd in self._hosts:
-                poll.register(pidfd, select.POLLIN)
-            for pidfd, _ in poll.poll(1000 * left):
-                _, pid = self._hosts.pop(pidfd)
-                os.waitpid(pid, 0)
+        for pidfd in ended_of(list(self._hosts), _HOST_GRACE_S):
+            _, pid = self._hosts.pop(pidfd)
+            os.waitpid(pid, 0)
         end_descendants()
         os._exit(0)
 

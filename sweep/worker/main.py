@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from sweep.core.trial import Outcome
 from sweep.record.importing import unpickle, why_missing
@@ -30,7 +30,7 @@ from sweep.worker.room import Room, make_patient
 from sweep.worker.session import Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
 
-__all__ = ["become_worker", "room_to_print", "run_job", "run_spawned", "say_idle_over", "serve", "set_death_signal"]
+__all__ = ["Code", "become_worker", "room_to_print", "run_job", "run_spawned", "say_idle_over", "serve"]
 
 FINISHED, STOPPED, FAILED, DAMAGED = "FINISHED", "STOPPED", "FAILED", "DAMAGED"
 
@@ -43,7 +43,7 @@ _OWN_DIRECTORIES = (_HERE + os.sep, os.path.join(os.path.dirname(_HERE), "train"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Code:
+class Code:
     """The trainable that this process loaded last; a reused worker does not load it again."""
 
     def __init__(self) -> None:
@@ -67,17 +67,12 @@ class _Code:
             self.objects_path = job.objects
 
 
-_code = _Code()
-
-
-def set_death_signal(number: int) -> None:
-    """Have the kernel send this process a signal when the thread that started it ends; 0: none."""
-    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+_code = Code()
 
 
 def die_with(parent: int) -> None:
     """Have the kernel kill this process when its parent dies; end at once if that has happened already."""
-    set_death_signal(signal.SIGKILL)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -207,8 +202,7 @@ def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Se
             if isinstance(message, wire.Stop) and message.token == job.token:
                 raise StopRequested
 
-    room = Room(job.directory, say, hear if job.rank is None else time.sleep)
-    try:
+    with contextlib.closing(Room(job.directory, say, hear if job.rank is None else time.sleep)) as room:
         while True:
             try:
                 _make_directory(trial_dir, job.directory)
@@ -218,8 +212,6 @@ def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Se
                 if not lacks_space(error):
                     raise
             room.wait("the trial's output")
-    finally:
-        room.close()
     make_patient(room_to_print)
 
 
@@ -237,17 +229,6 @@ def room_to_print() -> Room | None:
     """Return how the running trial waits for room for what it prints."""
     session = current()
     return session.room_to_print() if session is not None else None
-
-
-class Code(Protocol):
-    """Where `run_job` finds the trainable."""
-
-    trainable: Any
-    objects: dict[str, Any]
-    kept: adapters.Kept
-
-    def load(self, job: wire.Job) -> None:
-        """Make the attributes those of the job."""
 
 
 def run_job(
