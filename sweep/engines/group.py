@@ -236,7 +236,7 @@ class Group:
         ours, theirs = socket.socketpair()
         self._unborn = ours.fileno()
         try:
-            pid = self._make(theirs.fileno(), [listener] if listener >= 0 else [], bool(self._job.path))
+            pid = self._make(theirs.fileno(), [listener] if listener >= 0 else [], self._job.is_spawned)
             pidfd = pidfd_of(pid)
         except OSError:
             ours.close()
@@ -246,8 +246,6 @@ class Group:
             theirs.close()
         link = Link(ours)
         self._members.append(_Member(pid, pidfd, link, log))
-        if self._job.path:
-            link.send(wire.Path(self._job.path))
         link.send(job)
 
     # --- from the ranks ----------------------------------------------------------------------------------------------

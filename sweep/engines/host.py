@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sweep.engines.processes import become_subreaper, children_of, end_descendants, fork, is_gone, send
 from sweep.worker import wire
@@ -116,56 +116,49 @@ class Host:
             self._end()
 
     def _on_message(self) -> None:
-        message, descriptors = self._life.receive()
-        if len(descriptors) < _num_descriptors(message):  # the kernel drops those that find no room here
-            for descriptor in descriptors:
-                os.close(descriptor)
-            self._send(wire.Refused(message.token, errno.EMFILE))
-            return
-        match message:
-            case None:
+        match self._life.receive():
+            case (None, _):
                 self._end()
-            case wire.StartWorker():
-                self._start(message, descriptors[0])
-            case wire.StartGroup(token=token):
+            case (wire.StartWorker() as start, [data]):
+                self._start(start, data)
+            case (wire.StartGroup(token, number), descriptors) if len(descriptors) == number:
                 self._born = token
                 self._whole = self._add_group(descriptors, is_patient=False)
-            case wire.Kill(token=token) if token > self._done:
+            case (wire.StartWorker(token=token) | wire.StartGroup(token=token), descriptors):
+                for descriptor in descriptors:  # the kernel drops those that find no room here
+                    os.close(descriptor)
+                self._send(wire.Refused(token, errno.EMFILE))
+            case (wire.Kill(token), _) if token > self._done:
                 if self._whole is not None:
                     self._whole.kill()
                     self._on_group_over(self._whole)
                 elif self._worker:
                     self._kill_worker()
-            case wire.Retire():
+            case (wire.Retire(), _):
                 if self._worker:
                     self._kill_worker(is_reported=False)
                 self._send(wire.Retired())
 
     def _start(self, message: wire.StartWorker, data: int) -> None:
-        idle_end, control = -1, None
-        try:
-            if self._is_reusing:
-                self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._control = Packets(ours)
-            make = self._spawn if message.is_spawned else self._fork
-            self._worker = make(data, (control.fileno(),), idle_end, control.fileno())
-            self._pidfd = os.pidfd_open(self._worker)
-        except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
-            for descriptor in (self._idle, idle_end):
-                if descriptor >= 0:
-                    os.close(descriptor)
-            self._idle = -1
-            self._drop_control(control)
-            if self._worker:
-                self._kill_worker(is_reported=False)
-            os.close(data)
-            self._send(wire.Refused(message.token, error.errno or 0))
-            return
-        os.close(data)
-        control.close()
-        if idle_end >= 0:
-            os.close(idle_end)
+        idle_end = -1
+        with contextlib.ExitStack() as given:  # closed here, once the worker has them
+            given.callback(os.close, data)
+            try:
+                if self._is_reusing:
+                    self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+                    given.callback(os.close, idle_end)
+                ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                given.callback(control.close)
+                self._control = Packets(ours)
+                make = self._spawn if message.is_spawned else self._fork
+                self._worker = make(data, (control.fileno(),), idle_end, control.fileno())
+                self._pidfd = os.pidfd_open(self._worker)
+            except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
+                if self._worker:
+                    self._kill_worker(is_reported=False)
+                self._forget_worker()
+                self._send(wire.Refused(message.token, error.errno or 0))
+                return
         self._born, self._logs, self._log_limit = message.token, message.logs, message.log_limit_bytes
 
     def _fork(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
@@ -205,7 +198,7 @@ class Host:
         assert self._control is not None
         message, descriptors = self._control.receive()
         if message is None:
-            self._drop_control(None)
+            self._drop_control()
         elif len(descriptors) < message.num_descriptors:
             for descriptor in descriptors:  # the worker sees its socket close
                 os.close(descriptor)
@@ -244,10 +237,17 @@ class Host:
             group.kill()
         self._groups.clear()
 
-    def _drop_control(self, other: socket.socket | None) -> None:
-        for one in (self._control and self._control.socket, other):
-            if one is not None:
-                one.close()
+    def _forget_worker(self) -> None:
+        """Close what led to a worker that is gone, or was never made."""
+        self._drop_control()
+        for descriptor in (self._pidfd, self._idle):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._worker, self._pidfd, self._idle = 0, -1, -1
+
+    def _drop_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
         self._control = None
 
     def _kill_worker(self, *, is_reported: bool = True) -> None:
@@ -258,18 +258,13 @@ class Host:
     def _on_exit(self, *, is_reported: bool = True) -> None:
         """Reap the worker, end what it left, and say that the tree is gone."""
         self._end_groups()
-        self._drop_control(None)
         _, status, usage = os.wait4(self._worker, 0)
         end_descendants()
-        self._trim_log(is_final=True)
-        for descriptor in (self._pidfd, self._idle):
-            if descriptor >= 0:
-                os.close(descriptor)
-        born = self._born
-        self._worker, self._pidfd, self._idle = 0, -1, -1
-        self._done = max(self._done, born)
+        self._trim_log()
+        self._forget_worker()
+        self._done = max(self._done, self._born)
         if is_reported:
-            self._send(wire.Exited(born, status, usage.ru_maxrss * 1024))
+            self._send(wire.Exited(self._born, status, usage.ru_maxrss * 1024))
 
     def _on_idle(self) -> None:
         """A reused worker is done with a job: end whatever it left running."""
@@ -283,7 +278,7 @@ class Host:
         self._end_groups()
         if children_of(self._worker) or len(children_of(os.getpid())) > 1:
             self._end_strays()
-        self._trim_log(is_final=True)
+        self._trim_log()
         self._done = token
         self._send(wire.Idle(token))
 
@@ -296,12 +291,12 @@ class Host:
         end_descendants(spare=[self._worker])
 
     def _on_timeout(self) -> None:
-        self._trim_log(is_final=False)
+        self._trim_log()
         for group in self._groups:
             for log in group.logs if group.log_limit_bytes else ():
                 trim_output(log, group.log_limit_bytes)
 
-    def _trim_log(self, *, is_final: bool) -> None:
+    def _trim_log(self) -> None:
         """Keep the output below its limit: its head, a mark, and its tail."""
         if not self._log_limit or not self._logs:
             return
@@ -320,16 +315,6 @@ class Host:
             self._kill_worker(is_reported=False)
         end_descendants()
         os._exit(0)
-
-
-def _num_descriptors(message: Any) -> int:
-    """Return how many descriptors a message from the driver comes with."""
-    match message:
-        case wire.StartWorker():
-            return 1
-        case wire.StartGroup(num_descriptors=number):
-            return number
-    return 0
 
 
 def trim_output(path: str, limit: int) -> None:

@@ -212,7 +212,7 @@ class Hosts:
     def _on_nursery_gone(self, nursery: Nursery) -> None:
         """Trials go on without their zygote; another is started when the next host is needed."""
         self._loop.ignore(nursery.packets.socket.fileno())
-        how = nursery.reap()
+        how = nursery.close()
         while_importing = ""
         if nursery.importing:
             self._has_import_crashed = True

@@ -16,23 +16,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from sweep.core.messages import (
-    Continue,
-    Event,
-    Exit,
-    Exited,
-    ExitKind,
-    Kill,
-    Released,
-    Reported,
-    Save,
-    Saved,
-    Start,
-    Started,
-    Stop,
-    Tick,
-    Waiting,
-)
+from sweep.core import messages
+from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineContext
@@ -63,7 +48,7 @@ class _Attempt:
         self.token = token
         self.trial = trial
         self.is_running = False
-        self.kill: Kill | None = None
+        self.kill: messages.Kill | None = None
         self.answers: deque[Answer] = deque()
         self._engine = engine
 
@@ -123,11 +108,9 @@ class InlineEngine(Engine):
     # --- the contract, on the loop's thread --------------------------------------------------------------------------
 
     def nodes(self) -> Sequence[Node]:
-        """Return the inventory."""
         return self._context.nodes
 
     def now(self) -> float:
-        """Return seconds of driving since the sweep first began."""
         return self._context.start_at + time.monotonic() - self._began
 
     def execute(self, command: EngineCommand) -> None:
@@ -135,7 +118,7 @@ class InlineEngine(Engine):
         with self._turn:
             if self._is_closed:
                 return
-            if isinstance(command, Start):
+            if isinstance(command, messages.Start):
                 self._num_tokens += 1
                 attempt = _Attempt(self, self._num_tokens, command.trial)
                 self._attempts[command.trial.id, command.trial.attempt] = attempt
@@ -145,15 +128,15 @@ class InlineEngine(Engine):
             if known is None:
                 return
             match command:
-                case Continue(seq=seq):
+                case messages.Continue(seq=seq):
                     known.answers.append(wire.Continue(known.token, seq))
-                case Save(seq=seq):
+                case messages.Save(seq=seq):
                     known.answers.append(wire.Save(known.token, seq))
-                case Stop(seq=seq, save=save):
+                case messages.Stop(seq=seq, save=save):
                     if not known.is_running:
                         self._finish(known, Exit(ExitKind.STOPPED, error=NOT_STARTED))
                     known.answers.append(wire.Stop(known.token, seq, save))
-                case Kill():
+                case messages.Kill():
                     known.kill = command
                     if not known.is_running:
                         self._finish(known, classify(None, 0, kill=command))
@@ -172,7 +155,7 @@ class InlineEngine(Engine):
                     return events
                 left = None if deadline is None else deadline - self.now()
                 if left is not None and left <= 0:
-                    return [Tick()]
+                    return [messages.Tick()]
                 self._is_loop_waiting = True
                 self._turn.notify_all()
                 try:
@@ -191,7 +174,7 @@ class InlineEngine(Engine):
             self._is_closed = True
             self._queue.clear()
             for attempt in self._attempts.values():
-                attempt.kill = Kill(attempt.trial.id, attempt.trial.attempt)
+                attempt.kill = messages.Kill(attempt.trial.id, attempt.trial.attempt)
                 attempt.answers.append(wire.Stop(attempt.token, 0))
             self._turn.notify_all()
 
@@ -200,7 +183,7 @@ class InlineEngine(Engine):
         del self._attempts[key]
         if attempt in self._queue:
             self._queue.remove(attempt)
-        self._events += [Exited(*key, exit), Released(*key)]
+        self._events += [messages.Exited(*key, exit), messages.Released(*key)]
 
     # --- the user's code, on the calling thread ----------------------------------------------------------------------
 
@@ -295,13 +278,13 @@ class InlineEngine(Engine):
         with self._turn:
             match message:
                 case wire.Started(pid=pid):
-                    self._events.append(Started(*key, pid))
+                    self._events.append(messages.Started(*key, pid))
                 case wire.Report(_, seq, metrics, checkpoint):
-                    self._events.append(Reported(*key, seq, metrics, checkpoint))
+                    self._events.append(messages.Reported(*key, seq, metrics, checkpoint))
                 case wire.Saved(_, seq, checkpoint):
-                    self._events.append(Saved(*key, seq, checkpoint))
+                    self._events.append(messages.Saved(*key, seq, checkpoint))
                 case wire.Waits(_, reason):
-                    self._events.append(Waiting(attempt.trial.id, reason))
+                    self._events.append(messages.Waiting(attempt.trial.id, reason))
             self._turn.notify_all()
 
     def answer_for(self, attempt: _Attempt) -> Answer:

@@ -12,7 +12,6 @@ import cloudpickle
 from sweep.core.resources import Resources
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
-from sweep.engines.nursery import own_path
 from sweep.worker import environment, wire
 from sweep.worker.group_environment import GroupSpec, group_job, plan_ranks
 from sweep.worker.nested import process_mark
@@ -26,7 +25,6 @@ class JobMaker:
 
     Attributes:
         environ: the driver's variables and those that the run and the trainable add for all trials.
-        path: `sys.path` for fresh interpreters.
     """
 
     def __init__(self, context: EngineContext, *, code: str = "", objects: str = "") -> None:
@@ -42,7 +40,6 @@ class JobMaker:
         self._driver = process_mark(os.getpid())
         self._env = {**context.trainable.env, **context.env}
         self.environ: Mapping[str, str] = {**os.environ, **self._env}
-        self.path = tuple(own_path())
         self._code = code
         self._objects = objects
         self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
@@ -95,7 +92,7 @@ class JobMaker:
             self.one(token, trial, start_from=spec.checkpoint),
             plans,
             spec,
-            path=self.path if self._context.start_method == "spawn" else (),
+            is_spawned=self._context.start_method == "spawn",
             log_limit_bytes=self._context.log_limit_bytes,
         )
 

@@ -11,23 +11,8 @@ import time
 from collections.abc import Sequence
 
 from sweep.accelerators.meter import read_placed
-from sweep.core.messages import (
-    Continue,
-    Event,
-    Exit,
-    Exited,
-    ExitKind,
-    Kill,
-    Released,
-    Reported,
-    Save,
-    Saved,
-    Start,
-    Started,
-    Stop,
-    Tick,
-    Waiting,
-)
+from sweep.core import messages
+from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
@@ -103,14 +88,14 @@ class LocalEngine(Engine):
             None if self._jobs.is_group else context.report_timeout_s,
             self._loop,
             log_of=lambda attempt: self._layout.trial(attempt.trial.id) / self._outputs[-1],
-            kill=lambda attempt, reason: self._kill(attempt, Kill(*attempt.key, reason, ExitKind.HUNG)),
+            kill=lambda attempt, reason: self._kill(attempt, messages.Kill(*attempt.key, reason, ExitKind.HUNG)),
         )
         self._scarcity = Scarcity(
             self._loop,
             place=self._place,
             make_room=lambda: self._hosts.give_up_idle(),
             num_placed=lambda: sum(attempt.slot is not None for attempt in self._attempts.values()),
-            explain=lambda attempt, reason: self._events.append(Waiting(attempt.trial.id, reason)),
+            explain=lambda attempt, reason: self._events.append(messages.Waiting(attempt.trial.id, reason)),
             notice=say,
         )
         self._limits = limits.Raised()
@@ -145,18 +130,16 @@ class LocalEngine(Engine):
     # --- the contract ----------------------------------------------------------------------------------------------
 
     def nodes(self) -> Sequence[Node]:
-        """Return the inventory."""
         return self._releases.nodes
 
     def now(self) -> float:
-        """Return seconds of driving since the sweep first began."""
         return self._context.start_at + time.monotonic() - self._began
 
     def execute(self, command: EngineCommand) -> None:
         """Begin to carry out a command; commands to attempts that are gone are ignored."""
         if self._is_closed:
             return
-        if isinstance(command, Start):
+        if isinstance(command, messages.Start):
             attempt = Attempt(next(self._tokens), command.trial)
             self._attempts[attempt.key] = attempt
             self._scarcity.admit(attempt)
@@ -165,20 +148,20 @@ class LocalEngine(Engine):
         if known is None:
             return
         match command:
-            case Continue(seq=seq):
+            case messages.Continue(seq=seq):
                 self._silences.watch(known)
                 self._tell(known, wire.Continue(known.token, seq))
-            case Save(seq=seq):
+            case messages.Save(seq=seq):
                 self._silences.watch(known)
                 self._tell(known, wire.Save(known.token, seq))
-            case Stop(seq=seq, save=save):
+            case messages.Stop(seq=seq, save=save):
                 known.is_stopping = True
                 if known.link is None:
                     self._finish(known, Exit(ExitKind.STOPPED, error=NOT_STARTED))
                 else:
                     self._silences.rest(known)  # how long the end may take is the sweep's to say
                     self._tell(known, wire.Stop(known.token, seq, save))
-            case Kill():
+            case messages.Kill():
                 self._kill(known, command)
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
@@ -192,7 +175,7 @@ class LocalEngine(Engine):
                 events, self._events = self._events, []
                 return events
             if deadline is not None and self.now() >= deadline:
-                return [Tick()]
+                return [messages.Tick()]
 
     def _gather(self) -> None:
         """Take in what arrived meanwhile, without waiting: the more events share a commit, the less each costs."""
@@ -203,7 +186,6 @@ class LocalEngine(Engine):
                 return
 
     def post(self, event: Event) -> None:
-        """Hand in an event from a signal handler or another thread."""
         self._loop.post(event)
 
     def close(self) -> None:
@@ -231,7 +213,7 @@ class LocalEngine(Engine):
                 slot.attempt = attempt.slot = None
                 raise
         elif slot.nursery.importing:
-            self._events.append(Waiting(attempt.trial.id, f"importing {slot.nursery.importing}"))
+            self._events.append(messages.Waiting(attempt.trial.id, f"importing {slot.nursery.importing}"))
 
     def _place_warm(self, attempt: Attempt) -> bool:
         """Hand an attempt to an idle worker that fits, or have those ended that hold its devices; False: neither."""
@@ -264,7 +246,6 @@ class LocalEngine(Engine):
 
     def _send_start(self, slot: Slot, attempt: Attempt) -> None:
         """Have the host make a worker, or a group, and give it its job."""
-        is_spawned = self._context.start_method == "spawn"
         ports = self._jobs.open_ports(attempt.trial)
         with contextlib.ExitStack() as stack:
             stack.callback(close_ports, ports)
@@ -276,6 +257,7 @@ class LocalEngine(Engine):
                 start = wire.StartGroup(attempt.token, len(descriptors))
             else:
                 logs = tuple(str(self._layout.trial(attempt.trial.id) / name) for name in self._outputs)
+                is_spawned = self._context.start_method == "spawn"
                 start = wire.StartWorker(attempt.token, logs, self._context.log_limit_bytes, is_spawned)
             try:
                 slot.tell(start, descriptors)
@@ -285,8 +267,6 @@ class LocalEngine(Engine):
         link = Link(ours, self._on_full)
         self._loop.listen(ours.fileno(), lambda: self._on_link(link))
         slot.link, slot.born, slot.key = link, attempt.token, key_of(attempt.trial)
-        if is_spawned and not self._jobs.is_group:
-            link.send(wire.Path(self._jobs.path))
         self._send_job(attempt, link, [port.number for port in ports])
 
     def _send_job(self, attempt: Attempt, link: Link, ports: Sequence[int] = ()) -> None:
@@ -312,7 +292,7 @@ class LocalEngine(Engine):
         if attempt.link is not None:
             attempt.link.send(answer)
 
-    def _kill(self, attempt: Attempt, kill: Kill) -> None:
+    def _kill(self, attempt: Attempt, kill: messages.Kill) -> None:
         if attempt.kill is not None:
             return
         attempt.kill = kill
@@ -338,11 +318,13 @@ class LocalEngine(Engine):
         slot = attempt.slot
         if slot is not None:
             slot.attempt = None
-        self._events.append(Exited(*attempt.key, exit))
+        self._events.append(messages.Exited(*attempt.key, exit))
         if slot is not None and slot.link is not None:  # its worker stays, idle, with its memory
-            self._events.append(Released(*attempt.key))
+            self._events.append(messages.Released(*attempt.key))
         else:
-            self._releases.release(attempt.trial, [other.trial for other in self._attempts.values()])
+            released = messages.Released(*attempt.key)
+            others = [other.trial for other in self._attempts.values()]
+            self._releases.after(attempt.key, attempt.trial, lambda: self._events.append(released), others)
         if slot is not None:
             self._scarcity.on_room()
 
@@ -366,29 +348,29 @@ class LocalEngine(Engine):
     def _on_full(self, link: Link, is_full: bool) -> None:
         self._loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
 
-    def _on_worker(self, link: Link, messages: Sequence[wire.FromWorker]) -> None:
+    def _on_worker(self, link: Link, heard: Sequence[wire.FromWorker]) -> None:
         attempt: Attempt | None = link.attempt
-        for message in messages:
+        for message in heard:
             if attempt is None or message.token != attempt.token:
                 continue
             match message:
                 case wire.Report(_, seq, metrics, checkpoint):
                     attempt.has_reported = True
                     self._silences.rest(attempt)
-                    self._events.append(Reported(*attempt.key, seq, metrics, checkpoint))
+                    self._events.append(messages.Reported(*attempt.key, seq, metrics, checkpoint))
                 case wire.Started(_, pid):
                     attempt.pids = attempt.pids or (pid,)
                     self._silences.watch(attempt)
-                    self._events.append(Started(*attempt.key, pid))
+                    self._events.append(messages.Started(*attempt.key, pid))
                 case wire.Saved(_, seq, checkpoint):
-                    self._events.append(Saved(*attempt.key, seq, checkpoint))
+                    self._events.append(messages.Saved(*attempt.key, seq, checkpoint))
                 case wire.Done(_, outcome):
                     attempt.outcome = outcome
                 case wire.Pids(_, pids):
                     attempt.pids = pids
                 case wire.Waits(_, reason):
                     (self._silences.rest if reason else self._silences.watch)(attempt)
-                    self._events.append(Waiting(attempt.trial.id, reason))
+                    self._events.append(messages.Waiting(attempt.trial.id, reason))
 
     def _drain(self, slot: Slot) -> None:
         """Take what the worker wrote before it ended or became idle: no exit may overtake the last report."""
@@ -441,7 +423,7 @@ class LocalEngine(Engine):
     def _on_importing(self, module: str) -> None:
         for attempt in self._attempts.values():
             if attempt.link is None:
-                self._events.append(Waiting(attempt.trial.id, f"importing {module}"))
+                self._events.append(messages.Waiting(attempt.trial.id, f"importing {module}"))
 
 
 def _job_maker(context: EngineContext, layout: ExperimentLayout) -> JobMaker:

@@ -113,24 +113,15 @@ class Nursery:
         with contextlib.suppress(OSError):
             self.packets.send(wire.EndHost(number))
 
-    def reap(self) -> str:
-        """Wait for a zygote that has closed its socket, and return how it ended, for people."""
-        self.packets.socket.close()
+    def close(self) -> str:
+        """End it and everything that it has started, wait until that is gone, and say how it ended."""
+        self.packets.close()  # one that still imports is ended by its watch
         try:
             code = self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-    def close(self) -> None:
-        """End it and everything that it has started; returns when that is gone."""
-        self.packets.socket.close()  # one that still imports is ended by its watch
-        try:
-            self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 def own_path() -> list[str]:

@@ -241,7 +241,7 @@ class _Nested:
         finally:
             close_ports(ports)
         with upstream:
-            group = group_job(job, plans, spec, path=(), log_limit_bytes=job.log_limit_bytes)
+            group = group_job(job, plans, spec, log_limit_bytes=job.log_limit_bytes)
             upstream.sendall(wire.frame(group))
             return self._serve(SocketChannel(upstream.fileno()), job)
 

@@ -369,23 +369,17 @@ class _Environment:
             for name in os.environ.keys() - self._baseline.keys():
                 del os.environ[name]
             os.environ.update(self._baseline)
-        for name, value in variables.items():
+        wanted = dict(variables)
+        if self._baseline is not None:
+            wanted = {**{name: self._baseline.get(name) for name in self._given}, **variables}
+            self._given = set(variables)
+        for name, value in wanted.items():
             if value is None:
                 os.environ.pop(name, None)
             elif os.environ.get(name) != value:
                 os.environ[name] = value
         if self._baseline is not None:
-            for name in self._given - variables.keys():
-                self._restore(name, self._baseline)
-            self._given = set(variables)
             self._expected = self._data.copy()
-
-    @staticmethod
-    def _restore(name: str, baseline: Mapping[str, str]) -> None:
-        if name in baseline:
-            os.environ[name] = baseline[name]
-        else:
-            os.environ.pop(name, None)
 
 
 def _flush() -> None:
@@ -398,23 +392,15 @@ def _flush() -> None:
 
 def run_spawned(parent: int, data: int, idle: int, control: int, files: int) -> None:
     """Be a worker in a fresh interpreter (`start_method="spawn"`); the numbers are inherited descriptors, and the soft
-    limit of descriptors as the user had it.
-
-    Its first message carries `sys.path`, so that the user's modules are found.
-    """
+    limit of descriptors as the user had it."""
     die_with(parent)
     limits.set_original(files)
     become_worker(parent)
     for descriptor in (data, control, idle):
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
-    channel = SocketChannel(data)
-    try:
-        sys.path[:] = channel.receive().entries
-    except ChannelClosed:
-        os._exit(0)
     find_thread_pools()
-    serve(channel, say_idle_over(idle), control=control)
+    serve(SocketChannel(data), say_idle_over(idle), control=control)
 
 
 def say_idle_over(idle: int) -> Callable[[int], object] | None:

@@ -15,62 +15,9 @@ from typing import Any, NamedTuple, get_args
 
 from sweep.core.trial import Outcome
 
-__all__ = [
-    "Continue",
-    "Done",
-    "EndHost",
-    "Exited",
-    "ForkHost",
-    "FromHost",
-    "FromWorker",
-    "FromZygote",
-    "Frames",
-    "Gone",
-    "GroupJob",
-    "Hello",
-    "Idle",
-    "Importing",
-    "Job",
-    "Joined",
-    "Kill",
-    "Merge",
-    "Merged",
-    "Notice",
-    "Path",
-    "Pids",
-    "Rank",
-    "RankJob",
-    "Ready",
-    "Refused",
-    "Report",
-    "Retire",
-    "Retired",
-    "Save",
-    "Saved",
-    "Setup",
-    "StartGroup",
-    "StartWorker",
-    "Started",
-    "Stop",
-    "Waits",
-    "ToWorker",
-    "ToHost",
-    "ToZygote",
-    "Message",
-    "encode",
-    "decode",
-    "frame",
-]
-
 _LENGTH = struct.Struct("<I")
 
 # --- to a worker -----------------------------------------------------------------------------------------------------
-
-
-class Path(NamedTuple):
-    """Driver or host to a worker in a fresh interpreter, first of all: its `sys.path`."""
-
-    entries: tuple[str, ...]
 
 
 class Rank(NamedTuple):
@@ -172,7 +119,7 @@ class GroupJob(NamedTuple):
     Attributes:
         job: what all ranks have in common.
         is_listening: the first port's socket listens and is handed to rank 0; otherwise ports are only kept free.
-        path: `sys.path` for ranks that are started as fresh interpreters; empty: they are forked.
+        is_spawned: ranks are started as fresh interpreters; otherwise they are forked.
         log_limit_bytes: of each rank's output.
         start_s, barrier_s, hang_s: see `core.group.Limits`.
     """
@@ -180,7 +127,7 @@ class GroupJob(NamedTuple):
     job: Job
     ranks: tuple[RankJob, ...]
     is_listening: bool = False
-    path: tuple[str, ...] = ()
+    is_spawned: bool = False
     log_limit_bytes: int = 0
     start_s: float = 300.0
     barrier_s: float = 300.0
@@ -394,7 +341,7 @@ class Gone(NamedTuple):
 
 # --- how they are written --------------------------------------------------------------------------------------------
 
-ToWorker = Path | Job | GroupJob | Continue | Save | Stop | Merge
+ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
 FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged
 ToHost = StartWorker | StartGroup | Kill | Retire
 FromHost = Hello | Exited | Idle | Retired | Refused

@@ -20,7 +20,7 @@ def wired(tmp_path):
     pidfd = os.pidfd_open(os.getpid())
     host = Host(theirs, pidfd, is_reusing=False)
     yield host, ours
-    host._drop_control(None)
+    host._drop_control()
     os.close(pidfd)
     ours.close()
     theirs.close()
@@ -97,7 +97,7 @@ def test_each_file_of_the_output_is_trimmed_also_where_a_reused_worker_writes_by
     host._is_reusing, host._log_limit, host._worker = is_reusing, 1000, 4242
     host._logs = (str(tmp_path / "born" / "out"), str(tmp_path / "born" / "err"))
     monkeypatch.setattr(os, "readlink", lambda path: str(tmp_path / "now" / "out"))
-    host._trim_log(is_final=True)
+    host._trim_log()
     small = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*") if path.stat().st_size <= 1000}
     assert small == trimmed
 
