@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from sweep.engines.base import EngineContext
@@ -21,56 +23,42 @@ __all__ = ["Hosts"]
 _SLOT_FILES = 4  # life and data socket, and their other ends for a moment
 
 
+@dataclass(eq=False)
 class Hosts:
     """Starts hosts and ends them; what they say of attempts is for the engine.
 
     Attributes:
+        log: gets what the modules print that are imported in advance.
+        environ: the variables that trials start from.
+        hear: is given what a host says. Its last word is `Gone`: with all that it had left behind, or nobody is there
+            to say so, and then the engine ends what can be found.
+        refuse: an attempt gets no host, because of this errno.
+        is_importing: the zygote imports this module now.
+        is_ready: it has imported these modules, which started so many threads.
+        say: is told what the user should be shown.
         slots: those that there are, by number.
     """
 
-    def __init__(
-        self,
-        context: EngineContext,
-        loop: Loop,
-        *,
-        log: Path,
-        environ: Mapping[str, str],
-        hear: Callable[[Slot, wire.FromHost | wire.Gone], None],
-        refuse: Callable[[Attempt, int], None],
-        is_importing: Callable[[str], None],
-        is_ready: Callable[[int, tuple[str, ...]], None],
-        say: Callable[[str], None],
-    ) -> None:
-        """Take what the engine wants to hear of; nothing is started yet.
+    context: EngineContext
+    loop: Loop
+    log: Path
+    environ: Mapping[str, str]
+    hear: Callable[[Slot, wire.FromHost | wire.Gone], None]
+    refuse: Callable[[Attempt, int], None]
+    is_importing: Callable[[str], None]
+    is_ready: Callable[[int, tuple[str, ...]], None]
+    say: Callable[[str], None]
+    slots: dict[int, Slot] = field(default_factory=dict, init=False)
+    _nursery: Nursery | None = field(default=None, init=False)
+    _has_import_crashed: bool = field(default=False, init=False)  # then trials import for themselves
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
 
-        Args:
-            log: gets what the modules print that are imported in advance.
-            environ: the variables that trials start from.
-            hear: is given what a host says. Its last word is `Gone`: with all that it had left behind, or nobody is
-                there to say so, and then the engine ends what can be found.
-            refuse: an attempt gets no host, because of this errno.
-            is_importing: the zygote imports this module now.
-            is_ready: it has imported these modules, which started so many threads.
-            say: is told what the user should be shown.
-        """
-        self.slots: dict[int, Slot] = {}
-        self._context = context
-        self._loop = loop
-        self._log = log
-        self._environ = environ
-        self._hear = hear
-        self._refuse = refuse
-        self._is_importing = is_importing
-        self._is_ready = is_ready
-        self._say = say
-        self._is_spawning = context.start_method == "spawn"
-        modules = tuple(dict.fromkeys((*context.preload, *context.trainable.imports)))
+    @cached_property
+    def _modules(self) -> tuple[str, ...]:
+        modules = tuple(dict.fromkeys((*self.context.preload, *self.context.trainable.imports)))
         if any(name.startswith("sweep.train.") for name in modules):
             modules = (*modules, "sweep.engines.group", "sweep.worker.rank")
-        self._modules = modules
-        self._nursery: Nursery | None = None
-        self._has_import_crashed = False  # then trials import for themselves, and fail one by one
-        self._numbers = itertools.count(1)
+        return modules
 
     def start(self) -> Nursery:
         """Start a zygote.
@@ -78,24 +66,24 @@ class Hosts:
         Raises:
             OSError: the kernel allows no process or descriptor.
         """
-        is_importing = not (self._is_spawning or self._has_import_crashed)
+        is_spawning = self.context.start_method == "spawn"
         setup = wire.Setup(
             path=own_path(),
-            modules=self._modules if is_importing else (),
-            is_reusing=self._context.reuse_actors,
-            is_importing=not self._is_spawning,
+            modules=() if is_spawning or self._has_import_crashed else self._modules,
+            is_reusing=self.context.reuse_actors,
+            is_importing=not is_spawning,
             driver_pid=os.getpid(),
             num_files=limits.users_limit(),
         )
         nursery = Nursery(
             setup,
-            directory=self._context.directory.absolute(),
-            log=self._log,
-            environ=self._environ,
-            lock_fd=self._context.lock_fd,
+            directory=self.context.directory.absolute(),
+            log=self.log,
+            environ=self.environ,
+            lock_fd=self.context.lock_fd,
         )
         self._nursery = nursery
-        self._loop.listen(nursery.packets.socket.fileno(), lambda: self._on_nursery(nursery))
+        self.loop.listen(nursery.packets.socket.fileno(), lambda: self._on_nursery(nursery))
         return nursery
 
     def free(self) -> Slot | None:
@@ -105,7 +93,7 @@ class Hosts:
         if slot is not None and slot.link is not None:
             # An idle worker for another request: the host ends it first, because it reads its messages in order.
             slot.retire()
-            slot.drop_link(self._loop)
+            slot.drop_link(self.loop)
         return slot
 
     def new(self) -> Slot:
@@ -129,7 +117,7 @@ class Hosts:
         finally:
             theirs.close()
         self.slots[slot.number] = slot
-        self._loop.listen(ours.fileno(), lambda: self._on_host(slot))
+        self.loop.listen(ours.fileno(), lambda: self._on_host(slot))
         return slot
 
     def give_up_idle(self) -> None:
@@ -140,7 +128,7 @@ class Hosts:
             if slot.link is not None:
                 slot.retire()  # its devices must be clean before they are granted again
                 continue
-            self._loop.ignore(slot.life.socket.fileno())
+            self.loop.ignore(slot.life.socket.fileno())
             slot.life.close()
             if not slot.nursery.is_alive:  # nobody would say that it is gone
                 self._bury(slot)
@@ -169,20 +157,20 @@ class Hosts:
 
     def _on_host(self, slot: Slot) -> None:
         for message in slot.life.receive_all():
-            self._hear(slot, message)
+            self.hear(slot, message)
         if slot.is_dead and slot.number in self.slots:
-            self._loop.ignore(slot.life.socket.fileno())
+            self.loop.ignore(slot.life.socket.fileno())
             if not slot.nursery.is_alive:
                 self._bury(slot)
             # otherwise the zygote says when everything that it left behind is gone
 
     def _bury(self, slot: Slot) -> None:
         for message in slot.life.receive_all():
-            self._hear(slot, message)
-        self._loop.ignore(slot.life.socket.fileno())
+            self.hear(slot, message)
+        self.loop.ignore(slot.life.socket.fileno())
         slot.life.close()
         del self.slots[slot.number]
-        self._hear(slot, wire.Gone(slot.number))
+        self.hear(slot, wire.Gone(slot.number))
 
     def _on_nursery(self, nursery: Nursery) -> None:
         for message in nursery.packets.receive_all():
@@ -194,12 +182,12 @@ class Hosts:
         match message:
             case wire.Importing(module):
                 nursery.importing = module
-                self._is_importing(module)
+                self.is_importing(module)
             case wire.Notice(text):
-                self._say(text)
+                self.say(text)
             case wire.Ready(num_threads):
                 nursery.importing = ""
-                self._is_ready(num_threads - 1, self._modules)
+                self.is_ready(num_threads - 1, self._modules)
             case wire.Gone(number) if number in self.slots:
                 self._bury(self.slots[number])
             case wire.Refused(number, errno) if number in self.slots:
@@ -207,17 +195,17 @@ class Hosts:
                 attempt, slot.attempt = slot.attempt, None
                 self._bury(slot)
                 if attempt is not None:
-                    self._refuse(attempt, errno)
+                    self.refuse(attempt, errno)
 
     def _on_nursery_gone(self, nursery: Nursery) -> None:
         """Trials go on without their zygote; another is started when the next host is needed."""
-        self._loop.ignore(nursery.packets.socket.fileno())
+        self.loop.ignore(nursery.packets.socket.fileno())
         how = nursery.close()
         while_importing = ""
         if nursery.importing:
             self._has_import_crashed = True
             while_importing = f" while importing {nursery.importing}; trials import for themselves now"
-        self._say(f"the process that imports modules in advance ended ({how}){while_importing}")
+        self.say(f"the process that imports modules in advance ended ({how}){while_importing}")
         if self._nursery is nursery:
             self._nursery = None
         for slot in [slot for slot in self.slots.values() if slot.nursery is nursery]:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-from sweep.accelerators.meter import read_placed
 from sweep.core import messages
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
@@ -60,13 +59,7 @@ class LocalEngine(Engine):
             ResourceError: the kernel allows not even the first process.
             TrainableError: objects given by `with_parameters` cannot be stored.
         """
-        if context.start_method not in ("zygote", "spawn"):
-            raise ConfigError(f"start_method is {context.start_method!r}; expected 'zygote' or 'spawn'.")
-        if sys.platform != "linux":
-            raise ConfigError(
-                f"the local engine needs Linux, this is {sys.platform}: no other system can end a trial's processes "
-                "reliably. Use engine='inline', or run on Linux."
-            )
+        _refuse_what_cannot_run(context)
         self._context = context
         self.notices: list[str] = []
         say = context.notice or self.notices.append
@@ -99,10 +92,9 @@ class LocalEngine(Engine):
             notice=say,
         )
         self._limits = limits.Raised()
-        devices = [(node.id, device) for node in context.nodes for device in node.devices]
         self._releases = Releases(
             context.nodes,
-            hand_over or HandOver(read_placed, devices=devices),
+            hand_over,
             self._loop,
             emit=lambda event: self._events.append(event),
             notice=say,
@@ -424,6 +416,16 @@ class LocalEngine(Engine):
         for attempt in self._attempts.values():
             if attempt.link is None:
                 self._events.append(messages.Waiting(attempt.trial.id, f"importing {module}"))
+
+
+def _refuse_what_cannot_run(context: EngineContext) -> None:
+    if context.start_method not in ("zygote", "spawn"):
+        raise ConfigError(f"start_method is {context.start_method!r}; expected 'zygote' or 'spawn'.")
+    if sys.platform != "linux":
+        raise ConfigError(
+            f"the local engine needs Linux, this is {sys.platform}: no other system can end a trial's processes "
+            "reliably. Use engine='inline', or run on Linux."
+        )
 
 
 def _job_maker(context: EngineContext, layout: ExperimentLayout) -> JobMaker:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
+from sweep.accelerators.meter import read_placed
 from sweep.core.messages import Event, NodesChanged, Waiting
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
@@ -25,18 +26,19 @@ class Releases:
     def __init__(
         self,
         nodes: Sequence[Node],
-        hand_over: HandOver,
+        hand_over: HandOver | None,
         loop: Loop,
         *,
         emit: Callable[[Event], None],
         notice: Callable[[str], None],
     ) -> None:
         self.nodes = tuple(nodes)
-        self._hand_over = hand_over
+        devices = [(node.id, device) for node in nodes for device in node.devices]
+        self._hand_over = hand_over or HandOver(read_placed, devices=devices)
         self._loop = loop
         self._emit = emit
         self._notice = notice
-        self._has_gpus = any(device.kind == "gpu" for node in nodes for device in node.devices)
+        self._has_gpus = any(device.kind == "gpu" for _, device in devices)
         self._waiting: dict[Hashable, Callable[[], None]] = {}
         self._is_alarm_set = False
 
