@@ -8,10 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.api import run
 from sweep.core.config import ResumeConfig, RunConfig, TuneConfig, fields_of
 from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
-from sweep.launch.arguments import HAS_NO_RESUME
+from sweep.launch.execute import execute
+from sweep.launch.spec import HAS_NO_RESUME
 from sweep.record.recipe import RECIPE_NAME, environment_again, read_recipe, space_keys
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Tuner:
 
         token = HAS_NO_RESUME.set(True)
         try:
-            analysis = run(self._trainable, **{**self._arguments, "raise_on_failed_trial": False})
+            analysis = execute(self._trainable, {**self._arguments, "raise_on_failed_trial": False})
         finally:
             HAS_NO_RESUME.reset(token)
         self._results = ResultGrid(analysis)
@@ -179,7 +179,7 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
     arguments = _of_run_config(trainer.run_config)
     del arguments["env"]  # the trainer's own, as a trainable
     callbacks = [one for one in trainer.run_config.callbacks or () if not isinstance(one, TuneReportCallback)]
-    return ResultGrid(run(trainer, **{**arguments, "callbacks": callbacks, "raise_on_failed_trial": True}))[0]
+    return ResultGrid(execute(trainer, {**arguments, "callbacks": callbacks}))[0]
 
 
 def _of_tune_config(config: TuneConfig) -> dict[str, Any]:

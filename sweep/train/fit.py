@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import train
 from sweep.core.config import CheckpointConfig, FailureConfig
-from sweep.core.group import START_ERROR, Outcome
+from sweep.core.group import START_ERROR
 from sweep.core.nesting import place_inside
 from sweep.core.ranking import best_of
 from sweep.core.resources import Device, Node, Placement, Resources
 from sweep.core.results import Result as Report
 from sweep.core.results import score
 from sweep.core.retention import Kept, expendable
-from sweep.core.trial import CheckpointRef
+from sweep.core.trial import CheckpointRef, Outcome
 from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError, refuse_unknown
 from sweep.record.checkpoints import Checkpoint, discard
 from sweep.record.importing import unpickle
 from sweep.worker import wire
-from sweep.worker.control import Control
+from sweep.worker.channel import ChannelClosed, Packets, SocketChannel, start_group
 from sweep.worker.environment import MEMORY_FRACTIONS, THREAD_VARIABLES
 from sweep.worker.group_environment import group_job, plan_ranks
 from sweep.worker.parameters import store_objects
@@ -115,7 +115,7 @@ def fit_inside(trainer: DataParallelTrainer, session: Session) -> NestedResult:
 class _Nested:
     """One `fit()` inside a trial: attempts of a group, one after another."""
 
-    def __init__(self, trainer: DataParallelTrainer, session: Session, control: Control) -> None:
+    def __init__(self, trainer: DataParallelTrainer, session: Session, control: Packets) -> None:
         self._trainer = trainer
         self._session = session
         self._control = control
@@ -227,13 +227,13 @@ class _Nested:
                 home=self._home,
                 rank=None,
             )
-            upstream = self._control.start_group([port.holder for port in ports])
+            upstream = start_group(self._control, [port.holder for port in ports])
         finally:
             close_ports(ports)
         with upstream:
-            group = group_job(job, plans, spec, path=(), log_limit_bytes=job.log_limit_bytes)
-            upstream.sendall(wire.frame((wire.GROUP, tuple(group))))
-            return self._serve(wire.SocketChannel(upstream.fileno()), job)
+            group = group_job(job, plans, spec, log_limit_bytes=job.log_limit_bytes)
+            upstream.sendall(wire.frame(group))
+            return self._serve(SocketChannel(upstream.fileno()), job)
 
     def _environ(self) -> dict[str, str]:
         """Return this process's environment as its group's, less what was set for this process alone."""
@@ -246,45 +246,44 @@ class _Nested:
             environ["OMP_NUM_THREADS"] = own.own_threads
         return environ
 
-    def _serve(self, channel: wire.SocketChannel, job: wire.Job) -> Outcome:
+    def _serve(self, channel: SocketChannel, job: wire.Job) -> Outcome:
         """Answer the group's reports until it is over, and hear whether the trial is told to stop meanwhile."""
 
-        def tell(kind: int, seq: int) -> None:
+        def tell(answer: wire.Continue | wire.Stop) -> None:
             # One that was stopped may have closed its end by now, and what it had sent is still to be read.
-            with contextlib.suppress(wire.ChannelClosed):
-                channel.send(wire.frame((kind, job.token, seq, False)))
+            with contextlib.suppress(ChannelClosed):
+                channel.send(wire.frame(answer))
 
         count = job.base_count
         is_stopping = False
         while True:
             if not is_stopping and self._is_told_to_stop(channel):
                 is_stopping = True
-                tell(wire.STOP, 0)
+                tell(wire.Stop(job.token, 0))
             try:
                 message = channel.receive()
-            except wire.ChannelClosed:
+            except ChannelClosed:
                 os._exit(1)  # the host is gone
-            kind = message[0]
-            if kind == wire.REPORT:
-                _, _, seq, metrics, path = message
-                count += 1
-                self._note(metrics, path, count)
-                if self._is_forwarding and not is_stopping:
-                    try:
-                        self._session.report(metrics, self._kept[-1][0] if path else None)
-                    except StopRequested:
-                        is_stopping = True
-                tell(wire.STOP if is_stopping else wire.CONTINUE, seq)
-            elif kind == wire.SAVED:
-                self._note(None, message[3], count)
-            elif kind == wire.WAITING and message[2]:
-                print(f"sweep: {message[2]}", flush=True)
-            elif kind == wire.DONE:
-                if is_stopping:
-                    raise StopRequested
-                return Outcome(*message[2:])
+            match message:
+                case wire.Report(_, seq, metrics, path):
+                    count += 1
+                    self._note(metrics, path, count)
+                    if self._is_forwarding and not is_stopping:
+                        try:
+                            self._session.report(metrics, self._kept[-1][0] if path else None)
+                        except StopRequested:
+                            is_stopping = True
+                    tell(wire.Stop(job.token, seq) if is_stopping else wire.Continue(job.token, seq))
+                case wire.Saved(checkpoint=path):
+                    self._note(None, path, count)
+                case wire.Waits(reason=reason) if reason:
+                    print(f"sweep: {reason}", flush=True)
+                case wire.Done(outcome=outcome):
+                    if is_stopping:
+                        raise StopRequested
+                    return outcome
 
-    def _is_told_to_stop(self, channel: wire.SocketChannel) -> bool:
+    def _is_told_to_stop(self, channel: SocketChannel) -> bool:
         """Wait for the group, or for a stop of the trial itself, whichever comes first."""
         if self._session.has_message and self._session.hear_stop():
             return True  # it came together with the answer to an earlier report

@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["NOW", "answer_to_former_names", "module_now"]
 
 NOW = {
-    "sweep.arguments": "sweep.launch.arguments",
+    "sweep.arguments": "sweep.launch.spec",
     "sweep.callbacks.block": "sweep.display.renderer",
     "sweep.callbacks.board": "sweep.display.state",
     "sweep.callbacks.ending": "sweep.display.ending",
@@ -34,7 +34,7 @@ NOW = {
     "sweep.drive": "sweep.launch.drive",
     "sweep.engines.reactor": "sweep.engines.loop",
     "sweep.engines.tree": "sweep.engines.processes",
-    "sweep.experiment": "sweep.launch.experiment",
+    "sweep.experiment": "sweep.tune.experiment",
     "sweep.importing": "sweep.record.importing",
     "sweep.interrupt": "sweep.launch.interrupt",
     "sweep.inventory": "sweep.accelerators.inventory",
@@ -70,6 +70,7 @@ NOW = {
     "sweep.tuner": "sweep.launch.tuner",
     "sweep.worker.horovod_environment": "sweep.worker.group_environment",
     "sweep.worker.odd": "sweep.worker.metrics",
+    "sweep.worker.control": "sweep.worker.channel",
 }
 """Former name of a module -> where it is."""
 

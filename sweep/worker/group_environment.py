@@ -11,7 +11,7 @@ from sweep.accelerators.tpu import identity_variables, slice_variables
 from sweep.core.resources import BundlePlacement, Device, Node, Placement, Resources
 from sweep.errors import ConfigError
 from sweep.worker import environment
-from sweep.worker.wire import GroupJob, Job, Rank
+from sweep.worker.wire import GroupJob, Job, Rank, RankJob
 
 __all__ = ["GroupSpec", "RankPlan", "group_job", "plan_ranks"]
 
@@ -174,14 +174,14 @@ def plan_ranks(
 
 
 def group_job(
-    job: Job, plans: Sequence[RankPlan], spec: GroupSpec, *, path: Sequence[str], log_limit_bytes: int
+    job: Job, plans: Sequence[RankPlan], spec: GroupSpec, *, is_spawned: bool = False, log_limit_bytes: int
 ) -> GroupJob:
     """Return what a host is told of a group: what all ranks have in common, and each rank's own."""
     return GroupJob(
-        job=tuple(job),
-        ranks=tuple((tuple(plan.rank), dict(plan.variables), plan.num_threads) for plan in plans),
+        job=job,
+        ranks=tuple(RankJob(plan.rank, dict(plan.variables), plan.num_threads) for plan in plans),
         is_listening=spec.port_kind == "listening",
-        path=tuple(path),
+        is_spawned=is_spawned,
         log_limit_bytes=log_limit_bytes,
         start_s=spec.start_s,
         barrier_s=spec.barrier_s,

@@ -25,9 +25,10 @@ from recorded import most_at_once, overlapping_runs
 import sweep
 from sweep.core.messages import Exited, ExitKind, Released
 from sweep.core.resources import Device
+from sweep.core.trial import Outcome
 from sweep.errors import CheckpointError, ResourceError, UserCodeError
+from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
-from sweep.record.resume import record
 from sweep.train import (
     DataParallelTrainer,
     FailureConfig,
@@ -38,6 +39,7 @@ from sweep.train import (
 )
 from sweep.train.fit import _Nested
 from sweep.worker import wire
+from sweep.worker.channel import SocketChannel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
 
@@ -71,7 +73,7 @@ def reports(analysis) -> list[dict[str, Any]]:
 
 
 def exits(analysis) -> list[Any]:
-    told = record(Path(analysis.experiment_path) / "sweep.db")
+    told = read_facts(Path(analysis.experiment_path) / "sweep.db")
     return [row.event.exit for row in told if isinstance(row.event, Exited)]
 
 
@@ -401,14 +403,15 @@ class StopAll(sweep.Stopper):
 
 def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_end():
     ours, theirs = socket.socketpair()
-    theirs.sendall(wire.frame((wire.REPORT, 1, 1, {"a": 1}, None)) + wire.frame((wire.DONE, 1, "STOPPED", *"abc", b"")))
+    stopped = Outcome("STOPPED", *"abc")
+    theirs.sendall(wire.frame(wire.Report(1, 1, {"a": 1}, None)) + wire.frame(wire.Done(1, stopped, 0.0)))
     theirs.close()
     nested = object.__new__(_Nested)
     nested._session = SimpleNamespace(has_message=False, fileno=lambda: -1)
     nested._is_forwarding, nested._history, nested._kept = False, [], []
     with ours:
-        outcome = nested._serve(wire.SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
-    assert outcome == ("STOPPED", *"abc", b"")
+        outcome = nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
+    assert outcome == stopped
     assert nested._history == [{"a": 1}]
 
 
@@ -637,7 +640,7 @@ def holders(experiment: str) -> Iterator[tuple[list[str], int]]:
     """Yield after every recorded event which trials hold resources, and how many have not been started yet."""
     held: list[str] = []
     started: set[str] = set()
-    rows = list(record(Path(experiment) / "sweep.db"))
+    rows = list(read_facts(Path(experiment) / "sweep.db"))
     number = len({row[1] for told in rows for row in told.caused or () if row[0] == "Start"})
     for told in rows:
         if isinstance(told.event, Released):

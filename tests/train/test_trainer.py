@@ -351,19 +351,19 @@ class Peer:
         self.sent += self._frames.feed(data)
 
     def receive(self):
-        return (wire.CONTINUE, 7, self.sent[-1][2], False, "")
+        return wire.Continue(7, self.sent[-1].seq)
 
     @property
     def kinds(self):
-        return [message[0] for message in self.sent]
+        return [type(message) for message in self.sent]
 
     @property
     def reports(self):
         filled_in = {"timestamp", "time_this_iter_s", "pid", "hostname"}
         return [
-            {key: value for key, value in message[3].items() if key not in filled_in}
+            {key: value for key, value in message.metrics.items() if key not in filled_in}
             for message in self.sent
-            if message[0] == wire.REPORT
+            if isinstance(message, wire.Report)
         ]
 
 
@@ -399,7 +399,7 @@ def run_rank(tmp_path):
 def test_a_rank_says_that_it_has_joined_and_runs_the_loop_with_the_merged_config(run_rank):
     trainer = DataParallelTrainer(loop, train_loop_config={"lr": 0.1, "net": {"width": 8, "depth": 2}})
     peer = run_rank(trainer, {"train_loop_config": {"net": {"width": 16}}, "scaling_config": {"num_workers": 2}})
-    assert peer.kinds == [wire.JOINED, wire.REPORT]
+    assert peer.kinds == [wire.Joined, wire.Report]
     assert peer.reports == [{"got": {"lr": 0.1, "net": {"width": 16, "depth": 2}}}]
     assert run_rank(trainer, {}).reports == [{"got": {"lr": 0.1, "net": {"width": 8, "depth": 2}}}]
 
@@ -508,7 +508,7 @@ def test_the_group_is_joined_before_the_loop_and_left_after_it(run_rank, train_l
     trainer = DataParallelTrainer(lambda config: train_loop(backend.calls), backend_config=backend)
     peer = run_rank(trainer, {}, wire.Rank(1, 2), is_shipped=False)
     assert backend.calls == ["start 1 of 2", *middle, "finish"]
-    assert peer.kinds[0] == wire.JOINED
+    assert peer.kinds[0] == wire.Joined
 
 
 def test_a_loop_that_raises_leaves_nothing_in_order(run_rank):
@@ -543,7 +543,7 @@ def test_a_group_of_one_runs_where_there_are_no_ranks(run_rank, own, config):
     scaling = ScalingConfig(**own)
     trainer = DataParallelTrainer(takes_nothing, scaling_config=scaling, backend_config=backend)
     peer = run_rank(trainer, config, None, is_shipped=False)
-    assert peer.kinds == [wire.REPORT]
+    assert peer.kinds == [wire.Report]
     assert backend.calls == ["start 0 of 1", "finish"]
 
 

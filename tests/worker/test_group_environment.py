@@ -791,9 +791,7 @@ def test_a_host_is_told_of_each_rank_and_of_the_limits():
     job = Job(1, "abcde_00001", 1, "e", "/e", "", "function", "f", "", b"", {"A": "1"}, 1, 0, 0, "", {}, False)
     spec = GroupSpec("torch", start_s=1.0, barrier_s=2.0, hang_s=3.0)
     plans = plan(Bundle(cpu=2.0), [on(), on()], spec, nodes=[Node("n")])
-    told = group_job(job, plans, spec, path=["/p"], log_limit_bytes=5)
-    assert Job(*told.job) == job
-    assert [(Rank(*rank), own, number) for rank, own, number in told.ranks] == [
-        (one.rank, dict(one.variables), 2) for one in plans
-    ]
-    assert told[2:] == (True, ("/p",), 5, 1.0, 2.0, 3.0)
+    told = group_job(job, plans, spec, is_spawned=True, log_limit_bytes=5)
+    assert told.job == job
+    assert list(told.ranks) == [(one.rank, dict(one.variables), 2) for one in plans]
+    assert told[2:] == (True, True, 5, 1.0, 2.0, 3.0)
