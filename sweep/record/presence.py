@@ -10,7 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-__all__ = ["Driver", "find_driver", "stat_of"]
+from sweep.record.proc import stat_of
+
+__all__ = ["Driver", "find_driver"]
 
 _CLOCK_SLACK_S = 2.0  # the clock may have been set since the process was started
 
@@ -62,13 +64,3 @@ def _is_driving(driver: Driver, lock: Path) -> bool:
     except OSError:
         return False
     return False
-
-
-def stat_of(pid: int | str) -> list[bytes]:
-    """Return the fields of a process's `stat`, from its state on, as proc(5) lists them.
-
-    Raises:
-        OSError: the process is gone.
-    """
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        return file.read().rpartition(b")")[2].split()

@@ -18,7 +18,6 @@ from sweep.core.expected import fault
 from sweep.core.messages import (
     CloneTrial,
     Decision,
-    Event,
     Hook,
     NodesChanged,
     PlanChanged,
@@ -37,6 +36,7 @@ from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.core.values import as_float
 from sweep.record.encoding import decode, decode_metrics
+from sweep.record.facts import END, Fact, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.records import decode_event, decode_pending
 from sweep.record.schema import open_for_reading
@@ -45,9 +45,7 @@ from sweep.record.stored import StoredCheckpoints
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["Loaded", "Told", "kept_before", "load", "meta_of", "record", "retell"]
-
-_END = 2**63 - 1  # no event has this number
+__all__ = ["Loaded", "kept_before", "load", "retell"]
 
 
 @dataclass
@@ -71,17 +69,6 @@ class Loaded:
     seq: int = 0
     at: float = 0.0
     plan: Plan | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One row of the record: an event, what it caused (None: the usual), and the metrics as filled in."""
-
-    seq: int
-    at: float
-    event: Event
-    caused: list[list[Any]] | None
-    metrics: dict[str, Any] | None
 
 
 def load(database: Path, *, trust: bool = True) -> Loaded:
@@ -123,15 +110,6 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
                 loaded.trials[i] = without(loaded.lost, trial, loaded.kept)
         loaded.strays = sorted(existing - wanted)
         return loaded
-    finally:
-        db.close()
-
-
-def meta_of(database: Path) -> dict[str, Any]:
-    """Return what is recorded of an experiment as a whole."""
-    db = open_for_reading(database)
-    try:
-        return {key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")}
     finally:
         db.close()
 
@@ -227,7 +205,7 @@ def _kept(
     db: sqlite3.Connection, plan: Plan | None, existing: set[str], before: int | None = None
 ) -> dict[str, list[Kept]]:
     """Return per trial the committed checkpoints that still exist, with their scores."""
-    limit = _END if before is None else before
+    limit = END if before is None else before
     key, mode = (plan.checkpoint_score, plan.checkpoint_mode) if plan is not None else ("", "max")
     rows: list[tuple[int, str, str, str]] = list(
         db.execute(
@@ -258,43 +236,6 @@ def _kept(
     return kept
 
 
-def record(
-    database: Path, *, trust: bool = True, with_results: bool = True, before: int | None = None
-) -> Iterator[Told]:
-    """Yield the whole record in order.
-
-    Args:
-        before: number of the first event that is left out.
-        trust: load config values that were stored as pickles.
-        with_results: everything; otherwise only what a searcher hears that listens to no intermediate results: its
-            suggestions and the ends of trials; and the machines there were.
-    """
-    db = open_for_reading(database)
-    try:
-        if with_results:
-            query = (
-                "SELECT e.seq, e.at, e.kind, e.trial_id, e.attempt, e.data, e.commands, r.metrics"
-                " FROM event e LEFT JOIN result r ON r.seq = e.seq WHERE e.seq < ? ORDER BY e.seq"
-            )
-        else:
-            query = (
-                "SELECT seq, at, kind, trial_id, attempt,"
-                " CASE WHEN kind IN ('Suggested', 'NodesChanged') THEN data END, commands, NULL"
-                " FROM event WHERE seq < ? AND (kind IN ('Suggested', 'NodesChanged')"
-                " OR commands LIKE '%\"trial_complete\"%' OR commands LIKE '%\"trial_error\"%') ORDER BY seq"
-            )
-        for seq, at, kind, trial_id, attempt, data, commands, metrics in db.execute(
-            query, (_END if before is None else before,)
-        ):
-            values = decode_metrics(metrics) if metrics is not None else None
-            if not with_results and kind not in ("Suggested", "NodesChanged"):
-                kind, data = "Tick", None  # only what it caused matters
-            event = decode_event(kind, trial_id, attempt, data, values or {}, trust=trust)
-            yield Told(seq, at, event, decode(commands) if commands is not None else None, values)
-    finally:
-        db.close()
-
-
 def retell(
     database: Path,
     scheduler: Scheduler,
@@ -308,15 +249,15 @@ def retell(
     Reports are read only when somebody listens to them, so a plain random search resumes without reading its results.
 
     Args:
-        before: number of the first event that is not told.
+        before: number of the first event that is not fact.
     """
     hears_results = searcher.hears_results
     needs_results = hears_results or judge is not None or not scheduler.is_stateless
     shadow = _Shadow(scheduler, searcher, judge, hears_results)
     if not needs_results:
         shadow.last = _last_results(database, before)
-    for told in record(database, with_results=needs_results, before=before):
-        shadow.tell(told)
+    for fact in read_facts(database, with_results=needs_results, before=before):
+        shadow.tell(fact)
 
 
 def _last_results(database: Path, before: int | None) -> dict[str, Result]:
@@ -350,10 +291,10 @@ class _Shadow:
         self.last: dict[str, Result] = {}
         self.plan = Plan()
 
-    def tell(self, told: Told) -> None:
-        match told.event:
+    def tell(self, fact: Fact) -> None:
+        match fact.event:
             case Reported() as event:
-                self._reported(event, told)
+                self._reported(event, fact)
             case Suggested(trial_id, config, resources, state) if isinstance(config, Mapping):
                 self.searcher.retell(trial_id, dict(config), state)
                 trial = Trial(trial_id, config, resources or Resources())
@@ -374,15 +315,15 @@ class _Shadow:
                 self.scheduler.on_nodes_changed(nodes)
             case _:
                 pass
-        for row in told.caused or ():
+        for row in fact.caused or ():
             self._caused(row)
 
-    def _reported(self, event: Reported, told: Told) -> None:
-        is_judged = told.caused is None or any(row[0] == "Notify" and row[1] == "trial_result" for row in told.caused)
+    def _reported(self, event: Reported, fact: Fact) -> None:
+        is_judged = fact.caused is None or any(row[0] == "Notify" and row[1] == "trial_result" for row in fact.caused)
         trial = self.trials.get(event.trial_id)
-        if trial is None or told.metrics is None:
+        if trial is None or fact.metrics is None:
             return
-        result = Result(told.metrics, told.seq)
+        result = Result(fact.metrics, fact.seq)
         changes: dict[str, Any] = {"last_result": result, "count": trial.count + 1}
         if event.checkpoint is not None:
             changes["checkpoint"] = CheckpointRef(event.checkpoint, trial.count + 1)
@@ -394,7 +335,7 @@ class _Shadow:
         if self.hears_results:
             self.searcher.on_trial_result(trial.id, result)
         is_over = event.verdict or result.get("done") is True or reached(self.plan.stop, result)
-        if not is_over and not fault(self.plan, result, told.metrics)[0]:
+        if not is_over and not fault(self.plan, result, fact.metrics)[0]:
             self.scheduler.on_result(trial, result, self.view)
 
     def _caused(self, row: list[Any]) -> None:

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from sweep.errors import ExperimentError
-from sweep.record.presence import stat_of
+from sweep.record.proc import stat_of
 from sweep.worker.environment import DRIVER_VARIABLE, IMPORTER_VARIABLE, TRIAL_VARIABLE
 
 __all__ = ["inside_trial", "is_dead", "is_living", "namespace_of", "process_mark", "refuse_nested"]
