@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sweep.accelerators import gpu, tpu, tpu_host
+from sweep.accelerators.gpu_types import labels_of
+from sweep.checks import is_number, resource
+from sweep.core.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
-from sweep.launch.config import env_vars_of
 
 __all__ = [
     "available",
@@ -112,7 +117,10 @@ def init(
         declared, said = checked_nodes(nodes), ()
     elif is_machine or runtime_env is None:
         for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
-            _check_number(name, value, is_whole=name != "num_cpus")
+            is_right = value is None or (is_number(value) and value >= 0 and (name == "num_cpus" or value % 1 == 0))
+            if not is_right:
+                kind = "number" if name == "num_cpus" else "whole number"
+                resource.refuse(f"sweep.init: {name}", value, f"a {kind} of at least 0")
         found = detected()[0]
         num_found = sum(device.kind == "gpu" for device in found.devices)
         note = found.gpu_note if gpu_ids is None and num_gpus in (None, num_found or None) else ""
@@ -124,13 +132,6 @@ def init(
         declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice, note),)
     _declared, _env_vars, _notices = declared, variables, said
     return available()
-
-
-def _check_number(name: str, value: Any, *, is_whole: bool) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if value is not None and (not is_number or not math.isfinite(value) or value < 0 or (is_whole and value % 1)):
-        expected = "whole number" if is_whole else "number"
-        raise ResourceError(f"sweep.init: {name} is {value!r}; expected a {expected} of at least 0.")
 
 
 def _gpus(
@@ -153,10 +154,7 @@ def _gpus(
     else:
         gpus = found
     names = _for_each("gpu_type", types, len(gpus))
-    for name in names:
-        if name is not None and (not isinstance(name, str) or not name.strip()):
-            raise ConfigError(f"sweep.init: gpu_type has {name!r}; expected a text such as 'A100'.")
-    amounts = [_gpu_bytes(amount) for amount in _for_each("gpu_memory", memory, len(gpus))]
+    amounts = _for_each("gpu_memory", memory, len(gpus))
     return [_as_declared(*declared) for declared in zip(gpus, names, amounts, strict=True)]
 
 
@@ -191,14 +189,10 @@ def checked_nodes(nodes: Iterable[Node], who: str = "sweep.init") -> tuple[Node,
     for node in found:
         if not isinstance(node, Node):
             raise ConfigError(f"{who}: nodes has {node!r:.100}; expected sweep.Node(...).")
-    ids = [node.id for node in found]
-    twice = next((name for name in ids if ids.count(name) > 1), None)
-    if twice is not None:
+    if (twice := _twice(node.id for node in found)) is not None:
         raise ConfigError(f"{who}: nodes has two with the id {twice!r}; expected an id of its own for each.")
     for node in found:
-        ids = [device.id for device in node.devices]
-        twice = next((name for name in ids if ids.count(name) > 1), None)
-        if twice is not None:
+        if (twice := _twice(device.id for device in node.devices)) is not None:
             raise ConfigError(
                 f"{who}: the node {node.id!r} has two devices with the id {twice!r}; expected an id of its own for "
                 "each. Devices of different nodes may have the same."
@@ -206,15 +200,26 @@ def checked_nodes(nodes: Iterable[Node], who: str = "sweep.init") -> tuple[Node,
     return found
 
 
-def _as_declared(device: Device, name: str | None, memory: int | None) -> Device:
+def _twice(ids: Iterable[str]) -> str | None:
+    return next((name for name, number in Counter(ids).items() if number > 1), None)
+
+
+def _as_declared(device: Device, name: Any, memory: Any) -> Device:
     """Return a GPU with another type and another amount of memory, where they are given."""
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise ConfigError(f"sweep.init: gpu_type has {name!r}; expected a text such as 'A100'.")
     if name is None and memory is None:
         return device
+    try:
+        num_bytes = device.memory if memory is None else parse_bytes(memory)
+    except ResourceError:
+        raise ResourceError(
+            f"sweep.init: gpu_memory has {memory!r}; expected bytes or a text such as '80GiB'."
+        ) from None
     name = device.type if name is None else name.strip()
-    memory = device.memory if memory is None else memory
     is_amd = re.match(r"amd\b", name, re.IGNORECASE) is not None
     vendor = device.vendor or ("amd" if is_amd else "")
-    return replace(device, type=name, memory=memory, labels=gpu.labels_of(name, memory), vendor=vendor)
+    return replace(device, type=name, memory=num_bytes, labels=labels_of(name, num_bytes), vendor=vendor)
 
 
 def _for_each(argument: str, value: Any, number: int) -> list[Any]:
@@ -231,15 +236,6 @@ def _for_each(argument: str, value: Any, number: int) -> list[Any]:
             )
         return list(value)
     return [value] * number
-
-
-def _gpu_bytes(value: Any) -> int | None:
-    try:
-        return None if value is None else parse_bytes(value)
-    except ResourceError:
-        raise ResourceError(
-            f"sweep.init: gpu_memory has {value!r}; expected bytes or a text such as '80GiB'."
-        ) from None
 
 
 def _gpu_names(ids: Any) -> list[str]:
@@ -343,16 +339,16 @@ def available() -> tuple[Node, ...]:
 
 def cluster_resources() -> dict[str, float]:
     """Return the totals of the inventory, under the names that requests use in upper case (`CPU`, `GPU`, `memory`)."""
-    totals: dict[str, float] = {}
+    totals: dict[str, float] = defaultdict(float)
     for node in available():
-        totals["CPU"] = totals.get("CPU", 0.0) + node.cpus
+        totals["CPU"] += node.cpus
         for device in node.devices:
-            totals[device.kind.upper()] = totals.get(device.kind.upper(), 0.0) + 1
+            totals[device.kind.upper()] += 1
         if node.memory:
-            totals["memory"] = totals.get("memory", 0.0) + node.memory
+            totals["memory"] += node.memory
         for name, amount in node.custom.items():
-            totals[name] = totals.get(name, 0.0) + amount
-    return totals
+            totals[name] += amount
+    return dict(totals)
 
 
 def detected() -> tuple[Node, ...]:
@@ -371,23 +367,14 @@ def _cpus() -> float:
 
 def _cgroup_quota() -> float | None:
     """Return the CPUs a container may use, None when there is no limit (cgroup version 2, then 1)."""
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        pass  # not version 2: try the older files
-    try:
-        with open("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") as file:
-            limit = int(file.read())
-        with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us") as file:
-            return limit / int(file.read()) if limit > 0 else None
-    except (OSError, ValueError):
-        return None
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # not this version
+            limit, period = " ".join(Path("/sys/fs/cgroup", name).read_text() for name in names).split()
+            return None if limit == "max" or int(limit) <= 0 else int(limit) / int(period)
+    return None
 
 
 def _memory() -> int:
     import psutil
 
-    total: Any = psutil.virtual_memory().total
-    return int(total)
+    return int(psutil.virtual_memory().total)

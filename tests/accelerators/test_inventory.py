@@ -8,9 +8,8 @@ import pytest
 from accelerators.test_gpu import FakeGpu, FakeNvml, NVMLError_LibraryNotFound, install
 
 import sweep
-from sweep.accelerators import cuda
+from sweep.accelerators import cuda, inventory
 from sweep.errors import ConfigError, ResourceError
-from sweep.launch import inventory
 
 __all__ = ["install"]
 
@@ -54,9 +53,6 @@ def refusal(**arguments):
         sweep.init(**arguments)
     assert inventory.available() == before
     return str(raised.value)
-
-
-# --- the parent's list is law ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gpus", [None, EIGHT])
@@ -129,9 +125,6 @@ def test_ids_of_the_list_are_no_news(machine):
     assert inventory.notices() == ()
 
 
-# --- what is said ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("gpus", "files", "listed", "because"),
     [
@@ -186,9 +179,6 @@ def test_a_run_says_how_gpus_were_found_without_a_driver(machine, tmp_path, caps
         assert (said in shown) if said else ("driver library" not in shown)
 
 
-# --- what trials see -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("engine", ["local", "inline"])
 @pytest.mark.parametrize(("gpus", "listed"), [(None, None), (None, "4,5"), ([], None), (EIGHT[:1], None)])
 def test_a_trial_that_asks_for_no_gpu_can_never_touch_one(machine, tmp_path, gpus, listed, engine):
@@ -206,9 +196,6 @@ def test_trials_get_the_parents_own_gpus(machine, tmp_path):
     sweep.init(num_cpus=2, num_gpus=2)
     analysis = sweep.run(sees, resources_per_trial={"gpu": 2}, storage_path=tmp_path, verbose=0)
     assert analysis.trials[0].last_result["CUDA"] == "4,5"
-
-
-# --- declared nodes --------------------------------------------------------------------------------------------------
 
 
 TWICE = sweep.Node("n", 1, devices=(sweep.Device("0"), sweep.Device("0")))

@@ -1,18 +1,20 @@
-"""What `Tuner` is told, as frozen and checked values, under the names that Tune uses."""
+"""What a sweep, a `Tuner` or a trainer is configured with: frozen, checked values, under the names that Tune uses."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from sweep.checks import number, one_of, refuse, whole
 from sweep.core.failures import CLASSES, RETRIED
 from sweep.errors import ConfigError, nearest, refuse_unknown
 
 if TYPE_CHECKING:
+    import os
+
     from searchers.base import Searcher
     from sweep.callbacks.base import Callback
     from sweep.core.stoppers import Stopper
@@ -125,27 +127,22 @@ class FailureConfig(_ShowsChanges):
     nan: str = "record"
 
     def __post_init__(self) -> None:
-        number = self.max_failures
-        if isinstance(number, bool) or not isinstance(number, int) or number < -1:
-            raise ConfigError(f"max_failures is {number!r}; expected a whole number, or -1 for no limit.")
+        most = whole("max_failures", self.max_failures, least=-1, expected="a whole number, or -1 for no limit")
+        object.__setattr__(self, "max_failures", most)
         if not (isinstance(self.fail_fast, bool) or str(self.fail_fast).lower() == "raise"):
-            raise ConfigError(f"fail_fast is {self.fail_fast!r}; expected True, False or 'raise'.")
+            refuse("fail_fast", self.fail_fast, "True, False or 'raise'")
         for name in ("hang_timeout_s", "report_timeout_s", "trial_timeout_s"):
             given = getattr(self, name)
-            value = given.total_seconds() if isinstance(given, timedelta) else given
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9
-            ):
-                raise ConfigError(f"{name} is {given!r}; expected seconds above 0, or None for no limit.")
+            if given is not None:
+                limit = given.total_seconds() if isinstance(given, timedelta) else given
+                number(name, limit, above=0, below=1e9, expected="seconds above 0, or None for no limit")
         if None not in (self.hang_timeout_s, self.report_timeout_s) and self.hang_timeout_s != self.report_timeout_s:
             raise ConfigError(
                 f"hang_timeout_s={self.hang_timeout_s!r} and report_timeout_s={self.report_timeout_s!r} are two "
                 "spellings of one limit; give one of them."
             )
-        for name, known in (("out_of_memory", ("retry", "retry_alone", "fail")), ("nan", ("record", "error"))):
-            value = getattr(self, name)
-            if value not in known:
-                raise ConfigError(f"{name} is {value!r}; expected {' or '.join(map(repr, known))}.")
+        one_of("out_of_memory", self.out_of_memory, ("retry", "retry_alone", "fail"))
+        one_of("nan", self.nan, ("record", "error"))
         if self.retry_on is not None:
             object.__setattr__(self, "retry_on", _classes(self.retry_on))
         if self.fail_fast and self.max_failures != 0:
@@ -156,7 +153,7 @@ class FailureConfig(_ShowsChanges):
     @property
     def report_limit_s(self) -> float | None:
         """Seconds that a report may take, whichever spelling was used."""
-        return _seconds(self.report_timeout_s if self.report_timeout_s is not None else self.hang_timeout_s)
+        return _seconds(self.hang_timeout_s if self.report_timeout_s is None else self.report_timeout_s)
 
     @property
     def trial_limit_s(self) -> float | None:
@@ -213,13 +210,12 @@ class CheckpointConfig(_ShowsChanges):
     checkpoint_at_end: bool | None = None
 
     def __post_init__(self) -> None:
-        keep, frequency = self.num_to_keep, self.checkpoint_frequency
-        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
-            raise ConfigError(f"num_to_keep is {keep!r}; expected a whole number of at least 1, or None to keep all.")
-        if self.checkpoint_score_order not in ("min", "max"):
-            raise ConfigError(f"checkpoint_score_order is {self.checkpoint_score_order!r}; expected 'min' or 'max'.")
-        if isinstance(frequency, bool) or not isinstance(frequency, int) or frequency < 0:
-            raise ConfigError(f"checkpoint_frequency is {frequency!r}; expected a whole number of at least 0.")
+        if self.num_to_keep is not None:
+            whole(
+                "num_to_keep", self.num_to_keep, least=1, expected="a whole number of at least 1, or None to keep all"
+            )
+        one_of("checkpoint_score_order", self.checkpoint_score_order, ("min", "max"))
+        whole("checkpoint_frequency", self.checkpoint_frequency)
 
 
 @refuse_unknown(
@@ -249,9 +245,7 @@ class SyncConfig(_ShowsChanges):
 
     def __post_init__(self) -> None:
         for name in ("sync_period", "sync_timeout"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-                raise ConfigError(f"{name} is {value!r}; expected seconds above 0.")
+            number(name, getattr(self, name), above=0, is_finite=False, expected="seconds above 0")
 
 
 class _ResumeType(Enum):
