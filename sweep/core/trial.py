@@ -19,6 +19,7 @@ __all__ = [
     "LEGAL",
     "WAITS_FOR_SPACE",
     "CheckpointRef",
+    "Outcome",
     "Status",
     "Trial",
     "begun",
@@ -67,6 +68,21 @@ def number_of(trial_id: str) -> int:
 def shown_status(status: Status) -> str:
     """Return the status as users see it: STARTING shows as PENDING, STOPPING as RUNNING."""
     return {Status.STARTING: "PENDING", Status.STOPPING: "RUNNING"}.get(status, status.value)
+
+
+class Outcome(NamedTuple):
+    """How user code ended, or a rank of a group, or the whole group; `kind` is the name of an `ExitKind`."""
+
+    kind: str
+    error: str = ""
+    traceback: str = ""
+    class_name: str = ""
+    pickled: bytes = b""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it returned, or unwound because it was told to stop."""
+        return self.kind in ("FINISHED", "STOPPED")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["NOW", "answer_to_former_names", "module_now"]
 
 NOW = {
-    "sweep.arguments": "sweep.launch.arguments",
+    "sweep.arguments": "sweep.launch.spec",
     "sweep.callbacks.block": "sweep.display.renderer",
     "sweep.callbacks.board": "sweep.display.state",
     "sweep.callbacks.ending": "sweep.display.ending",
@@ -24,7 +24,7 @@ NOW = {
     "sweep.callbacks.rate": "sweep.display.rate",
     "sweep.callbacks.reporters": "sweep.display.reporters",
     "sweep.callbacks.table": "sweep.display.table",
-    "sweep.config": "sweep.launch.config",
+    "sweep.config": "sweep.core.config",
     "sweep.core.asking": "sweep.core.suggestions",
     "sweep.core.consulting": "sweep.core.scheduler_guard",
     "sweep.core.lineup": "sweep.core.pending_queue",
@@ -35,10 +35,12 @@ NOW = {
     "sweep.drive": "sweep.launch.drive",
     "sweep.engines.reactor": "sweep.engines.loop",
     "sweep.engines.tree": "sweep.engines.processes",
-    "sweep.experiment": "sweep.launch.experiment",
+    "sweep.experiment": "sweep.tune.experiment",
     "sweep.importing": "sweep.record.importing",
     "sweep.interrupt": "sweep.launch.interrupt",
-    "sweep.inventory": "sweep.launch.inventory",
+    "sweep.inventory": "sweep.accelerators.inventory",
+    "sweep.launch.config": "sweep.core.config",
+    "sweep.launch.inventory": "sweep.accelerators.inventory",
     "sweep.logger": "sweep.tune.logger",
     "sweep.names": "sweep.launch.trial_names",
     "sweep.policies": "sweep.launch.policies",
@@ -68,6 +70,9 @@ NOW = {
     "sweep.store.results": "sweep.results.views",
     "sweep.store.winners": "sweep.results.winners",
     "sweep.tuner": "sweep.launch.tuner",
+    "sweep.worker.horovod_environment": "sweep.worker.group_environment",
+    "sweep.worker.odd": "sweep.worker.metrics",
+    "sweep.worker.control": "sweep.worker.channel",
 }
 """Former name of a module -> where it is."""
 

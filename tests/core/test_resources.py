@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sweep
+from sweep.accelerators import inventory
 from sweep.core.messages import NodesChanged
 from sweep.core.resources import (
     STRATEGIES,
@@ -27,7 +28,6 @@ from sweep.core.resources import (
     parse_resources,
 )
 from sweep.errors import ConfigError, ResourceError
-from sweep.launch import inventory
 from sweep.record.records import decode_event, encode_event
 
 
