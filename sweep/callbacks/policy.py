@@ -9,7 +9,7 @@ from typing import Any
 from sweep.callbacks.base import FilesCallback
 from sweep.core.trial import Trial
 from sweep.record.files import write_atomically
-from sweep.schedulers.policy import GLOBAL_FILE, PolicyLog, perturbed_tag, policy_file, read_policy
+from sweep.schedulers.pbt_policy import GLOBAL_FILE, PolicyLog, perturbed_tag, policy_file, read_policy
 
 __all__ = ["PolicyFiles"]
 

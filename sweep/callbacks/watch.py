@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from sweep.callbacks.base import Callback, FilesCallback
-from sweep.core.outcome import fell_back
+from sweep.core.failures import fell_back
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest

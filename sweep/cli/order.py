@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from sweep.core.config import FailureConfig
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
-from sweep.launch.config import FailureConfig
 from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
 
 __all__ = ["COMMAND_FILE", "Order", "import_trainable", "parse_count", "parse_seconds", "split_target"]

@@ -400,9 +400,7 @@ def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_m
                         f"the checkpoint {remote} is damaged: {name} has {found.get(name, 'no')} bytes, expected "
                         f"{size}."
                     )
-        for name in found:
-            if name != MANIFEST or with_manifest:
-                remote.get(name, Path(target, name))
+        remote.get([name for name in found if name != MANIFEST or with_manifest], Path(target))
     except CheckpointError:
         raise
     except Exception as error:  # whatever the package behind the file system raises

@@ -19,9 +19,10 @@ from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
 from sweep.record.presence import Driver, find_driver
-from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading, parse_storage
+from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
 from sweep.record.schema import open_for_reading
+from sweep.record.storage import parse_storage
 
 __all__ = [
     "ExperimentReader",
@@ -415,9 +416,7 @@ def find_experiment(name: str, storage: str | os.PathLike[str] | None = None) ->
         return ExperimentReader(open_storage_for_reading(name))
     home = parse_storage(storage)
     if home.is_remote and not Path(name).expanduser().is_dir():
-        return ExperimentReader(
-            open_storage_for_reading(f"{home.uri}{'' if str(home.uri).endswith('/') else '/'}{name}")
-        )
+        return ExperimentReader(open_storage_for_reading(home.describe(name)))
     root = home.local_root
     for path in (root / name, Path(name).expanduser()):
         directory = path.parent if path.name == "sweep.db" else path

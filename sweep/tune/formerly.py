@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["NOW", "answer_to_former_names", "module_now"]
 
 NOW = {
-    "sweep.arguments": "sweep.launch.arguments",
+    "sweep.arguments": "sweep.launch.spec",
     "sweep.callbacks.block": "sweep.display.renderer",
     "sweep.callbacks.board": "sweep.display.state",
     "sweep.callbacks.ending": "sweep.display.ending",
@@ -25,20 +25,23 @@ NOW = {
     "sweep.callbacks.reporters": "sweep.display.reporters",
     "sweep.callbacks.space": "sweep.callbacks.watch",
     "sweep.callbacks.table": "sweep.display.table",
-    "sweep.config": "sweep.launch.config",
+    "sweep.config": "sweep.core.config",
     "sweep.core.asking": "sweep.core.suggestions",
     "sweep.core.consulting": "sweep.core.scheduler_guard",
     "sweep.core.lineup": "sweep.core.pending_queue",
+    "sweep.core.outcome": "sweep.core.failures",
     "sweep.core.shortage": "sweep.core.infeasible",
     "sweep.curves": "sweep.simulation.curves",
     "sweep.dicts": "sweep.tune.dicts",
     "sweep.drive": "sweep.launch.drive",
     "sweep.engines.reactor": "sweep.engines.loop",
     "sweep.engines.tree": "sweep.engines.processes",
-    "sweep.experiment": "sweep.launch.experiment",
+    "sweep.experiment": "sweep.tune.experiment",
     "sweep.importing": "sweep.record.importing",
     "sweep.interrupt": "sweep.launch.interrupt",
-    "sweep.inventory": "sweep.launch.inventory",
+    "sweep.inventory": "sweep.accelerators.inventory",
+    "sweep.launch.config": "sweep.core.config",
+    "sweep.launch.inventory": "sweep.accelerators.inventory",
     "sweep.logger": "sweep.tune.logger",
     "sweep.names": "sweep.launch.trial_names",
     "sweep.policies": "sweep.launch.policies",
@@ -50,6 +53,7 @@ NOW = {
     "sweep.schedulers.bandit": "sweep.schedulers.gaussian_process",
     "sweep.schedulers.fronts": "sweep.schedulers.nondominated",
     "sweep.schedulers.judging": "sweep.schedulers.metric",
+    "sweep.schedulers.policy": "sweep.schedulers.pbt_policy",
     "sweep.search": "searchers",
     "sweep.search.basic_variant": "searchers.grid",
     "sweep.search.bayesopt": "searchers.bayesopt_search",
@@ -67,6 +71,9 @@ NOW = {
     "sweep.store.results": "sweep.results.views",
     "sweep.store.winners": "sweep.results.winners",
     "sweep.tuner": "sweep.launch.tuner",
+    "sweep.worker.horovod_environment": "sweep.worker.group_environment",
+    "sweep.worker.odd": "sweep.worker.metrics",
+    "sweep.worker.control": "sweep.worker.channel",
 }
 """Former name of a module -> where it is."""
 
