@@ -17,6 +17,7 @@ from pathlib import Path
 from sweep.core.messages import Continue, Exited, ExitKind, Released, Reported, Start, Tick
 from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Trial
+from sweep.engines.base import EngineContext
 from sweep.engines.local import LocalEngine
 from sweep.worker.environment import THREAD_VARIABLES
 from sweep.worker.session import report
@@ -88,7 +89,9 @@ def fork_ms(modules: str) -> float:
 
 def engine(directory: str, function: object, **options: object) -> LocalEngine:
     """Return an engine with 8 CPUs for a function."""
-    return LocalEngine(Path(directory), prepare(function), nodes=[Node(cpus=8)], **options)
+    return LocalEngine(
+        EngineContext(directory=Path(directory), trainable=prepare(function), nodes=[Node(cpus=8)], **options)
+    )
 
 
 def main(seconds: float) -> None:

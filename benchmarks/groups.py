@@ -23,6 +23,7 @@ from sweep.core.messages import Exited, Released, Start, Started
 from sweep.core.packing import Packer
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
+from sweep.engines.base import EngineContext
 from sweep.engines.local import LocalEngine
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.torch import TorchTrainer
@@ -91,7 +92,7 @@ def start_s(directory: Path, number: int) -> list[float]:
     trainable = prepare(TorchTrainer(joined, scaling_config=ScalingConfig(num_workers=2)))
     resources = trainable.resources({})
     nodes = [Node(cpus=4)]
-    engine = LocalEngine(directory, trainable, nodes=nodes)
+    engine = LocalEngine(EngineContext(directory=directory, trainable=trainable, nodes=nodes))
     packer = Packer(nodes)
     times = []
     try:

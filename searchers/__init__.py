@@ -22,37 +22,44 @@ from searchers.keywords import unknown_argument
 if TYPE_CHECKING:
     SEARCHERS: Mapping[str, Callable[..., Searcher]]
 
-    from searchers.adapter import ForeignSearcher, as_searcher
-    from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal, derived_seed, keyed_rng
-    from searchers.bayesopt_search import BayesOptSearch
-    from searchers.bohb_search import BOHBSearch, TuneBOHB
-    from searchers.grid import BasicVariantGenerator, GridSearch
-    from searchers.hyperopt_search import HyperOptSearch
-    from searchers.limiter import ConcurrencyLimiter
-    from searchers.optuna_search import OptunaSearch
-    from searchers.pareto import pareto_front
-    from searchers.random_search import RandomSearch
-    from searchers.repeater import Repeater
-    from searchers.space import (
-        Categorical,
-        Domain,
-        Float,
-        Function,
-        Integer,
-        choice,
-        grid_search,
-        lograndint,
-        loguniform,
-        qlograndint,
-        qloguniform,
-        qrandint,
-        qrandn,
-        quniform,
-        randint,
-        randn,
-        sample_from,
-        uniform,
-    )
+    from searchers.adapter import ForeignSearcher as ForeignSearcher
+    from searchers.adapter import as_searcher as as_searcher
+    from searchers.base import EXHAUSTED as EXHAUSTED
+    from searchers.base import NOT_NOW as NOT_NOW
+    from searchers.base import Config as Config
+    from searchers.base import Searcher as Searcher
+    from searchers.base import Signal as Signal
+    from searchers.base import derived_seed as derived_seed
+    from searchers.base import keyed_rng as keyed_rng
+    from searchers.bayesopt_search import BayesOptSearch as BayesOptSearch
+    from searchers.bohb_search import BOHBSearch as BOHBSearch
+    from searchers.bohb_search import TuneBOHB as TuneBOHB
+    from searchers.grid import BasicVariantGenerator as BasicVariantGenerator
+    from searchers.grid import GridSearch as GridSearch
+    from searchers.hyperopt_search import HyperOptSearch as HyperOptSearch
+    from searchers.limiter import ConcurrencyLimiter as ConcurrencyLimiter
+    from searchers.optuna_search import OptunaSearch as OptunaSearch
+    from searchers.pareto import pareto_front as pareto_front
+    from searchers.random_search import RandomSearch as RandomSearch
+    from searchers.repeater import Repeater as Repeater
+    from searchers.space import Categorical as Categorical
+    from searchers.space import Domain as Domain
+    from searchers.space import Float as Float
+    from searchers.space import Function as Function
+    from searchers.space import Integer as Integer
+    from searchers.space import choice as choice
+    from searchers.space import grid_search as grid_search
+    from searchers.space import lograndint as lograndint
+    from searchers.space import loguniform as loguniform
+    from searchers.space import qlograndint as qlograndint
+    from searchers.space import qloguniform as qloguniform
+    from searchers.space import qrandint as qrandint
+    from searchers.space import qrandn as qrandn
+    from searchers.space import quniform as quniform
+    from searchers.space import randint as randint
+    from searchers.space import randn as randn
+    from searchers.space import sample_from as sample_from
+    from searchers.space import uniform as uniform
 
 # Names are loaded when they are first used: every process of a trial imports this package, and few need numpy for it.
 _HOMES = {
@@ -92,52 +99,15 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 __all__ = [
-    "EXHAUSTED",
-    "NOT_NOW",
+    *_HOME_OF,
     "SEARCHERS",
-    "BOHBSearch",
-    "BasicVariantGenerator",
-    "BayesOptSearch",
-    "Categorical",
-    "ConcurrencyLimiter",
-    "Config",
-    "Domain",
-    "Float",
-    "ForeignSearcher",
-    "Function",
-    "GridSearch",
-    "HyperOptSearch",
-    "Integer",
-    "OptunaSearch",
-    "RandomSearch",
-    "Repeater",
     "SearchError",
     "SearchExhausted",
     "SearchWaits",
-    "Searcher",
-    "Signal",
     "SpaceError",
-    "TuneBOHB",
     "UnknownArgument",
     "UnknownNameError",
-    "as_searcher",
-    "choice",
     "create_searcher",
-    "derived_seed",
-    "grid_search",
-    "keyed_rng",
-    "lograndint",
-    "loguniform",
-    "pareto_front",
-    "qlograndint",
-    "qloguniform",
-    "qrandint",
-    "qrandn",
-    "quniform",
-    "randint",
-    "randn",
-    "sample_from",
-    "uniform",
 ]
 
 _CLASSES: Mapping[str, tuple[str, dict[str, Any]]] = {

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from searchers.base import EXHAUSTED, NOT_NOW, Config, Searcher, Signal
-from searchers.departures import constants_of
+from searchers.base import Searcher
 from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
+from searchers.mismatch import constants_of
 from searchers.optuna_search import OptunaSearch
+from searchers.signals import EXHAUSTED, NOT_NOW, Config, Names, Signal
 from searchers.space import is_same
 from searchers.variants import fresh, has_domains, merge
 
@@ -55,10 +56,11 @@ class ForeignSearcher(Searcher):
     """Ask and tell a searcher that knows nothing of this package.
 
     Of the object `suggest` and `on_trial_complete` are called, and where it has them `set_search_properties`,
-    `on_trial_result`, `set_max_concurrency`, `add_evaluated_point`, `save` and `restore`, each as Tune calls it. Its
-    answer None means `NOT_NOW`; "FINISHED", or its own attribute FINISHED, means `EXHAUSTED`; constants of the run's
-    space are added to its configs. After a restart a new object is asked for the recorded suggestions again: if
-    it answers otherwise, a warning says so once, and it learns from results of configs it did not suggest.
+    `on_trial_result`, `on_pause`, `on_unpause`, `set_max_concurrency`, `add_evaluated_point`, `save` and `restore`,
+    each as Tune calls it. Its answer None means `NOT_NOW`; "FINISHED", or its own attribute FINISHED, means
+    `EXHAUSTED`; constants of the run's space are added to its configs. After a restart a new object is asked for the
+    recorded suggestions again: if it answers otherwise, a warning says so once, and it learns from results of configs
+    it did not suggest.
 
     Args:
         searcher: the object; not a `Searcher`.
@@ -79,37 +81,26 @@ class ForeignSearcher(Searcher):
         self._has_warned = False
 
     def set_search_properties(
-        self,
-        metric: str | Sequence[str] | None,
-        mode: str | Sequence[str] | None,
-        space: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
+        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
     ) -> bool:
         """Tell the object what the run knows. It may refuse the space; a run without one needs no answer."""
         if not super().set_search_properties(metric, mode, space):
             return False
-        take = getattr(self.searcher, "set_search_properties", None)
+        take = self._optional("set_search_properties")
         spec = {} if num_samples is None else {"num_samples": num_samples}
-        has_taken = bool(take(metric, mode, dict(space), **spec)) if callable(take) else False
+        has_taken = take is not None and bool(take(metric, mode, dict(space), **spec))
         self._fixed = constants_of(space)
         return has_taken or not has_domains(space)
 
     @property
     def hears_results(self) -> bool:
-        return callable(getattr(self.searcher, "on_trial_result", None))
+        return self._optional("on_trial_result") is not None
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
-        take = getattr(self.searcher, "set_max_concurrency", None)
-        return bool(take(max_concurrent)) if callable(take) else False
+        take = self._optional("set_max_concurrency")
+        return take is not None and bool(take(max_concurrent))
 
     def suggest(self, trial_id: str) -> Config | Signal:
-        """Return what the object suggests.
-
-        Raises:
-            SearchError: it answered something that is no config and no signal.
-        """
         if trial_id not in self._open:
             answer = self._answer(trial_id)
             if isinstance(answer, Signal):
@@ -131,45 +122,43 @@ class ForeignSearcher(Searcher):
         self._open[trial_id] = fresh(config)
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        if self.hears_results and trial_id in self._open:
-            self.searcher.on_trial_result(trial_id, dict(result))
+        if trial_id in self._open and (hear := self._optional("on_trial_result")):
+            hear(trial_id, dict(result))
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         if self._open.pop(trial_id, None) is not None:
             self.searcher.on_trial_complete(trial_id, None if result is None else dict(result), error)
 
-    def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        """Have the object learn from a point, by its `add_evaluated_point`.
+    def on_pause(self, trial_id: str) -> None:
+        if trial_id in self._open and (hear := self._optional("on_pause")):
+            hear(trial_id)
 
-        Raises:
-            SearchError: it has none, or the metric is not known or not in the result.
-        """
-        add = getattr(self.searcher, "add_evaluated_point", None)
-        if not callable(add):
+    def on_unpause(self, trial_id: str) -> None:
+        if trial_id in self._open and (hear := self._optional("on_unpause")):
+            hear(trial_id)
+
+    def observe(self, config: Config, result: Mapping[str, Any]) -> None:
+        add = self._optional("add_evaluated_point")
+        if add is None:
             raise SearchError(f"{self._who} cannot learn from points it did not propose: no add_evaluated_point.")
         if not isinstance(self.metric, str) or self.metric not in result:
             raise SearchError(f"{self._who} learns of one metric, {self.metric!r}, which the result does not have.")
         add({key: value for key, value in config.items() if key not in self._fixed}, result[self.metric])
 
     def save(self, checkpoint_path: Any) -> None:
-        """Have the object write its state.
-
-        Raises:
-            SearchError: it has no `save`.
-        """
-        self._method("save")(checkpoint_path)
+        self._for_files("save")(checkpoint_path)
 
     def restore(self, checkpoint_path: Any) -> None:
-        """Have the object read its state.
+        self._for_files("restore")(checkpoint_path)
 
-        Raises:
-            SearchError: it has no `restore`.
-        """
-        self._method("restore")(checkpoint_path)
-
-    def _method(self, name: str) -> Any:
+    def _optional(self, name: str) -> Any:
+        """Return a method that the object may have; None if it does not."""
         method = getattr(self.searcher, name, None)
-        if not callable(method):
+        return method if callable(method) else None
+
+    def _for_files(self, name: str) -> Any:
+        method = self._optional(name)
+        if method is None:
             raise SearchError(
                 f"{self._who} has no method {name}. A run that is continued with resume=True needs none, it tells the "
                 "searcher everything again."

@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from searchers.base import EXHAUSTED, NOT_NOW, Config, Signal, derived_seed
-from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
-from searchers.history import DomainSpace, HistorySearch, NamedSpace, Tried, Values, base_and_q, load, quietly
+from searchers import checks
+from searchers.base import derived_seed
+from searchers.errors import SpaceError
+from searchers.history import HistorySearch, NamedSpace, Tried, load, quietly
 from searchers.keywords import refuse_unknown
-from searchers.space import Categorical, Domain, Float, Integer, LogUniform, Normal, uniform
+from searchers.named_space import DomainSpace, Range, Values
+from searchers.signals import EXHAUSTED, NOT_NOW, Config, Signal
+from searchers.space import Categorical, Domain, Float, Normal, uniform
 from searchers.variants import check_space, has_domains, unflatten
 
 __all__ = ["BayesOptSearch"]
@@ -75,8 +78,8 @@ class BayesOptSearch(HistorySearch):
     ) -> None:
         super().__init__(space, metric, mode, points_to_evaluate, random_state, "random_state")
         self._utility = _checked_utility(utility_kwargs)
-        self._random_search_steps = _whole("random_search_steps", random_search_steps, 0)
-        self._patience = None if patience is None else _whole("patience", patience, 1)
+        self._random_search_steps = checks.whole("random_search_steps", random_search_steps)
+        self._patience = None if patience is None else checks.whole("patience", patience, least=1)
         self._skips_duplicates = bool(skip_duplicate)
         self._analysis = analysis
         self._has_ended = False
@@ -139,7 +142,7 @@ class BayesOptSearch(HistorySearch):
                 f=None,
                 pbounds=dict.fromkeys(domains, (0.0, 1.0)),
                 acquisition_function=self._acquisition(bayes_opt, number),
-                random_state=derived_seed(derived_seed(self._used_seed, number), attempt),
+                random_state=derived_seed(derived_seed(self._seed, number), attempt),
                 verbose=0,
             )
             known = self._targets(history)
@@ -150,7 +153,8 @@ class BayesOptSearch(HistorySearch):
             for point, target in zip(unknown, expected, strict=True):
                 optimizer.register(params=point, target=target)
             best = optimizer.suggest()
-        return {name: _value_at(domain, float(best[name])) for name, domain in domains.items()}
+        found = {name: Range(domain).value(float(best[name])) for name, domain in domains.items()}
+        return {name: float(min(max(found[name], domain.lower), domain.upper)) for name, domain in domains.items()}
 
     def _acquisition(self, bayes_opt: Any, number: int) -> Any:
         kind = self._utility["kind"]
@@ -175,7 +179,8 @@ class BayesOptSearch(HistorySearch):
         return list(dict.fromkeys(self._parts(tried.values) for tried in history if tried.end in ("open", "error")))
 
     def _parts(self, values: Values) -> tuple[float, ...]:
-        return tuple(_part_of(domain, values[name]) for name, domain in self._domains().items())
+        ranges = {name: Range(domain) for name, domain in self._domains().items()}
+        return tuple(one.position(values[name]) if one.high > one.low else 0.0 for name, one in ranges.items())
 
     def _rounded(self, values: Values) -> tuple[float, ...]:
         return tuple(round(part, DIGITS) for part in self._parts(values))
@@ -191,7 +196,7 @@ def _with_domains(space: Mapping[str, Any]) -> Mapping[str, Any]:
     is_bounds = bool(space) and all(
         isinstance(bounds, (tuple, list))
         and len(bounds) == 2
-        and all(isinstance(bound, (int, float)) and not isinstance(bound, bool) for bound in bounds)
+        and all(checks.is_number(bound, is_finite=False) for bound in bounds)
         for bounds in space.values()
     )
     if is_bounds and not has_domains(space):
@@ -200,69 +205,33 @@ def _with_domains(space: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_domain(name: str, domain: Domain) -> None:
-    instead = "The searchers 'hyperopt' and 'optuna' have all kinds of parameters."
+    """Refuse a parameter that is no plain range of floats."""
+    base, q = domain.base_and_q() if isinstance(domain, Float) else (None, None)
     if isinstance(domain, Categorical):
-        raise SpaceError(f"{name} is a choice; BayesOptSearch has ranges of floats only. {instead}")
-    if isinstance(domain, Integer):
-        raise SpaceError(
-            f"{name} is {domain!r}, integers; BayesOptSearch has ranges of floats only. Use uniform and round in the "
-            f"trial. {instead}"
+        problem = "a choice; BayesOptSearch has ranges of floats only."
+    elif not isinstance(domain, Float):
+        problem = f"{domain!r}, integers; BayesOptSearch has ranges of floats only. Use uniform and round in the trial."
+    elif q is not None:
+        problem = (
+            f"{domain!r}, quantized; BayesOptSearch has continuous ranges only. Use uniform or loguniform and round in "
+            "the trial."
         )
-    if not isinstance(domain, Float):
-        raise SpaceError(f"{name} is {domain!r}; BayesOptSearch has ranges of floats only. {instead}")
-    base, q = base_and_q(domain)
-    if q is not None:
-        raise SpaceError(
-            f"{name} is {domain!r}, quantized; BayesOptSearch has continuous ranges only. Use uniform or loguniform "
-            f"and round in the trial. {instead}"
+    elif isinstance(base, Normal):
+        problem = (
+            f"{domain!r}; BayesOptSearch has ranges with two bounds only. Use uniform(mean - 2 * sd, mean + 2 * sd)."
         )
-    if isinstance(base, Normal):
-        raise SpaceError(
-            f"{name} is {domain!r}; BayesOptSearch has ranges with two bounds only. Use uniform(mean - 2 * sd, "
-            f"mean + 2 * sd). {instead}"
-        )
-
-
-def _part_of(domain: Float, value: float) -> float:
-    """Return where in its range a value lies, from 0 to 1."""
-    low, high = _ends(domain)
-    point = math.log(value) if isinstance(domain.get_sampler(), LogUniform) else value
-    return min(max((point - low) / (high - low), 0.0), 1.0) if high > low else 0.0
-
-
-def _value_at(domain: Float, part: float) -> float:
-    """Undo `_part_of`."""
-    low, high = _ends(domain)
-    point = low + part * (high - low)
-    value = math.exp(point) if isinstance(domain.get_sampler(), LogUniform) else point
-    return float(min(max(value, domain.lower), domain.upper))
-
-
-def _ends(domain: Float) -> tuple[float, float]:
-    if isinstance(domain.get_sampler(), LogUniform):
-        return math.log(domain.lower), math.log(domain.upper)
-    return float(domain.lower), float(domain.upper)
+    else:
+        return
+    raise SpaceError(f"{name} is {problem} The searchers 'hyperopt' and 'optuna' have all kinds of parameters.")
 
 
 def _checked_utility(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     utility = {**UTILITY, **(given or {})}
     for name in utility:
-        if name not in UTILITY:
-            raise UnknownNameError(f"utility_kwargs names {name!r}, which is unknown. {nearest(str(name), UTILITY)}")
-    if utility["kind"] not in KINDS:
-        known = nearest(str(utility["kind"]), KINDS)
-        raise UnknownNameError(f"the kind of utility_kwargs is {utility['kind']!r}, which is unknown. {known}")
-    for name in ("kappa", "xi", "kappa_decay"):
-        value = utility[name]
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or value < 0 or (name == "kappa_decay" and not 0 < value <= 1):
-            expected = "above 0 and at most 1" if name == "kappa_decay" else "of at least 0"
-            raise SearchError(f"{name} of utility_kwargs is {value!r}; expected a number {expected}.")
-    _whole("kappa_decay_delay", utility["kappa_decay_delay"], 0)
+        checks.one_of("a name in utility_kwargs", name, UTILITY)
+    checks.one_of("the kind of utility_kwargs", utility["kind"], KINDS)
+    for name in ("kappa", "xi"):
+        checks.number(f"{name} of utility_kwargs", utility[name], least=0)
+    checks.number("kappa_decay of utility_kwargs", utility["kappa_decay"], above=0, most=1)
+    checks.whole("kappa_decay_delay", utility["kappa_decay_delay"])
     return utility
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise SearchError(f"{name} is {value!r}; expected an int of at least {least}.")
-    return value

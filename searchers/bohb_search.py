@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from numbers import Real
 from statistics import NormalDist
-from typing import Any, Self, final
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from searchers.base import NOT_NOW, Config, Signal, derived_seed, keyed_rng
-from searchers.errors import SearchError, SpaceError, UnknownNameError, nearest
-from searchers.history import DomainSpace, HistorySearch, NamedSpace, Values, base_and_q
+from searchers import checks
+from searchers.base import derived_seed, keyed_rng
+from searchers.errors import SearchError, SpaceError
+from searchers.history import HistorySearch, NamedSpace
 from searchers.keywords import refuse_unknown
-from searchers.space import Categorical, Domain, Float, Integer, LogUniform, Normal
+from searchers.named_space import DomainSpace, Range, Values
+from searchers.signals import NOT_NOW, Config, Signal
+from searchers.space import Categorical, Domain, Float, Integer, Normal
 
 __all__ = ["BOHBSearch", "TuneBOHB"]
 
@@ -33,17 +35,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class _Tuning:
-    """The constants of the model, under the names and with the defaults that HpBandSter has.
-
-    Attributes:
-        min_points_in_model: points that the good and the bad must each have; None, and anything below: one more than
-            there are parameters.
-        top_n_percent: share of the points of a budget that are good, above 0 and below 100.
-        num_samples: candidates drawn for each suggestion.
-        random_fraction: share of suggestions that are drawn from the space, from 0 to 1.
-        bandwidth_factor: by how much wider candidates are drawn than the density of the good is.
-        min_bandwidth: the smallest bandwidth, as a share of a parameter's range.
-    """
+    """The constants of the model, under the names and with the defaults that HpBandSter has; see `bohb_config`."""
 
     min_points_in_model: int | None = None
     top_n_percent: float = 15
@@ -53,29 +45,25 @@ class _Tuning:
     min_bandwidth: float = 1e-3
 
     def __post_init__(self) -> None:
-        for name in ("min_points_in_model", "num_samples"):
-            value = getattr(self, name)
-            if not (value is None and name == "min_points_in_model") and not (_is_whole(value) and value >= 1):
-                raise SearchError(f"{name} of bohb_config is {value!r}; expected an int of at least 1.")
-        bounds = {
-            "top_n_percent": (0 < _number(self.top_n_percent) < 100, "above 0 and below 100"),
-            "random_fraction": (0 <= _number(self.random_fraction) <= 1, "from 0 to 1"),
-            "bandwidth_factor": (0 < _number(self.bandwidth_factor) < math.inf, "above 0"),
-            "min_bandwidth": (0 < _number(self.min_bandwidth) <= 1, "above 0 and at most 1"),
-        }
-        for name, (is_inside, expected) in bounds.items():
-            if not is_inside:
-                raise SearchError(f"{name} of bohb_config is {getattr(self, name)!r}; expected a number {expected}.")
+        def check(test: Callable[..., Any], name: str, **bounds: float) -> None:
+            test(f"{name} of bohb_config", getattr(self, name), **bounds)
+
+        if self.min_points_in_model is not None:
+            check(checks.whole, "min_points_in_model", least=1)
+        check(checks.whole, "num_samples", least=1)
+        check(checks.number, "top_n_percent", above=0, below=100)
+        check(checks.number, "random_fraction", least=0, most=1)
+        check(checks.number, "bandwidth_factor", above=0)
+        check(checks.number, "min_bandwidth", above=0, most=1)
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Self:
         """Return the constants with those in `given` replaced."""
         known = [field.name for field in fields(cls)]
         if given is not None and not isinstance(given, Mapping):
-            raise SearchError(f"bohb_config is {given!r:.100}; expected a dict with some of {', '.join(known)}.")
+            checks.refuse("bohb_config", given, f"a dict with some of {', '.join(known)}")
         for name in given or ():
-            if name not in known:
-                raise UnknownNameError(f"bohb_config names {name!r}, which is unknown. {nearest(str(name), known)}")
+            checks.one_of("a name in bohb_config", name, known)
         return cls(**(given or {}))
 
 
@@ -85,43 +73,27 @@ class _Tuning:
 class _Axis:
     """One parameter as a number: a range as its part from 0 to 1, a choice as the index of its option.
 
-    An integer lies in the middle of its cell, so that the first and the last have as much room as the others.
-
     Attributes:
         num_options: of a choice; 0 for a range.
     """
 
     def __init__(self, name: str, domain: Domain) -> None:
         self._domain = domain
-        self._normal: NormalDist | None = None
-        self._is_log = False
-        self.num_options = 0
-        if isinstance(domain, Categorical):
-            self.num_options = len(domain)
+        self.num_options = len(domain) if isinstance(domain, Categorical) else 0
+        if self.num_options:
             return
         if not isinstance(domain, (Float, Integer)):
             raise SpaceError(f"{name} is {domain!r}; BOHBSearch has ranges of numbers and choices only.")
-        base, q = base_and_q(domain)
-        low, high = float(domain.lower), float(domain.upper)
-        if isinstance(base, Normal):
-            self._normal = NormalDist(base.mean, base.sd)
-            return
-        if isinstance(domain, Integer):
-            step = 1 if q is None else int(q)
-            low, high = domain.first - step / 2, domain.last + step / 2
-        self._is_log = isinstance(base, LogUniform)
-        self._low, self._high = (math.log(low), math.log(high)) if self._is_log else (low, high)
+        base, _ = domain.base_and_q()
+        self._normal = NormalDist(base.mean, base.sd) if isinstance(base, Normal) else None
+        if self._normal is None:
+            self._range = Range(domain)
 
     def position(self, value: Any) -> float:
         """Return where a value lies."""
         if self.num_options:
             return float(value)
-        if self._normal is not None:
-            return self._normal.cdf(value)
-        if self._high <= self._low:
-            return 0.5
-        point = math.log(value) if self._is_log else float(value)
-        return min(max((point - self._low) / (self._high - self._low), 0.0), 1.0)
+        return self._range.position(value) if self._normal is None else self._normal.cdf(value)
 
     def value(self, position: float) -> Any:
         """Return the value at a position: one of the domain, as a plain number."""
@@ -131,12 +103,9 @@ class _Axis:
         if self._normal is not None:
             point = self._normal.inv_cdf(min(max(position, _INNER), 1 - _INNER))
         else:
-            point = self._low + position * (self._high - self._low)
-            point = math.exp(point) if self._is_log else point
-        if isinstance(domain, Integer):
-            return domain.quantize(point)
-        assert isinstance(domain, Float)
-        if base_and_q(domain)[1] is not None:
+            point = self._range.value(position)
+        assert isinstance(domain, (Float, Integer))
+        if isinstance(domain, Integer) or domain.base_and_q()[1] is not None:
             return domain.quantize(point)
         if self._normal is None and point >= domain.upper > domain.lower:
             return math.nextafter(domain.upper, domain.lower)  # the upper bound is exclusive
@@ -241,17 +210,16 @@ def _without_gaps(points: Array, num_options: Sequence[int], rng: np.random.Gene
     return filled
 
 
-class _Model:
+class _Model(NamedTuple):
     """The densities of the good and of the bad points of one budget."""
 
-    def __init__(self, good: _Density, bad: _Density) -> None:
-        self.good = good
-        self.bad = bad
+    good: _Density
+    bad: _Density
 
     def propose(self, tuning: _Tuning, rng: np.random.Generator) -> Array:
         """Return the one among random candidates whose density among the good is the largest relative to the bad."""
         candidates = self.good.draw(tuning.num_samples, tuning.bandwidth_factor, rng)
-        good, bad = (np.maximum(density.log_at(candidates), _FLOOR) for density in (self.good, self.bad))
+        good, bad = (np.maximum(density.log_at(candidates), _FLOOR) for density in self)
         best: Array = candidates[np.argmax(good - bad)]
         return best
 
@@ -356,11 +324,11 @@ class BOHBSearch(HistorySearch):
         max_t: float = 81,
         reduction_factor: float = 3,
     ) -> None:
-        super().__init__(space, metric, mode, points_to_evaluate, seed, "seed")
+        super().__init__(space, metric, mode, points_to_evaluate, seed)
         self._tuning = _Tuning.of(bohb_config)
-        self._max_concurrent = _checked_limit(max_concurrent, least=0)
+        self._max_concurrent = checks.whole("max_concurrent", max_concurrent, hint="0 means no limit.")
         if not isinstance(time_attr, str) or not time_attr:
-            raise SearchError(f"time_attr is {time_attr!r}; expected the name of a result that counts progress.")
+            checks.refuse("time_attr", time_attr, "the name of a result that counts progress")
         self._time_attr = time_attr
         self._are_own_budgets = budgets is not None
         self._budgets = _powers(max_t, reduction_factor) if budgets is None else _checked_budgets(budgets)
@@ -375,18 +343,14 @@ class BOHBSearch(HistorySearch):
         return self._budgets
 
     def set_budgets(self, milestones: Sequence[float]) -> None:
-        """Take the scheduler's milestones as the budgets of all further results, unless some were given here.
-
-        Raises:
-            SearchError: they are no numbers above 0.
-        """
+        """Take the scheduler's milestones as the budgets of all further results, unless some were given here."""
         checked = _checked_budgets(milestones)
         if not self._are_own_budgets:
             self._budgets = checked
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """Take the limit of a `ConcurrencyLimiter`: here trials that are paused need not count."""
-        self._max_concurrent = _checked_limit(max_concurrent, least=1)
+        self._max_concurrent = checks.whole("max_concurrent", max_concurrent, least=1)
         return True
 
     def suggest(self, trial_id: str) -> Config | Signal:
@@ -411,7 +375,7 @@ class BOHBSearch(HistorySearch):
             return
         self._paused.discard(trial_id)
         before = self._reached.setdefault(trial_id, 0.0)
-        loss, time = self._loss_of(result), _number(result.get(self._time_attr))
+        loss, time = self._loss_or_worst(result), self._time_of(result)
         if loss is None or not time >= self._budgets[0]:
             return
         budget = self._budgets[bisect.bisect_right(self._budgets, time) - 1]
@@ -432,21 +396,17 @@ class BOHBSearch(HistorySearch):
             above = bisect.bisect_right(self._budgets, before or 0.0)
             if above < len(self._budgets):
                 self._learn(trial_id, self._budgets[above], math.inf)
-        elif before is None and (loss := self._loss_of(result or {})) is not None:
+        elif before is None and (loss := self._loss_or_worst(result or {})) is not None:
             self._learn(trial_id, self._budgets[-1], loss)
         del self._open[trial_id]
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        """Learn from a point that was evaluated elsewhere; without `time_attr` it counts for the largest budget.
-
-        Raises:
-            SpaceError: `config` is no point of the space.
-        """
+        """Learn from a point that was evaluated elsewhere; without `time_attr` it counts for the largest budget."""
         self._check_goal()
         position = self._position(self._values_of(config))
-        time = _number(result.get(self._time_attr))
+        time = self._time_of(result)
         index = len(self._budgets) if math.isnan(time) else bisect.bisect_right(self._budgets, time)
-        loss = self._loss_of(result)
+        loss = self._loss_or_worst(result)
         if index:
             self._at(self._budgets[index - 1]).add(-1, math.inf if loss is None else loss, position)
 
@@ -460,23 +420,13 @@ class BOHBSearch(HistorySearch):
         return {**super().get_state(), "points": points}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Learn from the points of another search, and go on behind its last suggestion, with its seed.
-
-        The space is not part of the state; it must be that of the other search.
-
-        Raises:
-            SearchError: suggestions were made already, or the other search had another metric, mode or space.
-        """
-        if self._levels:
-            raise SearchError("this search has begun; restore into a new BOHBSearch, before its first suggestion.")
+        self._take_goal(state, has_begun=bool(self._levels))
         super().set_state({**state, "points": []})
         for budget, number, loss, parts in state["points"]:
             position = [math.nan if part is None else float(part) for part in parts]
             self._at(float(budget)).add(int(number), math.inf if loss is None else float(loss), position)
         if self._space is not None:
             self._check_levels()
-
-    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _read(self, space: Any) -> NamedSpace:
         taken = DomainSpace(space, "BOHBSearch")
@@ -486,7 +436,7 @@ class BOHBSearch(HistorySearch):
 
     def _propose(self, number: int) -> Values | Signal:
         # A stream of its own: what `random_fraction` is compared with must say nothing about the values drawn later.
-        rng = keyed_rng(derived_seed(self._used_seed, number), 0)
+        rng = keyed_rng(derived_seed(self._seed, number), 0)
         model = None if rng.random() < self._tuning.random_fraction else self._model()
         if model is None:
             return {}
@@ -499,7 +449,7 @@ class BOHBSearch(HistorySearch):
             return None
         num_options = [axis.num_options for axis in self._axes.values()]
         for budget in sorted(self._levels, reverse=True):
-            model = self._levels[budget].model(num_options, self._tuning, self._used_seed)
+            model = self._levels[budget].model(num_options, self._tuning, self._seed)
             if model is not None:
                 return model
         return None
@@ -516,16 +466,17 @@ class BOHBSearch(HistorySearch):
         self._known_space()
         return [axis.position(values[name]) if name in values else math.nan for name, axis in self._axes.items()]
 
-    def _loss_of(self, result: Mapping[str, Any]) -> float | None:
+    def _loss_or_worst(self, result: Mapping[str, Any]) -> float | None:
         """Return what is minimised; infinity for what is no finite number, None without the metric."""
-        value = result.get(str(self.metric))
-        if value is None:
-            return None
-        try:
-            loss = -float(value) if self.mode == "max" else float(value)
-        except (TypeError, ValueError, OverflowError):  # text, arrays, what is too large for a float
-            return math.inf
-        return loss if math.isfinite(loss) else math.inf
+        loss = self._loss_of(result)
+        if math.isnan(loss):
+            return None if result.get(str(self.metric)) is None else math.inf
+        return loss
+
+    def _time_of(self, result: Mapping[str, Any]) -> float:
+        """Return the progress; NaN for what is no number, with which no comparison holds."""
+        time: Any = result.get(self._time_attr)
+        return float(time) if checks.is_number(time, is_finite=False) else math.nan
 
     def _check_levels(self) -> None:
         """Refuse restored points of another space."""
@@ -541,15 +492,10 @@ class BOHBSearch(HistorySearch):
 TuneBOHB = BOHBSearch
 
 
-# --- checks ----------------------------------------------------------------------------------------------------------
-
-
 def _powers(max_t: float, reduction_factor: float) -> tuple[float, ...]:
     """Return the milestones of HyperBand's largest bracket, rounded as there; the others have them from the top."""
-    if not 1 <= _number(max_t) < math.inf:
-        raise SearchError(f"max_t is {max_t!r}; expected a finite number of at least 1.")
-    if not 1 < _number(reduction_factor) < math.inf:
-        raise SearchError(f"reduction_factor is {reduction_factor!r}; expected a finite number above 1.")
+    checks.number("max_t", max_t, least=1)
+    checks.number("reduction_factor", reduction_factor, above=1)
     most, eta = Fraction(max_t), Fraction(reduction_factor)
     powers = range(round(math.log(max_t) / math.log(reduction_factor)), -1, -1)
     largest = next(power for power in powers if most >= eta**power)
@@ -561,25 +507,6 @@ def _powers(max_t: float, reduction_factor: float) -> tuple[float, ...]:
 
 def _checked_budgets(budgets: Any) -> tuple[float, ...]:
     is_list = isinstance(budgets, Sequence) and not isinstance(budgets, (str, bytes))
-    if not is_list or not len(budgets) or not all(0 < _number(budget) < math.inf for budget in budgets):
-        raise SearchError(f"budgets is {budgets!r}; expected a list of finite numbers above 0, such as [1, 3, 9].")
+    if not is_list or not len(budgets) or not all(checks.is_number(budget) and budget > 0 for budget in budgets):
+        checks.refuse("budgets", budgets, "a list of finite numbers above 0, such as [1, 3, 9]")
     return tuple(sorted({float(budget) for budget in budgets}))
-
-
-def _checked_limit(value: Any, *, least: int) -> int:
-    if not _is_whole(value) or value < least:
-        hint = ", 0 for no limit" if not least else ""
-        raise SearchError(f"max_concurrent is {value!r}; expected an int of at least {least}{hint}.")
-    return int(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _number(value: Any) -> float:
-    """Return `value` as a float, NaN for what is none: no comparison with NaN holds."""
-    try:
-        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    except OverflowError:  # too large for a float
-        return math.nan

@@ -1,4 +1,4 @@
-"""The checks of single arguments: a whole number, a number, seconds, one of a few names, min or max.
+"""The checks of single arguments: a whole number, a number, seconds, one of a few names, min or max, metric and mode.
 
 Each raises one error that says what was found and what was expected, and returns the value as a plain int, float or
 str. Numbers of numpy are numbers, bools are none.
@@ -7,14 +7,28 @@ str. Numbers of numpy are numbers, bools are none.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
 from searchers.errors import SearchError, UnknownNameError, closest
 
-__all__ = ["Checks", "is_number", "is_whole", "mode", "number", "one_of", "refuse", "seconds", "whole"]
+__all__ = [
+    "Checks",
+    "as_number",
+    "is_number",
+    "is_whole",
+    "listed",
+    "metric_and_mode",
+    "mode",
+    "number",
+    "one_of",
+    "refuse",
+    "seconds",
+    "seed",
+    "whole",
+]
 
 _MOST_SHOWN = 100  # characters of a value in a message
 
@@ -32,6 +46,23 @@ def is_number(value: Any, *, is_finite: bool = True) -> bool:
         return math.isfinite(value) or not is_finite
     except OverflowError:  # a whole number that no float holds
         return False
+
+
+def as_number(value: Any) -> float:
+    """Return a result as a float; NaN for what is none: None, text, arrays of several, what no float holds."""
+    if value is None or isinstance(value, (str, bytes)):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def listed(value: Any) -> list[Any]:
+    """Return one metric, mode or reward, or several of them, as a list; None is an empty one."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
 
 
 class Checks:
@@ -115,9 +146,10 @@ class Checks:
             )
         return str(value)
 
-    def mode(self, value: Any, name: str = "mode") -> str:
-        """Return "min" or "max"."""
-        return self.one_of(name, value, ("min", "max"), "Say 'min' for a loss, 'max' for a score.")
+    def mode(self, value: Any, name: str = "mode", *, is_watched_allowed: bool = False) -> str:
+        """Return "min" or "max", or "obs" where metrics may be there that are only watched."""
+        known = ("min", "max", "obs") if is_watched_allowed else ("min", "max")
+        return self.one_of(name, value, known, "Say 'min' for a loss, 'max' for a score.")
 
 
 def _range(least: float | None, above: float | None, most: float | None, below: float | None) -> str:
@@ -138,3 +170,23 @@ refuse, whole, number, seconds, one_of, mode = (
     _checks.one_of,
     _checks.mode,
 )
+
+
+def seed(name: str, value: Any) -> int | None:
+    """Return a seed of a searcher: a whole number of at least 0, or None for the seed of the run."""
+    expected = "a whole number of at least 0, or None for the seed of the run"
+    return None if value is None else whole(name, value, expected=expected)
+
+
+def metric_and_mode(metric: Any, given_mode: Any) -> None:
+    """Refuse a mode that is not min or max (in a list also obs), and lists of unequal length."""
+    modes = listed(given_mode)
+    for one in modes:
+        mode(one, is_watched_allowed=not isinstance(given_mode, str))
+    if modes and set(modes) == {"obs"}:
+        raise SearchError(
+            f"mode is {given_mode!r}: all metrics are only watched; optimise at least one, by 'min' or 'max'."
+        )
+    num_metrics = None if metric is None or isinstance(metric, str) else len(metric)
+    if num_metrics is not None and given_mode is not None and num_metrics != len(modes):
+        raise SearchError(f"{num_metrics} metrics but {len(modes)} modes; give one mode for each metric.")

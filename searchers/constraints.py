@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from searchers import checks
 from searchers.errors import SearchError
 
 __all__ = ["Constraints", "Limits"]
@@ -35,7 +36,7 @@ class Constraints:
         if isinstance(limits, str):
             self._most = {limits: 0.0}
         elif isinstance(limits, Mapping):
-            self._most = {name: _limit(name, most) for name, most in limits.items()}
+            self._most = {name: checks.number(f"constraints[{name!r}]", most) for name, most in limits.items()}
         elif isinstance(limits, (list, tuple)):
             self._most = dict.fromkeys(limits, 0.0)
         elif callable(limits):
@@ -53,7 +54,7 @@ class Constraints:
         number of values than before. What the function did wrong is said in a warning, once.
         """
         if self._function is None:
-            return _finite([_less(result.get(name), most) for name, most in self._most.items()])
+            return _finite([checks.as_number(result.get(name)) - most for name, most in self._most.items()])
         try:
             returned = self._function(result)
             values = [float(one) for one in (returned if hasattr(returned, "__iter__") else [returned])]
@@ -71,19 +72,6 @@ class Constraints:
         if not self._has_warned:
             self._has_warned = True
             warnings.warn(f"the function of constraints {what}. Such a trial counts as infeasible.", stacklevel=4)
-
-
-def _limit(name: Any, most: Any) -> float:
-    if isinstance(most, bool) or not isinstance(most, (int, float)) or not math.isfinite(most):
-        raise SearchError(f"constraints sets {name!r} to {most!r}; expected the largest feasible value, a number.")
-    return float(most)
-
-
-def _less(value: Any, most: float) -> float:
-    try:
-        return float(value) - most
-    except (TypeError, ValueError, OverflowError):  # missing, text, arrays, what is too large for a float
-        return math.nan
 
 
 def _finite(values: list[float]) -> list[float] | None:

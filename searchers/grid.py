@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from searchers.base import NOT_NOW, Config, Searcher, Signal
-from searchers.errors import SearchError
+from searchers import checks
 from searchers.keywords import refuse_unknown
-from searchers.random_search import Drawn, check_seed
+from searchers.random_search import NumberedSearch
+from searchers.signals import NOT_NOW, Config, Signal
 from searchers.space import RandomState
 
 __all__ = ["BasicVariantGenerator", "GridSearch"]
 
 
 @refuse_unknown()
-class GridSearch(Searcher):
+class GridSearch(NumberedSearch):
     """Try every point of the grid, and draw what is random anew for each; repeat that `num_samples` times.
 
     A space without a grid is drawn from at random; one without anything random is tried point by point. Suggestion n
@@ -44,8 +44,6 @@ class GridSearch(Searcher):
         [{'a': 1, 'b': 'x'}, {'a': 2, 'b': 'x'}, {'a': 1, 'b': 'y'}]
     """
 
-    is_adaptive = False
-
     def __init__(
         self,
         space: Mapping[str, Any] | None = None,
@@ -57,45 +55,12 @@ class GridSearch(Searcher):
         max_concurrent: int = 0,
         constant_grid_search: bool = False,
     ) -> None:
-        super().__init__(metric, mode)
-        if isinstance(max_concurrent, bool) or not isinstance(max_concurrent, int) or max_concurrent < 0:
-            raise SearchError(f"max_concurrent is {max_concurrent!r}; expected an int, 0 for no limit.")
-        self._max_concurrent = max_concurrent
-        self._drawn = Drawn(space, points_to_evaluate, check_seed("seed", seed), is_constant=bool(constant_grid_search))
-
-    def set_search_properties(
-        self,
-        metric: str | Sequence[str] | None,
-        mode: str | Sequence[str] | None,
-        space: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
-    ) -> bool:
-        return super().set_search_properties(metric, mode, space) and self._drawn.take(space, num_samples, seed)
-
-    def num_trials(self, num_samples: int | None) -> int | None:
-        """Return `num_samples` times the points of the grid; a given point counts as what is left of the grid."""
-        return self._drawn.num_trials(num_samples)
+        super().__init__(space, metric, mode, points_to_evaluate, seed, are_draws_constant=bool(constant_grid_search))
+        self._max_concurrent = checks.whole("max_concurrent", max_concurrent, hint="0 means no limit.")
 
     def suggest(self, trial_id: str) -> Config | Signal:
-        live = self._drawn.live
-        if self._max_concurrent and trial_id not in live and len(live) >= self._max_concurrent:
-            return NOT_NOW
-        return self._drawn.suggest(trial_id, type(self).__name__)
-
-    def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
-        self._drawn.retell(trial_id, config)
-
-    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        self._drawn.complete(trial_id)
-
-    def get_state(self) -> Mapping[str, Any]:
-        return self._drawn.get_state()
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on behind the last config of another search of the same space: none comes twice."""
-        self._drawn.set_state(state)
+        is_full = self._max_concurrent and len(self._open) >= self._max_concurrent
+        return NOT_NOW if is_full and trial_id not in self._open else super().suggest(trial_id)
 
 
 @refuse_unknown()
@@ -126,4 +91,4 @@ def _seed_from(random_state: Any) -> int | None:
         return int(random_state.integers(2**32))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(0, 2**32, dtype=np.uint64))
-    return check_seed("random_state", int(random_state) if isinstance(random_state, np.integer) else random_state)
+    return checks.seed("random_state", random_state)

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from searchers.base import Config, Signal, derived_seed
-from searchers.errors import SearchError, SpaceError, nearest
-from searchers.history import (
-    DomainSpace,
-    HistorySearch,
-    NamedSpace,
-    Tried,
-    Values,
-    base_and_q,
-    load,
-    quietly,
-)
+from searchers import checks
+from searchers.base import derived_seed
+from searchers.errors import SpaceError, nearest
+from searchers.history import HistorySearch, NamedSpace, Tried, load, quietly
 from searchers.keywords import refuse_unknown
-from searchers.space import Categorical, Domain, Float, Function, Integer, LogUniform, Normal
-from searchers.variants import (
-    Path,
-    check_space,
-    flatten,
-    has_domains,
-    path_name,
-    walk,
-)
+from searchers.named_space import DomainSpace, Range, Values
+from searchers.signals import Config, Signal
+from searchers.space import Categorical, Domain, Float, Function, Integer, Normal
+from searchers.variants import Path, check_space, flatten, has_domains, path_name, walk
 
 __all__ = ["HyperOptSearch"]
 
@@ -70,13 +56,8 @@ class HyperOptSearch(HistorySearch):
         gamma: float = 0.25,
     ) -> None:
         super().__init__(space, metric, mode, points_to_evaluate, random_state_seed, "random_state_seed")
-        is_whole = isinstance(n_initial_points, int) and not isinstance(n_initial_points, bool)
-        if not is_whole or n_initial_points < 0:
-            raise SearchError(f"n_initial_points is {n_initial_points!r}; expected an int of at least 0.")
-        if not isinstance(gamma, (int, float)) or not 0 < gamma < 1:
-            raise SearchError(f"gamma is {gamma!r}; expected a number above 0 and below 1.")
-        self._n_initial_points = n_initial_points
-        self._gamma = gamma
+        self._n_initial_points = checks.whole("n_initial_points", n_initial_points)
+        self._gamma = checks.number("gamma", gamma, above=0, below=1)
         self._domain: Any = None
 
     def _read(self, space: Any) -> NamedSpace:
@@ -108,7 +89,7 @@ class HyperOptSearch(HistorySearch):
                 [len(history)],
                 self._domain,
                 self._trials(hyperopt, history),
-                derived_seed(self._used_seed, number),
+                derived_seed(self._seed, number),
                 n_startup_jobs=max(1, self._n_initial_points),  # the model cannot begin with nothing
                 gamma=self._gamma,
                 verbose=False,
@@ -155,7 +136,7 @@ class _ExpressionSpace:
                 raise SpaceError(
                     f"the point names {name!r}, which is no label of the space. {nearest(name, self._domain.params)}"
                 )
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            if not checks.is_number(value):
                 raise SpaceError(
                     f"the point sets {name} to {value!r}; expected a number, for hp.choice the index of the option."
                 )
@@ -208,18 +189,16 @@ def _number(hp: Any, name: str, domain: Float | Integer) -> Any:
     Integers are rounded numbers, not categories, so that the model knows that 3 lies between 2 and 4; the range
     reaches half a step beyond both ends, so that they are as likely as the others.
     """
-    base, q = base_and_q(domain)
+    base, q = domain.base_and_q()
+    step = int(q or 1) if isinstance(domain, Integer) else q
     if isinstance(base, Normal):
-        return hp.normal(name, base.mean, base.sd) if q is None else hp.qnormal(name, base.mean, base.sd, q)
-    is_log = isinstance(base, LogUniform)
-    low, high = float(domain.lower), float(domain.upper)
-    if isinstance(domain, Integer):
-        q = 1 if q is None else int(q)
-        low, high = domain.first - q / 2, domain.last + q / 2
-    if is_log:
-        low, high = math.log(low), math.log(high)
-        return hp.loguniform(name, low, high) if q is None else hp.qloguniform(name, low, high, q)
-    return hp.uniform(name, low, high) if q is None else hp.quniform(name, low, high, q)
+        kind, first, second = "normal", base.mean, base.sd
+    else:
+        ends = Range(domain)
+        kind, first, second = "loguniform" if ends.is_log else "uniform", ends.low, ends.high
+    if step is None:
+        return getattr(hp, kind)(name, first, second)
+    return getattr(hp, f"q{kind}")(name, first, second, step)
 
 
 def _brought_in(domain: Domain | None, value: Any) -> Any:

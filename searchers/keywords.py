@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
-from searchers.errors import UnknownArgument, nearest
+from searchers.errors import UnknownArgument, closest, nearest
 
 __all__ = ["WORDS", "meant", "refuse_unknown", "unknown_argument"]
 
@@ -75,14 +75,16 @@ def refuse_unknown(
         also, unlisted: what something with `**keywords` takes in them; without both it takes anything. Messages do not
             list the second.
     """
-    refusal = _Refusal({} if hints is None else hints, who, also, unlisted, error)
+    refusal = _Refusal(hints or {}, who, also, unlisted, error)
 
     def decorate(thing: F) -> F:
-        if isinstance(thing, type):
-            refusal.guard(thing)
-            return thing
-        guarded: F = refusal.function(thing)
-        return guarded
+        changed: Any = thing
+        if not isinstance(thing, type):
+            guarded: F = refusal.guarded(thing, lambda *_: changed.__qualname__)
+            return guarded
+        own = vars(thing).get("__init__")
+        changed.__init__ = refusal.no_init(thing) if own is None else refusal.guarded(own, partial(_name, thing))
+        return thing
 
     return decorate
 
@@ -114,9 +116,9 @@ def meant(name: str, known: Collection[str], hints: Mapping[str, str] | None = N
             if our in known or our in hints:
                 also = f": {remark}" if remark else ""
                 return f"{source}'s {name} is {our} here{also}." + ("" if our in known else f" {hints[our]}")
-    close = difflib.get_close_matches(name, [*known, *hints], n=1, cutoff=0.75)
-    if close and close[0] not in known:
-        return f"Did you mean {close[0]!r}? {hints[close[0]]}"
+    close = closest(name, [*known, *hints], cutoff=0.75)
+    if close and close not in known:
+        return f"Did you mean {close!r}? {hints[close]}"
     return nearest(name, known) if known else "It takes none."
 
 
@@ -130,8 +132,8 @@ class _Refusal:
     unlisted: Collection[str]
     error: type[Exception]
 
-    def function(self, function: Any) -> Any:
-        """Return the function with the check in front."""
+    def guarded(self, function: Any, name_of: Callable[[Any, Any], str]) -> Any:
+        """Return a function or `__init__` with the check in front; `name_of` is given the check and the arguments."""
         known = self._keywords_of(function)
         if known is None:
             return function
@@ -139,37 +141,19 @@ class _Refusal:
         @functools.wraps(function)
         def checked(*args: Any, **given: Any) -> Any:
             if not known.issuperset(given):
-                raise self._error(function.__qualname__, given, known)
+                raise self._error(name_of(checked, args), given, known)
             return function(*args, **given)
 
         return checked
 
-    def guard(self, cls: Any) -> None:
-        """Put the check in front of the `__init__` of a class."""
-        original = vars(cls).get("__init__")
-        cls.__init__ = self._without_init(cls) if original is None else self._around(original, cls)
-
-    def _around(self, original: Any, cls: type) -> Any:
-        known = self._keywords_of(original)
-        if known is None:
-            return original
-
-        @functools.wraps(original)
-        def __init__(instance: Any, *args: Any, **given: Any) -> None:
-            if not known.issuperset(given):
-                raise self._error(_name(instance, cls, __init__), given, known)
-            original(instance, *args, **given)
-
-        return __init__
-
-    def _without_init(self, cls: Any) -> Any:
+    def no_init(self, cls: Any) -> Any:
         """Return an `__init__` that takes nothing, and hands on to that of a class which a user has put beside it."""
 
         def __init__(instance: Any, *args: Any, **given: Any) -> None:
             following: Any = super(cls, instance).__init__
             makes_itself = "__new__" in {name for one in type(instance).__mro__[:-1] for name in vars(one)}
             if given and getattr(following, "__objclass__", None) is object and not makes_itself:
-                raise self._error(_name(instance, cls, __init__), given, ())
+                raise self._error(_name(cls, __init__, (instance,)), given, ())
             following(*args, **given)
 
         __init__.__qualname__, __init__.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
@@ -191,7 +175,7 @@ class _Refusal:
         return frozenset(named.union(self.also, self.unlisted) - {"self"})
 
 
-def _name(instance: object, cls: type, checked: object) -> str:
+def _name(cls: type, checked: object, args: tuple[Any, ...]) -> str:
     """Return the name by which the caller knows the class: that of a subclass that has no `__init__` of its own."""
-    kind: Any = type(instance)
+    kind: Any = type(args[0])
     return kind.__name__ if kind.__init__ is checked else cls.__name__

@@ -2,55 +2,36 @@
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from searchers.base import NOT_NOW, Config, Searcher, Signal, derived_seed
+from searchers.checks import as_number, listed
 from searchers.constraints import Constraints, Limits
-from searchers.errors import SearchError, UnknownNameError, nearest
+from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
-from searchers.optuna_generation import is_generation_full, with_open_trials
-from searchers.optuna_space import FunctionSpace, Space, check_used, encoded, space_of, study_trial
-from searchers.optuna_window import CONSTRAINTS, TrialWindow, windowed
-from searchers.random_search import check_seed
-from searchers.variants import (
-    check_points,
-    fresh,
-    has_domains,
-    merge,
-)
+from searchers.optuna_generation import is_generation_full
+from searchers.optuna_samplers import SAMPLERS, Sampling
+from searchers.optuna_space import Space, check_used, decoded, encoded, space_of, study_trial
+from searchers.optuna_window import CONSTRAINTS
+from searchers.signals import NOT_NOW, Config, Signal
+from searchers.space_searcher import SpaceSearcher
+from searchers.variants import fresh
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
     from optuna.storages import BaseStorage
     from optuna.study import Study
-    from optuna.trial import BaseTrial, FrozenTrial
+    from optuna.trial import BaseTrial
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
 __all__ = ["SAMPLERS", "OptunaSearch"]
-
-SAMPLERS: Mapping[str, tuple[str, ...]] = {
-    "tpe": (),
-    "cmaes": ("cmaes",),
-    "gp": ("scipy", "torch"),
-    "qmc": ("scipy",),
-    "nsgaii": (),
-    "nsgaiii": (),
-    "random": (),
-}
-"""Samplers by name, with the packages each needs beside Optuna."""
-
-# Of "tpe": suggestions at random before the first from the model, open ones among them; and how many of them must have
-# ended.
-_STARTUP_TRIALS, _FEWEST_STARTUP_TRIALS = 10, 5
 
 TRIAL_ID = "trial_id"
 """The user attribute of the study's trials that holds our trial id."""
@@ -84,7 +65,7 @@ class _Open:
 
 
 @refuse_unknown()
-class OptunaSearch(Searcher):
+class OptunaSearch(SpaceSearcher):
     """Suggest configs with one of Optuna's samplers.
 
     Sampler number n is built anew with a seed derived from (seed, n), and a suggestion's state records what the
@@ -150,63 +131,35 @@ class OptunaSearch(Searcher):
         constraints: Limits | None = None,
         window: int | None = 5000,
     ) -> None:
-        super().__init__(metric, mode)
-        self._sampler = _checked_sampler(sampler, seed)
-        self._seed = check_seed("seed", seed)
-        self._run_seed = 0
-        self._points = check_points(points_to_evaluate)
+        super().__init__(space, metric, mode, points_to_evaluate, seed)
+        self._constraints = None if constraints is None else Constraints(constraints)
+        self._sampling = Sampling(sampler, seed, window=window, is_constrained=constraints is not None)
         self._rewards = _checked_rewards(evaluated_rewards, self._points)
         self._study_name = study_name
         self._storage = storage
-        self._has_own_space = space is not None
         self._space: Space | None = None
-        self._fixed: Mapping[str, Any] = {}
         self._study: Study | None = None
         self._study_attrs: dict[str, Any] = {}
         self._recorded: dict[str, Any] = {}  # trials that a lasting storage had from before, by our id
-        self._count = 0
-        self._last_sampler: BaseSampler | None = None
         self._open: dict[str, _Open] = {}
         self._restored: Mapping[str, Any] | None = None
-        self._constraints = None if constraints is None else Constraints(constraints)
-        if self._constraints is not None and (self._sampler == "cmaes" or self._rewards is not None):
-            other = "the sampler 'cmaes', which knows none; use 'tpe', 'gp' or 'nsgaii'"
+        if constraints is not None and self._rewards is not None:
             rewards = "evaluated_rewards, which do not tell them; use search.observe(config, result)"
-            raise SearchError(f"constraints cannot go with {rewards if self._rewards is not None else other}.")
-        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 50):
-            raise SearchError(f"window is {window!r}; expected an int of at least 50, or None for no bound.")
-        self._window = TrialWindow(window) if window is not None and self._sampler == "tpe" else None
-        self.is_adaptive = self._sampler != "random"
+            raise SearchError(f"constraints cannot go with {rewards}.")
+        if constraints is not None and self._sampling.kind == "cmaes":
+            raise SearchError(
+                "constraints cannot go with the sampler 'cmaes', which knows none; use 'tpe', 'gp' or 'nsgaii'."
+            )
+        self.is_adaptive = self._sampling.kind != "random"
         if space is not None:
-            self._set_space(space)
+            self._take_space(space)
 
-    def _set_space(self, space: Any) -> None:
-        with _quiet():
-            self._space = space_of(space)
-            for point in self._points:
-                self._space.fix(point)
-
-    def set_search_properties(
-        self,
-        metric: str | Sequence[str] | None,
-        mode: str | Sequence[str] | None,
-        space: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
-    ) -> bool:
-        """Take what the run knows; constants of the run's space are added to the configs of one given here."""
-        if not super().set_search_properties(metric, mode, space):
-            return False
-        self._run_seed = check_seed("seed", seed) or 0
-        if not self._has_own_space:
-            if space:
-                self._set_space(space)
-        elif has_domains(space):
-            return False
-        else:
-            self._fixed = fresh(space)
-        return True
+    def _take_space(self, space: Any) -> None:
+        if self._has_own_space or space:
+            with _quiet():
+                self._space = space_of(space)
+                for point in self._points:
+                    self._space.fix(point)
 
     @property
     def study(self) -> Study:
@@ -227,28 +180,32 @@ class OptunaSearch(Searcher):
 
         Source: benchmarks/quality/searching.py measures one and four trials at a time.
         """
-        return {"gp": 4, "nsgaii": 50, "nsgaiii": 50}.get(self._sampler if self._is_named else "")
+        return {"gp": 4, "nsgaii": 50, "nsgaiii": 50}.get(self._sampling.kind)
 
     def suggest(self, trial_id: str) -> Config | Signal:
         if trial_id in self._open:
-            return self._copy(trial_id)
+            return self._with_constants(self._open[trial_id].config)
         from optuna.trial import TrialState
 
-        study, space, point = self.study, self._known_space(), None
+        study, space = self.study, self._known_space()
+        point: dict[str, Any] = {}
+        filled = None
         with _quiet():
             stale = self._recorded.pop(trial_id, None)
             if stale is not None and not stale.state.is_finished():  # asked, but never answered, before a crash
                 study.tell(stale.number, state=TrialState.FAIL)
-            study.sampler = self._next_sampler(study)
-            if self._sampler == "cmaes" and is_generation_full(study, {one.number for one in self._open.values()}):
+            study.sampler = self._sampling.next(study, self._seed, self._count, space, len(self._open))
+            if self._sampling.kind == "cmaes" and is_generation_full(
+                study, {one.number for one in self._open.values()}
+            ):
                 return NOT_NOW
             if self._rewards is None and self._count < len(self._points):
-                point, space = space.fix(self._points[self._count])
+                point, filled = space.fix(self._points[self._count])
                 study.enqueue_trial(point)
             trial = study.ask()
             trial.set_user_attr(TRIAL_ID, trial_id)
             try:
-                config = space.suggest(trial)
+                config = space.suggest(trial, filled)
                 check_used(point, trial.params)
             except Exception as error:  # the user's function may raise anything
                 study.tell(trial, state=TrialState.FAIL)
@@ -257,7 +214,7 @@ class OptunaSearch(Searcher):
                 raise SearchError(f"the space could not be sampled: {type(error).__name__}: {error}") from error
             self._open[trial_id] = _Open(trial.number, trial._trial_id, config, self._record(study, trial._trial_id))
         self._count += 1
-        return self._copy(trial_id)
+        return self._with_constants(config)
 
     def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
         """Return the parameters, and what the sampler wrote into the trial and the study while suggesting."""
@@ -272,17 +229,17 @@ class OptunaSearch(Searcher):
         """
         from optuna.trial import TrialState
 
-        study, space = self.study, self._known_space()
+        study, space, filled = self.study, self._known_space(), None
         old = self._recorded.pop(trial_id, None)
         with _quiet():
             if old is None:
                 if state is None:
-                    params, space = space.fix(_without(config, self._fixed))
+                    params, filled = space.fix(self._without_constants(config))
                     state = {}
                 else:
-                    params = self._decoded(state["params"], state.get("distributions", {}))
+                    params = decoded(space, state)
                 template = study_trial(
-                    space,
+                    partial(space.suggest, filled=filled),
                     params,
                     f"the recorded trial {trial_id}",
                     state.get("distributions"),
@@ -307,8 +264,8 @@ class OptunaSearch(Searcher):
         objectives = self._objectives()
         if suggestion is None or not isinstance(step, int) or len(objectives) != 1:
             return
-        value = _number(result.get(objectives[0][0]))
-        if value is not None and not math.isnan(value):
+        value = as_number(result.get(objectives[0][0]))
+        if not math.isnan(value):
             self.study._storage.set_trial_intermediate_value(suggestion.optuna_id, step, value)
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
@@ -324,77 +281,56 @@ class OptunaSearch(Searcher):
             study.tell(suggestion.number, values, state, skip_if_finished=True)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        """Add a point that was evaluated elsewhere; without its metric, or with NaN, it is added as pruned.
-
-        Raises:
-            SpaceError: `config` is no point of the space.
-        """
+        """Add a point that was evaluated elsewhere; without its metric, or with NaN, it is added as pruned."""
         _, values, attrs = self._outcome(result, error=False)
         with _quiet():
-            self._add(self.study, _without(config, self._fixed), values, system_attrs=attrs)
+            self._add(self.study, self._without_constants(config), values, system_attrs=attrs)
 
     def get_state(self) -> Mapping[str, Any]:
         """Return the trials of the study that ended with something to learn, and what the sampler wrote into it."""
-        seed = self._run_seed if self._seed is None else self._seed
-        study = self.study
-        trials = [self._trial_state(trial) for trial in study.get_trials(deepcopy=False)]
-        return {
-            "count": self._count,
-            "seed": seed,
-            "metric": self.metric,
-            "mode": self.mode,
-            "trials": [trial for trial in trials if trial is not None],
-            "study_attrs": study._storage.get_study_system_attrs(study._study_id),
-        }
+        study, space = self.study, self._known_space()
+        trials = [
+            {
+                "trial_id": trial.user_attrs.get(TRIAL_ID),
+                "state": trial.state.name,
+                "values": trial.values,
+                "trial_attrs": dict(trial.system_attrs),
+                "reports": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
+                **encoded(space, trial),
+            }
+            for trial in study.get_trials(deepcopy=False)
+            if trial.state.name in ("COMPLETE", "PRUNED")
+        ]
+        goal = {"metric": self.metric, "mode": self.mode}
+        attrs = study._storage.get_study_system_attrs(study._study_id)
+        return {**super().get_state(), **goal, "trials": trials, "study_attrs": attrs}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Learn from the study of another search, and go on behind its last suggestion.
 
-        The space is not part of the state; it must still hold the points of the other search. With a sampler by name
-        the suggestions are those that the other search would have made next, if it had no open trials.
-
-        Raises:
-            SearchError: suggestions were made already, or the other search had another metric or mode.
-            SpaceError: the space does not hold one of the points; said when the study is built.
+        With a sampler by name the suggestions are those that the other search would have made next, if it had no open
+        trials.
         """
-        if self._study is not None or self._open:
-            raise SearchError("this search has begun; restore into a new OptunaSearch, before its first suggestion.")
-        metrics, modes = _listed(state["metric"]), _listed(state["mode"])
-        if _listed(self.metric) not in ([], metrics) or _listed(self.mode) not in ([], modes):
-            raise SearchError(
-                f"the state is of metric={state['metric']!r} and mode={state['mode']!r}, this search is for "
-                f"metric={self.metric!r} and mode={self.mode!r}; they must be the same."
-            )
-        self.metric, self.mode = self.metric or state["metric"], self.mode or state["mode"]
-        self._count = int(state["count"])
-        if self._is_keyed:
-            self._seed = int(state["seed"])
+        self._take_goal(state, has_begun=self._study is not None or bool(self._open))
+        super().set_state(state)
         self._restored = state
-
-    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _known_space(self) -> Space:
         if self._space is None:
-            raise SearchError(
-                "OptunaSearch has no space to search; pass space= or call set_search_properties(metric, mode, space)."
-            )
+            raise self._no_space()
         return self._space
 
     def _new_study(self) -> Study:
         import optuna
 
         space, objectives = self._known_space(), self._objectives()
+        self._check_goal()
         metrics, modes = [metric for metric, _ in objectives], [mode for _, mode in objectives]
-        if not metrics:
-            raise SearchError(
-                f"OptunaSearch has metric={self.metric!r} and mode={self.mode!r}; it needs both, for instance "
-                "metric='loss', mode='min'."
-            )
-        if self._sampler == "cmaes" and len(metrics) > 1:
+        if self._sampling.kind == "cmaes" and len(metrics) > 1:
             raise SearchError("the sampler 'cmaes' has one objective only; use 'tpe' or 'nsgaii' for several.")
         study = optuna.create_study(
             storage=self._storage,
-            sampler=self._new_sampler(0, space),
+            sampler=self._sampling.make(self._seed, 0, space, 0),
             pruner=optuna.pruners.NopPruner(),
             study_name=self._study_name,
             directions=["minimize" if mode == "min" else "maximize" for mode in modes],
@@ -411,93 +347,19 @@ class OptunaSearch(Searcher):
         for index, reward in enumerate(self._rewards or ()):
             name = f"evaluated_{index}"
             if self._recorded.pop(name, None) is None and not self._was_restored(name):
-                _, values, _ = self._outcome(dict(zip(metrics, _listed(reward), strict=True)), error=False)
+                _, values, _ = self._outcome(dict(zip(metrics, listed(reward), strict=True)), error=False)
                 self._add(study, self._points[index], values, user_attrs={TRIAL_ID: name})
         return study
 
     @property
     def sampler_name(self) -> str:
         """What the sampler is called: "tpe" and the like, "optuna" with the class of an object of your own."""
-        if self._is_named:
-            return str(self._sampler)
-        kind = self._sampler if isinstance(self._sampler, type) else type(self._sampler)
-        return f"optuna ({getattr(self._sampler, '__name__', kind.__name__)})"
-
-    @property
-    def _is_named(self) -> bool:
-        return isinstance(self._sampler, str)
-
-    @property
-    def _is_keyed(self) -> bool:
-        """Whether samplers are built here, each from its own seed."""
-        return self._is_named or callable(self._sampler)
-
-    def _new_sampler(self, draw: int, space: Space) -> BaseSampler:
-        """Return the sampler of ask number `draw`."""
-        if not self._is_keyed:
-            own_sampler: BaseSampler = self._sampler
-            return own_sampler
-        own = self._run_seed if self._seed is None else self._seed
-        if not self._is_named:
-            return _built(self._sampler, own, draw)
-        from optuna import samplers
-
-        seed = derived_seed(own, draw)
-        other = samplers.RandomSampler(seed=seed)  # for what a sampler cannot handle itself
-        # Optuna 4 looks at a trial's constraints only if there is a function; this one returns what is there already.
-        limited: dict[str, Any] = {} if self._constraints is None else {"constraints_func": _violations_of}
-        match self._sampler:
-            case "tpe":
-                return samplers.TPESampler(
-                    seed=seed,
-                    multivariate=True,
-                    group=space.is_conditional,
-                    constant_liar=space.is_discrete,
-                    n_startup_trials=max(_FEWEST_STARTUP_TRIALS, _STARTUP_TRIALS - len(self._open)),
-                    **limited,
-                )
-            case "cmaes":
-                return samplers.CmaEsSampler(seed=seed, independent_sampler=other, warn_independent_sampling=False)
-            case "gp":
-                return samplers.GPSampler(
-                    seed=seed, independent_sampler=other, warn_independent_sampling=False, **limited
-                )
-            case "qmc":  # one scrambled sequence for all draws: its seed must not change, the study counts the draws
-                return samplers.QMCSampler(
-                    scramble=True, seed=derived_seed(own, 0), independent_sampler=other, warn_independent_sampling=False
-                )
-            case "nsgaii":
-                return samplers.NSGAIISampler(seed=seed, **limited)
-            case "nsgaiii":
-                return samplers.NSGAIIISampler(seed=seed, **limited)
-        return other
-
-    def _next_sampler(self, study: Study) -> BaseSampler:
-        """Return the sampler of the next ask, as the study is to have it."""
-        sampler = self._new_sampler(self._count, self._known_space())
-        if not self._is_keyed:
-            return sampler
-        for name in ("_search_space", "_intersection_search_space"):
-            # What the parameters of all trials have in common: found anew it costs as much as the rest of an ask. It
-            # follows from the trials alone, so that a sampler may take it from the one before.
-            known = getattr(self._last_sampler, name, None)
-            if known is not None and type(known) is type(getattr(sampler, name, None)):
-                setattr(sampler, name, known)
-        self._last_sampler = sampler
-        if self._sampler == "cmaes":
-            return with_open_trials(sampler, study)
-        if self._window is not None and self._window.is_exceeded(study):
-            return windowed(sampler, self._window)
-        return sampler
+        return self._sampling.title
 
     def _record(self, study: Study, optuna_id: int) -> dict[str, Any]:
         """Return as JSON values what `retell` needs of the suggestion that was just made."""
         trial = study._storage.get_trial(optuna_id)
-        state: dict[str, Any] = {"params": {name: encoded(trial, name) for name in trial.params}}
-        if isinstance(self._space, FunctionSpace):
-            from optuna.distributions import distribution_to_json
-
-            state["distributions"] = {name: distribution_to_json(d) for name, d in trial.distributions.items()}
+        state = encoded(self._known_space(), trial)
         if trial.system_attrs:
             state["trial_attrs"] = dict(trial.system_attrs)
         attrs = study._storage.get_study_system_attrs(study._study_id)
@@ -508,74 +370,41 @@ class OptunaSearch(Searcher):
             self._study_attrs = dict(attrs)
         return state
 
-    def _decoded(self, params: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, Any]:
-        """Undo `encoded`."""
-        from optuna.distributions import json_to_distribution
-
-        decoded = {}
-        for name, value in params.items():
-            if isinstance(value, Mapping):
-                known = self._known_space().distribution(name)
-                distribution = json_to_distribution(texts[name]) if known is None else known
-                decoded[name] = distribution.to_external_repr(value["choice"])
-            else:
-                decoded[name] = value
-        return decoded
-
     def _outcome(self, result: Mapping[str, Any] | None, error: bool) -> tuple[Any, list[float] | None, dict[str, Any]]:
         """Return the state in which a trial ends, its values (None unless COMPLETE), and what else is to be kept."""
         from optuna.trial import TrialState
 
         if error:
             return TrialState.FAIL, None, {}
-        values = [_number((result or {}).get(metric)) for metric, _ in self._objectives()]
-        numbers = [value for value in values if value is not None and not math.isnan(value)]
-        is_whole = len(numbers) == len(values)
+        values = [as_number((result or {}).get(metric)) for metric, _ in self._objectives()]
+        is_whole = not any(map(math.isnan, values))
         attrs: dict[str, Any] = {}
         if self._constraints is not None:
             violations = self._constraints.violations(result or {})
             is_whole = is_whole and violations is not None
             attrs[CONSTRAINTS] = [math.inf] if violations is None else violations
-        return (TrialState.COMPLETE, numbers, attrs) if is_whole else (TrialState.PRUNED, None, attrs)
+        return (TrialState.COMPLETE, values, attrs) if is_whole else (TrialState.PRUNED, None, attrs)
 
     def _objectives(self) -> list[tuple[str, str]]:
         """Return metric and mode of what is optimised; nothing while one of the two is not known."""
-        metrics, modes = _listed(self.metric), _listed(self.mode)
+        metrics, modes = listed(self.metric), listed(self.mode)
         pairs = zip(metrics, modes, strict=True) if len(metrics) == len(modes) else ()
         return [(metric, mode) for metric, mode in pairs if mode != "obs"]
-
-    def _trial_state(self, trial: FrozenTrial) -> dict[str, Any] | None:
-        """Return one trial of the study as JSON values; None if there is nothing to learn from it."""
-        from optuna.distributions import distribution_to_json
-        from optuna.trial import TrialState
-
-        if trial.state not in (TrialState.COMPLETE, TrialState.PRUNED):
-            return None
-        state = {
-            "trial_id": trial.user_attrs.get(TRIAL_ID),
-            "state": trial.state.name,
-            "values": trial.values,
-            "params": {name: encoded(trial, name) for name in trial.params},
-            "trial_attrs": dict(trial.system_attrs),
-            "reports": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
-        }
-        if isinstance(self._space, FunctionSpace):
-            state["distributions"] = {name: distribution_to_json(d) for name, d in trial.distributions.items()}
-        return state
 
     def _put_back(self, study: Study, state: Mapping[str, Any]) -> None:
         """Put the trials of a saved search into the study, those excepted that a lasting storage has."""
         from optuna.trial import TrialState
 
+        space = self._known_space()
         for old in state["trials"]:
-            trial_id, texts = old["trial_id"], old.get("distributions")
+            trial_id = old["trial_id"]
             if trial_id is not None and trial_id in self._recorded:
                 continue
             trial = study_trial(
-                self._known_space(),
-                self._decoded(old["params"], texts or {}),
+                space.suggest,
+                decoded(space, old),
                 "a trial of the saved search",
-                texts,
+                old.get("distributions"),
                 state=TrialState[old["state"]],
                 values=old["values"],
                 user_attrs={} if trial_id is None else {TRIAL_ID: trial_id},
@@ -593,75 +422,12 @@ class OptunaSearch(Searcher):
         """Add a point that was evaluated elsewhere."""
         from optuna.trial import TrialState
 
-        params, space = self._known_space().fix(config)
+        space = self._known_space()
+        params, filled = space.fix(config)
         state = TrialState.PRUNED if values is None else TrialState.COMPLETE
         what = "a point that was evaluated elsewhere"
-        study.add_trial(study_trial(space, params, what, state=state, values=values, **attrs))
-
-    def _copy(self, trial_id: str) -> Config:
-        return merge(self._fixed, self._open[trial_id].config)
-
-
-def _checked_sampler(sampler: Any, seed: Any) -> Any:
-    """Return a sampler's name in lower case, or the object."""
-    if sampler is None:
-        return "tpe"
-    if not isinstance(sampler, str):
-        from optuna.samplers import BaseSampler
-
-        if isinstance(sampler, type) and issubclass(sampler, BaseSampler):
-            if "seed" in inspect.signature(sampler).parameters:
-                return sampler
-            sampler = _made(sampler)
-        if callable(sampler) and not isinstance(sampler, (type, BaseSampler)):
-            return sampler
-        if not isinstance(sampler, BaseSampler):
-            raise SearchError(
-                f"sampler is {sampler!r}; expected a name ({', '.join(SAMPLERS)}), an Optuna sampler, or a function of "
-                "a seed that returns one."
-            )
-        if seed is not None:
-            raise SearchError("seed is for samplers chosen by name; give your sampler object its own seed.")
-        return sampler
-    name = sampler.lower()
-    if name not in SAMPLERS:
-        raise UnknownNameError(f"no sampler is called {sampler!r}. {nearest(name, SAMPLERS)}")
-    missing = [package for package in SAMPLERS[name] if importlib.util.find_spec(package) is None]
-    if missing:
-        raise SearchError(f"the sampler {name!r} needs {' and '.join(missing)}: pip install {' '.join(missing)}")
-    return name
-
-
-def _built(make: Callable[..., Any], seed: int, draw: int) -> BaseSampler:
-    """Return the sampler that a class or a function of the user makes for ask number `draw`."""
-    if isinstance(make, type):
-        is_sequence = make.__name__ == "QMCSampler"  # its seed must not change
-        return _made(make, seed=derived_seed(seed, 0 if is_sequence else draw))
-    return _made(make, derived_seed(seed, draw))
-
-
-def _made(make: Callable[..., Any], *arguments: int, **seed: int) -> BaseSampler:
-    """Return what the user's class or function returns.
-
-    Raises:
-        SearchError: it cannot be called like this, or it is no sampler.
-    """
-    from optuna.samplers import BaseSampler
-
-    try:
-        sampler = make(*arguments, **seed)
-    except TypeError as error:
-        raise SearchError(
-            f"sampler is {make!r}, which could not be called: {error}. Pass a sampler object, or a function such as "
-            "lambda seed: TPESampler(seed=seed)."
-        ) from error
-    if not isinstance(sampler, BaseSampler):
-        raise SearchError(f"sampler is {make!r}, which returned {sampler!r:.100}; expected a sampler of Optuna.")
-    return sampler
-
-
-def _violations_of(trial: FrozenTrial) -> Sequence[float]:
-    return tuple(trial.system_attrs[CONSTRAINTS])
+        suggest = partial(space.suggest, filled=filled)
+        study.add_trial(study_trial(suggest, params, what, state=state, values=values, **attrs))
 
 
 def _checked_rewards(rewards: Any, points: Sequence[Any]) -> list[Any] | None:
@@ -672,24 +438,3 @@ def _checked_rewards(rewards: Any, points: Sequence[Any]) -> list[Any] | None:
     if len(rewards) != len(points):
         raise SearchError(f"{len(points)} points_to_evaluate but {len(rewards)} evaluated_rewards; give one for each.")
     return list(rewards)
-
-
-def _without(config: Mapping[str, Any], fixed: Mapping[str, Any]) -> Config:
-    """Return `config` without the constants that the run added to it."""
-    return {key: value for key, value in config.items() if key not in fixed}
-
-
-def _number(value: Any) -> float | None:
-    """Return a metric as a number; None if there is none, NaN if it is none."""
-    if value is None:
-        return None
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):  # text, arrays, what is too large for a float
-        return math.nan
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from searchers.base import Config
 from searchers.errors import SearchError, SpaceError, nearest
-from searchers.space import Categorical, Domain, Float, Function, Integer, LogUniform, Normal, Quantized, is_same
-from searchers.variants import (
-    Path,
-    check_space,
-    fixed_domains,
-    flatten,
-    fresh,
-    has_domains,
-    merge,
-    path_name,
-    refuse_grids,
-    resolve,
-    unflatten,
-    walk,
-)
+from searchers.named_space import DomainSpace
+from searchers.signals import Config
+from searchers.space import Categorical, Domain, Float, Integer, LogUniform, Normal, is_same
+from searchers.variants import Path, flatten, merge, path_name, resolve, unflatten, walk
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -33,7 +20,7 @@ if TYPE_CHECKING:
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
-__all__ = ["FunctionSpace", "Space", "check_used", "encoded", "space_of", "study_trial"]
+__all__ = ["FunctionSpace", "Space", "check_used", "decoded", "encoded", "space_of", "study_trial"]
 
 
 class Space(Protocol):
@@ -42,92 +29,53 @@ class Space(Protocol):
     is_conditional: bool
     is_discrete: bool  # every parameter has finitely many values, as far as is known without a trial
 
-    def suggest(self, trial: BaseTrial) -> Config:
-        """Return a config, asking `trial` for every parameter."""
+    def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
+        """Return a config, asking `trial` for every parameter; `filled` is what `fix` returned for a point."""
 
-    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Space]:
+    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the parameters that `point` gives, and the space with everything else that it gives in it."""
 
     def distribution(self, name: str) -> BaseDistribution | None:
         """Return the distribution of a parameter where it is known without a trial."""
 
 
-class _DomainSpace:
-    """A nested dict of domains. A choice among dicts is a parameter of its own, and the domains of the chosen dict are
-    parameters that exist only then: `model` (which option), `model/1/lr` (the learning rate of option 1)."""
+class _OptunaDomains(DomainSpace):
+    """A nested dict of domains; a choice is a parameter whose choices stand for its options, see `_labels`."""
 
-    def __init__(self, space: Mapping[str, Any], options: dict[str, list[Any]] | None = None) -> None:
-        refuse_grids(check_space(space), "OptunaSearch")
-        self._space = space
-        self._labels: dict[str, list[Any]] = {}
-        top = {path_name(path) for path, _ in _top_domains(space)}
-        names: set[str] = set()
-        self.is_discrete = True
-        for path, domain in fixed_domains(space):
-            name = path_name(path)
-            if name in names:
-                raise SpaceError(f"two parameters of the space are called {name!r}; rename one.")
-            names.add(name)
-            if isinstance(domain, Categorical):
-                self._labels[name] = options[name] if options and name in options else _labels(domain.categories)
-            if not _is_finite(_distribution(name, domain, self._labels.get(name))):
-                self.is_discrete = False
-        self.is_conditional = not names <= top
+    def __init__(self, space: Mapping[str, Any]) -> None:
+        self._distributions: dict[str, BaseDistribution] = {}
+        super().__init__(space, "OptunaSearch")
+        self.is_conditional = not self.parameters.keys() <= {path_name(path) for path, _ in walk(space)}
+        self.is_discrete = all(map(_is_finite, self._distributions.values()))
+
+    def check(self, name: str, domain: Domain) -> None:
+        self._distributions[name] = _distribution(name, domain)
+
+    def holds(self, name: str, domain: Domain, value: Any) -> bool:
+        return super().holds(name, domain, value) and _contains(self._distributions[name], value)
 
     def distribution(self, name: str) -> BaseDistribution | None:
-        return None
+        return self._distributions.get(name)
 
-    def suggest(self, trial: BaseTrial) -> Config:
+    def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
         def decide(path: Path, domain: Domain) -> Any:
             name = path_name(path)
-            if not isinstance(domain, Categorical):
-                value = _ask(trial, name, _distribution(name, domain, None))
-                return domain.quantize(value) if isinstance(domain, (Float, Integer)) else value
-            labels = self._labels.get(name) or _labels(domain.categories)
-            return labels.index(_ask(trial, name, _distribution(name, domain, labels)))
+            distribution: Any = self._distributions.get(name) or _distribution(name, domain)
+            value = _ask(trial, name, distribution)
+            if isinstance(domain, Categorical):
+                return distribution.choices.index(value)
+            assert isinstance(domain, (Float, Integer))
+            return domain.quantize(value)
 
-        return resolve(self._space, decide)
+        return resolve(self.space if filled is None else filled, decide)
 
-    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Space]:
-        params: dict[str, Any] = {}
-        filled = self._fix(self._space, _nested(point, self._space), (), params)
-        return params, _DomainSpace(filled, self._labels)
-
-    def _fix(self, node: Any, value: Any, path: Path, params: dict[str, Any]) -> Any:
-        """Put `value` into `node`: parameters into `params`, anything else into the returned space."""
-        if isinstance(node, Categorical):
-            return self._fix_choice(node, value, path, params)
-        if isinstance(node, Domain) and not isinstance(node, Function):
-            name = path_name(path)
-            params[name] = _checked(name, _distribution(name, node, None), value)
-            return node
-        if isinstance(node, Mapping) and isinstance(value, Mapping):
-            filled = dict(node)
-            for key, one in value.items():
-                if key not in node:
-                    raise SpaceError(
-                        f"the point names {path_name((*path, key))!r}, which the space does not have. "
-                        f"{nearest(str(key), map(str, node))}"
-                    )
-                filled[key] = self._fix(node[key], one, (*path, key), params)
-            return filled
-        if isinstance(node, (list, tuple)) and has_domains(node):
-            if not isinstance(value, (list, tuple)) or len(value) != len(node):
-                raise SpaceError(f"the point sets {path_name(path)} to {value!r}; expected {len(node)} values.")
-            items = [self._fix(a, b, (*path, i), params) for i, (a, b) in enumerate(zip(node, value, strict=True))]
-            return items if isinstance(node, list) else tuple(items)
-        return fresh(value)
-
-    def _fix_choice(self, node: Categorical, value: Any, path: Path, params: dict[str, Any]) -> Categorical:
-        name = path_name(path)
-        index = next((i for i, option in enumerate(node.categories) if _fits(option, value)), None)
-        if index is None:
-            raise SpaceError(f"the point sets {name} to {value!r}, which is not among {node.domain_str}.")
-        params[name] = self._labels[name][index]
-        filled = copy.copy(node)
-        filled.categories = list(node.categories)
-        filled.categories[index] = self._fix(node.categories[index], value, (*path, index), params)
-        return filled
+    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        values, filled = super().fix(point)
+        for name, value in values.items():
+            if isinstance(self.parameters[name], Categorical):
+                distribution: Any = self._distributions[name]
+                values[name] = distribution.choices[value]
+        return values, filled
 
 
 class _DistributionSpace:
@@ -143,18 +91,19 @@ class _DistributionSpace:
     def distribution(self, name: str) -> BaseDistribution | None:
         return self._space.get(name)
 
-    def suggest(self, trial: BaseTrial) -> Config:
+    def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
         return unflatten({name: _ask(trial, name, distribution) for name, distribution in self._space.items()})
 
-    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Space]:
-        params = flatten(_nested(point, {}))
+    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        params = _params_of(point)
         for name, value in params.items():
             if name not in self._space:
                 raise SpaceError(
                     f"the point names {name!r}, which the space does not have. {nearest(name, self._space)}"
                 )
-            params[name] = _checked(name, self._space[name], value)
-        return params, self
+            if not _contains(self._space[name], value):
+                raise SpaceError(f"the point sets {name} to {value!r}; expected a value of {self._space[name]}.")
+        return params, None
 
 
 class FunctionSpace:
@@ -169,7 +118,7 @@ class FunctionSpace:
     def distribution(self, name: str) -> BaseDistribution | None:
         return None
 
-    def suggest(self, trial: BaseTrial) -> Config:
+    def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
         constants = self._function(trial)
         if constants is None:
             constants = {}
@@ -180,8 +129,8 @@ class FunctionSpace:
             )
         return merge(constants, unflatten(trial.params))
 
-    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Space]:
-        return flatten(_nested(point, {})), self
+    def fix(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+        return _params_of(point), None
 
 
 def space_of(space: Any) -> Space:
@@ -198,27 +147,30 @@ def space_of(space: Any) -> Space:
                     "make all of them distributions, or use uniform, choice ... for all."
                 )
         return _DistributionSpace(space)
-    return _DomainSpace(check_space(space))
+    return _OptunaDomains(space)
 
 
-def _top_domains(space: Any) -> list[tuple[Path, Domain]]:
-    """Return the domains that exist in every config: those not within an option of a choice."""
-    return [(path, leaf) for path, leaf in walk(space) if isinstance(leaf, Domain)]
+def _params_of(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a point, nested or with names such as `net/width`, as parameters by name."""
+    nested: Config = {}
+    for key, value in point.items():
+        nested = merge(nested, unflatten({str(key): value}))
+    return flatten(nested)
 
 
-def _distribution(name: str, domain: Domain, labels: Sequence[Any] | None) -> BaseDistribution:
+def _distribution(name: str, domain: Domain) -> BaseDistribution:
     """Return a domain as an Optuna distribution; a quantized log range is rounded after the suggestion."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(domain, Categorical):
-        return CategoricalDistribution(_labels(domain.categories) if labels is None else labels)
-    sampler = domain.get_sampler()
-    base, q = (sampler.sampler, sampler.q) if isinstance(sampler, Quantized) else (sampler, None)
+        return CategoricalDistribution(_labels(domain.categories))
+    assert isinstance(domain, (Float, Integer))
+    base, q = domain.base_and_q()
     is_log = isinstance(base, LogUniform)
     if isinstance(domain, Integer):
         step = 1 if q is None or is_log else int(q)
         return IntDistribution(domain.first, domain.last, log=is_log, step=step)
-    if isinstance(domain, Float) and not isinstance(base, Normal) and math.isfinite(domain.upper - domain.lower):
+    if not isinstance(base, Normal) and math.isfinite(domain.upper - domain.lower):
         step_size = None if q is None or is_log else float(q)
         return FloatDistribution(float(domain.lower), float(domain.upper), log=is_log, step=step_size)
     raise SpaceError(
@@ -246,15 +198,12 @@ def _ask(trial: BaseTrial, name: str, distribution: BaseDistribution) -> Any:
     raise SpaceError(f"{name} is {distribution!r}; expected a Float-, Int- or CategoricalDistribution of Optuna.")
 
 
-def _checked(name: str, distribution: BaseDistribution, value: Any) -> Any:
-    """Return `value` if the distribution holds it; Optuna itself would only warn."""
+def _contains(distribution: BaseDistribution, value: Any) -> bool:
+    """Whether a distribution holds a value; Optuna itself would only warn."""
     try:
-        is_inside = distribution._contains(distribution.to_internal_repr(value))
+        return bool(distribution._contains(distribution.to_internal_repr(value)))
     except (ValueError, TypeError):  # not a number, not among the choices
-        is_inside = False
-    if not is_inside:
-        raise SpaceError(f"the point sets {name} to {value!r}, which is outside {distribution}.")
-    return value
+        return False
 
 
 _LARGEST = 1e308  # Optuna makes floats of numbers
@@ -281,33 +230,11 @@ def _text(option: Any) -> str | None:
     return text if len(text) <= 80 else None
 
 
-def _fits(option: Any, value: Any) -> bool:
-    """Whether `value` may stand for `option` of a choice; of a dict it may leave keys out."""
-    if isinstance(option, Categorical):
-        return any(_fits(one, value) for one in option.categories)
-    if isinstance(option, Domain):
-        return option.is_valid(value)
-    if isinstance(option, Mapping) and isinstance(value, Mapping):
-        return value.keys() <= option.keys() and all(_fits(option[key], value[key]) for key in value)
-    if isinstance(option, (list, tuple)) and isinstance(value, (list, tuple)):
-        return len(option) == len(value) and all(map(_fits, option, value))
-    return is_same(option, value)
-
-
-def _nested(point: Mapping[str, Any], space: Mapping[str, Any]) -> Config:
-    """Return a point with its `a/b` names taken apart, where the space has no such key itself."""
-    nested: Config = {}
-    for key, value in point.items():
-        is_name = isinstance(key, str) and "/" in key and key not in space
-        nested = merge(nested, unflatten({key: value}) if is_name else {key: value})
-    return nested
-
-
 # --- trials of the study ----------------------------------------------------------------------------------------------
 
 
-def check_used(point: Mapping[str, Any] | None, params: Mapping[str, Any]) -> None:
-    for name, value in (point or {}).items():
+def check_used(point: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    for name, value in point.items():
         if name not in params:
             raise SpaceError(
                 f"points_to_evaluate names {name!r}, which the space did not ask for. {nearest(name, params)}"
@@ -317,10 +244,14 @@ def check_used(point: Mapping[str, Any] | None, params: Mapping[str, Any]) -> No
 
 
 def study_trial(
-    space: Space, params: Mapping[str, Any], what: str, texts: Mapping[str, str] | None = None, **fields: Any
+    suggest: Callable[[BaseTrial], Any],
+    params: Mapping[str, Any],
+    what: str,
+    texts: Mapping[str, str] | None = None,
+    **fields: Any,
 ) -> FrozenTrial:
     """Return a trial of the study with these parameters; their distributions are those recorded in `texts`, else those
-    that the space asks for when it is given the values.
+    that `suggest` of the space asks for when it is given the values.
 
     Raises:
         SpaceError: the parameters are not the space's; `what` says whose they are.
@@ -335,7 +266,7 @@ def study_trial(
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # a value out of range: create_trial raises
-                space.suggest(asked)
+                suggest(asked)
             distributions = dict(asked.distributions)
         if unknown := params.keys() - distributions.keys():
             raise SpaceError(f"{what} names {min(unknown)!r}, which the space does not have.")
@@ -346,9 +277,28 @@ def study_trial(
         raise SpaceError(f"{what} does not fit the space: {error} Every parameter must be named.") from error
 
 
-def encoded(trial: Any, name: str) -> Any:
-    """Return a parameter as a JSON value; an option that is none as its number."""
-    value = trial.params[name]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return {"choice": trial.distributions[name].to_internal_repr(value)}
+def encoded(space: Space, trial: FrozenTrial) -> dict[str, Any]:
+    """Return a trial's parameters as JSON values, options that are none by their number; and their distributions where
+    these depend on the trial."""
+    from optuna.distributions import distribution_to_json
+
+    params = {}
+    for name, value in trial.params.items():
+        is_plain = value is None or isinstance(value, (bool, int, float, str))
+        params[name] = value if is_plain else {"choice": trial.distributions[name].to_internal_repr(value)}
+    if not isinstance(space, FunctionSpace):
+        return {"params": params}
+    return {"params": params, "distributions": {n: distribution_to_json(d) for n, d in trial.distributions.items()}}
+
+
+def decoded(space: Space, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that `encoded` made JSON values of."""
+    from optuna.distributions import json_to_distribution
+
+    params = dict(state["params"])
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            known = space.distribution(name)
+            distribution = json_to_distribution(state["distributions"][name]) if known is None else known
+            params[name] = distribution.to_external_repr(value["choice"])
+    return params

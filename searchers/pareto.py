@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from searchers.errors import SearchError, UnknownNameError
+from searchers import checks
+from searchers.errors import SearchError
 
 __all__ = ["is_dominated", "losses_of", "pareto_front"]
 
@@ -31,8 +32,7 @@ def pareto_front(points: Sequence[Sequence[Any]], modes: Sequence[str]) -> list[
         SearchError: no objective is left, or a point has more or fewer values than there are modes.
     """
     for mode in modes:
-        if mode not in ("min", "max", "obs"):
-            raise UnknownNameError(f"a mode is {mode!r}; expected 'min' or 'max' for each objective, or 'obs'.")
+        checks.mode(mode, "a mode", is_watched_allowed=True)
     if all(mode == "obs" for mode in modes):
         raise SearchError(f"modes is {list(modes)!r}; expected at least one objective that is optimised.")
     numbers_of: dict[Losses, list[int]] = {}  # equal points share their fate
@@ -54,20 +54,10 @@ def is_dominated(losses: Losses, others: Sequence[Losses]) -> bool:
 
 def losses_of(point: Sequence[Any], modes: Sequence[str]) -> Losses | None:
     """Return what is to be minimised; None if a value is no number."""
-    losses = []
-    for value, mode in zip(point, modes, strict=True):
-        if mode == "obs":
-            continue
-        if value is None or isinstance(value, (str, bytes)):
-            return None
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):  # arrays, objects, what is too large for a float
-            return None
-        if math.isnan(number):
-            return None
-        losses.append(-number if mode == "max" else number)
-    return tuple(losses)
+    numbers = [(checks.as_number(value), mode) for value, mode in zip(point, modes, strict=True) if mode != "obs"]
+    if any(math.isnan(number) for number, _ in numbers):
+        return None
+    return tuple(-number if mode == "max" else number for number, mode in numbers)
 
 
 def _front_of_two(ordered: Sequence[Losses]) -> list[Losses]:

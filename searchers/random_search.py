@@ -2,140 +2,103 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from searchers.base import EXHAUSTED, Config, Searcher, Signal
-from searchers.errors import SearchError
+from searchers import checks
 from searchers.keywords import refuse_unknown
-from searchers.variants import Variants, check_points, fresh, has_domains, merge, refuse_grids
+from searchers.signals import EXHAUSTED, Config, Names, Signal
+from searchers.space_searcher import SpaceSearcher
+from searchers.variants import Variants, fresh, refuse_grids
 
-__all__ = ["Drawn", "RandomSearch", "check_seed"]
-
-
-def check_seed(name: str, seed: Any) -> int | None:
-    """Return `seed` if it is None or an int of at least 0.
-
-    Raises:
-        SearchError: it is anything else.
-    """
-    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0):
-        return seed
-    raise SearchError(f"{name} is {seed!r}; expected an int of at least 0, or None for the seed of the run.")
+__all__ = ["NumberedSearch", "RandomSearch"]
 
 
-class Drawn:
-    """The part that searchers without a model share: numbered configs of a space, and which trial has which.
+class NumberedSearch(SpaceSearcher):
+    """Suggest the configs of a space by their numbers: the part that searchers without a model share.
 
-    Draw n depends on (seed, n) alone, so a restart needs the count of answered suggestions and nothing else. Kept per
+    Config n depends on (seed, n) alone, so a restart needs the count of answered suggestions and nothing else. Kept per
     trial, until it completes: its number; the config too if a function computed parts of it, because such a function
     may answer differently the second time.
-
-    Args:
-        space: None until the run tells its own.
-        is_constant: random values are drawn once per sample and kept over the grid.
-        refuses_grids: name of the searcher that cannot cross grids; None: grids are crossed.
     """
 
+    is_adaptive = False
+
+    @abstractmethod
     def __init__(
         self,
         space: Mapping[str, Any] | None,
-        points: Any,
+        metric: Names,
+        mode: Names,
+        points_to_evaluate: Sequence[Mapping[str, Any]] | None,
         seed: int | None,
         *,
-        is_constant: bool = False,
-        refuses_grids: str | None = None,
+        are_draws_constant: bool = False,
     ) -> None:
-        self.points: Sequence[Mapping[str, Any]] = check_points(points)
-        self.live: dict[str, tuple[int, Config | None]] = {}
-        self.num_samples: int | None = None
-        self._is_constant = is_constant
-        self._refuses_grids = refuses_grids
-        self._seed = seed
-        self._run_seed = 0
-        self._count = 0
-        self._restored = 0  # how many configs were suggested by the search that this one goes on from
-        self._own_space = space
-        self._fixed: Mapping[str, Any] = {}
-        self._variants = None if space is None else self._variants_of(space)
+        super().__init__(space, metric, mode, points_to_evaluate, seed)
+        self._are_draws_constant = are_draws_constant
+        self._num_samples: int | None = None
+        self._num_before = 0  # configs that were suggested by the search that this one goes on from
+        self._open: dict[str, tuple[int, Config | None]] = {}
+        self._variants: Variants | None = None
+        if space is not None:
+            self._take_space(space)
 
-    def take(self, space: Mapping[str, Any], num_samples: int | None, seed: int) -> bool:
-        """Take what the run knows; False when both it and the constructor gave a space to search."""
-        if self._own_space is None:
-            self._variants = self._variants_of(space)
-        elif has_domains(space):
-            return False
-        else:
-            self._fixed = fresh(space)
-        if num_samples is not None and (
-            isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 0
-        ):
-            raise SearchError(f"num_samples is {num_samples!r}; expected an int of at least 0, or None for no limit.")
-        self.num_samples = num_samples
-        checked = check_seed("seed", seed)
-        self._run_seed = 0 if checked is None else checked
-        return True
+    def _take_space(self, space: Any) -> None:
+        self._variants = Variants(space, self._points, is_constant=self._are_draws_constant)
+
+    def set_search_properties(
+        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
+    ) -> bool:
+        expected = "a whole number of at least 0, or None for no limit"
+        self._num_samples = None if num_samples is None else checks.whole("num_samples", num_samples, expected=expected)
+        return super().set_search_properties(metric, mode, space, seed=seed)
 
     def num_trials(self, num_samples: int | None) -> int | None:
         """Return how many configs that many samples are; before a space is known, the samples themselves.
 
-        After `set_state` these are samples behind those of the search that this one goes on from.
+        A given point is one sample, of which only what is left of the grid is tried. Points are never cut off. After
+        `set_state` these are samples behind those of the search that this one goes on from.
         """
         if self._variants is None or num_samples is None:
             return num_samples
-        before = self._variants.sample_of(self._restored)
-        count = self._variants.count(before + num_samples)
-        return None if count is None else count - self._restored
+        return self._variants.count(self._variants.sample_of(self._num_before) + num_samples) - self._num_before
 
-    def suggest(self, trial_id: str, who: str) -> Config | Signal:
-        """Return the next config, the same as before for a trial that has one, or EXHAUSTED."""
+    def suggest(self, trial_id: str) -> Config | Signal:
         if self._variants is None:
-            raise SearchError(
-                f"{who} has no space to search; pass space= or call set_search_properties(metric, mode, space)."
-            )
-        if trial_id in self.live:
-            number, config = self.live[trial_id]
-            return self._config(self._variants, number) if config is None else fresh(config)
-        limit = self.num_trials(self.num_samples)
-        if limit is not None and self._count - self._restored >= limit:
+            raise self._no_space()
+        if trial_id in self._open:
+            number, kept = self._open[trial_id]
+            return self._config(self._variants, number) if kept is None else fresh(kept)
+        limit = self.num_trials(self._num_samples)
+        if limit is not None and self._count - self._num_before >= limit:
             return EXHAUSTED
         config = self._config(self._variants, self._count)
-        self.live[trial_id] = (self._count, fresh(config) if self._variants.has_functions else None)
+        self._open[trial_id] = (self._count, fresh(config) if self._variants.has_functions else None)
         self._count += 1
         return config
 
-    def retell(self, trial_id: str, config: Config) -> None:
-        """Count a suggestion that was answered with `config`; nothing is drawn."""
-        self.live[trial_id] = (self._count, fresh(config))
+    def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
+        self._open[trial_id] = (self._count, fresh(config))
         self._count += 1
 
-    def get_state(self) -> Mapping[str, Any]:
-        """Return how many configs were suggested, and under which seed."""
-        return {"count": self._count, "seed": self._run_seed if self._seed is None else self._seed}
+    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
+        self._open.pop(trial_id, None)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on behind the last config of another search, with its seed."""
-        self._count = self._restored = int(state["count"])
-        self._seed = int(state["seed"])
-        self.live.clear()
-
-    def complete(self, trial_id: str) -> None:
-        """Forget a trial."""
-        self.live.pop(trial_id, None)
+        """Go on behind the last config of another search of the same space: none comes twice."""
+        super().set_state(state)
+        self._num_before = self._count
+        self._open.clear()
 
     def _config(self, variants: Variants, number: int) -> Config:
-        config = variants.config(number, self._run_seed if self._seed is None else self._seed)
-        return merge(self._fixed, config) if self._fixed else config
-
-    def _variants_of(self, space: Mapping[str, Any]) -> Variants:
-        variants = Variants(space, self.points, is_constant=self._is_constant)
-        if self._refuses_grids is not None:
-            refuse_grids(space, self._refuses_grids)
-        return variants
+        config = variants.config(number, self._seed)
+        return self._with_constants(config) if self._fixed else config
 
 
 @refuse_unknown()
-class RandomSearch(Searcher):
+class RandomSearch(NumberedSearch):
     """Draw every config independently of all others.
 
     Suggestion n depends on the space, the seed and n alone. A run that gave `num_samples` gets that many.
@@ -155,8 +118,6 @@ class RandomSearch(Searcher):
         True
     """
 
-    is_adaptive = False
-
     def __init__(
         self,
         space: Mapping[str, Any] | None = None,
@@ -165,36 +126,8 @@ class RandomSearch(Searcher):
         seed: int | None = None,
         points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        super().__init__(metric, mode)
-        self._drawn = Drawn(space, points_to_evaluate, check_seed("seed", seed), refuses_grids="RandomSearch")
+        super().__init__(space, metric, mode, points_to_evaluate, seed)
 
-    def set_search_properties(
-        self,
-        metric: str | Sequence[str] | None,
-        mode: str | Sequence[str] | None,
-        space: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
-    ) -> bool:
-        return super().set_search_properties(metric, mode, space) and self._drawn.take(space, num_samples, seed)
-
-    def num_trials(self, num_samples: int | None) -> int | None:
-        """Return `num_samples`, or the number of given points if that is larger."""
-        return self._drawn.num_trials(num_samples)
-
-    def suggest(self, trial_id: str) -> Config | Signal:
-        return self._drawn.suggest(trial_id, "RandomSearch")
-
-    def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
-        self._drawn.retell(trial_id, config)
-
-    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        self._drawn.complete(trial_id)
-
-    def get_state(self) -> Mapping[str, Any]:
-        return self._drawn.get_state()
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Go on behind the last config of another search of the same space: none comes twice."""
-        self._drawn.set_state(state)
+    def _take_space(self, space: Any) -> None:
+        super()._take_space(space)
+        refuse_grids(space, "RandomSearch")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
-from searchers.base import Config, Searcher, Signal, answer_of
-from searchers.errors import SearchError
+from searchers import checks
+from searchers.base import Searcher
 from searchers.keywords import refuse_unknown
+from searchers.signals import Config, Names, Signal
 from searchers.variants import fresh
+from searchers.wrapper import Wrapper
 
 __all__ = ["TRIAL_INDEX", "Repeater"]
 
@@ -26,15 +29,17 @@ class _Group:
     config: Config
     members: list[str] = field(default_factory=list)
     results: dict[str, tuple[Mapping[str, Any] | None, bool]] = field(default_factory=dict)
+    paused: set[str] = field(default_factory=set)
 
 
 @refuse_unknown()
-class Repeater(Searcher):
+class Repeater(Wrapper):
     """Give every suggestion of `searcher` to `repeat` consecutive trials, and tell it the mean of their metrics.
 
     The searcher hears one completion per suggestion, under the id of the first of its trials, when all have ended: the
-    mean over those that have the metric as a number, NaN if none has. It hears no intermediate results. `num_samples`
-    counts all trials; make it a multiple of `repeat`, for the leftover group never reports.
+    mean over those that have the metric as a number, NaN if none has. It hears no intermediate results, and of a pause
+    when no trial of the suggestion goes on. `num_samples` counts all trials; make it a multiple of `repeat`, for the
+    leftover group never reports.
 
     Args:
         repeat: int of at least 1.
@@ -45,26 +50,14 @@ class Repeater(Searcher):
     """
 
     def __init__(self, searcher: Searcher, repeat: int = 1, set_index: bool = True) -> None:
-        if not isinstance(searcher, Searcher):
-            raise SearchError(f"Repeater({searcher!r}): expected a searcher, such as OptunaSearch().")
-        if isinstance(repeat, bool) or not isinstance(repeat, int) or repeat < 1:
-            raise SearchError(f"repeat is {repeat!r}; expected an int of at least 1.")
-        super().__init__(searcher.metric, searcher.mode)
-        self.is_adaptive = searcher.is_adaptive
-        self.searcher = searcher
-        self.repeat = repeat
+        super().__init__(searcher)
+        self.repeat = checks.whole("repeat", repeat, least=1)
         self.set_index = bool(set_index)
         self._filling: _Group | None = None  # the group that takes the next trials
         self._group_of: dict[str, _Group] = {}  # of open trials, and of ended ones whose group is not complete
 
     def set_search_properties(
-        self,
-        metric: str | Sequence[str] | None,
-        mode: str | Sequence[str] | None,
-        space: Mapping[str, Any],
-        *,
-        num_samples: int | None = None,
-        seed: int = 0,
+        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
     ) -> bool:
         if num_samples is not None and num_samples % self.repeat:
             warnings.warn(
@@ -73,9 +66,7 @@ class Repeater(Searcher):
                 stacklevel=2,
             )
         samples = None if num_samples is None else -(-num_samples // self.repeat)
-        taken = self.searcher.set_search_properties(metric, mode, space, num_samples=samples, seed=seed)
-        self.metric, self.mode = self.searcher.metric, self.searcher.mode
-        return taken
+        return super().set_search_properties(metric, mode, space, num_samples=samples, seed=seed)
 
     @property
     def hears_results(self) -> bool:
@@ -86,6 +77,9 @@ class Repeater(Searcher):
         """Return that of the searcher, times the trials that share a suggestion."""
         most = self.searcher.best_concurrency
         return None if most is None else most * self.repeat
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        return False  # the searcher counts suggestions, the limit is one of trials
 
     def num_trials(self, num_samples: int | None) -> int | None:
         """Return how many trials `num_samples` samples make: those of the searcher, `repeat` times each."""
@@ -99,7 +93,7 @@ class Repeater(Searcher):
         group = self._group_of.get(trial_id)
         if group is None:
             if self._filling is None:
-                suggestion = answer_of(self.searcher.suggest(trial_id))
+                suggestion = super().suggest(trial_id)
                 if isinstance(suggestion, Signal):
                     return suggestion
                 self._filling = _Group(suggestion)
@@ -118,61 +112,59 @@ class Repeater(Searcher):
     def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
         """Return the searcher's state for the first trial of a group; the others need none."""
         group = self._group_of.get(trial_id)
-        return self.searcher.suggestion_state(trial_id) if group is not None and group.members[0] == trial_id else None
+        return super().suggestion_state(trial_id) if group is not None and group.members[0] == trial_id else None
 
     def retell(self, trial_id: str, config: Config, state: Mapping[str, Any] | None) -> None:
         if self._filling is None:
-            shared: Config = {key: value for key, value in config.items() if key != TRIAL_INDEX or not self.set_index}
-            self.searcher.retell(trial_id, shared, state)
+            shared = _without_index(config) if self.set_index else dict(config)
+            super().retell(trial_id, shared, state)
             self._filling = _Group(fresh(shared))
         self._join(trial_id, self._filling)
+
+    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
+        """Keep an intermediate result from the searcher, which hears of all trials of a suggestion at once."""
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         group = self._group_of.get(trial_id)
         if group is None or trial_id in group.results:
             return
         group.results[trial_id] = (result, error)
+        group.paused.discard(trial_id)
         if len(group.results) < self.repeat:
+            self._tell_if_paused(group)
             return
         for member in group.members:
             del self._group_of[member]
-        metrics = [self.metric] if isinstance(self.metric, str) else list(self.metric or ())
-        means = {metric: _mean(metric, [result for result, _ in group.results.values()]) for metric in metrics}
+        results = [result or {} for result, _ in group.results.values()]
+        means = {metric: _mean([one.get(metric) for one in results]) for metric in checks.listed(self.metric)}
         has_failed = all(failed for _, failed in group.results.values())
-        self.searcher.on_trial_complete(group.members[0], None if has_failed else means, has_failed)
+        super().on_trial_complete(group.members[0], None if has_failed else means, has_failed)
 
-    def set_budgets(self, milestones: Sequence[float]) -> None:
-        self.searcher.set_budgets(milestones)
+    def on_pause(self, trial_id: str) -> None:
+        group = self._group_of.get(trial_id)
+        if group is not None and trial_id not in group.results:
+            group.paused.add(trial_id)
+            self._tell_if_paused(group)
+
+    def on_unpause(self, trial_id: str) -> None:
+        group = self._group_of.get(trial_id)
+        if group is not None:
+            group.paused.discard(trial_id)
+            super().on_unpause(group.members[0])
+
+    def _tell_if_paused(self, group: _Group) -> None:
+        if group.paused and len(group.paused) + len(group.results) == self.repeat:
+            super().on_pause(group.members[0])
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
-        self.searcher.observe({key: value for key, value in config.items() if key != TRIAL_INDEX}, result)
-
-    def get_state(self) -> Mapping[str, Any]:
-        """Return the searcher's state; a group that is not complete is no part of it."""
-        return self.searcher.get_state()
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        self.searcher.set_state(state)
-
-    def save(self, checkpoint_path: Any) -> None:
-        """Write the searcher's state; it may be restored with or without repeats."""
-        self.searcher.save(checkpoint_path)
-
-    def restore(self, checkpoint_path: Any) -> None:
-        self.searcher.restore(checkpoint_path)
+        super().observe(_without_index(config), result)
 
 
-def _mean(metric: str, results: Sequence[Mapping[str, Any] | None]) -> float:
-    """Return the mean over the results that have `metric` as a number other than NaN; NaN if none has."""
-    values = []
-    for result in results:
-        value = None if result is None else result.get(metric)
-        if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
-            continue
-        try:
-            number = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):  # an array of several, what is too large for a float
-            continue
-        if not math.isnan(number):
-            values.append(number)
-    return math.fsum(values) / len(values) if values else math.nan
+def _without_index(config: Mapping[str, Any]) -> Config:
+    return {key: value for key, value in config.items() if key != TRIAL_INDEX}
+
+
+def _mean(values: list[Any]) -> float:
+    """Return the mean of those that are numbers; NaN if none is."""
+    numbers = [number for number in map(checks.as_number, values) if not math.isnan(number)]
+    return fmean(numbers) if numbers else math.nan

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from searchers.checks import Checks, is_number, is_whole
 from searchers.errors import SpaceError
 from searchers.keywords import refuse_unknown
 
@@ -48,6 +49,7 @@ __all__ = [
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
 _LARGEST_INT = 2**63 - 1
+_checks = Checks(SpaceError)
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
@@ -64,11 +66,8 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
         return np.random.default_rng(int(random_state.randint(0, 2**32, dtype=np.uint64)))
     if random_state is None:
         return np.random.default_rng()
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
-        return np.random.default_rng(int(random_state))
-    raise SpaceError(
-        f"random_state is {random_state!r}; expected an int of at least 0, a numpy Generator or RandomState, or None."
-    )
+    expected = "a whole number of at least 0, a numpy Generator or RandomState, or None"
+    return np.random.default_rng(_checks.whole("random_state", random_state, expected=expected))
 
 
 # --- samplers: how a domain's values are distributed -----------------------------------------------------------------
@@ -146,8 +145,7 @@ class Domain(ABC):
             config: what `sample_from` functions are called with.
             random_state: seed, generator, or None for fresh entropy.
         """
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise SpaceError(f"size is {size!r}; expected an int of at least 1.")
+        _checks.whole("size", size, least=1)
         rng = as_generator(random_state)
         if size == 1:
             return self.draw(rng)
@@ -236,7 +234,7 @@ class _Number(Domain):
 
     def is_valid(self, value: Any) -> bool:
         """Whether `value` is a number of this type from lower to upper, both included."""
-        return _is_number(value) and self.lower <= value <= self.upper
+        return is_number(value, is_finite=False) and self.lower <= value <= self.upper
 
     @property
     def domain_str(self) -> str:
@@ -248,13 +246,18 @@ class _Number(Domain):
     def _check_quantized(self, q: float) -> None:
         raise NotImplementedError
 
+    def _check_order(self) -> None:
+        if self.lower > self.upper:
+            raise SpaceError(f"lower={self.lower!r} is above upper={self.upper!r}; swap them.")
+
     def _check_finite(self, what: str) -> None:
         if not math.isfinite(self.upper - self.lower):
             raise SpaceError(
                 f"{what} over ({self.lower}, {self.upper}): the range must be finite. Give two finite bounds."
             )
 
-    def _base_and_q(self) -> tuple[Sampler, Any]:
+    def base_and_q(self) -> tuple[Sampler, Any]:
+        """Return how the values are distributed before rounding, and to multiples of what they are rounded."""
         sampler = self.get_sampler()
         return (sampler.sampler, sampler.q) if isinstance(sampler, Quantized) else (sampler, None)
 
@@ -270,8 +273,7 @@ class Float(_Number):
     def __init__(self, lower: float | None = None, upper: float | None = None) -> None:
         self.lower = -math.inf if lower is None else _number("lower", lower)
         self.upper = math.inf if upper is None else _number("upper", upper)
-        if self.lower > self.upper:
-            raise SpaceError(_inverted(lower, upper))
+        self._check_order()
 
     def normal(self, mean: float = 0.0, sd: float = 1.0) -> Self:
         """Return a copy with a normal distribution; a value outside the bounds is moved to the nearer one."""
@@ -284,7 +286,7 @@ class Float(_Number):
         return float(value)
 
     def draw(self, rng: np.random.Generator) -> float:
-        sampler, q = self._base_and_q()
+        sampler, q = self.base_and_q()
         lower, upper = self.lower, self.upper
         match sampler:
             case Normal(mean=mean, sd=sd):
@@ -302,15 +304,13 @@ class Float(_Number):
 
     def quantize(self, value: float) -> float:
         """Return the multiple of q nearest to `value` (half to even), within the bounds; without q, `value`."""
-        _, q = self._base_and_q()
+        _, q = self.base_and_q()
         if q is None:
             return value
         return float(min(max(np.round(value / q) * q, self.lower), self.upper))
 
     def _check_quantized(self, q: float) -> None:
-        q = _number("q", q)
-        if not (math.isfinite(q) and q > 0):
-            raise SpaceError(f"q is {q!r}; expected a finite number above 0.")
+        _checks.number("q", _number("q", q), above=0)
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if math.isfinite(bound) and not math.isclose(bound / q, round(bound / q), rel_tol=1e-9, abs_tol=1e-9):
                 raise SpaceError(
@@ -331,8 +331,7 @@ class Integer(_Number):
 
     def __init__(self, lower: int, upper: int) -> None:
         self.lower, self.upper = _whole("lower", lower), _whole("upper", upper)
-        if self.lower > self.upper:
-            raise SpaceError(_inverted(lower, upper))
+        self._check_order()
 
     def cast(self, value: Any) -> int:
         return int(value)
@@ -340,17 +339,17 @@ class Integer(_Number):
     @property
     def last(self) -> int:
         """The largest integer that can be drawn."""
-        _, q = self._base_and_q()
+        _, q = self.base_and_q()
         return self.upper - 1 if q is None else self.upper // int(q) * int(q)
 
     @property
     def first(self) -> int:
         """The smallest integer that can be drawn."""
-        _, q = self._base_and_q()
+        _, q = self.base_and_q()
         return self.lower if q is None else -(-self.lower // int(q)) * int(q)
 
     def draw(self, rng: np.random.Generator) -> int:
-        sampler, q = self._base_and_q()
+        sampler, q = self.base_and_q()
         step = 1 if q is None else int(q)
         if self.first > self.last:
             raise SpaceError(f"no integer in [{self.lower}, {self.upper}): the upper bound is exclusive.")
@@ -366,7 +365,7 @@ class Integer(_Number):
 
     def quantize(self, value: float) -> int:
         """Return the multiple of q nearest to `value` (half up) that can be drawn; without q, `value`."""
-        _, q = self._base_and_q()
+        _, q = self.base_and_q()
         step = 1 if q is None else int(q)
         return min(max(math.floor(value / step + 0.5) * step, self.first), self.last)
 
@@ -375,8 +374,7 @@ class Integer(_Number):
         return super().is_valid(value) and value == int(value)
 
     def _check_quantized(self, q: float) -> None:
-        if _whole("q", q) < 1:
-            raise SpaceError(f"q is {q!r}; expected an int of at least 1.")
+        _checks.whole("q", _whole("q", q), least=1)
         if self.first > self.last:
             raise SpaceError(f"no multiple of q={q!r} lies in [{self.lower}, {self.upper}]; widen it or lower q.")
 
@@ -465,7 +463,7 @@ class Function(Domain):
 @refuse_unknown()
 def uniform(lower: float, upper: float) -> Float:
     """Return real numbers, uniform in [lower, upper)."""
-    return Float(_given("lower", lower), _given("upper", upper)).uniform()
+    return Float(_number("lower", lower), _number("upper", upper)).uniform()
 
 
 @refuse_unknown()
@@ -480,20 +478,14 @@ def quniform(lower: float, upper: float, q: float) -> Float:
 
 @refuse_unknown()
 def loguniform(lower: float, upper: float, base: float | None = None) -> Float:
-    """Return real numbers in [lower, upper), uniform in their logarithm; both bounds above 0.
-
-    `base` changes nothing, as in Tune: a log-uniform distribution is the same in every base.
-    """
+    """Return reals of [lower, upper), uniform in their logarithm; both bounds above 0. `base` changes nothing."""
     _ignore_base(base)
-    return Float(_given("lower", lower), _given("upper", upper)).loguniform()
+    return Float(_number("lower", lower), _number("upper", upper)).loguniform()
 
 
 @refuse_unknown()
 def qloguniform(lower: float, upper: float, q: float, base: float | None = None) -> Float:
-    """Return multiples of `q`: uniform in the logarithm over [lower, upper], rounded.
-
-    `base` changes nothing, as in Tune: a log-uniform distribution is the same in every base.
-    """
+    """Return multiples of `q`: uniform in the logarithm over [lower, upper], rounded. `base` changes nothing."""
     _ignore_base(base)
     return loguniform(lower, upper).quantized(q)
 
@@ -512,10 +504,8 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
 
 @refuse_unknown()
 def lograndint(lower: int, upper: int, base: float | None = None) -> Integer:
-    """Return integers in [lower, upper), uniform in their logarithm and rounded down; lower at least 1.
-
-    `base` changes nothing, as in Tune: a log-uniform distribution is the same in every base.
-    """
+    """Return integers of [lower, upper), uniform in their logarithm, rounded down; lower at least 1. `base` changes
+    nothing."""
     _ignore_base(base)
     return _not_empty(Integer(lower, upper).loguniform())
 
@@ -533,7 +523,7 @@ def qlograndint(lower: int, upper: int, q: int = 1, base: float | None = None) -
 @refuse_unknown()
 def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
     """Return real numbers, normal with `mean` and standard deviation `sd`."""
-    return Float().normal(_given("mean", mean), _given("sd", sd))
+    return Float().normal(mean, sd)
 
 
 @refuse_unknown()
@@ -581,11 +571,8 @@ def is_same(a: Any, b: Any) -> bool:
         return bool(np.array_equal(a, b))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
 def _ignore_base(base: Any) -> None:
+    """Warn of an argument that Tune has too, where it changes nothing either."""
     if base is not None:
         warnings.warn(
             "base= changes nothing: a log-uniform distribution is the same in every base. Leave it out.",
@@ -594,43 +581,31 @@ def _ignore_base(base: Any) -> None:
         )
 
 
-def _given(name: str, value: Any) -> Any:
-    if value is None:
-        raise SpaceError(f"{name} is None; expected a number.")
-    return value
-
-
 def _number(name: str, value: Any) -> float:
-    if not _is_number(value) or value != value:
-        hint = f" Write {float(value)!r}, without quotes." if _is_numeral(value) else ""
-        raise SpaceError(f"{name} is {value!r}; expected a number.{hint}")
-    if isinstance(value, int) and abs(value) > 1e308:
-        raise SpaceError(f"{name} has {len(str(value))} digits; it is too large for a number of a search space.")
+    if not is_number(value, is_finite=False) or value != value:
+        is_huge = is_whole(value)
+        _checks.refuse(name, value, f"a number{' that a float holds' if is_huge else ''}", _unquoted(value))
     # numpy scalars become plain numbers; an int stays one, so that messages show what was typed
     return value.item() if isinstance(value, np.generic) else value  # type: ignore[no-any-return]
 
 
-def _is_numeral(value: Any) -> bool:
-    """Whether a string reads as a number: YAML gives "1e-4" as text."""
+def _unquoted(value: Any) -> str:
+    """Return a hint for a text that reads as a number: YAML gives "1e-4" as text."""
     if not isinstance(value, str):
-        return False
+        return ""
     try:
-        return not math.isnan(float(value))
+        return f"Write {float(value)!r}, without quotes."
     except ValueError:
-        return False
+        return ""
 
 
 def _whole(name: str, value: Any) -> int:
     number = _number(name, value)
     if not math.isfinite(number) or number != int(number):
-        raise SpaceError(f"{name} is {value!r}; expected a whole number.")
+        _checks.refuse(name, value, "a whole number")
     if abs(number) > _LARGEST_INT:
         raise SpaceError(f"{name} is {value!r}; integers beyond 2**63 - 1 cannot be drawn.")
     return int(number)
-
-
-def _inverted(lower: Any, upper: Any) -> str:
-    return f"lower={lower!r} is above upper={upper!r}; swap them."
 
 
 def _not_empty(domain: Integer) -> Integer:

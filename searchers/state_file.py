@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from searchers.errors import SearchError
 
-__all__ = ["newest_state", "read_state", "state_path", "write_state"]
+if TYPE_CHECKING:
+    from searchers.base import Searcher
+
+__all__ = ["restore", "restore_from_dir", "save", "save_to_dir"]
 
 _FORMAT = 1
-_PREFIX = "searcher-state-"
-_SUFFIX = ".json"
+_PREFIX, _SUFFIX = "searcher-state-", ".json"
 
 
-def state_path(directory: Any, session: str) -> str:
-    """Return the path of the state of one session in a directory."""
-    return os.path.join(os.fspath(directory), f"{_PREFIX}{session}{_SUFFIX}")
+def save(searcher: Searcher, checkpoint_path: Any) -> None:
+    """Write what was learned to a file as JSON; `restore` of a new searcher reads it.
 
-
-def write_state(path: Any, searcher: str, state: Mapping[str, Any]) -> None:
-    """Write a state as JSON; a reader finds the old file or the new one, never a part.
-
-    Args:
-        searcher: name of the class whose state it is.
+    A reader finds the old file or the new one, never a part.
 
     Raises:
-        SearchError: the state holds something else than JSON values.
+        SearchError: this searcher has no state to save, or it holds something else than JSON values.
         OSError: the file cannot be written.
     """
+    who, state = type(searcher).__name__, searcher.get_state()
     try:
-        text = json.dumps({"format": _FORMAT, "searcher": searcher, "state": state})
+        text = json.dumps({"format": _FORMAT, "searcher": who, "state": state})
     except (TypeError, ValueError) as error:
-        raise SearchError(f"the state of {searcher} cannot be written as JSON: {error}.") from error
-    target = os.fspath(path)
+        raise SearchError(f"the state of {who} cannot be written as JSON: {error}.") from error
+    target = os.fspath(checkpoint_path)
     partial = f"{target}.{os.getpid()}.partial"
     try:
         with open(partial, "w", encoding="utf-8") as file:
@@ -49,15 +45,15 @@ def write_state(path: Any, searcher: str, state: Mapping[str, Any]) -> None:
         raise
 
 
-def read_state(path: Any, searcher: str) -> Mapping[str, Any]:
-    """Return the state that `write_state` wrote.
+def restore(searcher: Searcher, checkpoint_path: Any) -> None:
+    """Go on from a file that `save` wrote; the space is not in it, and is given to the constructor or the run.
 
     Raises:
-        SearchError: no such file, not one of these, or the state of another kind of searcher.
+        SearchError: there is no such file, it is none of `save`, or another kind of searcher wrote it.
     """
-    shown = repr(os.fspath(path))
+    who, shown = type(searcher).__name__, repr(os.fspath(checkpoint_path))
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(checkpoint_path, encoding="utf-8") as file:
             content = json.load(file)
     except FileNotFoundError as error:
         raise SearchError(f"there is no searcher state {shown}; write one with searcher.save(path).") from error
@@ -66,18 +62,23 @@ def read_state(path: Any, searcher: str) -> Mapping[str, Any]:
     state = content.get("state") if isinstance(content, dict) else None
     if not isinstance(state, dict) or content.get("format") != _FORMAT:
         raise SearchError(f"{shown} is no state of a searcher; write one with searcher.save(path).")
-    if content.get("searcher") != searcher:
-        raise SearchError(f"{shown} is the state of {content.get('searcher')}; it cannot be restored into {searcher}.")
-    return state
+    if content.get("searcher") != who:
+        raise SearchError(f"{shown} is the state of {content.get('searcher')}; it cannot be restored into {who}.")
+    searcher.set_state(state)
 
 
-def newest_state(directory: Any) -> str:
-    """Return the path of the state in a directory whose name sorts last.
+def save_to_dir(searcher: Searcher, checkpoint_dir: Any, session_str: str = "default") -> None:
+    """Write what was learned to `searcher-state-<session_str>.json` in a directory."""
+    searcher.save(os.path.join(os.fspath(checkpoint_dir), f"{_PREFIX}{session_str}{_SUFFIX}"))
+
+
+def restore_from_dir(searcher: Searcher, checkpoint_dir: Any) -> None:
+    """Go on from the file of `save_to_dir` in a directory whose name sorts last.
 
     Raises:
-        SearchError: the directory holds none.
+        SearchError: there is none, or as `restore`.
     """
-    shown = str(os.fspath(directory))
+    shown = str(os.fspath(checkpoint_dir))
     names = os.listdir(shown) if os.path.isdir(shown) else []
     states = sorted(name for name in names if name.startswith(_PREFIX) and name.endswith(_SUFFIX))
     if not states:
@@ -85,4 +86,4 @@ def newest_state(directory: Any) -> str:
             f"{shown!r} holds no {_PREFIX}*{_SUFFIX}; write one with searcher.save_to_dir(directory), or continue the "
             "experiment with resume=True, which needs none."
         )
-    return os.path.join(shown, states[-1])
+    searcher.restore(os.path.join(shown, states[-1]))

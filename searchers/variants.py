@@ -6,7 +6,8 @@ import math
 import warnings
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from searchers.space import Categorical, Domain, Function, is_same
 __all__ = [
     "Decide",
     "Path",
+    "Put",
     "Variants",
     "check_points",
     "check_space",
@@ -31,6 +33,7 @@ __all__ = [
     "matches",
     "merge",
     "num_points",
+    "option_of",
     "path_name",
     "refuse_grids",
     "resolve",
@@ -182,7 +185,7 @@ def _everywhere(space: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def _options_of(leaf: Any) -> list[Any]:
-    return grid_values(leaf) or (leaf.categories if isinstance(leaf, Categorical) else [])
+    return leaf.categories if isinstance(leaf, Categorical) else grid_values(leaf) or []
 
 
 def fixed_domains(space: Any) -> list[tuple[Path, Domain]]:
@@ -233,9 +236,7 @@ def fresh(value: Any) -> Any:
     """Return a copy of nested dicts, lists and tuples; everything else keeps its identity."""
     if isinstance(value, Mapping):
         return {key: fresh(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [fresh(one) for one in value]
-    return _tuple(value, [fresh(one) for one in value]) if isinstance(value, tuple) else value
+    return _like(value, [fresh(one) for one in value]) if isinstance(value, (list, tuple)) else value
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Config:
@@ -247,8 +248,11 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Config:
     return merged
 
 
-def _tuple(like: tuple[Any, ...], items: Sequence[Any]) -> tuple[Any, ...]:
-    return type(like)(*items) if hasattr(like, "_fields") else tuple(items)
+def _like(node: list[Any] | tuple[Any, ...], items: list[Any]) -> list[Any] | tuple[Any, ...]:
+    """Return items as a list, a tuple or a named tuple, as `node` is one."""
+    if isinstance(node, list):
+        return items
+    return type(node)(*items) if hasattr(node, "_fields") else tuple(items)
 
 
 # --- deciding --------------------------------------------------------------------------------------------------------
@@ -286,13 +290,11 @@ class _Items(list[Any]):
         self.like = like
 
 
+@dataclass(slots=True)
 class _Waiting:
     """Stands for a value that a function has yet to compute."""
 
-    __slots__ = ("function",)
-
-    def __init__(self, function: Function) -> None:
-        self.function = function
+    function: Function
 
 
 class _Unresolved(Exception):
@@ -300,17 +302,18 @@ class _Unresolved(Exception):
 
 
 class _Resolution:
-    """One config on its way: a tree of dicts and `_Items` in which `_Waiting` marks what is not computed yet."""
+    """One config on its way: a tree of dicts and `_Items`, in which `_Waiting` marks what is not computed yet."""
 
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
         self._waiting: list[tuple[Path, Any, Any]] = []  # path, container, key
 
     def build(self, node: Any, path: Path) -> Any:
-        if isinstance(node, Function):
-            return _Waiting(node)
-        if isinstance(node, Domain) or grid_values(node) is not None:
-            return self._chosen(node, path)
+        if isinstance(node, Domain) and not isinstance(node, Categorical):
+            return _Waiting(node) if isinstance(node, Function) else self._decide(path, node)
+        if options := _options_of(node):
+            index = self._decide(path, node if isinstance(node, Categorical) else Categorical(options).grid())
+            return self.build(options[index], (*path, index))
         if isinstance(node, Mapping):
             built: dict[Any, Any] = dict.fromkeys(node)
             for key in sorted(node, key=_order):
@@ -327,16 +330,6 @@ class _Resolution:
         container[key] = value = self.build(node, path)
         if isinstance(value, _Waiting):
             self._waiting.append((path, container, key))
-
-    def _chosen(self, node: Any, path: Path) -> Any:
-        grid = grid_values(node)
-        if grid is not None:
-            index = self._decide(path, node if isinstance(node, Categorical) else Categorical(grid).grid())
-            return self.build(grid[index], (*path, index))
-        decided = self._decide(path, node)
-        if isinstance(node, Categorical):
-            return self.build(node.categories[decided], (*path, decided))
-        return decided
 
     def finish(self, root: dict[str, Any]) -> Config:
         view = _View(root, root)
@@ -377,36 +370,30 @@ class _Resolution:
             ) from error
 
 
-def _is_known(node: Any) -> bool:
-    if isinstance(node, dict):
-        return all(map(_is_known, node.values()))
-    if isinstance(node, _Items):
-        return all(map(_is_known, node))
-    return not isinstance(node, _Waiting)
-
-
 def _frozen(node: Any) -> Any:
+    """Return what was built as a config.
+
+    Raises:
+        _Unresolved: not all of it is computed yet.
+    """
     if isinstance(node, dict):
         return {key: _frozen(value) for key, value in node.items()}
     if isinstance(node, _Items):
-        items = [_frozen(item) for item in node]
-        return _tuple(node.like, items) if isinstance(node.like, tuple) else items
+        return _like(node.like, [_frozen(item) for item in node])
+    if isinstance(node, _Waiting):
+        raise _Unresolved
     return node
 
 
 def _unwrapped(value: Any) -> Any:
     """Return what a function answered without the views it may have been taken from."""
     if isinstance(value, _View):
-        if not _is_known(value._node):
-            raise _Unresolved
         return _frozen(value._node)
     if isinstance(value, _ListView):
         raise _Unresolved
     if isinstance(value, dict):
         return {key: _unwrapped(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_unwrapped(one) for one in value]
-    return _tuple(value, [_unwrapped(one) for one in value]) if isinstance(value, tuple) else value
+    return _like(value, [_unwrapped(one) for one in value]) if isinstance(value, (list, tuple)) else value
 
 
 class _View(Mapping[str, Any]):
@@ -470,13 +457,14 @@ class _ListView(Sequence[Any]):
 
 
 def _seen(node: Any, root: dict[str, Any]) -> Any:
-    if isinstance(node, _Waiting):
-        raise _Unresolved
     if isinstance(node, dict):
         return _View(node, root)
-    if isinstance(node, _Items):
-        return _frozen(node) if _is_known(node) else _ListView(node, root)
-    return node
+    try:
+        return _frozen(node)
+    except _Unresolved:
+        if isinstance(node, _Items):
+            return _ListView(node, root)
+        raise
 
 
 # --- points that the user wants evaluated ----------------------------------------------------------------------------
@@ -498,81 +486,93 @@ def check_points(points: Any) -> list[Mapping[str, Any]]:
     return [fresh(point) for point in points]
 
 
-def fill(space: Mapping[str, Any], point: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
-    """Return `space` with the values of `point` in it: what the point names is decided, the rest is still a space.
+Put = Callable[[Path, Any, Any], Any]
+"""Answers what stands at a path of a space after a value was put on the domain, grid or group of domains there."""
 
-    Nested values may be given nested or by name, `{"model/lr": 0.1}`. A value outside its domain is taken, with a
-    warning if `warn`.
+
+def fill(node: Any, value: Any, put: Put, path: Path = ()) -> Any:
+    """Return a space with the values of a point in it: what the point names is decided, the rest is still a space.
+
+    Nested values may be given nested or by name, `{"model/lr": 0.1}`. Constants and functions are replaced; for what
+    is to be decided `put` is asked, also where a value can be none of a group, such as a number for a dict of domains.
 
     Raises:
-        SpaceError: the point names a key that the space does not have.
+        SpaceError: the point names a key that the space does not have, or has a list of another length.
     """
-    filled: dict[str, Any] = fresh(space)
+    if isinstance(node, Domain) or grid_values(node) is not None:
+        return fresh(value) if isinstance(node, Function) else put(path, node, value)
+    if isinstance(node, Mapping) and isinstance(value, Mapping):
+        filled = dict(node)
+        for key, one in _taken_apart(value, node).items():
+            if key not in node:
+                raise SpaceError(
+                    f"the point names {_shown((*path, key))!r}, which the space does not have. "
+                    f"{nearest(str(key), map(str, node))}"
+                )
+            filled[key] = fill(node[key], one, put, (*path, key))
+        return filled
+    if isinstance(node, (list, tuple)) and isinstance(value, Mapping) and _are_indexes(value, node):
+        items = [fill(one, value[str(i)], put, (*path, i)) if str(i) in value else one for i, one in enumerate(node)]
+        return _like(node, items)
+    if not has_domains(node):
+        return fresh(value)
+    if isinstance(node, Mapping):
+        return put(path, node, value)
+    if not isinstance(value, (list, tuple)) or len(value) != len(node):
+        raise SpaceError(f"the point sets {_shown(path)} to {value!r}; expected {len(node)} values.")
+    return _like(node, [fill(*pair, put, (*path, i)) for i, pair in enumerate(zip(node, value, strict=True))])
+
+
+def _taken_apart(point: Mapping[str, Any], space: Mapping[str, Any]) -> Config:
+    """Return a point in which names such as `model/lr` are nested, where the space has a group `model`."""
+    nested: Config = {}
     for key, value in point.items():
-        _fill_key(filled, key, value, (), warn)
-    return filled
+        group, *inner = key.split("/") if isinstance(key, str) and key not in space else [key]
+        is_name = bool(inner) and group in space and _leads_inside(space[group], inner)
+        nested = merge(nested, unflatten({key: value}) if is_name else {key: value})
+    return nested
 
 
-def _fill_key(node: dict[str, Any], key: str, value: Any, path: Path, warn: bool) -> None:
-    while key not in node and isinstance(key, str) and "/" in key:
-        group, _, rest = key.partition("/")
-        inner = node.get(group)
-        if isinstance(inner, list) and rest.partition("/")[0].isdigit():
-            index, _, below = rest.partition("/")
-            if int(index) < len(inner):
-                inner[int(index)] = _filled(inner[int(index)], {below: value} if below else value, path, warn)
-                return
-        if not isinstance(inner, dict) or grid_values(inner) is not None:
-            break
-        node, path, key = inner, (*path, group), rest
-    if key not in node:
-        known = [str(name) for name in node]
-        raise SpaceError(
-            f"points_to_evaluate names {_shown((*path, key))!r}, which the space does not have. "
-            f"{nearest(str(key), known)}"
-        )
-    node[key] = _filled(node[key], value, (*path, key), warn)
+def _leads_inside(node: Any, keys: Sequence[str]) -> bool:
+    """Whether keys go through groups and lists only; that a group lacks the next one is said where it is looked at."""
+    if not keys:
+        return True
+    first, *rest = keys
+    if isinstance(node, Categorical):
+        return any(isinstance(one, Mapping) and first in one and _leads_inside(one, keys) for one in node.categories)
+    if isinstance(node, Mapping) and grid_values(node) is None:
+        return first not in node or _leads_inside(node[first], rest)
+    is_index = isinstance(node, (list, tuple)) and _are_indexes([first], node)
+    return is_index and _leads_inside(node[int(first)], rest)
 
 
-def _filled(node: Any, value: Any, path: Path, warn: bool) -> Any:
-    grid = grid_values(node)
-    if grid is None and isinstance(node, dict) and isinstance(value, Mapping):
-        for key, one in value.items():
-            _fill_key(node, key, one, path, warn)
-        return node
-    if isinstance(node, (list, tuple)) and isinstance(value, (list, tuple)) and has_domains(node):
-        if len(node) != len(value):
-            raise SpaceError(
-                f"points_to_evaluate has {len(value)} values for {_shown(path)}; the space has {len(node)}."
-            )
-        items = [_filled(a, b, (*path, i), warn) for i, (a, b) in enumerate(zip(node, value, strict=True))]
-        return _tuple(node, items) if isinstance(node, tuple) else items
-    domain = Categorical(grid) if grid is not None else node
-    if warn and isinstance(domain, Domain) and not _is_inside(domain, value):
-        warnings.warn(
-            f"points_to_evaluate sets {_shown(path)} to {value!r}, which is outside {domain.domain_str}; it is used.",
-            stacklevel=2,
-        )
-    return fresh(value)
+def _are_indexes(keys: Iterable[Any], items: Sequence[Any]) -> bool:
+    return all(isinstance(key, str) and key.isdecimal() and int(key) < len(items) for key in keys)
 
 
-def _is_inside(domain: Domain, value: Any) -> bool:
-    if isinstance(domain, Categorical):
-        return any(matches(option, value) for option in domain.categories)
-    return domain.is_valid(value)
+def option_of(options: Sequence[Any], value: Any) -> int | None:
+    """Return the index of the first option for which `value` may stand; None: for none of them."""
+    return next((i for i, option in enumerate(options) if matches(option, value, is_partial=True)), None)
 
 
-def matches(space: Any, value: Any) -> bool:
-    """Whether `value` could be a config of `space`: equal constants, values within the domains."""
+def matches(space: Any, value: Any, *, is_partial: bool = False) -> bool:
+    """Whether `value` could be a config of `space`: equal constants, values within the domains.
+
+    Args:
+        is_partial: dicts may leave keys out.
+    """
+    options = _options_of(space)
+    if options:
+        return any(matches(one, value, is_partial=is_partial) for one in options)
     if isinstance(space, Domain):
-        return _is_inside(space, value)
-    grid = grid_values(space)
-    if grid is not None:
-        return any(matches(one, value) for one in grid)
+        return space.is_valid(value)
     if isinstance(space, Mapping) and isinstance(value, Mapping):
-        return space.keys() == value.keys() and all(matches(space[key], value[key]) for key in space)
+        is_whole = is_partial or space.keys() == value.keys()
+        is_known = is_whole and value.keys() <= space.keys()
+        return is_known and all(matches(space[key], one, is_partial=is_partial) for key, one in value.items())
     if isinstance(space, (list, tuple)) and isinstance(value, (list, tuple)):
-        return len(space) == len(value) and all(map(matches, space, value))
+        pairs = zip(space, value, strict=False)
+        return len(space) == len(value) and all(matches(*pair, is_partial=is_partial) for pair in pairs)
     return is_same(space, value)
 
 
@@ -602,15 +602,13 @@ class Variants:
         self._is_constant = is_constant
         self.num_points = num_points(space)
         self.has_functions = any(isinstance(leaf, Function) for _, leaf in _everywhere(space, ()))
-        self._filled = [fill(space, point) for point in points]
+        self._filled = [fill(space, point, _decide_with_warning) for point in points]
         self._ends: list[int] = []  # the number of the first config behind each point
         for filled in self._filled:
             self._ends.append((self._ends[-1] if self._ends else 0) + num_points(filled))
 
-    def count(self, num_samples: int | None) -> int | None:
-        """Return how many configs `num_samples` samples are; None: unlimited. Points are never cut off."""
-        if num_samples is None:
-            return None
+    def count(self, num_samples: int) -> int:
+        """Return how many configs `num_samples` samples are. Points are never cut off."""
         from_points = self._ends[-1] if self._ends else 0
         return from_points + max(num_samples - len(self._ends), 0) * self.num_points
 
@@ -633,6 +631,21 @@ class Variants:
             return self._filled[sample], sample, number - start
         later, point = divmod(number - start, self.num_points)
         return self._space, sample + later, point
+
+
+def _decide_with_warning(path: Path, node: Any, value: Any) -> Any:
+    """Take the value of a point; one outside its domain is taken too."""
+    options = _options_of(node)
+    index = option_of(options, value)
+    if index is not None:
+        return fill(options[index], value, _decide_with_warning, path)
+    domain = Categorical(options) if options else node
+    if isinstance(domain, Domain) and (options or not domain.is_valid(value)):
+        warnings.warn(
+            f"the point sets {_shown(path)} to {value!r}, which is outside {domain.domain_str}; it is used.",
+            stacklevel=2,
+        )
+    return fresh(value)
 
 
 class _GridPoint:

@@ -1,4 +1,4 @@
-"""Learn from points that were evaluated before: pairs of config and result, or the trials of another sweep."""
+"""Learn from points that were evaluated before: single ones, pairs of config and result, another sweep."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from searchers.alone import flat
+from searchers.ask_tell import flat
+from searchers.checks import as_number, listed
 from searchers.errors import SearchError, SpaceError
+from searchers.signals import Config
 
 if TYPE_CHECKING:
-    from searchers.base import Config, Searcher
+    from searchers.base import Searcher
 
-__all__ = ["Learned", "learn", "points_of"]
+__all__ = ["Learned", "add_evaluated_point", "add_evaluated_trials", "observe_all"]
 
 Point = tuple[Mapping[str, Any], Mapping[str, Any] | None]
 
@@ -36,18 +38,75 @@ class Learned:
     first_outside: str = ""
 
 
-def learn(searcher: Searcher, points: Iterable[Point], metrics: Sequence[str]) -> Learned:
-    """Have `searcher` observe every point that has its metrics and lies in its space; say in a warning what does not.
+def add_evaluated_point(
+    searcher: Searcher,
+    parameters: Config,
+    value: Any,
+    error: bool = False,
+    pruned: bool = False,
+    intermediate_values: Sequence[float] | None = None,
+) -> None:
+    """Learn from one point that was evaluated elsewhere; `observe` in the words of Tune.
+
+    Args:
+        value: of the metric; for several objectives a sequence with one for each. Plays no part after `error`.
+        error, pruned: how the trial ended instead of with `value`; a searcher without use for such a point is not
+            told of it.
+        intermediate_values: plays no part; the values that count are the final ones.
 
     Raises:
-        SpaceError: there are points with the metrics, and none lies in the space.
-        SearchError: the searcher cannot learn from such points, or something is no pair of config and result.
+        SearchError: this searcher cannot learn from such points, or the metric is not known yet.
     """
+    metrics = _metrics_of(searcher)
+    if error or pruned:
+        return
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if len(values) != len(metrics):
+        raise SearchError(f"value is {value!r}; expected {len(metrics)} numbers, one for each of {metrics}.")
+    searcher.observe(parameters, dict(zip(metrics, values, strict=True)))
+
+
+def add_evaluated_trials(searcher: Searcher, trials: Any, metric: str | None = None) -> int:
+    """Learn from the trials of another sweep; returns from how many.
+
+    Failed trials and those without the metric teach nothing. Those outside the space are left out with a warning that
+    counts them. A trial that was stopped early counts with its last value, as it does within a sweep.
+
+    Args:
+        trials: an analysis or a grid of results (anything with `trials`, or that can be iterated), or one trial. Of
+            each trial `config` and `last_result` (else `metrics`) are read, and whether it failed: a status "ERROR",
+            or an `error` that is not None.
+        metric: the result key that holds the value there; None: this searcher's own metric.
+
+    Raises:
+        SpaceError: none of them lies in the space.
+        SearchError: as `observe_all`, or something without a config is among them.
+    """
+    metrics = listed(searcher.metric)
+    if metric is not None and len(metrics) > 1:
+        raise SearchError(f"metric is {metric!r}, but this search has several: {metrics}; leave it out.")
+    renamed = {metrics[0]: metric} if metric is not None and metrics else {}
+    return observe_all(searcher, _points_of(trials, renamed)).num_learned
+
+
+def observe_all(searcher: Searcher, points: Iterable[Point]) -> Learned:
+    """Learn from pairs of a config and its result, in their order; `observe` for many, some of which do not fit.
+
+    Returns:
+        How many taught something, lay outside the space (said in a warning, with the first reason), or had no number
+        for the metric.
+
+    Raises:
+        SpaceError: there are points with the metric, and none lies in the space.
+        SearchError: this searcher cannot learn from such points, or its metric or space is not known yet.
+    """
+    metrics = _metrics_of(searcher)
+    watched = {name for name, mode in zip(metrics, listed(searcher.mode), strict=False) if mode == "obs"}
     learned = outside = without = 0
     first = ""
     for config, result in points:
         told = {} if result is None else flat(result)
-        if not all(_is_number(told.get(metric)) for metric in metrics):
+        if any(math.isnan(as_number(told.get(metric))) for metric in metrics if metric not in watched):
             without += 1
             continue
         try:
@@ -62,22 +121,23 @@ def learn(searcher: Searcher, points: Iterable[Point], metrics: Sequence[str]) -
         warnings.warn(
             f"{outside} of {outside + learned} evaluated points lie outside the space of this search and were left "
             f"out. The first: {first}",
-            stacklevel=3,
+            stacklevel=2,
         )
     return Learned(learned, outside, without, first)
 
 
-def points_of(trials: Any, renamed: Mapping[str, str] | None = None) -> Iterator[Point]:
-    """Yield config and last result of each trial; None for the result of a trial that failed.
+def _metrics_of(searcher: Searcher) -> list[str]:
+    metrics = listed(searcher.metric)
+    if not metrics:
+        raise SearchError(f"{type(searcher).__name__} does not know its metric yet; pass metric= and mode= to it.")
+    return metrics
+
+
+def _points_of(trials: Any, renamed: Mapping[str, str]) -> Iterator[Point]:
+    """Yield config and last result of each trial, None for the result of one that failed.
 
     Args:
-        trials: an analysis or a grid of results (anything with `trials`, or that can be iterated), or one trial. Of
-            each `config` and `last_result` (else `metrics`) are read, and whether it failed: a status "ERROR", or an
-            `error` that is not None.
         renamed: the searcher's metrics that are called otherwise there, with the names that they have.
-
-    Raises:
-        SearchError: something without a config is among them.
     """
     found = getattr(trials, "trials", trials)
     many: Iterable[Any] = found if isinstance(found, Iterable) and not hasattr(found, "config") else [found]
@@ -88,17 +148,5 @@ def points_of(trials: Any, renamed: Mapping[str, str] | None = None) -> Iterator
         if str(getattr(trial, "status", "")) == "ERROR" or getattr(trial, "error", None) is not None:
             yield config, None
             continue
-        result = getattr(trial, "last_result", None) or getattr(trial, "metrics", None) or {}
-        there = flat(result)
-        if renamed:
-            there |= {name: there.get(other) for name, other in renamed.items()}
-        yield config, there
-
-
-def _is_number(value: Any) -> bool:
-    if value is None or isinstance(value, (str, bytes)):
-        return False
-    try:
-        return not math.isnan(float(value))
-    except (TypeError, ValueError):  # arrays, objects
-        return False
+        there = flat(getattr(trial, "last_result", None) or getattr(trial, "metrics", None) or {})
+        yield config, there | {name: there.get(other) for name, other in renamed.items()}

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from searchers.base import Searcher
 from sweep.callbacks.base import Callback
+from sweep.core.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig
 from sweep.core.resources import Node
-from sweep.engines.base import Engine
-from sweep.errors import ConfigError, TrialsFailed, refuse_unknown
-from sweep.launch.arguments import Request, ResumeMode
-from sweep.launch.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig, fields_of
-from sweep.launch.experiment import Experiment
-from sweep.launch.launcher import Launch
-from sweep.launch.registry import registered
-from sweep.record.importing import end_module
-from sweep.record.recipe import pack_recipe
+from sweep.engines.base import Engine, EngineFactory
+from sweep.errors import ConfigError, refuse_unknown
+from sweep.launch.execute import execute
+from sweep.launch.spec import CHECKPOINT_FORMS, is_default
 from sweep.schedulers import Scheduler
-from sweep.worker.nested import refuse_nested
 
 if TYPE_CHECKING:
-    from sweep.results.analysis import ExperimentAnalysis, TrialView
+    from sweep.results.analysis import ExperimentAnalysis
 
-__all__ = ["run", "run_experiments"]
+__all__ = ["run"]
 
 # Parameters that Tune once had, and what takes their place.
 _FORMER = {
@@ -63,18 +55,9 @@ _ELSEWHERE = {
     "tune_config": "run() takes its fields themselves, or use sweep.Tuner(train, tune_config=...).",
     "run_config": "run() takes its fields themselves, or use sweep.Tuner(train, run_config=...).",
 }
-# Deprecated forms of fields of CheckpointConfig.
-_CHECKPOINT_FORMS = {
-    "keep_checkpoints_num": "num_to_keep",
-    "checkpoint_score_attr": "checkpoint_score_attribute",
-    "checkpoint_freq": "checkpoint_frequency",
-    "checkpoint_at_end": "checkpoint_at_end",
-}
-# Not part of what a restored sweep is asked again: they are where it lies, or belong to one call.
-_NOT_KEPT = {"name", "storage_path", "storage_filesystem", "resume", "resume_config"}
 
 
-@refuse_unknown(_FORMER | _ELSEWHERE, unlisted=_CHECKPOINT_FORMS)
+@refuse_unknown(_FORMER | _ELSEWHERE, unlisted=CHECKPOINT_FORMS)
 def run(
     run_or_experiment: Any,
     *,
@@ -111,7 +94,7 @@ def run(
     callbacks: Sequence[Callback] | None = None,
     max_concurrent_trials: int | None = None,
     seed: int | None = None,
-    engine: str | Engine = "local",
+    engine: str | Engine | EngineFactory = "local",
     nodes: Sequence[Node] | None = None,
     start_method: str = "zygote",
     preload: Sequence[str] = (),
@@ -165,7 +148,8 @@ def run(
         callbacks: observers; the default loggers are added.
         max_concurrent_trials: how many trials may be open at a time, whatever the searcher; None or 0: as many as fit.
         seed: of searcher, scheduler and trials; None: random, and recorded.
-        engine: "local" (processes), "inline" (this process, for pdb), or an `Engine`.
+        engine: "local" (processes), "inline" (this process, for pdb), an `Engine`, or a function that makes one of an
+            `EngineContext`.
         nodes: the inventory; None: that of `sweep.init`, else this machine.
         start_method: "zygote" (fast), or "spawn" (for libraries that cannot be forked).
         preload: modules that trials import, imported once beforehand in addition to those found.
@@ -181,133 +165,13 @@ def run(
         MetricError, SearchError, SweepStalled: the sweep could not go on; it can be resumed.
         TrialsFailed: it is over and some trials failed.
     """
-    given = dict(locals())
-    end_module("sweep.run")
-    refuse_nested()
-    trainable, name_of_trainable = run_or_experiment, None
-    if isinstance(trainable, (list, tuple)):
-        trainable = _only_one(trainable)
-    if isinstance(trainable, Experiment):
-        return _run_experiment(trainable, given)
-    if isinstance(trainable, str):
-        name_of_trainable, trainable = trainable, registered(trainable)
-    checkpoints = _checkpoint_config(checkpoint_config, deprecated)
-    failures = _failure_config(
-        failure_config,
-        max_failures=max_failures,
-        fail_fast=fail_fast,
-        trial_timeout_s=trial_timeout_s,
-        report_timeout_s=report_timeout_s,
-    )
-    request = Request(
-        trainable=trainable,
-        trainable_name=name_of_trainable,
-        name=name,
-        storage_path=storage_path,
-        storage_filesystem=storage_filesystem,
-        sync=sync_config or SyncConfig(),
-        config=_as_dict(config),
-        num_samples=num_samples,
-        search_alg=search_alg,
-        scheduler=scheduler,
-        resources_per_trial=resources_per_trial,
-        max_concurrent=max_concurrent_trials,
-        resume=ResumeMode.parse(resume).with_config(resume_config),
-        failures=failures,
-        checkpoints=checkpoints,
-        metric=metric,
-        mode=mode,
-        stop=stop,
-        time_budget_s=time_budget_s,
-        verbose=1 if verbose is None else int(verbose),
-        reporter=progress_reporter,
-        callbacks=tuple(callbacks or ()),
-        seed=seed,
-        engine=engine,
-        nodes=tuple(nodes) if nodes is not None else None,
-        engine_options={
-            "reuse_actors": reuse_actors,
-            "start_method": start_method,
-            "preload": tuple(preload),
-            "env": dict(env or {}),
-        },
-        is_chdir=chdir_to_trial_dir,
-        log_to_file=log_to_file,
-        durability=durability,
-        is_metric_strict=strict_metric,
-        import_path=import_path,
-        start_from=restore,
-        trial_name_creator=trial_name_creator,
-        trial_dirname_creator=trial_dirname_creator,
-        recipe=pack_recipe({key: value for key, value in _changed(given).items() if key not in _NOT_KEPT}),
-    )
-    analysis, was_interrupted = Launch(request).run()
-    is_bare = str(failures.fail_fast).lower() == "raise"
-    if not was_interrupted and (raise_on_failed_trial or is_bare):
-        _raise_failed(analysis, is_bare=is_bare)
-    return analysis
-
-
-@refuse_unknown(fields_of(Experiment, "experiments"))
-def run_experiments(
-    experiments: Experiment | Sequence[Experiment] | Mapping[str, Any],
-    scheduler: Scheduler | str | None = None,
-    verbose: int | None = None,
-    progress_reporter: Callback | None = None,
-    resume: bool | str | None = None,
-    resume_config: ResumeConfig | None = None,
-    reuse_actors: bool = False,
-    raise_on_failed_trial: bool = True,
-    concurrent: bool = True,
-    callbacks: Sequence[Callback] | None = None,
-) -> list[TrialView]:
-    """Run experiments one after another, each in its own directory, and return the trials of all.
-
-    Args:
-        experiments: one, several, or a dict of name -> specification (`run`, `config`, `stop`, `num_samples` ...).
-        concurrent: has no effect: each experiment packs the whole machine, so two at a time would be no faster.
-
-    The others are those of `run`; a scheduler object is copied for each experiment.
-
-    Raises:
-        ConfigError: something is no experiment, or two have one name. Others as `run`.
-    """
-    found = _experiments(experiments)
-    trials: list[TrialView] = []
-    failed = []
-    for experiment in found:
-        analysis = run(
-            experiment,
-            scheduler=scheduler if isinstance(scheduler, str) else copy.deepcopy(scheduler),
-            verbose=verbose,
-            progress_reporter=progress_reporter,
-            resume=resume,
-            resume_config=resume_config,
-            reuse_actors=reuse_actors,
-            raise_on_failed_trial=False,
-            callbacks=callbacks,
-        )
-        trials += analysis.trials
-        if any(trial.status == "ERROR" for trial in analysis.trials):
-            failed.append(analysis)
-    if failed and raise_on_failed_trial:
-        _raise_failed(failed[0])
-    return trials
-
-
-def _experiments(given: Any) -> list[Experiment]:
-    if isinstance(given, Mapping):
-        found = [Experiment.from_json(name, spec) for name, spec in given.items()]
-    else:
-        found = list(given) if isinstance(given, (list, tuple)) else [given]
-    for one in found:
-        if not isinstance(one, Experiment):
-            raise ConfigError(f"run_experiments was given {one!r:.100}; expected sweep.Experiment objects or a dict.")
-    names = [one.name for one in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"two experiments are called {name!r}; each needs a directory of its own.")
-    return found
+    arguments = {name: value for name, value in locals().items() if name not in ("run_or_experiment", "deprecated")}
+    arguments |= deprecated
+    if isinstance(run_or_experiment, (list, tuple)):
+        run_or_experiment = _only_one(run_or_experiment)
+    if hasattr(run_or_experiment, "__sweep_run__"):  # an Experiment: it says what is run, and how
+        run_or_experiment, arguments = run_or_experiment.__sweep_run__(_changed(arguments))
+    return execute(run_or_experiment, arguments)
 
 
 def _only_one(given: Sequence[Any]) -> Any:
@@ -319,92 +183,6 @@ def _only_one(given: Sequence[Any]) -> Any:
     )
 
 
-def _run_experiment(experiment: Experiment, given: Mapping[str, Any]) -> ExperimentAnalysis:
-    """Run an experiment with what `run` was given besides; the same thing from both sides is refused."""
-    arguments = _changed(given)
-    for key, value in experiment.arguments().items():
-        if key in arguments:
-            raise ConfigError(
-                f"{key} was given twice: by run() and by the experiment {experiment.name!r}. Give it in one place."
-            )
-        arguments[key] = value
-    return run(experiment.run, **arguments)
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return value is default or (isinstance(value, (bool, int, float, str, tuple)) and value == default)
-
-
-def _changed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that differ from their defaults, the trainable apart."""
-    parameters = inspect.signature(run).parameters
-    changed = {
-        name: value
-        for name, value in given.items()
-        if name not in ("run_or_experiment", "deprecated") and not _is_default(value, parameters[name].default)
-    }
-    return {**changed, **given["deprecated"]}
-
-
-def _as_dict(config: Any) -> Any:
-    to_dict = getattr(config, "to_dict", None)
-    return to_dict() if to_dict is not None and not isinstance(config, Mapping) else config
-
-
-def _checkpoint_config(given: CheckpointConfig | None, deprecated: Mapping[str, Any]) -> CheckpointConfig:
-    """Return the config, also where it was given by the deprecated parameters that Tune still honours."""
-    if not deprecated:
-        return given or CheckpointConfig()
-    fields = {_CHECKPOINT_FORMS[name]: value for name, value in deprecated.items() if value is not None}
-    attribute = fields.get("checkpoint_score_attribute")
-    if isinstance(attribute, str) and attribute.startswith("min-"):
-        fields |= {"checkpoint_score_attribute": attribute.removeprefix("min-"), "checkpoint_score_order": "min"}
-    shown = ", ".join(f"{name}={value!r}" for name, value in fields.items())
-    if given is not None:
-        raise ConfigError(
-            f"{next(iter(deprecated))} and checkpoint_config were both given; put {shown} into the config."
-        )
-    warnings.warn(
-        f"{', '.join(deprecated)}: deprecated; write checkpoint_config=sweep.CheckpointConfig({shown}).",
-        DeprecationWarning,
-        stacklevel=4,
-    )
-    return CheckpointConfig(**fields)
-
-
-def _failure_config(given: FailureConfig | None, **own: Any) -> FailureConfig:
-    """Return the config with what `run` itself was given; both may not say different things."""
-    if given is None:
-        return FailureConfig(**own)
-    if not isinstance(given, FailureConfig):
-        raise ConfigError(f"failure_config is {given!r:.100}; expected a sweep.FailureConfig.")
-    default = FailureConfig()
-    said = {name: value for name, value in own.items() if value != getattr(default, name)}
-    for name, value in said.items():
-        other = getattr(given, name)
-        if other not in (value, getattr(default, name)):
-            raise ConfigError(f"{name}={value!r} and failure_config, which says {other!r}, were both given; give one.")
-    return replace(given, **said)
-
-
-def _raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None:
-    """Raise for failed trials.
-
-    Args:
-        is_bare: raise the first one's own exception, when it could be kept.
-    """
-    failed = [trial for trial in analysis.trials if trial.status == "ERROR"]
-    if not failed:
-        return
-    shown = "\n".join(f"  {trial.trial_id}: {trial.error}" for trial in failed[:5])
-    more = f"\n  and {len(failed) - 5} more" if len(failed) > 5 else ""
-    cause = failed[0].error
-    own = cause.__cause__ if cause is not None else None
-    if is_bare and own is not None:
-        own.add_note(f"in trial {failed[0].trial_id}:\n{getattr(cause, 'traceback', '')}".rstrip())
-        raise own
-    raise TrialsFailed(
-        f"{len(failed)} of {len(analysis.trials)} trials failed:\n{shown}{more}\n"
-        f"Everything is kept in {analysis.experiment_path}; pass raise_on_failed_trial=False to get the analysis "
-        f"instead."
-    ) from cause
+def _changed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    defaults = {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()}
+    return {name: value for name, value in arguments.items() if not is_default(value, defaults.get(name))}

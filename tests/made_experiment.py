@@ -9,6 +9,7 @@ from typing import Any
 
 from sweep.core.ranking import replaces
 from sweep.core.results import fill
+from sweep.record.checkpoints import discard
 from sweep.record.encoding import encode
 from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION
 
@@ -36,13 +37,21 @@ class MadeExperiment:
         for key, value in self.meta.items():
             self.db.execute("INSERT INTO meta VALUES (?, ?)", (key, encode(value)))
 
-    def event(self, kind: str, trial_id: str | None = None, data: Any = None, at: float = 0.0) -> int:
+    def event(
+        self, kind: str, trial_id: str | None = None, data: Any = None, at: float = 0.0, commands: Any = None
+    ) -> int:
         self.seq += 1
-        text = None if data is None else json.dumps(data)
+        texts = [None if value is None else json.dumps(value) for value in (data, commands)]
         self.db.execute(
-            "INSERT INTO event VALUES (?, ?, ?, ?, ?, 1, ?, NULL)", (self.seq, at, T0 + at, kind, trial_id, text)
+            "INSERT INTO event VALUES (?, ?, ?, ?, ?, 1, ?, ?)", (self.seq, at, T0 + at, kind, trial_id, *texts)
         )
         return self.seq
+
+    def discard(self, path: str, *, at: float = 2.5) -> None:
+        """Delete a checkpoint, as a driver does: the record says so first."""
+        self.event("Tick", at=at, commands=[["Discard", path]])
+        self.commit()
+        discard(self.root / path)
 
     def trial(self, config: dict[str, Any], *, at: float = 0.0, resources: Any = None, reason: str = "") -> str:
         trial_id = f"abcde_{self.num_trials:05d}"

@@ -19,8 +19,8 @@ from recorded import most_at_once, overlapping_runs
 
 import sweep
 from sweep.errors import ExperimentError, SearchError, TrialsFailed
+from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
-from sweep.record.resume import record
 
 
 @pytest.fixture(autouse=True)
@@ -481,7 +481,10 @@ def test_errored_trials_are_continued_or_restarted_on_request(tmp_path):
     done = run(sometimes, config=space, name="again", resume="AUTO+ERRORED")
     assert [trial.status for trial in done.trials] == ["TERMINATED", "TERMINATED"]
     starts = [
-        row[1:3] for told in record(tmp_path / "again" / "sweep.db") for row in told.caused or () if row[0] == "Start"
+        row[1:3]
+        for told in read_facts(tmp_path / "again" / "sweep.db")
+        for row in told.caused or ()
+        if row[0] == "Start"
     ]
     assert [attempt for _, attempt in starts] == [1, 1, 2]
 

@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.layout",
         "sweep.record.manifest",
         "sweep.record.checkpoints",
+        "sweep.record.proc",
         "sweep.record.space",
     ),
     "sweep.engines": (
@@ -40,19 +41,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.worker",
         "sweep.accelerators",
         "sweep.record.layout",
+        "sweep.record.proc",
     ),
     "sweep.train": (
         "sweep.core",
-        "sweep.launch.config",
-        "sweep.launch.inventory",
         "sweep.worker",
         "sweep.accelerators",
         "sweep.record.checkpoints",
+        "sweep.record.importing",
         "searchers.space",
         "searchers.variants",
     ),
-    # Outside a trial `fit` is a sweep of one trial: it composes, late.
-    "sweep.train.fit": OWN,
     # The record holds what searchers answered, signals included.
     "sweep.record": ("sweep.core", "searchers.base", "searchers.errors"),
     # Whoever unpickles or imports what is the user's does it by this.
@@ -71,13 +70,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.space",
         "sweep.record.schema",
         "sweep.record.encoding",
-        "sweep.record.reader",
+        "sweep.record.filled",
+        "sweep.record.rows",
         "sweep.record.checkpoints",
+        "sweep.results.trials",
     ),
     "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.record"),
-    "sweep.callbacks.policy": ("sweep.callbacks.base", "sweep.core.trial", "sweep.schedulers.policy"),
+    "sweep.callbacks.policy": (
+        "sweep.callbacks.base",
+        "sweep.core.trial",
+        "sweep.record.files",
+        "sweep.schedulers.pbt_policy",
+    ),
     "sweep.callbacks.wandb": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
-    "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.worker.session"),
+    "sweep.callbacks.mlflow": ("sweep.callbacks", "sweep.core", "sweep.record.filled", "sweep.worker.session"),
     "sweep.display": ("sweep.core", "sweep.callbacks.base", "sweep.callbacks.observed"),
     "sweep.display.front": ("sweep.core", "searchers.pareto"),
     # What training libraries call inside a trial.
@@ -90,56 +96,113 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.train.torch",
         "sweep.worker.session",
     ),
+    # The composition: what was asked becomes a value, the value what decides, and that is opened, driven and closed.
+    "sweep.api": (
+        "searchers.base",
+        "sweep.callbacks.base",
+        "sweep.core",
+        "sweep.engines.base",
+        "sweep.launch.execute",
+        "sweep.launch.spec",
+        "sweep.schedulers",
+    ),
     "sweep.launch": (),
+    "sweep.launch.spec": (
+        "sweep.launch.stop_rules",
+        "searchers.base",
+        "sweep.callbacks.base",
+        "sweep.core",
+        "sweep.engines.base",
+        "sweep.schedulers",
+    ),
+    "sweep.launch.stop_rules": ("sweep.core",),
+    "sweep.launch.policies": ("sweep.launch.spec", "searchers", "sweep.core", "sweep.schedulers"),
+    "sweep.launch.build": (
+        "sweep.launch.policies",
+        "sweep.launch.spec",
+        "searchers.space",
+        "searchers.variants",
+        "sweep.core",
+        "sweep.schedulers.resource_changing",
+        "sweep.worker.trainable",
+    ),
     "sweep.launch.drive": (
         "sweep.core",
         "searchers.base",
         "sweep.engines.base",
         "sweep.callbacks.base",
     ),
-    # Arguments as values, and the machine as nodes: below the composition, above the core.
-    "sweep.launch.config": ("sweep.core",),
-    "sweep.launch.inventory": ("sweep.core", "sweep.accelerators", "sweep.launch.config"),
-    "sweep.launch.experiment": ("sweep.launch.config",),
     "sweep.launch.registry": (),
     "sweep.launch.trial_names": ("sweep.core",),
     "sweep.launch.settings": ("sweep.core.plan",),
-    "sweep.launch.interrupt": ("sweep.core.messages", "sweep.engines.base", "sweep.launch.settings"),
+    "sweep.launch.interrupt": ("sweep.launch.settings", "sweep.core.messages", "sweep.engines.base"),
+    "sweep.launch.engines": (
+        "sweep.launch.spec",
+        "sweep.accelerators.inventory",
+        "sweep.core.resources",
+        "sweep.engines",
+    ),
+    "sweep.launch.place": ("sweep.launch.spec", "sweep.record", "sweep.worker.trainable"),
+    "sweep.launch.notices": (
+        "sweep.launch.build",
+        "sweep.launch.policies",
+        "searchers",
+        "sweep.accelerators.inventory",
+        "sweep.callbacks.base",
+        "sweep.core",
+        "sweep.engines.base",
+        "sweep.worker.trainable",
+    ),
+    "sweep.launch.observers": (
+        "sweep.launch.build",
+        "sweep.launch.notices",
+        "sweep.launch.place",
+        "sweep.launch.policies",
+        "sweep.launch.settings",
+        "sweep.callbacks",
+        "sweep.core",
+        "sweep.display",
+    ),
+    "sweep.launch.description": (
+        "sweep.launch.build",
+        "sweep.launch.place",
+        "sweep.launch.policies",
+        "searchers",
+        "sweep.core",
+        "sweep.display.ending",
+        "sweep.record.recipe",
+        "sweep.worker.trainable",
+    ),
+    "sweep.launch.launcher": OWN,
+    "sweep.launch.execute": (
+        "sweep.launch.launcher",
+        "sweep.launch.registry",
+        "sweep.launch.spec",
+        "sweep.record.importing",
+        "sweep.record.recipe",
+        "sweep.worker.nested",
+    ),
+    "sweep.launch.tuner": OWN,
+    "sweep.simulation": (
+        "searchers.base",
+        "searchers.wrapper",
+        "sweep.core",
+        "sweep.engines.base",
+        "sweep.engines.simulator",
+        "sweep.launch.build",
+        "sweep.launch.drive",
+        "sweep.launch.policies",
+        "sweep.launch.spec",
+        "sweep.launch.stop_rules",
+        "sweep.record",
+        "sweep.worker.trainable",
+    ),
     # What only scripts written for Tune import; nobody imports it but the table of names.
     "sweep.tune": (),
     "sweep.tune.dicts": ("sweep.display.formats", "sweep.core.results"),
+    "sweep.tune.experiment": OWN,
     "sweep.tune.logger": ("sweep.callbacks.loggers",),
     "sweep.tune.stopper": ("sweep.core.stoppers",),
-    "sweep.api": OWN,
-    "sweep.launch.tuner": OWN,
-    "sweep.launch.launcher": OWN,
-    "sweep.simulation": (),
-    "sweep.simulation.virtual": (
-        "sweep.core",
-        "sweep.engines.simulator",
-        "sweep.launch.arguments",
-        "sweep.launch.drive",
-        "sweep.launch.policies",
-        "sweep.simulation.curves",
-    ),
-    "sweep.simulation.curves": (
-        "searchers.base",
-        "sweep.core",
-        "sweep.engines.simulator",
-        "sweep.record",
-    ),
-    # What the record says of the user's own searcher and scheduler is built once more.
-    "sweep.simulation.replay": OWN,
-    "sweep.simulation.rerun": OWN,
-    "sweep.launch.policies": ("searchers", "sweep.launch.arguments", "sweep.core", "sweep.schedulers"),
-    "sweep.launch.arguments": (
-        "searchers.base",
-        "sweep.callbacks.base",
-        "sweep.launch.config",
-        "sweep.core",
-        "sweep.engines.base",
-        "sweep.schedulers",
-    ),
     "sweep.cli": OWN,
     "sweep": OWN,
 }
@@ -220,14 +283,13 @@ LAZY_OWN = {
     "sweep.callbacks.optuna_export": "optuna",
     "sweep.train.torch": "torch",
     "sweep.train.jax": "jax",
-    "sweep.accelerators.gpu": "pynvml",
     "sweep.api": "the command line shows its help without it; a trainer is built without it",
     "sweep.train.fit": "a rank needs nothing of it",
 }
 # Parts of the layout that are not written yet.
 TO_COME = {"sweep.engines.ray", "sweep.callbacks.optuna_export"}
 # The composition chooses its parts when it is called, so that `import sweep` costs nothing.
-COMPOSITION = ("sweep.api", "sweep.launch.tuner", "sweep.launch.launcher", "sweep.cli")
+COMPOSITION = ("sweep.api", "sweep.launch", "sweep.cli")
 FORBIDDEN_FILE_NAMES = {"utils", "util", "helpers", "helper", "common", "constants", "types"}
 MAX_LINES = 700
 MAY_BE_LONGER = {
@@ -309,7 +371,7 @@ def part_of(module: str) -> str:
 
 
 def package_of(part: str) -> str:
-    return {"sweep.record.resume": "sweep.record", "sweep.train.fit": "sweep.train"}.get(part, part)
+    return {"sweep.record.resume": "sweep.record"}.get(part, part)
 
 
 def test_there_is_something_to_check():
@@ -409,10 +471,13 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
 @pytest.mark.parametrize(
     ("package", "home"),
     [
-        ("optuna", ("searchers.optuna_search", "searchers.optuna_space", "sweep.callbacks")),
+        (
+            "optuna",
+            ("searchers.optuna_samplers", "searchers.optuna_search", "searchers.optuna_space", "sweep.callbacks"),
+        ),
         ("ray", ("sweep.engines.ray",)),
         ("pandas", ("sweep.results", "sweep.simulation")),
-        ("pynvml", ("sweep.accelerators.gpu",)),
+        ("pynvml", ("sweep.accelerators.nvml",)),
         ("sqlite3", ("sweep.record",)),
         ("rich", ("sweep.display", "sweep.cli")),
         ("jax", ("sweep.train", "sweep.worker", "sweep.engines")),

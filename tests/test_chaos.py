@@ -14,7 +14,7 @@ from leftovers import MARK, wait_until_gone
 from test_kill import SCRIPT, check_no_trial_runs_after_its_end
 
 import sweep
-from sweep.record.resume import record
+from sweep.record.facts import read_facts
 
 
 @pytest.mark.chaos
@@ -44,5 +44,5 @@ def test_a_driver_killed_at_random_loses_nothing(tmp_path, seed):
     assert kills > 0
     trials = sweep.ExperimentAnalysis(tmp_path / "killed").trials
     assert [trial.status for trial in trials] == ["TERMINATED"] * 200
-    check_no_trial_runs_after_its_end(list(record(tmp_path / "killed" / "sweep.db")), 200)
+    check_no_trial_runs_after_its_end(list(read_facts(tmp_path / "killed" / "sweep.db")), 200)
     assert sweep.replay(tmp_path / "killed").differences == []

@@ -15,7 +15,7 @@ import sweep
 from sweep import CheckpointConfig, Result, Trainable
 from sweep.cli.main import sweep as command_line
 from sweep.core.messages import CloneTrial, Exited, ExitKind, PauseTrial, ResumeTrial
-from sweep.record.resume import record
+from sweep.record.facts import read_facts
 from sweep.schedulers import FIFOScheduler
 from sweep.simulation.curves import Curves
 from sweep.simulation.replay import replay
@@ -117,7 +117,7 @@ def go(tmp_path: Path, trainable: Any, **given: Any) -> tuple[Result, Path]:
 
 
 def exits(root: Path) -> list[ExitKind]:
-    return [told.event.exit.kind for told in record(root / "sweep.db") if isinstance(told.event, Exited)]
+    return [told.event.exit.kind for told in read_facts(root / "sweep.db") if isinstance(told.event, Exited)]
 
 
 @pytest.mark.parametrize("harm", [truncate, zero, delete_a_file, delete, empty, cut_manifest])

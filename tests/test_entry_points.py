@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import signal
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import stubs
 
 import sweep
 from sweep import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig, Tuner
 from sweep.errors import ConfigError, TrainableError, UnknownNameError, UserCodeError
-from sweep.launch.arguments import ResumeMode
+from sweep.launch.spec import ResumeMode, RunSpec
 
 
 def half(config: dict[str, Any]) -> None:
@@ -170,10 +172,8 @@ def test_all_parameters_of_tunes_run_are_known_or_explained() -> None:
     ],
 )
 def test_deprecated_checkpoint_parameters_still_count(given: dict[str, Any], expected: CheckpointConfig) -> None:
-    from sweep.api import _checkpoint_config
-
     with pytest.warns(DeprecationWarning, match="CheckpointConfig"):
-        assert _checkpoint_config(None, dict(given)) == expected
+        assert RunSpec.of(half, given).checkpoints == expected
 
 
 def test_checkpoint_settings_given_in_both_forms_are_refused() -> None:
@@ -469,3 +469,25 @@ def test_a_file_that_hides_the_package_of_searchers_is_named(tmp_path, shadow):
         return
     last = said.stderr.splitlines()[-1]
     assert last == f"ImportError: {tmp_path / shadow} hides the package 'searchers', which belongs to sweep. Rename it."
+
+
+# --- the table of names ---
+
+
+@pytest.mark.parametrize("package", stubs.PACKAGES)
+def test_the_stub_of_a_package_says_what_its_table_says(package: str) -> None:
+    written = stubs.path_of(package).read_text(encoding="utf-8")
+    assert written == stubs.stub_of(package), "write it again: python tests/stubs.py"
+
+
+def test_every_name_of_the_table_is_there() -> None:
+    for name in sweep.__all__:
+        assert getattr(sweep, name) is not None
+
+
+def test_run_has_the_parameters_and_the_defaults_of_the_spec() -> None:
+    parameters = inspect.signature(sweep.run).parameters.values()
+    of_run = {item.name: item.default for item in parameters if item.kind is item.KEYWORD_ONLY}
+    of_spec = {item.name: item.default for item in dataclasses.fields(RunSpec)}
+    del of_spec["trainable"], of_spec["trainable_name"]
+    assert of_run == of_spec

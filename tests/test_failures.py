@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import sweep
 from sweep.cli.main import sweep as cli
 from sweep.errors import ConfigError
-from sweep.record.resume import record
+from sweep.record.facts import read_facts
 
 pytestmark = pytest.mark.usefixtures("own_storage")
 
@@ -35,7 +35,7 @@ def run(trainable, **arguments):
 
 def kinds(analysis):
     """Return the kinds of all exits, in order."""
-    events = record(Path(analysis.experiment_path) / "sweep.db")
+    events = read_facts(Path(analysis.experiment_path) / "sweep.db")
     return [told.event.exit.kind.value for told in events if type(told.event).__name__ == "Exited"]
 
 
@@ -283,7 +283,7 @@ sweep.run(train, name="killed", trial_timeout_s=1.0, resume="AUTO", verbose=0, r
     assert subprocess.run(command, timeout=60).returncode == 0
     analysis = sweep.ExperimentAnalysis(tmp_path / "results" / "killed")
     assert list(analysis.results_df["failure"]) == ["timeout"]
-    at = [told for told in record(tmp_path / "results" / "killed" / "sweep.db") if told.caused]
+    at = [told for told in read_facts(tmp_path / "results" / "killed" / "sweep.db") if told.caused]
     assert any(row[0] == "Kill" and row[-1] == "TIMEOUT" for told in at for row in told.caused)
 
 

@@ -36,12 +36,12 @@ STATUSES = ["TERMINATED", "TERMINATED", "ERROR", "RUNNING"]
 AGAIN = """
 import sys, golden_work
 from sweep import Tuner
-grid = Tuner.restore(sys.argv[1], {"function": golden_work.train, "class": golden_work.Train}[sys.argv[2]]).fit()
+grid = Tuner.restore(sys.argv[1], golden_work.trainable(sys.argv[2])).fit()
 """
 
 
-def test_there_is_one_of_a_function_and_one_of_a_class():
-    assert {path.name for path in KEPT} == {"function", "class"}
+def test_there_is_one_of_a_function_one_of_a_class_and_one_of_a_group():
+    assert {path.name for path in KEPT} == {"function", "class", "trainer"}
     assert {path.parent.name for path in KEPT} == {"v1", "v3"}
     assert sum(path.stat().st_size for path in GOLDEN.rglob("*") if path.is_file()) < 300_000 * len(KEPT)
 
@@ -62,20 +62,27 @@ def run_python(*arguments: str, cwd: Path) -> str:
     return done.stdout + done.stderr
 
 
+def own_part(config: Any) -> Any:
+    """A trial's config, or that of its training group."""
+    return config.get("train_loop_config", config)
+
+
 def test_it_is_read_without_its_code(copy: Path):
     analysis = ExperimentAnalysis(copy)
     assert [trial.status for trial in analysis.trials] == STATUSES
-    assert [trial.config["case"] for trial in analysis.trials] == ["finishes", "stopped", "raises", "killed"]
-    assert isinstance(analysis.trials[0].config["ballast"], Opaque)
-    assert repr(analysis.trials[0].config["ballast"]) == "Ballast(7)"
+    configs = [own_part(trial.config) for trial in analysis.trials]
+    assert [config["case"] for config in configs] == ["finishes", "stopped", "raises", "killed"]
+    assert isinstance(configs[0]["ballast"], Opaque)
+    assert repr(configs[0]["ballast"]) == "Ballast(7)"
     assert [trial.last_result["loss"] for trial in analysis.trials] == [1.0, 9.0, 3.0, 1.0]
     assert analysis.best_config is not None
-    assert analysis.best_config["case"] == "finishes"
+    assert own_part(analysis.best_config)["case"] == "finishes"
     assert analysis.trials[1].reason.startswith("stopped early")
-    assert analysis.trials[2].reason.startswith("GoldenError: ")
+    assert "GoldenError: " in analysis.trials[2].reason
     assert "trial 2 raises" in str(analysis.trials[2].get_error())
     frame = analysis.dataframe()
-    assert list(frame["config/level"]) == [4.0, 9.0, 3.0, 2.0]
+    inner = "train_loop_config/" if copy.name == "trainer" else ""
+    assert list(frame[f"config/{inner}level"]) == [4.0, 9.0, 3.0, 2.0]
     assert len(analysis.history()) == 8
     assert list(analysis.trial_dataframes[analysis.trials[0].trial_id]["step"]) == [1, 2, 3, 4]
     assert len(analysis.events()) > 20
@@ -135,9 +142,9 @@ def test_it_replays_and_resumes_where_it_was_copied_to(copy: Path):
     killed, late = (trial.last_result for trial in analysis.trials[3:])
     assert (killed["step"], killed["started_at"]) == (4, saved_by_the_killed(copy))
     assert (late["step"], late["started_at"]) == (4, 0)
-    assert late["config"]["doubled"] == 2 * late["config"]["x"]
+    assert own_part(late["config"])["doubled"] == 2 * own_part(late["config"])["x"]
     assert analysis.best_config is not None
-    assert analysis.best_config["case"] == "late"
+    assert own_part(analysis.best_config)["case"] == "late"
     assert "all as recorded" in run_python("-m", "sweep.cli.main", "replay", str(copy), "--verify", cwd=copy.parent)
 
 

@@ -15,8 +15,8 @@ from leftovers import MARK, wait_until_gone
 
 import sweep
 from sweep.core.messages import Exited, Released, Reported
+from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
-from sweep.record.resume import record
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
 
@@ -143,7 +143,7 @@ def test_a_driver_killed_at_many_moments_loses_nothing(tmp_path, moments, num_tr
     analysis = sweep.ExperimentAnalysis(experiment)
     assert len(analysis.trials) == num_trials
     assert {trial.status for trial in analysis.trials} == {"TERMINATED"}
-    told = list(record(experiment / "sweep.db"))
+    told = list(read_facts(experiment / "sweep.db"))
     check_no_trial_runs_after_its_end(told, num_trials)
     check_every_moment_left_its_trace(told, len(moments) + 1)
     again = sweep.replay(experiment)

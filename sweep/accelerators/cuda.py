@@ -8,60 +8,73 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from sweep.core.resources import Device
 
-__all__ = ["ask", "count_files", "index_of", "is_blank", "read_list", "take_at_its_word"]
+__all__ = ["LIST", "Look", "ask", "count_files", "index_of", "is_blank", "read_list", "take_at_its_word"]
+
+LIST = "CUDA_VISIBLE_DEVICES"
 
 
-def read_list(
-    name: str, value: str, named: Callable[[str], Device | None], *, is_unchecked: bool = False
-) -> tuple[tuple[Device, ...], str]:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at the machine found.
+
+    Attributes:
+        devices: the GPUs that this process may use, in the order in which it sees them.
+        law: the variable of the parent's that says which, and its value; empty: there is none.
+        is_blank: it names nothing on any machine, see `is_blank`.
+        why: why there are no more of them, in words; empty where nothing is remarkable.
+        notices: what people should be told of how they were found.
+    """
+
+    devices: tuple[Device, ...]
+    law: str = ""
+    is_blank: bool = False
+    why: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def read_list(name: str, value: str, named: Callable[[str], Device | None], *, is_unchecked: bool = False) -> Look:
     """Read a list of devices as CUDA does: up to the first entry that names none; one named twice hides them all.
 
     Args:
-        name: of the variable, for the answer.
+        name: of the variable.
         named: returns the device that an entry names.
         is_unchecked: ids are names as people wrote them, so that one may be the beginning of another; CUDA would show
             neither then.
-
-    Returns:
-        The devices, and in words why there are no more.
     """
-    shown = f"{name}={value!r}"
-    if not value.strip():
-        return (), f"{name} is empty"
+    law = f"{name}={value!r}"
     chosen: dict[str, Device] = {}
-    for entry in value.split(","):
-        device = named(entry.strip())
+    why = f"{law} names no others" if value.strip() else f"{name} is empty"
+    for entry in map(str.strip, value.split(",") if value.strip() else ()):
+        device = named(entry)
         if device is None:
-            return tuple(chosen.values()), f"{shown} ends at {entry.strip()!r}, which names no GPU here"
+            why = f"{law} ends at {entry!r}, which names no GPU here"
+            break
         if device.id in chosen or (is_unchecked and any(_is_overlap(device.id, other) for other in chosen)):
-            return (), f"{shown} names {device.id} twice, which hides all"
+            chosen, why = {}, f"{law} names {device.id} twice, which hides all"
+            break
         chosen[device.id] = device
-    return tuple(chosen.values()), f"{shown} names no others"
+    return Look(tuple(chosen.values()), law, is_blank(value), why)
 
 
-def take_at_its_word(
-    name: str, value: str, *, vendor: str, number: int | None = None
-) -> tuple[tuple[Device, ...], str]:
+def take_at_its_word(name: str, value: str, *, vendor: str, number: int | None = None) -> Look:
     """Read a list whose entries nobody can check: their form decides, and each device is named by its entry.
 
     Args:
         number: of devices on the machine, where it is known: indices are below it.
-
-    Returns:
-        As `read_list`.
     """
 
     def named(entry: str) -> Device | None:
         index = index_of(entry)
-        if index is not None:
-            is_there = number is None or index < number
-            return Device(str(index), "gpu", visible=str(index), vendor=vendor) if is_there else None
-        return Device(entry, "gpu", visible=entry, vendor=vendor) if _is_uuid(entry) else None
+        if index is None:
+            return Device(entry, "gpu", visible=entry, vendor=vendor) if _is_uuid(entry) else None
+        is_there = number is None or index < number
+        return Device(str(index), "gpu", visible=str(index), vendor=vendor) if is_there else None
 
     return read_list(name, value, named, is_unchecked=True)
 
@@ -112,7 +125,7 @@ def ask(visible: str | None, order: str | None, library: str = "libcuda.so.1") -
     Args:
         visible, order: `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`; None: not set.
     """
-    own = {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": order}
+    own = {LIST: visible, "CUDA_DEVICE_ORDER": order}
     environ = {name: value for name, value in os.environ.items() if name not in own}
     environ |= {name: value for name, value in own.items() if value is not None}
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.accelerators import gpu
+from sweep.accelerators import nvml
 from sweep.core.resources import Device, format_bytes
 
 __all__ = ["Holder", "MemoryUse", "describe", "read_memory", "read_placed"]
@@ -59,14 +59,14 @@ def read_memory(devices: Sequence[Device]) -> dict[str, MemoryUse] | None:
     What the driver keeps for itself does not count as used, where it says how much that is. A device is missing when
     it is no NVIDIA GPU of this machine (declared ones, AMD's, TPU chips), or when the driver does not answer for it.
     """
-    library = gpu.nvml()
+    library = nvml.open_library()
     if library is None:
         return None
     found: dict[str, MemoryUse] = {}
     for device in devices:
         if device.kind != "gpu" or device.vendor == "amd" or not device.id.startswith(("GPU-", "MIG-")):
             continue
-        handle = gpu.ask(library, "nvmlDeviceGetHandleByUUID", device.id)
+        handle = nvml.ask(library, "nvmlDeviceGetHandleByUUID", device.id)
         memory = _memory(library, handle) if handle is not None else None
         if memory is not None and memory.total > 0:
             found[device.id] = MemoryUse(int(memory.used), int(memory.total), _holders(library, handle))
@@ -96,8 +96,8 @@ def describe(identity: str, use: MemoryUse) -> str:
 
 def _memory(library: Any, handle: Any) -> Any | None:
     version = getattr(library, "nvmlMemory_v2", None)  # the first version counts as used what the driver reserves
-    newer = gpu.ask(library, "nvmlDeviceGetMemoryInfo", handle, version) if version is not None else None
-    return newer if newer is not None else gpu.ask(library, "nvmlDeviceGetMemoryInfo", handle)
+    newer = nvml.ask(library, "nvmlDeviceGetMemoryInfo", handle, version) if version is not None else None
+    return newer if newer is not None else nvml.ask(library, "nvmlDeviceGetMemoryInfo", handle)
 
 
 def _holders(library: Any, handle: Any) -> tuple[Holder, ...]:
@@ -114,7 +114,7 @@ def _holders(library: Any, handle: Any) -> tuple[Holder, ...]:
 
 def _first_answer(library: Any, names: Sequence[str], handle: Any) -> Sequence[Any]:
     for name in names:
-        found = gpu.ask(library, name, handle)
+        found = nvml.ask(library, name, handle)
         if found is not None:
             return list(found)
     return ()

@@ -13,7 +13,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from sweep.checks import is_whole
 from sweep.errors import ResourceError, nearest
 
 __all__ = [
@@ -27,7 +29,6 @@ __all__ = [
     "parse_pod_type",
     "parse_topology",
     "plan_slices",
-    "pod_type",
     "slice_variables",
 ]
 
@@ -48,7 +49,6 @@ class Generation:
         type: what `accelerator_type` and the devices of the inventory call it, `TPU-V6E`.
         num_dimensions: of its topologies, 2 or 3.
         cores_per_chip: what the number of a pod type counts for each chip: `v4-8` has 4 chips, `v6e-8` has 8.
-        devices_per_chip: what `jax.devices()` lists for each chip.
         host_sizes: how many chips its hosts may have.
         topologies: of the slices that are rented out, smallest first.
     """
@@ -57,7 +57,6 @@ class Generation:
     type: str
     num_dimensions: int
     cores_per_chip: int
-    devices_per_chip: int
     host_sizes: tuple[int, ...]
     topologies: tuple[str, ...] = field(repr=False)
 
@@ -85,13 +84,13 @@ _V7X = (*_SMALL_CUBOIDS, "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16", "8x16x16"
 GENERATIONS: Mapping[str, Generation] = {
     generation.name: generation
     for generation in (
-        Generation("v2", "TPU-V2", 2, 2, 2, (4,), _V2),
-        Generation("v3", "TPU-V3", 2, 2, 2, (4,), (*_V2, "16x32", "32x32")),
-        Generation("v4", "TPU-V4", 3, 2, 1, (4,), (*_SMALL_CUBOIDS, *_cuboids(12, 12, 16))),
-        Generation("v5p", "TPU-V5P", 3, 2, 1, (4,), (*_SMALL_CUBOIDS, *_cuboids(16, 16, 24))),
-        Generation("v5e", "TPU-V5LITEPOD", 2, 1, 1, (1, 4, 8), _EFFICIENT),
-        Generation("v6e", "TPU-V6E", 2, 1, 1, (1, 4, 8), _EFFICIENT),
-        Generation("v7x", "TPU-V7X", 3, 2, 2, (4,), _V7X),
+        Generation("v2", "TPU-V2", 2, 2, (4,), _V2),
+        Generation("v3", "TPU-V3", 2, 2, (4,), (*_V2, "16x32", "32x32")),
+        Generation("v4", "TPU-V4", 3, 2, (4,), (*_SMALL_CUBOIDS, *_cuboids(12, 12, 16))),
+        Generation("v5p", "TPU-V5P", 3, 2, (4,), (*_SMALL_CUBOIDS, *_cuboids(16, 16, 24))),
+        Generation("v5e", "TPU-V5LITEPOD", 2, 1, (1, 4, 8), _EFFICIENT),
+        Generation("v6e", "TPU-V6E", 2, 1, (1, 4, 8), _EFFICIENT),
+        Generation("v7x", "TPU-V7X", 3, 2, (4,), _V7X),
     )
 }
 """Every generation by its name."""
@@ -107,8 +106,8 @@ _ALIASES = {
 }
 
 
-def parse_generation(text: str) -> Generation:
-    """Return the generation that `text` names, in any of the usual spellings and any case.
+def parse_generation(text: str | Generation) -> Generation:
+    """Return the generation that `text` names, in any of the usual spellings and any case; a generation stays itself.
 
     `TPU-V6E`, `v6e`, `tpu6e`; `TPU-V5LITEPOD`, `v5litepod`, `v5e`; `TPU-V7X`, `TPU7X`; the values of GKE's node label
     (`tpu-v5-lite-podslice`) and jax's `device_kind` (`TPU v6 lite`).
@@ -116,6 +115,8 @@ def parse_generation(text: str) -> Generation:
     Raises:
         ResourceError: none of them; the nearest is named. A pod type such as `v6e-16` is none: it names a slice.
     """
+    if isinstance(text, Generation):
+        return text
     if not isinstance(text, str):
         raise ResourceError(f"accelerator_type is {text!r}; expected a text such as 'TPU-V6E'.")
     found = _generation(text)
@@ -156,8 +157,7 @@ def parse_topology(text: str, generation: Generation | str) -> tuple[int, ...]:
         ResourceError: no topology, too many or too few dimensions for the generation, or none of its topologies; those
             nearest to it are listed.
     """
-    if not isinstance(generation, Generation):
-        generation = parse_generation(generation)
+    generation = parse_generation(generation)
     example = generation.topologies[min(2, len(generation.topologies) - 1)]
     match = re.fullmatch(r"\s*\d+(\s*[x×]\s*\d+)+\s*", text.lower()) if isinstance(text, str) else None
     if match is None:
@@ -191,18 +191,6 @@ def _num_chips(topology: str) -> int:
     return math.prod(int(number) for number in topology.split("x"))
 
 
-def pod_type(generation: Generation | str, topology: str) -> str:
-    """Return the name under which a slice is rented: `v6e-16` for a v6e of 4x4, `v4-8` (8 cores) for a v4 of 2x2x1.
-
-    Raises:
-        ResourceError: an unknown generation, or no topology of it.
-    """
-    if not isinstance(generation, Generation):
-        generation = parse_generation(generation)
-    chips = math.prod(parse_topology(topology, generation))
-    return f"{_pod_name(generation)}-{chips * generation.cores_per_chip}"
-
-
 def parse_pod_type(text: str) -> tuple[Generation, int]:
     """Return the generation and the number of chips of a pod type: v4 and 4 for `v4-8`, v6e and 16 for `v6e-16`.
 
@@ -221,10 +209,6 @@ def parse_pod_type(text: str) -> tuple[Generation, int]:
     return generation, int(number) // generation.cores_per_chip
 
 
-def _pod_name(generation: Generation) -> str:
-    return generation.type.removeprefix("TPU-").lower()
-
-
 @dataclass(frozen=True, slots=True)
 class SlicePlan:
     """How the workers of a group lie on TPU slices; the workers of one slice are contiguous in rank.
@@ -235,7 +219,6 @@ class SlicePlan:
         workers_per_slice: as many for each host.
         num_slices: of the group.
         tpu_per_worker: chips that each worker holds.
-        pod_type: the name under which such a slice is rented.
         warnings: what the user should be told: chips that stay unused.
     """
 
@@ -247,7 +230,6 @@ class SlicePlan:
     workers_per_slice: int
     num_slices: int
     tpu_per_worker: int
-    pod_type: str
     warnings: tuple[str, ...] = ()
 
     @property
@@ -284,25 +266,32 @@ def plan_slices(
     dimensions = parse_topology(topology, generation)
     chips, shape = math.prod(dimensions), "x".join(map(str, dimensions))
     what = f"a {generation} slice of {shape}"
-    per_host, sizes = _chips_per_host(generation, chips), [n for n in generation.host_sizes if chips % n == 0]
-    problems = []
-    if chips_per_host is not None and not _is_one_of(chips_per_host, sizes):
-        problems.append(
-            f"chips_per_host is {chips_per_host!r}; expected {_either(sizes)} for {what} ({_count(chips, 'chip')})."
-        )
-    else:
-        per_host = int(chips_per_host or per_host)
-    per_worker, counts = per_host, [n for n in CHIP_COUNTS if n <= per_host]
-    if tpu_per_worker is not None and not _is_one_of(tpu_per_worker, counts):
-        problems.append(
-            f"a worker asks for {tpu_per_worker!r} TPU chips; expected {_either(counts)}: a host of {what} has "
-            f"{_count(per_host, 'chip')}, and a worker lies on one host."
-        )
-    else:
-        per_worker = int(tpu_per_worker or per_worker)
+    problems: list[str] = []
+
+    def chosen(given: Any, usual: int, known: Sequence[int], found: str, why: str) -> int:
+        if given is None or (given in known and not isinstance(given, bool)):
+            return int(given or usual)
+        problems.append(f"{found}; expected {_either(known)}{why}")
+        return usual
+
+    # Small slices of v5e and v6e are one host, all others hosts of 4.
+    per_host = chosen(
+        chips_per_host,
+        chips if chips in generation.host_sizes else 4,
+        [size for size in generation.host_sizes if chips % size == 0],
+        f"chips_per_host is {chips_per_host!r}",
+        f" for {what} ({_count(chips, 'chip')}).",
+    )
+    per_worker = chosen(
+        tpu_per_worker,
+        per_host,
+        [number for number in CHIP_COUNTS if number <= per_host],
+        f"a worker asks for {tpu_per_worker!r} TPU chips",
+        f": a host of {what} has {_count(per_host, 'chip')}, and a worker lies on one host.",
+    )
     hosts, full = chips // per_host, chips // per_worker
     num_workers = full if num_workers is None else num_workers
-    if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
+    if not is_whole(num_workers) or num_workers < 1:
         problems.append(f"num_workers is {num_workers!r}; expected a whole number of at least 1.")
     elif not problems and num_workers % hosts:
         problems.append(
@@ -321,18 +310,8 @@ def plan_slices(
         workers_per_slice=workers,
         num_slices=num_workers // workers,
         tpu_per_worker=per_worker,
-        pod_type=f"{_pod_name(generation)}-{chips * generation.cores_per_chip}",
         warnings=() if workers == full else (_unused(num_workers, per_worker, per_host, chips, full),),
     )
-
-
-def _chips_per_host(generation: Generation, chips: int) -> int:
-    """Return the usual number of chips of a host: small slices of v5e and v6e are one host, all others hosts of 4."""
-    return chips if chips in generation.host_sizes else 4
-
-
-def _is_one_of(value: object, numbers: Sequence[int]) -> bool:
-    return not isinstance(value, bool) and value in numbers
 
 
 def _unused(num_workers: int, per_worker: int, per_host: int, chips: int, full: int) -> str:
@@ -352,9 +331,6 @@ def _either(numbers: Sequence[int]) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-# --- the variables of a process --------------------------------------------------------------------------------------
 
 
 def chip_variables(chips: Sequence[str], chips_on_host: int, *, parent: str | None = None) -> dict[str, str | None]:

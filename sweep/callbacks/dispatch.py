@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sweep.callbacks.base import Callback
+from sweep.callbacks.base import Callback, overriding
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
 from sweep.callbacks.states import CallbackStates
 from sweep.core.messages import Hook, Notify
@@ -44,13 +44,12 @@ class _Trials(Sequence[ObservedTrial]):
 
     def __getitem__(self, index: Any) -> Any:
         found = list(self._seen.values())[index]
-        return [ObservedTrial(one, self._about) for one in found] if isinstance(index, slice) else self._of(found)
+        if isinstance(index, slice):
+            return [ObservedTrial(trial, self._about) for trial in found]
+        return ObservedTrial(found, self._about)
 
     def __iter__(self) -> Iterator[ObservedTrial]:
-        return iter([self._of(trial) for trial in list(self._seen.values())])
-
-    def _of(self, trial: Trial) -> ObservedTrial:
-        return ObservedTrial(trial, self._about)
+        return iter(self[:])
 
 
 class _Hook:
@@ -120,18 +119,15 @@ class Dispatcher:
         self._trials = _Trials(self._seen, self._about)
         # only hooks that somebody overrides are handed over at all
         self._wanted = {
-            hook: [
-                [_Hook(c, name) for c in self._callbacks if getattr(type(c), name, None) is not getattr(Callback, name)]
-                for name in names
-            ]
+            hook: [[_Hook(callback, name) for callback in overriding(callbacks, name)] for name in names]
             for hook, names in _HOOKS.items()
         }
         self._is_wanted = {hook: any(groups) for hook, groups in self._wanted.items()}
         # those that listen to results only until they have found something out: handing results over has its price
         self._leaving = [c for c in self._callbacks if hasattr(c, "has_heard_results")]
-        self._begins = [c for c in self._callbacks if type(c).on_step_begin is not Callback.on_step_begin]
-        self._ends = [c for c in self._callbacks if type(c).on_step_end is not Callback.on_step_end]
-        self._steppers = [c for c in self._callbacks if type(c).on_step is not Callback.on_step]
+        self._begins = overriding(callbacks, "on_step_begin")
+        self._ends = overriding(callbacks, "on_step_end")
+        self._steppers = overriding(callbacks, "on_step")
         self._states = CallbackStates(self._callbacks, self._about.root, notice)
         self._stored_at = time.monotonic()
         self._thread: threading.Thread | None = None

@@ -15,23 +15,30 @@ import threading
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from itertools import takewhile
+from itertools import groupby, islice, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from sweep.callbacks.base import Callback
+from sweep.callbacks.base import LoggerCallback, number_of, required, step_of
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float, is_held, printed, shown_int
-from sweep.errors import ConfigError, refuse_unknown
+from sweep.errors import refuse_unknown
 from sweep.record.encoding import decode, decode_metrics
-from sweep.record.layout import ExperimentLayout
+from sweep.record.files import write_atomically
 from sweep.record.schema import open_for_reading
 from sweep.record.space import lacks_space
 
-__all__ = ["CSVLoggerCallback", "JsonLoggerCallback", "LoggerCallback", "TBXLoggerCallback", "step_of"]
+__all__ = [
+    "CSVLoggerCallback",
+    "JsonLoggerCallback",
+    "LoggerCallback",
+    "TBXLoggerCallback",
+    "plain",
+]
 
 _MAX_WRITERS = 64
 _MAX_WAITING = 4_000_000  # characters that may wait to be written
@@ -39,78 +46,6 @@ _FLUSH_S = 1.0
 # Lines may be missing from the files of trials that had ended when the driver died: flushing takes a second, the queue
 # in front of the callbacks some more. Older files are not looked at.
 _RECENT_S = 15.0  # reports this much older than the newest were flushed long before the driver died
-_AT_ONCE = 500
-
-
-class LoggerCallback(Callback):
-    """Write down what happens to trials: override the `log_trial_...` methods that are wanted.
-
-    Attributes:
-        layout: where the experiment's files lie; set by `setup`.
-    """
-
-    layout: ExperimentLayout
-
-    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
-        """Take the experiment's directory."""
-        self.layout = ExperimentLayout(Path(experiment_dir))
-
-    def log_trial_start(self, trial: Trial) -> None:
-        """An attempt was started."""
-
-    def log_trial_restore(self, trial: Trial) -> None:
-        """An attempt was started from a checkpoint."""
-
-    def log_trial_save(self, trial: Trial) -> None:
-        """A checkpoint is committed."""
-
-    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
-        """A report is committed; `iteration` is its training iteration."""
-
-    def log_trial_pause(self, trial: Trial) -> None:
-        """The trial is PAUSED: what is kept for it should be dropped, it may never come back."""
-
-    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
-        """The trial has ended: what is kept for it must be dropped."""
-
-    def on_trial_start(self, trial: Trial) -> None:
-        """Pass it on."""
-        self.log_trial_start(trial)
-
-    def on_trial_restore(self, trial: Trial) -> None:
-        """Pass it on."""
-        self.log_trial_restore(trial)
-
-    def on_trial_save(self, trial: Trial) -> None:
-        """Pass it on."""
-        self.log_trial_save(trial)
-
-    def on_trial_result(self, trial: Trial, result: Result) -> None:
-        """Pass it on."""
-        iteration = result.get("training_iteration")
-        self.log_trial_result(iteration if isinstance(iteration, int) else trial.count, trial, result)
-
-    def on_trial_pause(self, trial: Trial) -> None:
-        """Pass it on."""
-        self.log_trial_pause(trial)
-
-    def on_trial_complete(self, trial: Trial) -> None:
-        """Pass it on."""
-        self.log_trial_end(trial, failed=False)
-
-    def on_trial_error(self, trial: Trial) -> None:
-        """Pass it on."""
-        self.log_trial_end(trial, failed=True)
-
-
-def step_of(result: Mapping[str, Any], iteration: int, count: int) -> int:
-    """Return what charts put a report at: the first of its `timesteps_total`, its iteration and its number that can be
-    a step, which is at most 64 bits long."""
-    for value in (result.get("timesteps_total"), iteration):
-        number = as_float(value)
-        if number and abs(number) < 2**63:  # neither 0 nor NaN
-            return int(number)
-    return count
 
 
 class _Appender:
@@ -194,23 +129,17 @@ class _Appender:
 
     def _write_out(self, paths: Sequence[str]) -> None:
         for path in paths:
-            data = b"".join(self._waiting.pop(path, ()))
+            data = bytearray().join(self._waiting.pop(path, ()))
             if not data:
                 continue
             self._num_waiting -= len(data)
-            written = 0
-
-            def count(number: int) -> None:
-                nonlocal written
-                written += number
-
             try:
-                _write(path, data, os.O_APPEND, count)
+                _write(path, data, os.O_APPEND)
             except OSError as error:
                 if not lacks_space(error):
                     raise
-                self._waiting[path] = [data[written:]]
-                self._num_waiting += len(data) - written
+                self._waiting[path] = [bytes(data)]
+                self._num_waiting += len(data)
                 self._not_before = time.monotonic() + self._flush_s
 
 
@@ -223,11 +152,11 @@ class _FileLogger(LoggerCallback):
     def __init__(self) -> None:
         self._files = _Appender()
         self._repair_to = 0
-        self._paths: dict[str, str] = {}
 
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         """Take the directory; after a restart (`resumed=True`) note up to where the files should be complete."""
         super().setup(experiment_dir=experiment_dir, plan=plan, num_trials=num_trials, **info)
+        self._root = str(self.layout.root)
         if info.get("resumed"):
             with closing(open_for_reading(self.layout.database)) as connection:
                 (seq,) = connection.execute("SELECT max(seq) FROM result").fetchone()
@@ -239,7 +168,6 @@ class _FileLogger(LoggerCallback):
         super().on_trial_start(trial)
 
     def on_trial_result(self, trial: Trial, result: Result) -> None:
-        """Likewise."""
         if self._repair_to:
             self._repair_once()
         super().on_trial_result(trial, result)
@@ -250,22 +178,17 @@ class _FileLogger(LoggerCallback):
         self._files.close_all()
 
     def log_trial_pause(self, trial: Trial) -> None:
-        """Drop what is kept."""
         self._forget(trial)
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
-        """Drop what is kept."""
         self._forget(trial)
 
     def _forget(self, trial: Trial) -> None:
+        """Write out what is kept of a trial, and drop it."""
         self._files.close(self._path(trial.id))
-        self._paths.pop(trial.id, None)
 
     def _path(self, trial_id: str) -> str:
-        path = self._paths.get(trial_id)
-        if path is None:
-            path = self._paths[trial_id] = f"{self.layout.root}/{trial_id}/{self._file_name}"
-        return path
+        return f"{self._root}/{trial_id}/{self._file_name}"
 
     @abstractmethod
     def _complete(self, path: Path, config: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> None:
@@ -288,20 +211,15 @@ class _FileLogger(LoggerCallback):
                 if (status not in ("TERMINATED", "ERROR") or wall >= newest - _RECENT_S)
                 and self._num_lines(self.layout.trial(trial_id) / self._file_name) != count + self._num_header_lines
             }
-            ids = list(wrong)
-            for start in range(0, len(ids), _AT_ONCE):
-                some = ids[start : start + _AT_ONCE]
-                rows: dict[str, list[dict[str, Any]]] = {trial_id: [] for trial_id in some}
-                for trial_id, metrics in connection.execute(
-                    f"SELECT trial_id, metrics FROM result WHERE seq <= ? AND trial_id IN ({','.join('?' * len(some))})"
-                    " ORDER BY seq",
-                    (seq, *some),
-                ):
-                    rows[trial_id].append(decode_metrics(metrics))
-                for trial_id in some:
-                    path = self.layout.trial(trial_id) / self._file_name
-                    path.parent.mkdir(exist_ok=True)
-                    self._complete(path, decode(wrong[trial_id]), rows[trial_id])
+            reports = connection.execute(
+                "SELECT trial_id, metrics FROM result WHERE seq <= ? AND trial_id IN (SELECT value FROM json_each(?))"
+                " ORDER BY trial_id, seq",
+                (seq, json.dumps(list(wrong))),
+            )
+            for trial_id, rows in groupby(reports, itemgetter(0)):
+                path = self.layout.trial(trial_id) / self._file_name
+                path.parent.mkdir(exist_ok=True)
+                self._complete(path, decode(wrong[trial_id]), [decode_metrics(metrics) for _, metrics in rows])
 
     @staticmethod
     def _num_lines(path: Path) -> int:
@@ -330,8 +248,8 @@ class JsonLoggerCallback(_FileLogger):
     def log_trial_start(self, trial: Trial) -> None:
         """Write `params.json`; again when a scheduler has changed the config."""
         path = f"{self.layout.root}/{trial.id}/params.json"
-        text = json.dumps(_plain(trial.config), indent=2, sort_keys=True) + "\n"
-        _write(path, text.encode(), os.O_TRUNC)
+        text = json.dumps(plain(trial.config), indent=2, sort_keys=True) + "\n"
+        _write(path, bytearray(text.encode()), os.O_TRUNC)
 
     def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
         """Append a line."""
@@ -353,7 +271,7 @@ class JsonLoggerCallback(_FileLogger):
         kept = list(takewhile(lambda line: b"\0" not in line, lines))[: len(rows)]
         known = _to_json(config)
         new = [_json_line(row, known).encode() for row in rows[len(kept) :]]
-        _replace(path, b"".join(line + b"\n" for line in kept) + b"".join(new))
+        write_atomically(path, b"".join(line + b"\n" for line in kept) + b"".join(new))
 
 
 @refuse_unknown()
@@ -376,16 +294,15 @@ class CSVLoggerCallback(_FileLogger):
         row = _csv_row(result)
         columns = self._columns.get(trial.id)
         if columns is None:
-            columns = self._columns[trial.id] = dict.fromkeys(next(iter(_read_csv(Path(path), limit=1)), []))
+            columns = self._columns[trial.id] = dict.fromkeys(next(iter(_read_csv(path, limit=1)), []))
         if not columns:
             columns.update(dict.fromkeys(row))
             self._files.write(path, _csv_line(columns))
         elif not row.keys() <= columns.keys():
             self._files.close(path)
             columns.update(dict.fromkeys(row))
-            place = Path(path)
-            rows = [list(columns), *_read_csv(place)[1:]]
-            _replace(place, "".join(_csv_line([*old, *[""] * (len(columns) - len(old))]) for old in rows))
+            rows = [list(columns), *_read_csv(path)[1:]]
+            write_atomically(path, "".join(_csv_line([*old, *[""] * (len(columns) - len(old))]) for old in rows))
         self._files.write(path, _csv_line(map(row.get, columns)))
 
     def _forget(self, trial: Trial) -> None:
@@ -394,10 +311,8 @@ class CSVLoggerCallback(_FileLogger):
 
     def _complete(self, path: Path, config: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> None:
         flat = [_csv_row(row) for row in rows]
-        columns: dict[str, None] = {}
-        for row in flat:
-            columns.update(dict.fromkeys(row))
-        _replace(path, "".join(map(_csv_line, [columns, *(map(row.get, columns) for row in flat)])))
+        columns = dict.fromkeys(key for row in flat for key in row)
+        write_atomically(path, "".join(map(_csv_line, [columns, *(map(row.get, columns) for row in flat)])))
 
 
 @refuse_unknown()
@@ -414,14 +329,10 @@ class TBXLoggerCallback(LoggerCallback):
     """
 
     def __init__(self) -> None:
-        if importlib.util.find_spec("tensorboardX") is None:
-            raise ConfigError(
-                "TBXLoggerCallback needs tensorboardX, which is not installed. Run: pip install tensorboardX"
-            )
+        self._make = required("tensorboardX", "TBXLoggerCallback").SummaryWriter
         self._writers: OrderedDict[str, Any] = OrderedDict()
 
     def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
-        """Write one report."""
         writer = self._writer(trial)
         step = step_of(result, iteration, trial.count)
         for name, value in flatten(result).items():
@@ -429,7 +340,6 @@ class TBXLoggerCallback(LoggerCallback):
                 _tensorboard_value(writer, name, value, step)
 
     def log_trial_pause(self, trial: Trial) -> None:
-        """Close its writer."""
         self._close(trial.id)
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
@@ -451,15 +361,13 @@ class TBXLoggerCallback(LoggerCallback):
         self._close(trial.id)
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
-        """Close what is open."""
         for trial_id in list(self._writers):
             self._close(trial_id)
 
     def _writer(self, trial: Trial) -> Any:
         writer = self._writers.get(trial.id)
         if writer is None:
-            make = importlib.import_module("tensorboardX").SummaryWriter
-            writer = self._writers[trial.id] = make(str(self.layout.trial(trial.id)), flush_secs=_FLUSH_S)
+            writer = self._writers[trial.id] = self._make(str(self.layout.trial(trial.id)), flush_secs=_FLUSH_S)
             if len(self._writers) > _MAX_WRITERS:
                 self._writers.popitem(last=False)[1].close()
         self._writers.move_to_end(trial.id)
@@ -474,9 +382,8 @@ class TBXLoggerCallback(LoggerCallback):
 def _tensorboard_value(writer: Any, name: str, value: Any, step: int) -> None:
     import numpy as np
 
-    if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        if (number := as_float(value)) is not None:
-            writer.add_scalar(name, number, global_step=step)
+    if (number := number_of(value)) is not None:
+        writer.add_scalar(name, number, global_step=step)
         return
     if not isinstance(value, (list, tuple, np.ndarray)) or not len(value):
         return
@@ -495,14 +402,14 @@ def _tensorboard_value(writer: Any, name: str, value: Any, step: int) -> None:
         return
 
 
-_encoder = json.JSONEncoder(default=lambda value: _plain(value))
+_encoder = json.JSONEncoder(default=lambda value: plain(value))
 
 
 def _to_json(value: Any) -> str:
     try:
         return _encoder.encode(value)
     except (TypeError, ValueError):  # keys that JSON does not know, whole numbers beyond what Python prints
-        return _encoder.encode(_plain(value))
+        return _encoder.encode(plain(value))
 
 
 def _json_line(result: Mapping[str, Any], config: str) -> str:
@@ -510,7 +417,7 @@ def _json_line(result: Mapping[str, Any], config: str) -> str:
     return f'{shown[:-1]}{", " if len(shown) > 2 else ""}"config": {config}}}\n'
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return `value` in terms that JSON knows; what it does not know as text."""
     import numpy as np
 
@@ -519,11 +426,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, int):
         return value if is_held(value) else shown_int(value)
     if isinstance(value, Mapping):
-        return {printed(key): _plain(item) for key, item in value.items()}
+        return {printed(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufSU":
-        return _plain(value.tolist()) if value.dtype.kind != "S" else str(value)
+        return [plain(item) for item in value]
+    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU":
+        return plain(value.tolist())
     return printed(value)
 
 
@@ -559,20 +466,18 @@ def _csv_line(values: Iterable[Any]) -> str:
     return ",".join(cells) + "\n" if len(cells) != 1 or cells[0] else '""\n'
 
 
-def _read_csv(path: Path, limit: int | None = None) -> list[list[str]]:
+def _read_csv(path: str, limit: int | None = None) -> list[list[str]]:
     """Return the first `limit` rows of a file, all by default; none when there is no file."""
     try:
-        file = path.open(encoding="utf-8", newline="")
+        with open(path, encoding="utf-8", newline="") as file:
+            return list(islice(csv.reader(file), limit))
     except FileNotFoundError:
         return []
-    with file:
-        rows: Iterator[list[str]] = csv.reader(file)
-        return [row for row, _ in zip(rows, range(limit), strict=False)] if limit else list(rows)
 
 
-def _write(path: str, data: bytes, flag: int, count: Callable[[int], None] = lambda number: None) -> None:
+def _write(path: str, data: bytearray, flag: int) -> None:
     """Append to a file (`O_APPEND`) or write it anew (`O_TRUNC`); its directory is made when it is not there, that of
-    the experiment is not: it was deleted. `count` is told how many bytes were written, also before an error."""
+    the experiment is not: it was deleted. What was written is taken from `data`, also before an error."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag
     try:
         descriptor = os.open(path, flags, 0o644)
@@ -582,19 +487,6 @@ def _write(path: str, data: bytes, flag: int, count: Callable[[int], None] = lam
         descriptor = os.open(path, flags, 0o644)
     try:
         while data:
-            number = os.write(descriptor, data)
-            count(number)
-            data = data[number:]
+            del data[: os.write(descriptor, data)]
     finally:
         os.close(descriptor)
-
-
-def _replace(path: Path, data: str | bytes) -> None:
-    """Write a file so that readers see the old or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data.encode() if isinstance(data, str) else data)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)  # it would hold the room that is short
-        raise

@@ -12,7 +12,7 @@ from typing import Any
 from sweep.callbacks.base import Callback
 from sweep.core.trial import Trial
 from sweep.record.filesystems import remember_home
-from sweep.record.remote import Storage
+from sweep.record.storage import Storage
 from sweep.record.upload import OtherDriver, Uploader, UploadStopped
 
 __all__ = ["MirrorCallback"]
@@ -86,15 +86,13 @@ class MirrorCallback(Callback):
 
     def on_trial_save(self, trial: Trial) -> None:
         """Send the checkpoint soon."""
-        self._wake(trial.id, self._artifacts_on_checkpoint)
+        self._wake({trial.id: self._artifacts_on_checkpoint})
 
     def on_trial_complete(self, trial: Trial) -> None:
         """Send what the trial leaves."""
-        self._wake(trial.id, self._artifacts)
+        self._wake({trial.id: self._artifacts})
 
-    def on_trial_error(self, trial: Trial) -> None:
-        """Likewise."""
-        self._wake(trial.id, self._artifacts)
+    on_trial_error = on_trial_complete
 
     def finish(self) -> bool:
         """Send the rest and end; whether the remote copy is complete. A notice says what is missing."""
@@ -111,20 +109,20 @@ class MirrorCallback(Callback):
                 self._notice(f"copying what is left to {self.shown}; Ctrl-C ends that, and nothing is lost")
                 self._done.wait(max(self._deadline - time.monotonic(), 0))
         finally:  # also when somebody presses Ctrl-C instead of waiting
-            is_complete = self._is_complete
             self._stop()
-            if not is_complete:
+            if not self._is_complete:
                 self._say_what_is_missing()
-        return is_complete
+        return self._is_complete
 
     def _stop(self) -> None:
         with self._condition:
             self._is_over = True
             self._condition.notify_all()
 
-    def _wake(self, trial_id: str, with_artifacts: bool) -> None:
+    def _wake(self, new: dict[str, bool]) -> None:
         with self._condition:
-            self._new[trial_id] = self._new.get(trial_id, False) or with_artifacts
+            for trial_id, with_artifacts in new.items():
+                self._new[trial_id] = self._new.get(trial_id, False) or with_artifacts
             self._condition.notify_all()
 
     # --- on the thread ---
@@ -181,9 +179,7 @@ class MirrorCallback(Callback):
 
     def _failed(self, error: Exception, new: dict[str, bool]) -> None:
         self._last_error = f"{type(error).__name__}: {error}"
-        with self._condition:
-            for trial_id, with_artifacts in new.items():
-                self._new[trial_id] = self._new.get(trial_id, False) or with_artifacts
+        self._wake(new)
         pause = min(_FIRST_BACKOFF_S * 2**self._num_failures, _LAST_BACKOFF_S)
         self._num_failures += 1
         if self._is_finishing and time.monotonic() + pause > self._deadline:

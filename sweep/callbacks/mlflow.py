@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from sweep.callbacks.loggers import step_of
-from sweep.callbacks.observed import MOST_SECONDS
+from sweep.callbacks.base import required, step_of
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
+from sweep.record.filled import MOST_SECONDS
 from sweep.worker.session import get_context
 
 __all__ = ["MLflowLoggerCallback", "setup_mlflow"]
@@ -26,6 +25,11 @@ _TRIAL_TAG = "sweep.trial_id"
 _EXPERIMENT_TAG = "sweep.experiment"
 _STATUS = {"finished": "FINISHED", "failed": "FAILED", "paused": "SCHEDULED", "interrupted": "KILLED"}
 _MAX_PARAMS, _MAX_METRICS = 100, 1000  # in one call, by MLflow's own limits
+
+
+class _Run(NamedTuple):
+    id: str
+    params: set[str]  # the names of those that it has
 
 
 @refuse_unknown()
@@ -70,8 +74,6 @@ class MLflowLoggerCallback(TrackingCallback):
         self._token = tracking_token
         self._save_artifact = save_artifact
         self._is_late = log_params_on_trial_end
-        self._runs: dict[str, str] = {}
-        self._params: dict[str, set[str]] = {}
         self._lock = threading.Lock()
         self._place: tuple[Any, str] | None = None
 
@@ -85,24 +87,22 @@ class MLflowLoggerCallback(TrackingCallback):
                 self._place = client, _experiment_id(client, self._experiment_name or self.layout.root.name)
             return self._place
 
-    def _begin(self, trial: Trial) -> None:
-        if trial.id not in self._runs:
+    def _begin(self, trial: Trial, run: _Run | None) -> _Run:
+        if run is None:
             client, experiment_id = self._connected()
-            name, tags = trial_name(trial), self._tags_of(trial)
+            name = trial_name(trial)
+            tags = {_TRIAL_TAG: trial.id, _EXPERIMENT_TAG: self.layout.root.name}
             found = _find_run(client, experiment_id, tags)
             if found is None:
-                run = client.create_run(experiment_id, tags={**self._tags, "trial_name": name, **tags}, run_name=name)
+                found = client.create_run(experiment_id, tags={**self._tags, "trial_name": name, **tags}, run_name=name)
             else:
-                run = found
-                client.update_run(run.info.run_id, status="RUNNING")
-            self._runs[trial.id] = run.info.run_id
-            self._params[trial.id] = set(run.data.params)
+                client.update_run(found.info.run_id, status="RUNNING")
+            run = self._runs[trial.id] = _Run(found.info.run_id, set(found.data.params))
         if not self._is_late:
-            self._log_params(trial)
+            self._log_params(trial, run)
+        return run
 
-    def _record(self, trial: Trial, iteration: int, result: Result) -> None:
-        if trial.id not in self._runs:
-            self._begin(trial)
+    def _record(self, trial: Trial, run: _Run, iteration: int, result: Result) -> None:
         entities = importlib.import_module("mlflow.entities")
         step = step_of(result, iteration, trial.count)
         stamp = as_float(result.get("timestamp"))
@@ -113,34 +113,26 @@ class MLflowLoggerCallback(TrackingCallback):
         ]
         client, _ = self._connected()
         for some in _in_parts(metrics, _MAX_METRICS):
-            client.log_batch(self._runs[trial.id], metrics=some)
+            client.log_batch(run.id, metrics=some)
 
-    def _finish(self, trial: Trial, outcome: str) -> None:
-        run_id = self._runs.get(trial.id)
-        if run_id is None:
-            return
+    def _finish(self, trial: Trial, run: _Run, outcome: str) -> None:
         client, _ = self._connected()
         if outcome in ("finished", "failed"):
             if self._is_late:
-                self._log_params(trial)
+                self._log_params(trial, run)
             directory = self.layout.trial(trial.id)
             if self._save_artifact and directory.is_dir():
-                client.log_artifacts(run_id, str(directory))
-        client.set_terminated(run_id, status=_STATUS[outcome])
-        del self._runs[trial.id], self._params[trial.id]
+                client.log_artifacts(run.id, str(directory))
+        client.set_terminated(run.id, status=_STATUS[outcome])
 
-    def _log_params(self, trial: Trial) -> None:
+    def _log_params(self, trial: Trial, run: _Run) -> None:
         """Log those of the config that the run does not have yet."""
-        known = self._params[trial.id]
-        new = {_key(name): str(value) for name, value in flatten(trial.config).items() if _key(name) not in known}
+        new = _new_params(trial.config, run.params)
         entities = importlib.import_module("mlflow.entities")
         client, _ = self._connected()
-        for some in _in_parts([entities.Param(name, value) for name, value in new.items()], _MAX_PARAMS):
-            client.log_batch(self._runs[trial.id], params=some)
-        known.update(new)
-
-    def _tags_of(self, trial: Trial) -> dict[str, str]:
-        return {_TRIAL_TAG: trial.id, _EXPERIMENT_TAG: self.layout.root.name}
+        for some in _in_parts([entities.Param(name, str(value)) for name, value in new.items()], _MAX_PARAMS):
+            client.log_batch(run.id, params=some)
+        run.params.update(new)
 
 
 class _Nothing:
@@ -224,17 +216,13 @@ def setup_mlflow(
         mlflow.set_tags(all_tags)
     else:
         mlflow.start_run(run_name=run_name or context.get_trial_name(), tags=all_tags)
-    known = found.data.params if found is not None else {}
-    params = {_key(name): value for name, value in flatten(config or {}).items() if _key(name) not in known}
-    if params:
+    if params := _new_params(config or {}, found.data.params if found is not None else ()):
         mlflow.log_params(params)
     return mlflow
 
 
 def _require() -> Any:
-    if importlib.util.find_spec("mlflow") is None:
-        raise ConfigError("logging to MLflow needs mlflow, which is not installed. Run: pip install mlflow-skinny")
-    return importlib.import_module("mlflow")
+    return required("mlflow", "logging to MLflow", "mlflow-skinny")
 
 
 def _experiment_id(client: Any, name: str, artifact_location: str | None = None) -> str:
@@ -255,6 +243,11 @@ def _find_run(client: Any, experiment_id: str, tags: Mapping[str, str]) -> Any |
     text = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
     found = client.search_runs([experiment_id], filter_string=text, max_results=1)
     return found[0] if found else None
+
+
+def _new_params(config: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    params = {_key(name): value for name, value in flatten(config).items()}
+    return {name: value for name, value in params.items() if name not in known}
 
 
 def _key(name: str) -> str:

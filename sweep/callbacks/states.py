@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections import Counter
 from collections.abc import Callable, Sequence
 
-from sweep.callbacks.base import Callback
-from sweep.record.files import create_private
+from sweep.callbacks.base import Callback, overriding
+from sweep.record.files import write_atomically
 from sweep.record.importing import unpickle
 
 __all__ = ["STATES_NAME", "CallbackStates"]
@@ -31,13 +32,10 @@ class CallbackStates:
         self._notice = notice
         self._said: set[str] = set()
         self._owners: dict[str, Callback] = {}
-        counts: dict[str, int] = {}
-        for callback in callbacks:
-            kind = type(callback)
-            if kind.get_state is Callback.get_state:
-                continue
-            name = f"{kind.__module__}.{kind.__qualname__}"
-            counts[name] = counts.get(name, 0) + 1
+        counts: Counter[str] = Counter()
+        for callback in overriding(callbacks, "get_state"):
+            name = f"{type(callback).__module__}.{type(callback).__qualname__}"
+            counts[name] += 1
             self._owners[f"{name}#{counts[name]}"] = callback
 
     @property
@@ -57,11 +55,8 @@ class CallbackStates:
                 parts[key] = cloudpickle.dumps(callback.get_state())
             except Exception as error:  # the user's own
                 self._say_once(f"the state of the callback {key} cannot be stored: {type(error).__name__}: {error}")
-        temporary = f"{self._path}.{os.getpid()}"
         try:
-            with create_private(temporary) as file:
-                file.write(pickle.dumps(parts))
-            os.replace(temporary, self._path)
+            write_atomically(self._path, pickle.dumps(parts), is_private=True)
         except OSError as error:
             self._say_once(f"{self._path} cannot be written: {error}; the callbacks' states are lost at a restart")
 

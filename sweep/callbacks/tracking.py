@@ -7,16 +7,13 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from sweep.callbacks.loggers import LoggerCallback
+from sweep.callbacks.base import LoggerCallback, number_of
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
-from sweep.core.values import as_float
-from sweep.errors import ConfigError
 
-__all__ = ["TrackingCallback", "is_excluded", "numbers_of", "read_once", "trial_name"]
+__all__ = ["TrackingCallback", "numbers_of", "trial_name"]
 
 _MAX_THREADS = 4
 _MAX_WAITING = 20_000  # calls; what comes after that is dropped, and said
@@ -38,43 +35,49 @@ class TrackingCallback(LoggerCallback):
     def __init__(self) -> None:
         self._lanes: list[_Lane] = []
         self._open: dict[str, Trial] = {}
+        self._runs: dict[str, Any] = {}
         self._errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
         self._num_dropped = 0
 
     @abstractmethod
-    def _begin(self, trial: Trial) -> None:
-        """Open the run of a trial, or go on with it; called at each start."""
+    def _begin(self, trial: Trial, run: Any | None) -> Any:
+        """Return the run of a trial, opened or gone on with (`run`, when it is open); called at each start."""
 
     @abstractmethod
-    def _record(self, trial: Trial, iteration: int, result: Result) -> None:
+    def _record(self, trial: Trial, run: Any, iteration: int, result: Result) -> None:
         """Send one report."""
 
-    def _keep(self, trial: Trial) -> None:
+    def _keep(self, trial: Trial, run: Any) -> None:
         """Send the trial's new checkpoint; nothing unless overridden."""
 
     @abstractmethod
-    def _finish(self, trial: Trial, outcome: str) -> None:
+    def _finish(self, trial: Trial, run: Any, outcome: str) -> None:
         """Close the run of a trial: `finished`, `failed`, `paused`, or `interrupted` by the end of the sweep."""
 
     def log_trial_start(self, trial: Trial) -> None:
-        """Open the run."""
         self._open[trial.id] = trial
-        self._later(trial, lambda: self._begin(trial))
+        self._later(trial, lambda: self._start(trial))
 
     def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
-        """Send the report."""
-        self._later(trial, lambda: self._record(trial, iteration, result))
+        def send() -> None:
+            if trial.id not in self._runs:
+                self._start(trial)
+            self._record(trial, self._runs[trial.id], iteration, result)
+
+        self._later(trial, send)
 
     def log_trial_save(self, trial: Trial) -> None:
-        """Send the checkpoint, where that is wanted."""
-        self._later(trial, lambda: self._keep(trial))
+        def send() -> None:
+            if trial.id in self._runs:
+                self._keep(trial, self._runs[trial.id])
+
+        self._later(trial, send)
 
     def log_trial_pause(self, trial: Trial) -> None:
         """Close the run; it is opened again when the trial goes on."""
         self._close(trial, "paused")
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
-        """Close the run."""
         self._close(trial, "failed" if failed else "finished")
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
@@ -98,9 +101,16 @@ class TrackingCallback(LoggerCallback):
             )
         self._raise_error()
 
+    def _start(self, trial: Trial) -> None:
+        self._runs[trial.id] = self._begin(trial, self._runs.get(trial.id))
+
     def _close(self, trial: Trial, outcome: str, *, is_checked: bool = True) -> None:
+        def close() -> None:
+            if (run := self._runs.pop(trial.id, None)) is not None:
+                self._finish(trial, run, outcome)
+
         if self._open.pop(trial.id, None) is not None:
-            self._later(trial, lambda: self._finish(trial, outcome), is_checked=is_checked, is_needed=True)
+            self._later(trial, close, is_checked=is_checked, is_needed=True)
 
     def _later(self, trial: Trial, call: _Call, *, is_checked: bool = True, is_needed: bool = False) -> None:
         """Have a trial's next call made; raises what an earlier one has raised."""
@@ -113,11 +123,8 @@ class TrackingCallback(LoggerCallback):
             self._raise_error()
 
     def _raise_error(self) -> None:
-        try:
-            error = self._errors.get_nowait()
-        except queue.Empty:
-            return
-        raise error
+        if not self._errors.empty():
+            raise self._errors.get()
 
     def _lane(self, trial: Trial) -> _Lane:
         # By the number, so that a trial that goes on after a pause waits until its run is closed.
@@ -128,7 +135,7 @@ class TrackingCallback(LoggerCallback):
 
 
 class _Lane:
-    """A thread that makes calls one after another; not waited for when Python ends."""
+    """A thread that makes calls one after another; Python's end does not wait for it."""
 
     def __init__(self, name: str, errors: queue.SimpleQueue[Exception]) -> None:
         self.calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
@@ -168,33 +175,7 @@ def numbers_of(result: Mapping[str, Any], excludes: Sequence[str] = ()) -> Itera
     Args:
         excludes: names that are left out, with all that is below them.
     """
-    import numpy as np
-
     for name, value in flatten(result).items():
-        is_number = isinstance(value, (bool, int, float, np.number, np.bool_)) and not np.iscomplexobj(value)
-        if is_number and not is_excluded(name, excludes) and (number := as_float(value)) is not None:
+        is_excluded = any(name == other or name.startswith(f"{other}/") for other in excludes)
+        if not is_excluded and (number := number_of(value)) is not None:
             yield name, number
-
-
-def is_excluded(name: str, excludes: Sequence[str]) -> bool:
-    """Return whether a flat name is one of these, or below one."""
-    return any(name == other or name.startswith(f"{other}/") for other in excludes)
-
-
-def read_once(value: str | None, file: str | None, *, name: str, service: str) -> str | None:
-    """Return a secret that was given as a text or as the file that holds it; None when neither was.
-
-    Raises:
-        ConfigError: both were given, or the file cannot be read or is empty.
-    """
-    if file is None:
-        return value
-    if value is not None:
-        raise ConfigError(f"{name} and {name}_file were both given for {service}; expected one of them.")
-    try:
-        found = Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ConfigError(f"{name}_file={file!r} cannot be read: {error.strerror}.") from error
-    if not found:
-        raise ConfigError(f"{name}_file={file!r} is empty; expected the key for {service} in it.")
-    return found

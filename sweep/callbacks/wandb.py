@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import os
 import threading
@@ -11,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep.callbacks.tracking import TrackingCallback, is_excluded, numbers_of, read_once, trial_name
+from sweep.callbacks.base import required
+from sweep.callbacks.loggers import plain
+from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.results import Result
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
@@ -62,14 +62,13 @@ class WandbLoggerCallback(TrackingCallback):
         _require()
         if isinstance(excludes, str):
             raise ConfigError(f"excludes={excludes!r} is a text; expected a list of names: excludes=[{excludes!r}].")
-        self._key = read_once(api_key, api_key_file, name="api_key", service="Weights & Biases")
+        self._key = _key_of(api_key, api_key_file)
         self._project = project or os.environ.get("WANDB_PROJECT_NAME")
         self._group = group or os.environ.get("WANDB_GROUP_NAME")
         self._excludes = (*_NEVER, *(excludes or ()))
         self._log_config = log_config
         self._uploads = upload_checkpoints or save_checkpoints
         self._init = init
-        self._runs: dict[str, Any] = {}
         if upload_timeout is not None:
             self.finish_timeout_s = float(upload_timeout)
 
@@ -80,21 +79,20 @@ class WandbLoggerCallback(TrackingCallback):
         if _mode(self._init) in ("online", "shared"):
             _require_key()
 
-    def _begin(self, trial: Trial) -> None:
-        run = self._runs.get(trial.id)
+    def _begin(self, trial: Trial, run: Any | None) -> Any:
         if run is not None:  # another attempt; a scheduler may have changed the config
-            run.config.update(_plain(trial.config), allow_val_change=True)
-            return
+            run.config.update(plain(trial.config), allow_val_change=True)
+            return run
         directory = self.layout.trial(trial.id)
         directory.mkdir(parents=True, exist_ok=True)
-        self._runs[trial.id] = _open_run(
+        return _open_run(
             {
                 "project": self._project,
                 "group": self._group or self.layout.root.name,
                 "id": trial.id,
                 "name": trial_name(trial),
                 "dir": str(directory),
-                "config": _plain(trial.config),
+                "config": plain(trial.config),
                 "reinit": "create_new",  # beside the runs of other trials
                 **self._init,
                 "settings": _settings(
@@ -103,21 +101,15 @@ class WandbLoggerCallback(TrackingCallback):
             }
         )
 
-    def _record(self, trial: Trial, iteration: int, result: Result) -> None:
-        if trial.id not in self._runs:
-            self._begin(trial)
+    def _record(self, trial: Trial, run: Any, iteration: int, result: Result) -> None:
         row = {"training_iteration": iteration, **dict(numbers_of(result, self._excludes))}
         if self._log_config:
-            row |= {
-                f"config/{name}": value
-                for name, value in numbers_of(trial.config)
-                if not is_excluded(f"config/{name}", self._excludes)
-            }
-        self._runs[trial.id].log(row)
+            row |= dict(numbers_of({"config": trial.config}, self._excludes))
+        run.log(row)
 
-    def _keep(self, trial: Trial) -> None:
+    def _keep(self, trial: Trial, run: Any) -> None:
         checkpoint = trial.checkpoint
-        if not self._uploads or checkpoint is None or trial.id not in self._runs:
+        if not self._uploads or checkpoint is None:
             return
         path = Path(self.layout.root, checkpoint.path)
         artifact = _require().Artifact(name=f"checkpoint_{trial.id}", type="model")
@@ -127,12 +119,10 @@ class WandbLoggerCallback(TrackingCallback):
             if not path.exists():
                 return  # not kept: a newer one has taken its place before this one's turn came
             raise
-        self._runs[trial.id].log_artifact(artifact)
+        run.log_artifact(artifact)
 
-    def _finish(self, trial: Trial, outcome: str) -> None:
-        run = self._runs.pop(trial.id, None)
-        if run is not None:
-            run.finish(exit_code=0 if outcome in ("finished", "paused") else 1)
+    def _finish(self, trial: Trial, run: Any, outcome: str) -> None:
+        run.finish(exit_code=0 if outcome in ("finished", "paused") else 1)
 
 
 def setup_wandb(
@@ -160,7 +150,7 @@ def setup_wandb(
     rank = context.get_world_rank()
     if rank and rank_zero_only:
         return _require().init(mode="disabled")
-    _use_key(read_once(api_key, api_key_file, name="api_key", service="Weights & Biases"))
+    _use_key(_key_of(api_key, api_key_file))
     derived: dict[str, Any] = {}
     trial_id = context.get_trial_id()
     if trial_id is not None:
@@ -174,14 +164,12 @@ def setup_wandb(
         }
         os.makedirs(derived["dir"], exist_ok=True)
     if config is not None:
-        derived["config"] = _plain(config)
+        derived["config"] = plain(config)
     return _open_run({**derived, **init})
 
 
 def _require() -> Any:
-    if importlib.util.find_spec("wandb") is None:
-        raise ConfigError("logging to Weights & Biases needs wandb, which is not installed. Run: pip install wandb")
-    return importlib.import_module("wandb")
+    return required("wandb", "logging to Weights & Biases")
 
 
 def _open_run(options: dict[str, Any]) -> Any:
@@ -208,6 +196,25 @@ def _settings(given: Any, **defaults: Any) -> Any:
     return {**{name: value for name, value in defaults.items() if name in known}, **(given or {})}
 
 
+def _key_of(given: str | None, file: str | None) -> str | None:
+    """Return the key that was given as a text or as the file that holds it; None when neither was.
+
+    Raises:
+        ConfigError: both were given, or the file cannot be read or is empty.
+    """
+    if file is None:
+        return given
+    if given is not None:
+        raise ConfigError("api_key and api_key_file were both given for Weights & Biases; expected one of them.")
+    try:
+        found = Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"api_key_file={file!r} cannot be read: {error.strerror}.") from error
+    if not found:
+        raise ConfigError(f"api_key_file={file!r} is empty; expected the key for Weights & Biases in it.")
+    return found
+
+
 def _use_key(key: str | None) -> None:
     if key is not None:
         os.environ["WANDB_API_KEY"] = key
@@ -222,16 +229,3 @@ def _require_key() -> None:
             "there is no key for Weights & Biases. Run 'wandb login', set WANDB_API_KEY, pass api_key_file=..., or "
             "work without the service: WandbLoggerCallback(mode='offline')."
         )
-
-
-def _plain(value: Any) -> Any:
-    """Return a config in values that W&B shows; what it does not know as text."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        return value.item()
-    return str(value)

@@ -1,111 +1,98 @@
-"""Small observers that every sweep has: the file with a trial's tracebacks, a word on keys that nobody reports, and on
-trials that all fail alike."""
+"""Small observers that every sweep has: the file with a trial's tracebacks, and notices for the user."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import time
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from sweep.callbacks.base import Callback
-from sweep.core.outcome import fell_back
+from sweep.callbacks.base import Callback, FilesCallback
+from sweep.core.failures import fell_back
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
-from sweep.record.layout import ExperimentLayout
+from sweep.record.filled import date_str
+from sweep.record.rows import last_exit
 from sweep.record.schema import open_for_reading
+from sweep.results.trials import ERROR_FILE
 
-__all__ = ["ERROR_FILE", "AlikeFailures", "DamageNotice", "ErrorFileCallback", "MissingKeys"]
+__all__ = ["AlikeFailures", "DamageNotice", "ErrorFileCallback", "MissingKeys", "SpaceNotice"]
 
-ERROR_FILE = "error.txt"
 _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
 _COUNTS = (2, 5)  # failures alike at which it is said: early, and once more when it is sure
+_SAY_S = 60.0  # between two notices of a full disk
 _FRAME = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|^<|^" + re.escape(_STDLIB))
 
 
-class ErrorFileCallback(Callback):
-    """Append every failure of a trial to `error.txt` in its directory, also those after which it is started again."""
-
-    layout: ExperimentLayout
-
-    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
-        """Take the experiment's directory."""
-        self.layout = ExperimentLayout(Path(experiment_dir))
+class _Failures(FilesCallback):
+    """Hear of every failure of a trial, also of those after which it is started again."""
 
     def on_trial_recover(self, trial: Trial) -> None:
-        """Write why it has to be started again, unless that is no fault of its own."""
-        if not fell_back(trial):
-            self._write(trial)
+        if not fell_back(trial):  # which is no fault of its own
+            self._failed(trial)
 
     def on_trial_error(self, trial: Trial) -> None:
-        """Write why it failed."""
-        self._write(trial)
+        self._failed(trial)
 
-    def _write(self, trial: Trial) -> None:
-        ended = _last_exit(self.layout, trial.id)
+    @abstractmethod
+    def _failed(self, trial: Trial) -> None: ...
+
+    def _last_exit(self, trial: Trial) -> dict[str, Any]:
+        with closing(open_for_reading(self.layout.database)) as connection:
+            return last_exit(connection, trial.id)
+
+
+class ErrorFileCallback(_Failures):
+    """Append every failure of a trial to `error.txt` in its directory, also those after which it is started again."""
+
+    def _failed(self, trial: Trial) -> None:
+        ended = self._last_exit(trial)
         said = ended.get("traceback") or ended.get("error") or trial.reason
         number = trial.failures + trial.losses
         path = self.layout.trial(trial.id) / ERROR_FILE
         path.parent.mkdir(exist_ok=True)
         with path.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(f"Failure # {max(number, 1)} (occurred at {datetime.now():%Y-%m-%d_%H-%M-%S})\n{said}\n\n")
+            file.write(f"Failure # {max(number, 1)} (occurred at {date_str()})\n{said}\n\n")
 
 
-class AlikeFailures(Callback):
+class AlikeFailures(_Failures):
     """Say so early when all trials fail in the same way before their first report: it is the code, not the configs.
 
     Args:
         notice: is told, once for a few failures and once for some more.
     """
 
-    layout: ExperimentLayout
-
     def __init__(self, notice: Callable[[str], None]) -> None:
         self._notice = notice
-        self._failed: set[str] = set()
+        self._seen: set[str] = set()
         self._first: tuple[str, str, str] | None = None
         self._is_over = False
 
-    def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
-        """Take the experiment's directory."""
-        self.layout = ExperimentLayout(Path(experiment_dir))
-
-    def on_trial_recover(self, trial: Trial) -> None:
-        """Compare it with those before."""
-        if not fell_back(trial):
-            self._compare(trial)
-
-    def on_trial_error(self, trial: Trial) -> None:
-        """Compare it with those before."""
-        self._compare(trial)
-
-    def _compare(self, trial: Trial) -> None:
-        if self._is_over or trial.id in self._failed:
+    def _failed(self, trial: Trial) -> None:
+        if self._is_over or trial.id in self._seen:
             return
-        ended = {} if trial.last_result else _last_exit(self.layout, trial.id)
+        ended = {} if trial.last_result else self._last_exit(trial)
         origin = _origin(ended)
         self._first = self._first or origin
         if not origin[0] or origin != self._first:
             self._is_over = True
             return
-        self._failed.add(trial.id)
-        count = len(self._failed)
+        self._seen.add(trial.id)
+        count = len(self._seen)
         self._is_over = count >= _COUNTS[-1]
         if count in _COUNTS:
             where = f" ({os.path.basename(origin[1])}:{origin[2]})" if origin[1] else ""
             self._notice(
-                f"the first {count} trials that failed did so alike, before their first report: "
-                f"{ended['error']}{where}. "
-                f"`sweep logs {self.layout.root.name} {trial.number:05d}` shows more; Ctrl-C ends the sweep"
+                f"the first {count} trials that failed did so alike, before their first report: {ended['error']}"
+                f"{where}. `sweep logs {self.layout.root.name} {trial.number:05d}` shows more; Ctrl-C ends the sweep"
             )
 
 
@@ -120,9 +107,28 @@ class DamageNotice(Callback):
         self._notice = notice
 
     def on_trial_recover(self, trial: Trial) -> None:
-        """Say it."""
         if fell_back(trial):
             self._notice(f"trial {trial.number:05d} {trial.reason}")
+
+
+class SpaceNotice(Callback):
+    """Say which trial waits for room on a full disk, at most once a minute: nothing happens until somebody acts.
+
+    Args:
+        warn: is told, in one line.
+    """
+
+    def __init__(self, warn: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._warn = warn
+        self._clock = clock
+        self._not_before = float("-inf")
+
+    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        short = [trial for name in changed if (trial := trials[name]).reason and trial.waits_for_space]
+        if not short or self._clock() < self._not_before:
+            return
+        self._not_before = self._clock() + _SAY_S
+        self._warn(f"trial {short[0].number:05d} {short[0].reason}. Free some space and it goes on; Ctrl-C ends it")
 
 
 class MissingKeys(Callback):
@@ -194,16 +200,6 @@ class MissingKeys(Callback):
                 f"trial {trial.id} reported {close!r} and no {metric!r}, which is the metric. If that is a slip, end "
                 f"the sweep with Ctrl-C and start it again with the metric {close!r}"
             )
-
-
-def _last_exit(layout: ExperimentLayout, trial_id: str) -> dict[str, Any]:
-    with closing(open_for_reading(layout.database)) as connection:
-        row = connection.execute(
-            "SELECT json_remove(json_extract(data, '$.exit'), '$.pickled') FROM event"
-            " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
-            (trial_id,),
-        ).fetchone()
-    return dict(json.loads(row[0])) if row is not None and row[0] is not None else {}
 
 
 def _origin(ended: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -9,7 +9,7 @@ from sweep.cli.order import Order, parse_count, parse_seconds
 from sweep.cli.run import execute
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.reader import ExperimentReader, find_experiment
-from sweep.record.remote import storage_of
+from sweep.record.storage import storage_of
 
 __all__ = ["resume"]
 

@@ -29,9 +29,10 @@ from sweep.core.values import printed, sound_text
 from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.filled import MOST_SECONDS
-from sweep.record.layout import ExperimentLayout
+from sweep.record.layout import ExperimentLayout, split_uri
 from sweep.record.reader import ExperimentReader, TrialRow, find_experiment, list_experiments, what_is_there
-from sweep.record.remote import has_experiment, parse_storage
+from sweep.record.remote import has_experiment
+from sweep.record.storage import parse_storage
 from sweep.results.analysis import ExperimentAnalysis
 from sweep.results.views import TrialView
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
@@ -116,8 +117,8 @@ def _list_trials(reader: ExperimentReader, chosen: Selection) -> None:
 def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
     """Return the sweep that `where` names, or the directory of sweeps that it is."""
     if "://" in where:
-        parent, _, name = where.rstrip("/").rpartition("/")
-        is_name = bool(name) and has_experiment(parse_storage(f"{parent}/" if parent.endswith("/") else parent), name)
+        parent, name = split_uri(where)
+        is_name = bool(name) and has_experiment(parse_storage(parent), name)
         return find_experiment(where, storage) if is_name else where
     path = Path(where).expanduser().absolute()
     is_name = ExperimentLayout(parse_storage(storage).local_root / where).database.is_file()

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from sweep.cli.ranges import parse_parameter, put
+from sweep.core.config import FailureConfig
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
-from sweep.launch.config import FailureConfig
 from sweep.record.files import write_atomically
 from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
 

@@ -13,9 +13,9 @@ from sweep.cli.order import import_trainable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.display.formats import pairs
+from sweep.record.facts import Fact, read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader, find_experiment
-from sweep.record.resume import Told, record
 from sweep.simulation.replay import Replay
 from sweep.simulation.replay import replay as decide_again
 
@@ -45,9 +45,9 @@ def replay(name: str, trial: str | None, verify: bool, storage: str | None) -> i
     if verify:
         return _verify(reader)
     wanted = reader.trial(trial).trial_id if trial is not None else None
-    for told in record(ExperimentLayout(reader.root).database, trust=False):
-        if wanted is None or wanted in (getattr(told.event, "trial_id", None), *_named(told)):
-            click.echo(_line(told))
+    for fact in read_facts(ExperimentLayout(reader.root).database, trust=False):
+        if wanted is None or wanted in (getattr(fact.event, "trial_id", None), *_named(fact)):
+            click.echo(_line(fact))
     return 0
 
 
@@ -89,17 +89,17 @@ def _summary(name: str, found: Replay) -> str:
     )
 
 
-def _line(told: Told) -> str:
-    event = told.event
+def _line(fact: Fact) -> str:
+    event = fact.event
     trial_id = getattr(event, "trial_id", None)
     name = str(trial_id).rpartition("_")[2] if trial_id else ""
-    what = f"{told.at:10.3f} s  {type(event).__name__:<12} {name:<6} {_about(told)}".rstrip()
-    followed = ", ".join(_commands(told))
+    what = f"{fact.at:10.3f} s  {type(event).__name__:<12} {name:<6} {_about(fact)}".rstrip()
+    followed = ", ".join(_commands(fact))
     return f"{what}  -> {followed}" if followed else what
 
 
-def _about(told: Told) -> str:
-    match told.event:
+def _about(fact: Fact) -> str:
+    match fact.event:
         case Suggested(_, config) if isinstance(config, Signal):
             return config.value
         case Suggested(_, Failed(error)):
@@ -107,7 +107,7 @@ def _about(told: Told) -> str:
         case Suggested(_, config):
             return pairs(flatten(dict(config)))  # type: ignore[arg-type]
         case Reported(_, _, seq, _, checkpoint):
-            metrics = {k: v for k, v in (told.metrics or {}).items() if k not in AUTO_FILLED}
+            metrics = {k: v for k, v in (fact.metrics or {}).items() if k not in AUTO_FILLED}
             saved = ", with a checkpoint" if checkpoint else ""
             return f"#{seq} {pairs(metrics)}{saved}"
         case Exited(_, _, exit_):
@@ -115,8 +115,8 @@ def _about(told: Told) -> str:
     return ""
 
 
-def _commands(told: Told) -> Iterator[str]:
-    for row in told.caused or ():
+def _commands(fact: Fact) -> Iterator[str]:
+    for row in fact.caused or ():
         match row:
             case ["Notify", *_] | ["Continue", *_]:
                 continue
@@ -126,6 +126,6 @@ def _commands(told: Told) -> Iterator[str]:
                 yield f"{kind} {str(trial_id).rpartition('_')[2]}"
 
 
-def _named(told: Told) -> list[Any]:
+def _named(fact: Fact) -> list[Any]:
     """Return the trials that commands name."""
-    return [row[1] for row in told.caused or () if len(row) > 1]
+    return [row[1] for row in fact.caused or () if len(row) > 1]

@@ -11,17 +11,17 @@ from sweep.core.trial import Status, Trial
 from sweep.core.values import MOST, as_float, shown_int
 from sweep.errors import MetricError, closest
 
-__all__ = ["Expected", "fault", "is_silent", "silence", "told_of_silence"]
+__all__ = ["Expected", "fault", "is_silent", "silence", "silent_trials"]
 
 _NOTHING = "reported nothing"
 _NEVER = "never reported the metric"
-_FEW_REPORTS = 10  # of one trial, after which a metric that nobody has shown is taken for misspelt
+_FEW_REPORTS = 10  # of one trial, after which a metric that no trial reported is taken for misspelt
 _MANY_REPORTS = 100  # after which a trial that may never end lacks its stop key; some results are computed rarely
-_TRIALS = 3
+_ENOUGH_TRIALS = 3
 _SHOWN_KEYS = 20
 _MOST_DIGITS = 308  # of a whole number that a float holds for sure
 _SHOWN_CHARS = 60
-_TOLD = 5
+_SHOWN_TRIALS = 5
 _USUAL = frozenset({float, bool, type(None)})
 _TEXTS = frozenset({"hostname", "trial_id", "date", "node_ip", "experiment_tag"})  # that many results have
 
@@ -40,14 +40,15 @@ def fault(plan: Plan, result: Result, reported: Mapping[str, Any]) -> tuple[str,
     for key in plan.required:
         value = result.get(key)
         if type(value) not in _USUAL and as_float(value) is None and not (not plan.numbers and _is_whole(value)):
-            return _told_of(key, value, "metric"), "user"
+            return _wrong(key, value, "metric"), "user"
     if plan.numbers:
         for key, value in reported.items():
             kind = type(value)
             if kind is float or (kind is int and -MOST <= value <= MOST) or kind in _USUAL or key in _TEXTS:
                 continue
-            if text := _no_number(plan.numbers, result):
-                return text, "user"
+            wrong = next((key for key in plan.numbers if not _is_number(result.get(key))), None)
+            if wrong is not None:
+                return _wrong(wrong, result.get(wrong), "reported"), "user"
             break
     for key in plan.required if plan.nan == "error" else ():
         value = as_float(result.get(key))
@@ -57,12 +58,9 @@ def fault(plan: Plan, result: Result, reported: Mapping[str, Any]) -> tuple[str,
     return "", ""
 
 
-def _no_number(numbers: Iterable[str], result: Result) -> str:
-    for key in numbers:
-        value = result.get(key)
-        if value is not None and as_float(value) is None:
-            return _told_of(key, value, "reported")
-    return ""
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number that a float holds, or was not measured."""
+    return value is None or as_float(value) is not None
 
 
 def _is_whole(value: Any) -> bool:
@@ -70,7 +68,7 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, str) and len(value) > _MOST_DIGITS and value.removeprefix("-").isdigit()
 
 
-def _told_of(key: str, value: Any, what: str) -> str:
+def _wrong(key: str, value: Any, what: str) -> str:
     value = shown_int(value) if isinstance(value, int) else value
     shown, kind, expected = repr(value), f"a {type(value).__name__}", "a number"
     if _is_whole(value):
@@ -85,7 +83,7 @@ def _told_of(key: str, value: Any, what: str) -> str:
 
 def silence(trial: Trial, plan: Plan) -> str:
     """Return the reason with which a trial ends that went all its way without reporting the metric; "" if it did."""
-    if not plan.required or _has_shown(trial, plan.required[0]):
+    if not plan.required or _has_reported(trial, plan.required[0]):
         return ""
     if trial.last_result is None:
         return f"{_NOTHING}; expected the metric {plan.required[0]!r}"
@@ -94,14 +92,16 @@ def silence(trial: Trial, plan: Plan) -> str:
 
 def is_silent(trial: Trial, plan: Plan) -> bool:
     """Whether a trial has ended with a reason that `silence` gave, and lacks the metric of this plan, too."""
-    is_told = trial.status is Status.TERMINATED and (_NEVER in trial.reason or _NOTHING in trial.reason)
-    return is_told and bool(silence(trial, plan))
+    is_silent = trial.status is Status.TERMINATED and (_NEVER in trial.reason or _NOTHING in trial.reason)
+    return is_silent and bool(silence(trial, plan))
 
 
-def told_of_silence(trials: Mapping[str, Trial], plan: Plan) -> str:
+def silent_trials(trials: Mapping[str, Trial], plan: Plan) -> str:
     """Return how many trials never reported the metric, and which; "" when all did."""
     silent = sorted(trial.number for trial in trials.values() if is_silent(trial, plan))
-    which = " ".join(f"{number:05d}" for number in silent[:_TOLD]) + (" ..." if len(silent) > _TOLD else "")
+    which = " ".join(f"{number:05d}" for number in silent[:_SHOWN_TRIALS]) + (
+        " ..." if len(silent) > _SHOWN_TRIALS else ""
+    )
     return f"{len(silent)} x never reported the metric {plan.required[0]!r}   trials {which}" if silent else ""
 
 
@@ -117,7 +117,7 @@ class Expected:
         is_new = all(trial.last_result is None for trial in trials.values())
         # Of a sweep that goes on, the results in between are not loaded: only the first metric is surely known.
         metrics = plan.required if is_new else plan.required[:1]
-        seen = {key for key in metrics if any(_has_shown(trial, key) for trial in trials.values())}
+        seen = {key for key in metrics if any(_has_reported(trial, key) for trial in trials.values())}
         self._metrics = [key for key in metrics if key not in seen]
         self._stop = [key for key in plan.stop if is_new and len(plan.stop) == 1]
         self._through = {trial.id for trial in trials.values() if is_silent(trial, plan)}  # went all their way
@@ -126,7 +126,7 @@ class Expected:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a key that nobody has shown."""
+        """Whether there is a key that no trial has reported."""
         return bool(self._metrics or self._stop)
 
     def hear(self, trial: Trial, result: Result) -> None:
@@ -139,7 +139,7 @@ class Expected:
             self._many.add(trial.id)
 
     def went_through(self, trial: Trial) -> None:
-        """Take a trial that went all its way, stopped by nobody."""
+        """Take a trial that went all its way without being stopped."""
         if self.is_open:
             self._through.add(trial.id)
 
@@ -148,9 +148,9 @@ class Expected:
         if self._metrics and self._few:
             hint = f" When it comes after more than {_FEW_REPORTS} reports, pass strict_metric=False."
             return self._missing_metric(self._few, trials, hint)
-        if self._metrics and len(self._through) >= _TRIALS:
+        if self._metrics and len(self._through) >= _ENOUGH_TRIALS:
             return self._missing_metric(self._through, trials)
-        if self._stop and len(self._many | self._through) >= _TRIALS:
+        if self._stop and len(self._many | self._through) >= _ENOUGH_TRIALS:
             return self._missing_stop(self._many | self._through, trials)
         return None
 
@@ -186,7 +186,7 @@ class Expected:
         )
 
 
-def _has_shown(trial: Trial, key: str) -> bool:
+def _has_reported(trial: Trial, key: str) -> bool:
     return any(result is not None and result.get(key) is not None for result in (trial.best_result, trial.last_result))
 
 

@@ -1,10 +1,27 @@
-"""What kinds of failure there are, and which kind an exit is."""
+"""Failures: what kinds there are, and what an exit, a failed start or a spent budget makes of a trial."""
 
 from __future__ import annotations
 
-from sweep.core.messages import Exit, ExitKind
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-__all__ = ["CLASSES", "RETRIED", "class_of"]
+from sweep.core.messages import Exit, ExitKind, ResizeTrial
+from sweep.core.trial import Status, Trial, evolve
+
+if TYPE_CHECKING:
+    from sweep.core.plan import Plan
+
+__all__ = [
+    "CLASSES",
+    "DISOBEYED",
+    "RETRIED",
+    "after_exit",
+    "budget_spent",
+    "class_of",
+    "fell_back",
+    "wants_save",
+    "was_put_off",
+]
 
 CLASSES = {
     "user": "the trial's own code raised",
@@ -23,6 +40,10 @@ RETRIED = tuple(name for name in CLASSES if name not in ("timeout", "nan"))
 _MEMORY_ERRORS = frozenset({"MemoryError", "OutOfMemoryError"})
 # JAX and TensorFlow say it in the text of an error that may mean anything else.
 _MEMORY_TEXTS = ("RESOURCE_EXHAUSTED", "CUDA out of memory", "DefaultCPUAllocator: can't allocate memory")
+
+_BUDGET = "the time budget of"
+_FALLS_BACK = "starts again from "
+DISOBEYED = " and did not stop when it was asked to"
 
 
 def class_of(ended: Exit, *, has_begun: bool) -> str:
@@ -52,3 +73,90 @@ def class_of(ended: Exit, *, has_begun: bool) -> str:
 
 def _is_short_of_memory(ended: Exit) -> bool:
     return ended.class_name.rpartition(".")[2] in _MEMORY_ERRORS or any(text in ended.error for text in _MEMORY_TEXTS)
+
+
+def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Status, Trial]:
+    """Return where a trial goes whose running attempt ended so, and the trial with everything else that follows.
+
+    A trial whose error was decided is in ERROR, however it ends, unless `retry_on` names what it did. What finished by
+    itself is TERMINATED, whatever else had been decided meanwhile. Otherwise a STOPPING trial goes where it was going,
+    except that a pause without a committed save becomes PENDING, that raising while it was to stop counts as a
+    failure unless it was to end anyway, and that one which had to be killed because it ran for too long has failed. One
+    whose checkpoint proved damaged is started again from another, which is no failure.
+    Everything else is a failure or a loss, and is started again while `max_failures`, `max_losses` and `retry_on`
+    allow.
+    """
+    decided, started_from = trial.failure, trial.started_from
+    trial = evolve(trial, ran_s=trial.running_s(now), running_since=None, started_from=None, failure="")
+    if trial.next_status is Status.ERROR:
+        decided = decided or "user"
+        return _failed(trial, decided, trial.reason, plan, is_final=decided != "nan")
+    if ended.kind is ExitKind.FINISHED:
+        return Status.TERMINATED, trial if trial.next_status is Status.TERMINATED else evolve(trial, reason="")
+    if ended.kind is ExitKind.HUNG and decided == "timeout":  # both limits at once; it did not stop, either
+        ended = replace(ended, kind=ExitKind.TIMEOUT, error=trial.reason + DISOBEYED)
+    failure = class_of(ended, has_begun=trial.status is not Status.STARTING)
+    why = ended.error or ended.kind.value.lower().replace("_", " ")
+    if trial.status is Status.STOPPING and failure != "timeout":
+        to = trial.next_status or Status.TERMINATED
+        if to is Status.PAUSED and not trial.is_saved:
+            to = Status.PENDING
+        if ended.kind is not ExitKind.FAILED or to is Status.TERMINATED:
+            return to, trial
+        status, failed = _failed(trial, failure, why, plan)
+        return (status, failed) if status is Status.ERROR else (to, evolve(failed, reason=trial.reason))
+    if ended.kind is ExitKind.DAMAGED and started_from is not None:
+        where = trial.checkpoint.path if trial.checkpoint is not None else "the beginning"
+        return Status.PENDING, evolve(trial, reason=f"{_FALLS_BACK}{where}: {ended.error}")
+    if failure in ("start", "lost"):
+        losses = trial.losses + 1
+        trial = evolve(trial, losses=losses, failure=failure, reason=f"starts again after: {why}")
+        if losses > plan.max_losses or failure not in plan.retry_on:
+            times = f" {losses} times" if losses > 1 else ""
+            return Status.ERROR, evolve(trial, reason=f"lost{times}: {why}")
+        return Status.PENDING, trial
+    return _failed(trial, failure, why, plan)
+
+
+def _failed(trial: Trial, failure: str, why: str, plan: Plan, *, is_final: bool = False) -> tuple[Status, Trial]:
+    """Count a failure, and start the trial again if the plan allows."""
+    failures = trial.failures + 1
+    trial = evolve(trial, failures=failures, failure=failure, reason=why)
+    is_too_many = 0 <= plan.max_failures < failures
+    is_alone_next = failure == "out_of_memory" and plan.out_of_memory == "retry_alone" and not trial.resources.alone
+    if failure == "out_of_memory":
+        is_final = is_final or plan.out_of_memory == "fail"
+        is_too_many = is_too_many and not is_alone_next  # it is the trial's company that is tried for
+    if is_final or is_too_many or failure not in plan.retry_on:
+        return Status.ERROR, trial
+    alone = ", alone," if is_alone_next else ""
+    trial = evolve(trial, reason=f"starts again{alone} after: {why}")
+    if failure == "timeout":
+        trial = evolve(trial, ran_s=0.0)  # who may try again has all the time again
+    return Status.PENDING, evolve(trial, resources=replace(trial.resources, alone=True)) if is_alone_next else trial
+
+
+def fell_back(trial: Trial) -> bool:
+    """Whether a trial waits because the checkpoint that it was started from proved damaged."""
+    return trial.reason.startswith(_FALLS_BACK)
+
+
+def wants_save(trial: Trial, plan: Plan) -> bool:
+    """Whether a STOPPING trial is to store a checkpoint on demand before it ends."""
+    if not plan.can_save_on_demand or trial.is_saved:
+        return False
+    if trial.next_status is Status.TERMINATED:
+        return plan.checkpoint_at_end
+    return trial.next_status is Status.PAUSED or isinstance(trial.pending, ResizeTrial)
+
+
+def budget_spent(budget_s: float) -> str:
+    """Return the reason with which trials end when the time budget is over."""
+    return f"{_BUDGET} {budget_s:g} s is spent"
+
+
+def was_put_off(trial: Trial, plan: Plan, now: float) -> bool:
+    """Whether the time budget of an earlier run ended a trial before it began, and there is time for it now."""
+    has_time = plan.time_budget_s is None or now < plan.time_budget_s
+    is_unbegun = trial.status is Status.TERMINATED and not trial.attempt
+    return has_time and is_unbegun and trial.reason.startswith(_BUDGET)

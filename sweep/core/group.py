@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sweep.core.trial import Outcome
+
 __all__ = [
     "START_ERROR",
     "Action",
@@ -29,7 +31,6 @@ __all__ = [
     "Limits",
     "Merge",
     "Note",
-    "Outcome",
     "Tell",
 ]
 
@@ -57,21 +58,6 @@ class Limits:
     stop_s: float = 1.0
     dump_s: float = 1.0
     explain_s: float = 5.0
-
-
-class Outcome(NamedTuple):
-    """How a rank, or the whole group, ended; `kind` is the name of an `ExitKind`."""
-
-    kind: str
-    error: str = ""
-    traceback: str = ""
-    class_name: str = ""
-    pickled: bytes = b""
-
-    @property
-    def is_good(self) -> bool:
-        """Whether it returned, or unwound because it was told to stop."""
-        return self.kind in ("FINISHED", "STOPPED")
 
 
 @dataclass(frozen=True, slots=True)

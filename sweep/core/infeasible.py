@@ -64,8 +64,8 @@ def _too_large(resources: Resources, nodes: Sequence[Node]) -> str:
     parts = []
     has = "this machine has" if len(nodes) == 1 else "the largest node has"
     for bundle in resources.bundles:
-        for name in ("cpu", "gpu", "tpu", "memory", *(name for name, _ in bundle.custom)):
-            need, of_type = bundle.amount(name), bundle.type_of(name)
+        for name, need in bundle.amounts.items():
+            of_type = bundle.type_of(name)
             best = max(node.amount(name, of_type) for node in nodes)
             if need > best:
                 parts.append(f"{format_request(name, need, of_type)} is more than {has}: {format_amount(name, best)}")

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 from sweep.core.infeasible import why_never
 from sweep.core.resources import (
@@ -73,7 +74,7 @@ class _Free:
         return idle
 
     def whole(self, kind: str, wanted: str = "") -> int:
-        """Number of devices of a kind, and of a type, that nobody holds a part of."""
+        """Number of devices of a kind, and of a type, that are wholly free."""
         if wanted:
             return len(self._idle(kind, wanted))
         return list(self.devices[kind].values()).count(_UNIT) if kind in self.devices else 0
@@ -88,7 +89,7 @@ class _Free:
     def ways(
         self, bundle: Bundle, used: _Used, distinct: bool, types: _Types = _ANY, together: int = 0
     ) -> Iterator[BundlePlacement]:
-        """Yield the ways in which one bundle fits here now, best first; a way is for `hold`.
+        """Yield the ways in which one bundle fits here now, best first; a way is for `add`.
 
         Args:
             used: what the same gang holds: other devices are preferred, or demanded if `distinct`.
@@ -107,14 +108,6 @@ class _Free:
         for gpus in self._gpus(bundle, used, distinct, types, together):
             for chips in self._chips(bundle, types):
                 yield BundlePlacement(self.node.id, gpus + chips)
-
-    def give(self, bundle: Bundle, placement: BundlePlacement) -> None:
-        """Put one bundle back; devices that the node no longer has are forgotten."""
-        self._add(bundle, placement, +1)
-
-    def hold(self, bundle: Bundle, placement: BundlePlacement) -> None:
-        """Take what a way names; also below zero: a node may have shrunk under its trials."""
-        self._add(bundle, placement, -1)
 
     def _idle(self, kind: str, wanted: str) -> list[str]:
         idle = [device for device, units in self.devices.get(kind, {}).items() if units == _UNIT]
@@ -186,7 +179,9 @@ class _Free:
                 around = [sum(free[start // size * size :][:size]) for size in _BLOCKS if size > count]
                 yield tuple(around), tuple([(chip, 1.0) for chip in block])
 
-    def _add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
+    def add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
+        """Put one bundle back (+1), or take what a way names (-1), also below zero: a node may have shrunk under its
+        trials, and devices that it no longer has are forgotten."""
         self.cpu += sign * units_of(bundle.cpu)
         self.memory += sign * bundle.memory
         for name, amount in bundle.custom:
@@ -239,9 +234,7 @@ class Packer:
         """Take a new inventory; what is held stays held where its node still exists."""
         self._nodes = _Free.of(nodes)
         for resources, placement in self._held.values():
-            for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
-                if place.node in self._nodes:
-                    self._nodes[place.node].hold(bundle, place)
+            self._add(resources, placement, -1)
         self._full.clear()
         self._ever.clear()
         self._whys.clear()
@@ -258,11 +251,8 @@ class Packer:
         Args:
             holder: trial id and attempt; what `release` will be given.
         """
-        if resources in self._full:
-            return None
-        placement = _search(resources, self._open(resources))
+        placement = self._find(resources)
         if placement is None:
-            self._full.add(resources)
             return None
         self._held[holder] = (resources, placement)
         if resources.alone:
@@ -272,15 +262,28 @@ class Packer:
 
     def fits_now(self, resources: Resources) -> bool:
         """Whether `place` would succeed now."""
-        if resources in self._full:
-            return False
-        placement = _search(resources, self._open(resources))
+        placement = self._find(resources)
+        if placement is not None:
+            self._add(resources, placement, +1)
+        return placement is not None
+
+    def _find(self, resources: Resources) -> Placement | None:
+        """Take room for a request, or note that there is none."""
+        placement = None if resources in self._full else _search(resources, self._open(resources))
         if placement is None:
             self._full.add(resources)
-            return False
+        return placement
+
+    def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
+        """Count as taken what somebody holds already."""
+        self._held[holder] = (resources, placement)
+        self._add(resources, placement, -1)
+
+    def _add(self, resources: Resources, placement: Placement, sign: int) -> None:
+        """Give back (+1) or take (-1) what a placement names; a node that is gone gets nothing back."""
         for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
-            self._nodes[place.node].give(bundle, place)
-        return True
+            if place.node in self._nodes:
+                self._nodes[place.node].add(bundle, place, sign)
 
     def release(self, holder: Holder) -> bool:
         """Give back what `holder` holds; False if it holds nothing. A node that is gone gets nothing back."""
@@ -289,9 +292,7 @@ class Packer:
         if held is None:
             return False
         resources, placement = held
-        for bundle, place in zip(resources.bundles, placement.bundles, strict=True):
-            if place.node in self._nodes:
-                self._nodes[place.node].give(bundle, place)
+        self._add(resources, placement, +1)
         if resources.alone:
             self._alone = {node: other for node, other in self._alone.items() if other != holder}
         self._full.clear()
@@ -380,7 +381,7 @@ def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
         (bundle,) = resources.bundles
         for free in _ordered(bundle, nodes.values(), resources.strategy, ()):
             for way in free.ways(bundle, frozenset(), False):
-                free.hold(bundle, way)
+                free.add(bundle, way, -1)
                 return Placement((way,))
         return None
     if len(nodes) > 1 and not _is_enough(resources, nodes.values()):
@@ -398,7 +399,7 @@ def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
 def _in_order(resources: Resources, nodes: Iterable[_Free]) -> list[_Free]:
     """Return the nodes on which a whole gang may be packed, best first: the tightest, but before a node that would
     scatter shares that are to lie together, one that does not."""
-    ordered = list(_ordered(resources.total, nodes, "PACK", ()))
+    ordered = _ordered(resources.total, nodes, "PACK", ())
     if not resources.shared_devices or len(ordered) == 1:
         return ordered
     shares = sorted([units_of(bundle.gpu) for bundle in resources.bundles if 0 < bundle.gpu < 1], reverse=True)
@@ -422,7 +423,7 @@ def _count_used(shares: Sequence[int], left: Sequence[int]) -> int:
 
 
 def _is_enough(resources: Resources, nodes: Collection[_Free]) -> bool:
-    """Whether nodes have in all what a gang needs in all: quickly told, and without it a search would be in vain."""
+    """Whether nodes have in all what a gang needs in all: a quick check, without which a search would be in vain."""
     total, lost = resources.total, len(resources.bundles)  # rounding down takes less than a unit from each bundle
     if total.cpu * _UNIT - lost > sum([max(free.cpu, 0) for free in nodes]):
         return False
@@ -488,7 +489,7 @@ class _Layout:
                     self._tries += 1
                     if self._tries > _SEARCH_LIMIT:
                         return False
-                    free.hold(bundle, way)
+                    free.add(bundle, way, -1)
                     self._placed[index] = way
                     now_used = used | {(way.node, device) for device, _ in way.devices} if way.devices else used
                     if self._descend(order, nodes, now_used, (*on, way.node), finish, depth + 1):
@@ -503,7 +504,7 @@ class _Layout:
 
     def _give(self, index: int) -> None:
         way = self._placed.pop(index)
-        self._nodes[way.node].give(self._bundles[index], way)
+        self._nodes[way.node].add(self._bundles[index], way, +1)
 
     # --- TPU slices --------------------------------------------------------------------------------------------------
 
@@ -621,26 +622,26 @@ def _match(options: Sequence[Sequence[int]]) -> list[int] | None:
     return [by_run[run] for run in range(len(options))]
 
 
-def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[str, ...]) -> Iterator[_Free]:
-    """Yield nodes, best first: for packing the tightest (used ones first), for spreading the emptiest unused ones."""
+def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[str, ...]) -> list[_Free]:
+    """Return nodes, best first: for packing the tightest (used ones first), for spreading the emptiest unused ones."""
     nodes = list(nodes)
     if len(nodes) == 1:
-        return iter(nodes)
-    if strategy in ("SPREAD", "STRICT_SPREAD"):
-        kind, wanted = "tpu" if bundle.tpu and not bundle.gpu else "gpu", _wanted(bundle)
-        return iter(sorted(nodes, key=lambda f: (on.count(f.node.id), -f.whole(kind, wanted), -f.cpu)))
-    if bundle.gpu:
-        wanted = _wanted(bundle)
-        return iter(sorted(nodes, key=lambda f: (f.node.id not in on, f.whole("gpu", wanted), f.cpu)))
-    if bundle.tpu:
-        wanted = _wanted(bundle)
+        return nodes
+    wanted = _wanted(bundle)
 
-        def tightness(free: _Free) -> tuple[bool, tuple[int, ...], int, int, int]:
-            return free.node.id not in on, free.gap(bundle), free.num_hosts, free.whole("tpu", wanted), free.cpu
+    def rank(free: _Free) -> tuple[Any, ...]:
+        if strategy in ("SPREAD", "STRICT_SPREAD"):
+            kind = "tpu" if bundle.tpu and not bundle.gpu else "gpu"
+            return on.count(free.node.id), -free.whole(kind, wanted), -free.cpu
+        is_new = free.node.id not in on
+        if bundle.gpu:
+            return is_new, free.whole("gpu", wanted), free.cpu
+        if bundle.tpu:
+            return is_new, free.gap(bundle), free.num_hosts, free.whole("tpu", wanted), free.cpu
+        # A request without devices keeps away from nodes whose devices somebody may still want.
+        return is_new, free.whole("gpu") + free.whole("tpu"), free.cpu
 
-        return iter(sorted(nodes, key=tightness))
-    # A request without devices keeps away from nodes whose devices somebody may still want.
-    return iter(sorted(nodes, key=lambda f: (f.node.id not in on, f.whole("gpu") + f.whole("tpu"), f.cpu)))
+    return sorted(nodes, key=rank)
 
 
 def _size(bundle: Bundle) -> tuple[float, ...]:

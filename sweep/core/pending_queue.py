@@ -49,7 +49,7 @@ class PendingQueue:
     def startable(self, packer: Packer) -> tuple[str | None, Sequence[str]]:
         """Return the oldest waiting trial, and the first of each group that fits now, oldest first.
 
-        Nobody is startable while the oldest does not fit and has been overtaken too often.
+        No trial is startable while the oldest does not fit and has been overtaken too often.
         """
         if not self._groups:
             return None, ()

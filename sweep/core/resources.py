@@ -7,10 +7,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
+from sweep import checks
 from sweep.errors import ResourceError, refuse_unknown
 
 __all__ = [
@@ -125,24 +126,14 @@ class Bundle:
     accelerator_type: str = ""
 
     def __post_init__(self) -> None:
-        for name, amount in (
-            ("cpu", self.cpu),
-            ("gpu", self.gpu),
-            ("tpu", self.tpu),
-            ("memory", self.memory),
-            *self.custom,
-        ):
-            if (
-                isinstance(amount, bool)
-                or not isinstance(amount, (int, float))
-                or not math.isfinite(amount)
-                or amount < 0
-            ):
+        four = (("cpu", self.cpu), ("gpu", self.gpu), ("tpu", self.tpu), ("memory", self.memory))
+        for name, amount in (*four, *self.custom):
+            if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 <= amount < math.inf:
                 raise ResourceError(f"a trial asks for {name}={amount!r}; expected a number of at least 0.")
         if self.gpu > 1 and self.gpu != int(self.gpu):
             raise ResourceError(
                 f"a trial asks for gpu={self.gpu:g}; expected a whole number, or a share between 0 and 1 of a "
-                f"single GPU."
+                "single GPU."
             )
         if self.tpu not in _CHIP_COUNTS:
             raise ResourceError(
@@ -160,9 +151,15 @@ class Bundle:
             )
 
     @property
+    def amounts(self) -> dict[str, float]:
+        """How much it asks for of `cpu`, `gpu`, `tpu`, `memory` and custom names; what it does not need is left out."""
+        four = {"cpu": self.cpu, "gpu": self.gpu, "tpu": self.tpu, "memory": self.memory}
+        return {name: amount for name, amount in (*four.items(), *self.custom) if amount}
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing at all is asked for."""
-        return not (self.cpu or self.gpu or self.tpu or self.memory or any(amount for _, amount in self.custom))
+        return not self.amounts
 
     def type_of(self, name: str) -> str:
         """Return the accelerator type that it wants of `gpu` or `tpu`; nothing else has one."""
@@ -170,28 +167,13 @@ class Bundle:
 
     def amount(self, name: str) -> float:
         """Return how much it asks for of `cpu`, `gpu`, `tpu`, `memory` or a custom name."""
-        match name:
-            case "cpu":
-                return self.cpu
-            case "gpu":
-                return self.gpu
-            case "tpu":
-                return self.tpu
-            case "memory":
-                return float(self.memory)
-            case _:
-                return dict(self.custom).get(name, 0.0)
+        return self.amounts.get(name, 0.0)
 
     def __str__(self) -> str:
-        of_type = f" ({self.accelerator_type})" if self.accelerator_type else ""
-        parts = [
-            f"{name}={amount:g}{suffix}"
-            for name, amount, suffix in (("cpu", self.cpu, ""), ("gpu", self.gpu, of_type), ("tpu", self.tpu, of_type))
-            if amount
-        ]
-        if self.memory:
-            parts.append(f"memory={format_bytes(self.memory)}")
-        parts += [f"{name}={amount:g}" for name, amount in self.custom if amount]
+        parts = []
+        for name, amount in self.amounts.items():
+            of_type = self.type_of(name)
+            parts.append(f"{name}={format_amount(name, amount)}{f' ({of_type})' if of_type else ''}")
         return " ".join(parts) or "nothing"
 
 
@@ -234,9 +216,9 @@ class Resources:
             )
         if self.distinct_devices and self.shared_devices:
             raise ResourceError("distinct_devices and shared_devices are both True; expected one of them at most.")
-        per_slice = self.bundles_per_slice
-        if isinstance(per_slice, bool) or not isinstance(per_slice, int) or per_slice < 0:
-            raise ResourceError(f"bundles_per_slice is {per_slice!r}; expected a whole number, 0 for no slices.")
+        expected = "a whole number, 0 for no slices"
+        per_slice = checks.resource.whole("bundles_per_slice", self.bundles_per_slice, expected=expected)
+        object.__setattr__(self, "bundles_per_slice", per_slice)
         number = sum(1 for bundle in self.bundles if bundle.tpu) if per_slice else 0
         if per_slice and (not number or number % per_slice):
             raise ResourceError(
@@ -262,9 +244,8 @@ class Resources:
     @property
     def required_resources(self) -> dict[str, float]:
         """The sum over all bundles under Tune's names: `CPU`, `GPU`, `TPU`, `memory` and custom ones."""
-        total = self.total
-        amounts = {"CPU": total.cpu, "GPU": total.gpu, "TPU": total.tpu, "memory": float(total.memory)}
-        return {name: amount for name, amount in amounts.items() if amount} | dict(total.custom)
+        amounts = self.total.amounts
+        return {name.upper() if name in ("cpu", "gpu", "tpu") else name: amount for name, amount in amounts.items()}
 
     @property
     def head_cpus(self) -> float:
@@ -279,19 +260,14 @@ class Resources:
     @cached_property
     def total(self) -> Bundle:
         """The sum over all bundles; its `gpu` may be fractional above 1, so it is not a valid bundle to place."""
-        custom: dict[str, float] = {}
+        sums: dict[str, float] = {}
         for bundle in self.bundles:
-            for name, amount in bundle.custom:
-                custom[name] = custom.get(name, 0.0) + amount
+            for name, amount in bundle.amounts.items():
+                sums[name] = sums.get(name, 0) + amount
+        values: dict[str, Any] = {name: sums.pop(name, 0) for name in ("cpu", "gpu", "tpu", "memory")}
+        values |= {"custom": tuple(sorted(sums.items())), "accelerator_type": ""}
         total = object.__new__(Bundle)
-        for name, value in (
-            ("cpu", sum(b.cpu for b in self.bundles)),
-            ("gpu", sum(b.gpu for b in self.bundles)),
-            ("tpu", sum(b.tpu for b in self.bundles)),
-            ("memory", sum(b.memory for b in self.bundles)),
-            ("custom", tuple(sorted(custom.items()))),
-            ("accelerator_type", ""),
-        ):
+        for name, value in values.items():
             object.__setattr__(total, name, value)
         return total
 
@@ -300,13 +276,13 @@ class Resources:
 
         Devices of a type count under that type, and once more under an empty one where others are asked for too.
         """
-        for name in ("cpu", "gpu", "tpu", "memory", *(name for name, _ in self.total.custom)):
+        for name, amount in self.total.amounts.items():
             typed: dict[str, list[Bundle]] = {}
             for bundle in self.bundles:
                 if bundle.amount(name):
                     typed.setdefault(plain_type(bundle.type_of(name)), []).append(bundle)
             if len(typed) > 1 or "" in typed:
-                yield name, "", self.total.amount(name)
+                yield name, "", amount
             for wanted, bundles in typed.items():
                 if wanted:
                     yield name, bundles[0].accelerator_type, sum(bundle.amount(name) for bundle in bundles)
@@ -314,43 +290,24 @@ class Resources:
     def __str__(self) -> str:
         if len(self.bundles) == 1:
             return str(self.bundles[0])
-        counts: dict[Bundle, int] = {}
-        for bundle in self.bundles:
-            counts[bundle] = counts.get(bundle, 0) + 1
+        counts = Counter(self.bundles)
         return " + ".join(f"{n} x ({b})" if n > 1 else f"({b})" for b, n in counts.items()) + f" {self.strategy}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values; `from_json` reads them back."""
+        """Return plain JSON values; `from_json` reads them back. What has its default is left out."""
         bundles = [
-            {k: v for k, v in (("cpu", b.cpu), ("gpu", b.gpu), ("tpu", b.tpu), ("memory", b.memory)) if v}
-            | dict(b.custom)
-            | ({"accelerator_type": b.accelerator_type} if b.accelerator_type else {})
-            for b in self.bundles
+            b.amounts | ({"accelerator_type": b.accelerator_type} if b.accelerator_type else {}) for b in self.bundles
         ]
-        data: dict[str, Any] = {"bundles": bundles}
-        if self.strategy != "PACK":
-            data["strategy"] = self.strategy
-        if self.distinct_devices:
-            data["distinct_devices"] = True
-        if self.bundles_per_slice:
-            data["bundles_per_slice"] = self.bundles_per_slice
-        if self.alone:
-            data["alone"] = True
-        if self.shared_devices:
-            data["shared_devices"] = True
-        return data
+        others = {
+            one.name: getattr(self, one.name) for one in fields(self)[1:] if getattr(self, one.name) != one.default
+        }
+        return {"bundles": bundles, **others}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Resources:
         """Read what `to_json` wrote."""
-        return cls(
-            tuple(_bundle(bundle, default_cpu=0.0) for bundle in data["bundles"]),
-            data.get("strategy", "PACK"),
-            data.get("distinct_devices", False),
-            data.get("bundles_per_slice", 0),
-            alone=data.get("alone", False),
-            shared_devices=data.get("shared_devices", False),
-        )
+        others = {name: value for name, value in data.items() if name != "bundles"}
+        return cls(tuple(_bundle(bundle) for bundle in data["bundles"]), **others)
 
 
 @refuse_unknown()
@@ -367,7 +324,7 @@ def PlacementGroupFactory(bundles: Sequence[Mapping[str, Any]], strategy: str = 
     """
     if not bundles:
         raise ResourceError("PlacementGroupFactory needs at least one bundle, for instance [{'CPU': 1}].")
-    return Resources(tuple(_bundle(bundle, default_cpu=0.0) for bundle in bundles), strategy)
+    return Resources(tuple(_bundle(bundle) for bundle in bundles), strategy)
 
 
 def name_device(node: str, device: str) -> str:
@@ -425,16 +382,11 @@ def parse_bytes(value: int | float | str) -> int:
     """
     if isinstance(value, str):
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([kmgt]?i?)b?\s*", value.lower())
-        if match is None or match[2] == "i":
-            raise ResourceError(
-                f"memory={value!r} is no amount of memory; expected bytes or a text such as '4G' or '512MiB'."
-            )
-        return int(float(match[1]) * _UNITS[match[2]])
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise ResourceError(
-            f"memory={value!r} is no amount of memory; expected bytes or a text such as '4G' or '512MiB'."
-        )
-    return int(value)
+        if match is not None and match[2] != "i":
+            return int(float(match[1]) * _UNITS[match[2]])
+    elif checks.is_number(value) and value >= 0:
+        return int(value)
+    raise ResourceError(f"memory={value!r} is no amount of memory; expected bytes or a text such as '4G' or '512MiB'.")
 
 
 def format_bytes(value: int) -> str:
@@ -492,9 +444,7 @@ def parse_resources(request: Any) -> Resources:
     if isinstance(request, Resources):
         return request
     if isinstance(request, Mapping):
-        if not request:
-            return Resources()
-        return Resources((_bundle(request, default_cpu=0.0),))
+        return Resources((_bundle(request),)) if request else Resources()
     raise ResourceError(
         f"resources_per_trial is {request!r}; expected a dict such as {{'cpu': 2, 'gpu': 1}}, a PlacementGroupFactory, "
         "or a function of the config that returns one of them."
@@ -513,7 +463,7 @@ _MISSPELT = {
 }
 
 
-def _bundle(request: Mapping[str, Any], default_cpu: float) -> Bundle:
+def _bundle(request: Mapping[str, Any]) -> Bundle:
     amounts: dict[str, Any] = {}
     types: list[str] = []
     for key, value in request.items():
@@ -545,16 +495,15 @@ def _bundle(request: Mapping[str, Any], default_cpu: float) -> Bundle:
             f"a trial asks for devices of the types {' and '.join(distinct)} in one bundle; expected one "
             "accelerator_type. Ask for the other devices in a bundle of their own."
         )
-    for name, value in amounts.items():
-        if name != "memory" and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            hint = " Only accelerator_type takes a text." if _is_word(value) else ""
-            raise ResourceError(f"a trial asks for {name}={value!r}; expected a number of at least 0.{hint}")
-    cpu = amounts.pop("cpu", default_cpu)
-    gpu = amounts.pop("gpu", 0.0)
-    tpu = amounts.pop("tpu", 0.0)
     memory = parse_bytes(amounts.pop("memory", 0))
-    custom = tuple(sorted((k, float(v)) for k, v in amounts.items() if v))
-    return Bundle(float(cpu), float(gpu), float(tpu), memory, custom, distinct[0] if distinct else "")
+    for name, value in amounts.items():
+        if not checks.is_number(value, is_finite=False):
+            is_word = isinstance(value, str) and re.fullmatch(r"[-+\s\d.,e]*", value) is None
+            hint = " Only accelerator_type takes a text." if is_word else ""
+            raise ResourceError(f"a trial asks for {name}={value!r}; expected a number of at least 0.{hint}")
+    cpu, gpu, tpu = (float(amounts.pop(name, 0.0)) for name in ("cpu", "gpu", "tpu"))
+    custom = tuple(sorted((name, float(amount)) for name, amount in amounts.items() if amount))
+    return Bundle(cpu, gpu, tpu, memory, custom, distinct[0] if distinct else "")
 
 
 def _is_type(key: Any) -> bool:
@@ -573,11 +522,6 @@ def _type_of(key: str, value: Any) -> list[str]:
     name = key.partition(":")[2].strip()
     if not name:
         raise ResourceError(f"resource {key!r} names no type; expected for instance 'accelerator_type:A100'.")
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+    if not checks.is_number(value, is_finite=False) or not value >= 0:
         raise ResourceError(f"a trial asks for {key}={value!r}; expected a small number such as 0.001.")
     return [name] if value else []
-
-
-def _is_word(value: Any) -> bool:
-    """Whether a value is a text that cannot have been meant as a number."""
-    return isinstance(value, str) and re.fullmatch(r"[-+\s\d.,e]*", value) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweep.core.values import as_float, printed
 
-__all__ = ["ANONYMOUS_METRIC", "AUTO_FILLED", "NUMBERS", "Result", "fill", "flatten", "score", "unflatten"]
+__all__ = ["ANONYMOUS_METRIC", "AUTO_FILLED", "NUMBERS", "Result", "fill", "flatten", "score", "signed", "unflatten"]
 
 ANONYMOUS_METRIC = "_metric"  # of a number that a function returns or yields by itself, as in Tune
 
@@ -165,9 +165,15 @@ def unflatten(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
     return nested
 
 
+def signed(value: Any, mode: str) -> float:
+    """Return `value` so that larger is better; NaN for whatever is no number."""
+    number = as_float(value)
+    if number is None:
+        return math.nan
+    return number if mode == "max" else -number
+
+
 def score(value: Any, mode: str) -> float:
     """Return `value` so that larger is better, with NaN and everything that is no number as the worst of all."""
-    number = as_float(value)
-    if number is None or number != number:
-        return -math.inf
-    return number if mode == "max" else -number
+    number = signed(value, mode)
+    return number if number == number else -math.inf

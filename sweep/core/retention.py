@@ -49,7 +49,7 @@ def without(lost: Collection[str], trial: Trial, kept: Mapping[str, Sequence[Kep
     """
     if trial.checkpoint is None or trial.checkpoint.path not in lost:
         return trial
-    owner = trial.checkpoint.path.partition("/")[0]
+    owner = trial.checkpoint.owner
     left = [item.ref for one in (trial.id, owner) for item in kept.get(one, ()) if item.ref.path not in lost]
     ref = left[-1] if left else None
     count = ref.count if ref is not None else 0
@@ -86,10 +86,10 @@ class CheckpointLedger:
         """Return a trial whose attempt has ended so, with another checkpoint if that of the attempt proved damaged."""
         if kind is not ExitKind.DAMAGED or trial.started_from is None:
             return trial
-        damaged = trial.started_from.path
-        for owner in {damaged.partition("/")[0], trial.id}:
-            self._kept[owner] = [item for item in self._kept.get(owner, ()) if item.ref.path != damaged]
-        return without({damaged}, trial, self._kept)
+        damaged = trial.started_from
+        for owner in {damaged.owner, trial.id}:
+            self._kept[owner] = [item for item in self._kept.get(owner, ()) if item.ref.path != damaged.path]
+        return without({damaged.path}, trial, self._kept)
 
     def replace(self, old: Trial | None, new: Trial) -> list[CheckpointRef]:
         """Follow a trial that changed; returns what was only waiting for its last reference."""
@@ -110,7 +110,5 @@ class CheckpointLedger:
 def _references(trial: Trial | None) -> list[str]:
     if trial is None:
         return []
-    refs = [trial.checkpoint, trial.started_from]
-    if isinstance(trial.pending, CloneTrial):
-        refs.append(trial.pending.checkpoint)
-    return [ref.path for ref in refs if ref is not None]
+    clone = trial.pending.checkpoint if isinstance(trial.pending, CloneTrial) else None
+    return [ref.path for ref in (trial.checkpoint, trial.started_from, clone) if ref is not None]

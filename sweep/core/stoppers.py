@@ -8,11 +8,12 @@ from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from sweep import checks
+from sweep.core.results import signed
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 
@@ -25,9 +26,7 @@ __all__ = [
     "Stopper",
     "TimeoutStopper",
     "TrialPlateauStopper",
-    "combine",
-    "reached",
-]
+]  # what users build; the rest of this module is for the launch and the core
 
 
 def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str:
@@ -64,31 +63,10 @@ class Stopper(ABC):
         return False
 
 
-def _value_of(result: Mapping[str, Any], metric: str) -> float | None:
-    """Return a metric as a number, NaN where it is none; None when the result lacks it."""
-    value = result.get(metric)
-    if value is None:
-        return None
-    number = as_float(value)
-    return math.nan if number is None else number
-
-
 def _deviation(values: Iterable[float]) -> float:
     """Return the standard deviation; infinite unless all values are finite, for then nothing has settled."""
     numbers = list(values)
     return float(np.std(numbers)) if all(map(math.isfinite, numbers)) else math.inf
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ConfigError(f"{name} is {value!r}; expected a whole number of at least {least}.")
-    return int(value)
-
-
-def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise ConfigError(f"{name} is {value!r}; expected a number above 0.")
-    return float(value)
 
 
 class NoopStopper(Stopper):
@@ -138,7 +116,7 @@ class MaximumIterationStopper(Stopper):
     """Stop each trial after its `max_iter`-th result; results are counted, whatever iteration the user reports."""
 
     def __init__(self, max_iter: int) -> None:
-        self._max_iter = _whole("max_iter", max_iter, 1)
+        self._max_iter = checks.whole("max_iter", max_iter, least=1)
         self._seen: dict[str, int] = defaultdict(int)
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
@@ -151,10 +129,7 @@ class TimeoutStopper(Stopper):
     """End the sweep after `timeout` seconds of driving (a number or a timedelta); the same as `time_budget_s`."""
 
     def __init__(self, timeout: float | timedelta) -> None:
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < float(seconds) < math.inf:
-            raise ConfigError(f"timeout is {timeout!r}; expected seconds above 0 or a timedelta.")
-        self.seconds = self.budget_s = float(seconds)
+        self.seconds = self.budget_s = checks.number("timeout", checks.seconds("timeout", timeout))
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
         return False
@@ -180,21 +155,20 @@ class TrialPlateauStopper(Stopper):
     ) -> None:
         if metric_threshold is not None and mode not in ("min", "max"):
             raise ConfigError(f"metric_threshold needs mode='min' or 'max', found mode={mode!r}.")
-        if metric_threshold is not None and (
-            isinstance(metric_threshold, bool) or not isinstance(metric_threshold, Real)
-        ):
-            raise ConfigError(f"metric_threshold is {metric_threshold!r}; expected a number, or None for no threshold.")
-        length = _whole("num_results", num_results, 1)
-        self._metric, self._std, self._mode = metric, _positive("std", std), mode
-        self._grace = _whole("grace_period", grace_period, 0)
+        if metric_threshold is not None:
+            checks.number("metric_threshold", metric_threshold, is_finite=False)
+        length = checks.whole("num_results", num_results, least=1)
+        self._metric, self._std, self._mode = metric, checks.number("std", std, above=0), mode
+        self._grace = checks.whole("grace_period", grace_period)
         self._threshold = metric_threshold
         self._seen: dict[str, int] = defaultdict(int)
         self._window: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=length))
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
-        value = _value_of(result, self._metric)
+        value = result.get(self._metric)
         if value is None:
             return False
+        value = signed(value, "max")
         self._seen[trial_id] += 1
         window = self._window[trial_id]
         window.append(value)
@@ -216,18 +190,16 @@ class ExperimentPlateauStopper(Stopper):
     """
 
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
-        if mode not in ("min", "max"):
-            raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max'.")
-        self._metric, self._std = metric, _positive("std", std)
-        self._top, self._patience = _whole("top", top, 2), _whole("patience", patience, 0)
-        self._sign = 1.0 if mode == "min" else -1.0
-        self._best: list[float] = []
+        self._metric, self._std = metric, checks.number("std", std, above=0)
+        self._top, self._patience = checks.whole("top", top, least=2), checks.whole("patience", patience)
+        self._mode = checks.mode(mode)
+        self._best: list[float] = []  # negated scores
         self._quiet = 0
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
-        value = _value_of(result, self._metric)
-        if value is not None and not math.isnan(value):  # NaN is never among the best
-            bisect.insort(self._best, self._sign * value)
+        value = signed(result.get(self._metric), self._mode)
+        if not math.isnan(value):  # NaN is never among the best
+            bisect.insort(self._best, -value)
             del self._best[self._top :]
         has_settled = len(self._best) == self._top and _deviation(self._best) <= self._std
         self._quiet = self._quiet + 1 if has_settled else 0

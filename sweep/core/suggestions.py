@@ -15,23 +15,23 @@ _PATIENCE_S = 60.0  # how long nothing may run while the searcher says "not now"
 class Suggestions:
     """Keep account of the questions to the searcher.
 
-    After "not now" it is asked one question at a time, when there is news (an exit, a release, a person, other
-    nodes) and at the latest a second later. Reports are no news: there are too
-    many of them, and a second later will do.
+    After "not now" it is asked one question at a time, when there is news (an exit, a release, a person, other nodes),
+    and at the latest a second later. Reports are no news: there are too many of them, and a second later will do.
 
     Attributes:
         is_exhausted: it has said that nothing more will come.
+        is_put_off: its last answer was "not now".
         reask_at: when to ask again at the latest; None: not because of time.
     """
 
     def __init__(self) -> None:
         self.is_exhausted = False
+        self.is_put_off = False
         self.reask_at: float | None = None
         self._outstanding: set[int] = set()
         self._again: list[int] = []  # numbers of trials whose question was not answered with a config, in order
         self._next = 0
         self._failures = 0
-        self._is_patient = False
         self._has_news = False
         self._idle_since: float | None = None
 
@@ -43,12 +43,7 @@ class Suggestions:
     @property
     def must_wait(self) -> bool:
         """Whether the last answer was "not now" and nothing has happened since."""
-        return self._is_patient and (bool(self._outstanding) or not self._has_news)
-
-    @property
-    def is_put_off(self) -> bool:
-        """Whether the last answer was "not now"."""
-        return self._is_patient
+        return self.is_put_off and (bool(self._outstanding) or not self._has_news)
 
     def open(self, used: Collection[int]) -> None:
         """Begin a run of the driver: `used` are the numbers of trials that exist."""
@@ -68,7 +63,7 @@ class Suggestions:
         return number
 
     def take(self, number: int) -> bool:
-        """Note that an answer came; False if nobody asked for it."""
+        """Note that an answer came; False if the question is not outstanding."""
         if number not in self._outstanding:
             return False
         self._outstanding.discard(number)
@@ -77,7 +72,7 @@ class Suggestions:
     def answered(self) -> None:
         """The answer was a config."""
         self._failures = 0
-        self._is_patient = False
+        self.is_put_off = False
         self.reask_at = None
         self._idle_since = None
 
@@ -85,7 +80,7 @@ class Suggestions:
         """The answer was "not now"."""
         bisect.insort(self._again, number)
         self._failures = 0
-        self._is_patient = True
+        self.is_put_off = True
         self._has_news = False
         self.reask_at = now + _REASK_S
         if self._idle_since is None:
@@ -95,7 +90,7 @@ class Suggestions:
         """The answer was an error; True if it is one too many in a row."""
         bisect.insort(self._again, number)
         self._failures += 1
-        self._is_patient = False
+        self.is_put_off = False
         return self._failures >= _MAX_FAILURES
 
     def exhausted(self) -> None:

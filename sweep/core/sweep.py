@@ -1,4 +1,4 @@
-"""The state machine that owns all trials: it is told facts and answers commands, and never waits or does I/O."""
+"""The state machine that owns all trials: it takes facts and returns commands, and never waits or does I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
-from sweep.core import outcome, scheduler_guard
+from sweep.core import failures, scheduler_guard
 from sweep.core.expected import Expected, fault, silence
 from sweep.core.messages import (
     Ask,
@@ -57,7 +57,7 @@ from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
 from sweep.core.suggestions import Suggestions
 from sweep.core.timers import Timers
-from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, evolve, number_of
+from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, begun, cloned, evolve, number_of, revived
 from sweep.errors import MetricError, SweepError, SweepStalled
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Changes:
 class Sweep:
     """Decide what happens to every trial; never wait, never do I/O.
 
-    `handle` is told one event at a time and returns the commands it causes. The handlers below stand in the order of a
+    `handle` takes one event at a time and returns the commands it causes. The handlers below stand in the order of a
     trial's life: suggested, started, reported, saved, exited, released; then what persons ask and what time brings.
 
     Args:
@@ -118,7 +118,7 @@ class Sweep:
         self._expected = Expected(Plan(), {})
         self._unreleased: set[tuple[str, int]] = set()
         self._last_request = Resources()
-        self._why = ("", "")  # the trial that was last told what it waits for, and that
+        self._why = ("", "")  # the trial whose wait was explained last, and how
         self._timers = Timers()
         self._answering: tuple[str, int] | None = None  # trial and seq of the report that still needs its answer
         self._refusing = False
@@ -274,7 +274,7 @@ class Sweep:
         placement = self._packer.place(trial.resources, holder)
         if placement is None:
             return False
-        trial = self._put(outcome.begun(trial, placement))
+        trial = self._put(begun(trial, placement))
         self._unreleased.add(holder)
         self._out.append(Start(trial))
         return True
@@ -283,8 +283,9 @@ class Sweep:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return
-        begun = {"status": Status.RUNNING, "reason": ""} if trial.status is Status.STARTING else {}
-        trial = self._put(evolve(trial, running_since=now, **begun))
+        if trial.status is Status.STARTING:
+            trial = evolve(trial, status=Status.RUNNING, reason="")
+        trial = self._put(evolve(trial, running_since=now))
         if self.plan.trial_timeout_s is not None:
             self._timers.set(now + self.plan.trial_timeout_s - trial.ran_s, trial, is_limit=True)
         self._out.append(Notify(Hook.START, trial))
@@ -331,7 +332,7 @@ class Sweep:
         if event.checkpoint is not None:
             trial = self._bind(trial, event.checkpoint, result)
         if is_stopping:
-            self._out.append(Stop(trial.id, trial.attempt, event.seq, outcome.wants_save(trial, self.plan)))
+            self._out.append(Stop(trial.id, trial.attempt, event.seq, failures.wants_save(trial, self.plan)))
             return
         self._answering = (trial.id, event.seq)
         if wrong:
@@ -365,7 +366,7 @@ class Sweep:
     def _went_through(self, trial: Trial) -> str:
         """Take note that a trial went all its way, and return what it should have reported and did not."""
         if self._ending is not None:
-            return ""  # nobody knows what it would have reported
+            return ""  # it might have reported it later
         self._expected.went_through(trial)
         return silence(trial, self.plan)
 
@@ -410,9 +411,7 @@ class Sweep:
 
     def _bind(self, trial: Trial, path: str, result: Result | None) -> Trial:
         """Make a stored checkpoint the one that the trial continues from."""
-        if isinstance(
-            trial.pending, CloneTrial
-        ):  # it is about to become another: what the old attempt saves is nobody's
+        if isinstance(trial.pending, CloneTrial):  # it is about to become another: what the old attempt saves is unused
             self._out.append(Discard(CheckpointRef(path)))
             return trial
         ref = reference(trial, path, result)
@@ -437,7 +436,7 @@ class Sweep:
         if trial.status is Status.STARTING and exit_.kind is ExitKind.FINISHED:
             trial = self._put(evolve(trial, status=Status.RUNNING))
         trial = self._ledger.after_exit(trial, exit_.kind)
-        status, trial = outcome.after_exit(trial, exit_, self.plan, now)
+        status, trial = failures.after_exit(trial, exit_, self.plan, now)
         if exit_.kind is ExitKind.FINISHED and trial.next_status not in ENDED:
             trial = evolve(trial, reason=self._went_through(trial))
         match status:
@@ -460,7 +459,7 @@ class Sweep:
         changes: dict[str, Any] = {"status": Status.PENDING, "next_status": None, "reason": reason}
         match trial.pending:
             case CloneTrial(_, _, config, checkpoint):
-                changes |= outcome.cloned(config, checkpoint)
+                changes |= cloned(config, checkpoint)
             case ResizeTrial(_, resources):
                 changes["pending"] = None
                 if self._packer.could_ever_fit(resources) or not self._has_nodes:  # a machine may have gone since
@@ -583,9 +582,7 @@ class Sweep:
         bound = replace(decision, checkpoint=checkpoint)  # as it is now (rule 9)
         if trial.status is Status.PENDING or trial.status is Status.PAUSED:
             self._must_pump = True
-            self._put(
-                evolve(trial, status=Status.PENDING, is_by_person=False, **outcome.cloned(bound.config, checkpoint))
-            )
+            self._put(evolve(trial, status=Status.PENDING, is_by_person=False, **cloned(bound.config, checkpoint)))
         elif trial.status is Status.STOPPING:
             if trial.next_status is not Status.TERMINATED:
                 self._put(evolve(trial, next_status=Status.PENDING, pending=bound, is_by_person=False))
@@ -674,7 +671,7 @@ class Sweep:
 
     def _revive(self, trial: Trial, *, from_scratch: bool) -> None:
         """Start an ended trial again; the scheduler hears of it as of a new one."""
-        self._hear("on_trial_add", self._put(outcome.revived(trial, from_scratch=from_scratch)))
+        self._hear("on_trial_add", self._put(revived(trial, from_scratch=from_scratch)))
 
     def _on_nodes_changed(self, event: NodesChanged, now: float) -> None:
         self._packer.set_nodes(event.nodes)
@@ -708,14 +705,14 @@ class Sweep:
                 self._put(evolve(trial, ticket=self._queue.add(*place)))
         for trial in leaving:
             self._recover(self._trials[trial.id], now)
-        # only now, when nobody is taken for running any more, may the scheduler answer to what has ended
+        # only now, when no trial is taken for running any more, may the scheduler answer to what has ended
         for trial_id in list(self._trials):
             trial = self._trials[trial_id]
             if trial.status is Status.STOPPING:
                 self._end(trial, trial.next_status or Status.TERMINATED, trial.reason, now)
             elif trial.status is Status.ERROR and self.plan.retry_errored:
                 self._revive(trial, from_scratch=self.plan.retry_errored == "restart")
-            elif outcome.was_put_off(trial, self.plan, now):
+            elif failures.was_put_off(trial, self.plan, now):
                 self._revive(trial, from_scratch=True)
             elif not trial.is_ended and not self.plan.retry_unfinished:
                 self._end(trial, Status.TERMINATED, "was not finished when its sweep was resumed without it", now)
@@ -743,12 +740,12 @@ class Sweep:
             if is_limit:
                 self._on_limit(trial, now)
             elif trial.status is Status.STOPPING and trial.failure == "timeout":
-                self._out.append(Kill(trial.id, attempt, trial.reason + outcome.DISOBEYED, ExitKind.TIMEOUT))
+                self._out.append(Kill(trial.id, attempt, trial.reason + failures.DISOBEYED, ExitKind.TIMEOUT))
             elif trial.status is Status.STOPPING or self._ending is Ask.INTERRUPT:
                 self._kill(trial, "did not end within its grace")
         budget = self.plan.time_budget_s
         if budget is not None and now >= budget and self._ending is None and self._is_open:
-            self._stop_all(outcome.budget_spent(budget), now)
+            self._stop_all(failures.budget_spent(budget), now)
             self._must_pump = True
         self._must_pump = self._must_pump or self._suggestions.is_due(now)
 
@@ -756,7 +753,7 @@ class Sweep:
         """A trial has run for as long as it may: it has failed, unless it ends when it is asked to."""
         if trial.status is not Status.STOPPING:
             save = self.plan.checkpoint_at_end and self.plan.can_save_on_demand
-            why = outcome.time_is_up(self.plan)
+            why = f"has run for trial_timeout_s={self.plan.trial_timeout_s:g} s"
             self._stop(evolve(trial, failure="timeout"), Status.TERMINATED, why, now, save=save)
 
     # --- starting and asking ---------------------------------------------------------------------------------------

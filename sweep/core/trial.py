@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,10 +20,14 @@ __all__ = [
     "LEGAL",
     "WAITS_FOR_SPACE",
     "CheckpointRef",
+    "Outcome",
     "Status",
     "Trial",
+    "begun",
+    "cloned",
     "evolve",
     "number_of",
+    "revived",
     "shown_status",
 ]
 
@@ -35,7 +40,7 @@ class Status(StrEnum):
     PENDING = "PENDING"  # has a config, waits for its resources
     STARTING = "STARTING"  # resources granted, its process is being made
     RUNNING = "RUNNING"  # the user's code may run
-    STOPPING = "STOPPING"  # was told to end; its process may still be there
+    STOPPING = "STOPPING"  # is to end; its process may still be there
     PAUSED = "PAUSED"  # saved, holds nothing, may be resumed
     TERMINATED = "TERMINATED"  # ended as it should, or was stopped
     ERROR = "ERROR"  # ended by its own fault or because it could not run
@@ -66,6 +71,21 @@ def shown_status(status: Status) -> str:
     return {Status.STARTING: "PENDING", Status.STOPPING: "RUNNING"}.get(status, status.value)
 
 
+class Outcome(NamedTuple):
+    """How user code ended, or a rank of a group, or the whole group; `kind` is the name of an `ExitKind`."""
+
+    kind: str
+    error: str = ""
+    traceback: str = ""
+    class_name: str = ""
+    pickled: bytes = b""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it returned, or unwound because it was told to stop."""
+        return self.kind in ("FINISHED", "STOPPED")
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointRef:
     """Where a checkpoint lies and when it was taken.
@@ -82,9 +102,28 @@ class CheckpointRef:
     training_iteration: int = 0
     time_total_s: float = 0.0
 
+    @property
+    def owner(self) -> str:
+        """Id of the trial that saved it."""
+        return self.path.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Name of the directory, such as `checkpoint_000003`."""
+        return self.path.rstrip("/").rpartition("/")[2]
+
     def to_json(self) -> list[Any]:
-        """Return plain JSON values; `CheckpointRef(*values)` reads them back."""
+        """Return plain JSON values; `parse` reads them back."""
         return [self.path, self.count, self.training_iteration, self.time_total_s]
+
+    @classmethod
+    def parse(cls, value: str | Sequence[Any] | None) -> CheckpointRef | None:
+        """Return the checkpoint that a record names: by a path alone, or by what `to_json` gave, also as JSON text."""
+        if isinstance(value, str) and (value[:1] in ("[", '"') or value == "null"):
+            value = json.loads(value)
+        if not value:
+            return None
+        return cls(value) if isinstance(value, str) else cls(*value)
 
 
 class Trial(NamedTuple):
@@ -119,7 +158,7 @@ class Trial(NamedTuple):
     placement: Placement | None = None
     checkpoint: CheckpointRef | None = None
     started_from: CheckpointRef | None = None
-    count: int = 0  # type: ignore[assignment]  # hides tuple.count, which nobody needs of a trial
+    count: int = 0  # type: ignore[assignment]  # hides tuple.count, which a trial does not need
     judged_to: int = 0
     last_result: Result | None = None
     best_result: Result | None = None
@@ -148,6 +187,11 @@ class Trial(NamedTuple):
         return self.status in HELD
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for resources; one that still holds its own is about to start again."""
+        return self.status is Status.PENDING and self.placement is None
+
+    @property
     def is_ended(self) -> bool:
         """Whether it is TERMINATED or ERROR."""
         return self.status in ENDED
@@ -168,3 +212,39 @@ def evolve(trial: Trial, **changes: Any) -> Trial:
     for name, value in changes.items():
         values[_INDEX[name]] = value
     return _new(Trial, values)
+
+
+def begun(trial: Trial, placement: Placement) -> Trial:
+    """Return a trial at the beginning of its next attempt."""
+    ref = trial.checkpoint
+    return evolve(
+        trial,
+        status=Status.STARTING,
+        attempt=trial.attempt + 1,
+        placement=placement,
+        started_from=ref,
+        count=ref.count if ref else 0,
+        is_saved=False,
+        reason="",
+        failure="",
+    )
+
+
+def revived(trial: Trial, *, from_scratch: bool) -> Trial:
+    """Return a trial that had ended and is started again, from its checkpoint or from nothing, with a clean slate."""
+    trial = evolve(trial, status=Status.PENDING, reason="", failures=0, losses=0, failure="", ran_s=0.0)
+    if not from_scratch:
+        return trial
+    return evolve(trial, checkpoint=None, count=0, judged_to=0, last_result=None, best_result=None)
+
+
+def cloned(config: Mapping[str, Any], checkpoint: CheckpointRef | None) -> dict[str, Any]:
+    """Return the changes of a trial that continues from another's checkpoint."""
+    assert checkpoint is not None
+    return {
+        "config": config,
+        "checkpoint": checkpoint,
+        "count": checkpoint.count,
+        "judged_to": checkpoint.count,
+        "pending": None,
+    }

@@ -3,14 +3,72 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from sweep.core.messages import Continue, Event, Kill, Save, Start, Stop
 from sweep.core.resources import Node
+from sweep.core.trial import Trial
 
-__all__ = ["Engine", "EngineCommand"]
+if TYPE_CHECKING:
+    from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["LOG_LIMIT_BYTES", "Engine", "EngineCommand", "EngineContext", "EngineFactory"]
 
 EngineCommand = Start | Continue | Save | Stop | Kill
+
+LOG_LIMIT_BYTES = 64 << 20
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineContext:
+    """What a run has to give to the engine that it makes; an engine takes of it what it has a use for.
+
+    Attributes:
+        directory: of the experiment; the engine makes it when it is missing.
+        trainable: what every trial runs.
+        nodes: the inventory.
+        start_at: seconds of driving that earlier runs spent.
+        seed: of the sweep; the global generators of each trial are seeded from it and the trial's number.
+        experiment_name: empty: that of the directory.
+        env: additional environment variables for all trials; those of the trainable come before them.
+        is_chdir: trials run in their own directory.
+        name_of: returns the name that the user gives to a trial, or an empty text.
+        start_from: checkpoint of trials that have none of their own; empty: they start from nothing.
+        log_to_file: names of the files for standard output and standard error; None: both go to `output.log`.
+        log_limit_bytes: size that each file of a trial's output is kept below; 0: unlimited.
+        report_timeout_s: how long a report may take before the trial counts as hung and is killed; None: for ever.
+        reuse_actors: a worker stays and runs further trials that ask for the same and hold the same devices.
+        start_method: "zygote" forks workers; "spawn" starts a fresh interpreter for each, for libraries that cannot be
+            forked.
+        preload: modules to import in advance, besides those that the trainable refers to.
+        lock_fd: descriptor of the experiment's lock, which every process of the engine that could outlive the driver
+            holds, too.
+        notice: is told at once what the user should be shown; None: it is kept in `Engine.notices`.
+    """
+
+    directory: Path
+    trainable: PreparedTrainable
+    nodes: Sequence[Node]
+    start_at: float = 0.0
+    seed: int = 0
+    experiment_name: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    is_chdir: bool = False
+    name_of: Callable[[Trial], str] | None = None
+    start_from: str = ""
+    log_to_file: tuple[str, str] | None = None
+    log_limit_bytes: int = LOG_LIMIT_BYTES
+    report_timeout_s: float | None = None
+    reuse_actors: bool = False
+    start_method: str = "zygote"
+    preload: Sequence[str] = ()
+    lock_fd: int | None = None
+    notice: Callable[[str], None] | None = None
 
 
 class Engine(ABC):
@@ -30,7 +88,15 @@ class Engine(ABC):
     7. `close` ends everything the engine started, also after an exception. It may be called twice.
     8. `Stop` and `Kill` may precede `Started`; commands to attempts that are gone are ignored; a device that never
        clears gives `NodesChanged` without it, then `Released`.
+
+    Attributes:
+        notices: what the user should be shown, oldest first, such as a module that could not be imported in advance.
+        waker: descriptor of which any byte that is written ends the waiting in `next_events`, so that the kernel's
+            signal handlers lose none; None: it never waits long.
     """
+
+    notices: Sequence[str] = ()
+    waker: int | None = None
 
     @abstractmethod
     def nodes(self) -> Sequence[Node]:
@@ -55,3 +121,14 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """End everything."""
+
+    def run_loop(self, loop: Callable[[], T]) -> T:
+        """Call `loop`, which drives this engine, and return what it returns.
+
+        An engine that needs the calling thread for the trials themselves calls it on another one.
+        """
+        return loop()
+
+
+EngineFactory = Callable[[EngineContext], Engine]
+"""Makes an engine for a run: `LocalEngine`, `InlineEngine`, or another package's own."""

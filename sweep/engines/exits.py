@@ -7,12 +7,13 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from sweep.core.messages import Exit, ExitKind
+from sweep.core.messages import Exit, ExitKind, Kill
 from sweep.core.resources import format_bytes
+from sweep.core.trial import Outcome
 
-__all__ = ["Outcome", "classify", "describe_signal", "num_oom_kills"]
+__all__ = ["NOT_STARTED", "classify", "describe_signal", "num_oom_kills"]
 
-Outcome = tuple[str, str, str, str, bytes]  # kind, error, traceback, class name, pickled exception
+NOT_STARTED = "stopped before it started"
 
 _ADVICE: Mapping[int, str] = {
     signal.SIGSEGV: "it crashed in compiled code; the trial's output shows where",
@@ -29,9 +30,7 @@ def classify(
     status: int | None,
     *,
     peak_rss_bytes: int = 0,
-    is_killed_by_us: bool = False,
-    kill_reason: str = "",
-    kill_kind: ExitKind = ExitKind.KILLED,
+    kill: Kill | None = None,
     has_oom_kill: bool = False,
 ) -> Exit:
     """Return how an attempt ended.
@@ -40,21 +39,13 @@ def classify(
         outcome: the worker's last word, None when there was none. It counts before everything else: the user's code had
             returned or raised by then.
         status: wait status of the worker; None: its host was lost, so nobody knows.
-        is_killed_by_us: a `Kill` was carried out, with this reason and kind of exit.
+        kill: the command that was carried out.
         has_oom_kill: the kernel's count of processes killed for memory rose meanwhile.
     """
     if outcome is not None:
-        kind, error, traceback, class_name, pickled = outcome
-        return Exit(
-            ExitKind(kind),
-            error=error,
-            traceback=traceback,
-            class_name=class_name,
-            pickled=pickled,
-            peak_rss_bytes=peak_rss_bytes,
-        )
-    if is_killed_by_us:
-        return Exit(kill_kind, error=kill_reason or "killed", signal=int(signal.SIGKILL), peak_rss_bytes=peak_rss_bytes)
+        return Exit(ExitKind(outcome.kind), *outcome[1:], peak_rss_bytes=peak_rss_bytes)
+    if kill is not None:
+        return Exit(kill.kind, error=kill.reason or "killed", signal=int(signal.SIGKILL), peak_rss_bytes=peak_rss_bytes)
     if status is None:
         return Exit(ExitKind.LOST, error="the process that supervised it was killed; what it ran was ended")
     if os.WIFSIGNALED(status):

@@ -16,6 +16,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sweep.core.group import (
@@ -32,13 +33,14 @@ from sweep.core.group import (
     Limits,
     Merge,
     Note,
-    Outcome,
     Tell,
 )
+from sweep.core.trial import Outcome
 from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.link import Link
-from sweep.engines.processes import ask_for_stacks, descendants, stat_of
+from sweep.engines.processes import ask_for_stacks, descendants, pidfd_of, send
 from sweep.record.layout import find_shards, rank_output
+from sweep.record.proc import stat_of
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
 
@@ -51,17 +53,15 @@ _MOST_RETRY_S = 2.0
 MakeRank = Callable[[int, Sequence[int], bool], int]
 
 
+@dataclass(slots=True, eq=False)
 class _Member:
     """The process of one rank."""
 
-    __slots__ = ("is_gone", "link", "log", "pid", "pidfd", "seq")
-
-    def __init__(self, pid: int, pidfd: int, link: Link, log: str) -> None:
-        self.pid = pid
-        self.pidfd = pidfd
-        self.link = link
-        self.log = log
-        self.is_gone = False
+    pid: int
+    pidfd: int
+    link: Link
+    log: str
+    is_gone: bool = False
 
 
 class Group:
@@ -87,7 +87,7 @@ class Group:
         self.refusal = 0
         self.peak_rss_bytes = 0
         self.problem = ""
-        self._up = Link(upstream, lambda link, is_full: None)
+        self._up = Link(upstream)
         self._ports = list(ports)
         self._make = make
         self._members: list[_Member] = []
@@ -116,22 +116,24 @@ class Group:
         """Size that each of them is kept below; 0: unlimited."""
         return self._job.log_limit_bytes if self._job is not None else 0
 
+    @property
+    def _links(self) -> list[Link]:
+        """The sockets that are open: the one above, and those of the ranks."""
+        return [link for link in (self._up, *(member.link for member in self._members)) if link.is_open]
+
+    @property
+    def _pidfds(self) -> list[int]:
+        return [member.pidfd for member in self._members if not member.is_gone]
+
     def descriptors(self) -> list[tuple[int, int]]:
         """Return what to wait for: descriptors and poll masks."""
-        found = []
-        links = [self._up, *(member.link for member in self._members)]
-        for link in links:
-            if link.is_open:
-                found.append((link.socket.fileno(), select.POLLIN | (0 if link.is_empty else select.POLLOUT)))
-        found += [(member.pidfd, select.POLLIN) for member in self._members if not member.is_gone]
-        return found
+        masks = [(link, select.POLLIN if link.is_empty else select.POLLIN | select.POLLOUT) for link in self._links]
+        return [(link.socket.fileno(), mask) for link, mask in masks] + [(fd, select.POLLIN) for fd in self._pidfds]
 
     def own_descriptors(self) -> list[int]:
         """Return every descriptor that a process forked now must close."""
-        links = [self._up, *(member.link for member in self._members)]
-        pidfds = [member.pidfd for member in self._members if not member.is_gone]
         unborn = [self._unborn] if self._unborn >= 0 else []
-        return [link.socket.fileno() for link in links if link.is_open] + pidfds + self._ports + unborn
+        return [link.socket.fileno() for link in self._links] + self._pidfds + self._ports + unborn
 
     def deadline(self) -> float | None:
         """Return the monotonic time at which `handle` must be called at the latest."""
@@ -156,13 +158,13 @@ class Group:
             self._start()
         if self._rules is not None and not self._is_ended:
             self._act(self._rules.tick(now), now)
-        for link in (self._up, *(member.link for member in self._members)):
-            if link.is_open and not link.is_empty:
+        for link in self._links:
+            if not link.is_empty:
                 link.flush()
         if self._is_ended and not self._is_done_said and self._rules is not None:
             assert self._rules.ending is not None
             self._is_done_said = True
-            self._say(wire.DONE, *self._rules.ending)
+            self._up.send(wire.Done(self._token, self._rules.ending, now))
         if self._is_done_said and self._up.is_empty:
             self._close()
 
@@ -175,13 +177,11 @@ class Group:
 
     def _hear_above(self, now: float) -> None:
         for message in self._up.receive():
-            kind = message[0]
-            if kind == wire.GROUP:
-                self._job = wire.GroupJob(*message[1])
-                self._token = wire.Job(*self._job.job).token
+            if isinstance(message, wire.GroupJob):
+                self._job, self._token = message, message.job.token
                 self._start()
-            elif self._rules is not None and message[1] == self._token:  # CONTINUE, SAVE or STOP
-                self._act(self._rules.answered(message[2], kind == wire.STOP, now), now)
+            elif self._rules is not None and message.token == self._token:  # an answer
+                self._act(self._rules.answered(message.seq, isinstance(message, wire.Stop), now), now)
         if not self._up.is_open:  # nobody is there any more to whom it matters
             self._up.socket.close()
             if self._rules is not None and not self._is_ended:
@@ -189,21 +189,16 @@ class Group:
             elif self._rules is None:
                 self._close()
 
-    def _say(self, kind: int, *values: Any) -> None:
-        self._up.send(wire.frame((kind, self._token, *values)))
-
     # --- starting ----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         """Make every rank, or none: when the kernel refuses one, all go and it is tried again."""
         assert self._job is not None
         self._retry_at = None
-        group = self._job
-        job = wire.Job(*group.job)
+        group, job = self._job, self._job.job
         self._trial_dir = os.path.join(job.directory, job.home or job.trial_id)
         try:
-            for values, variables, threads in group.ranks:
-                rank = wire.Rank(*values)
+            for rank, variables, threads in group.ranks:
                 listener = self._ports[0] if group.is_listening and rank.rank == 0 else -1
                 self._start_rank(
                     job._replace(
@@ -224,15 +219,15 @@ class Group:
             problem, before = f"cannot start: {describe_shortage(error)}", self.problem
             if problem != before:
                 self.problem = problem
-                self._say(wire.WAITING, problem)
+                self._up.send(wire.Waits(self._token, problem))
             # Groups that take each other's processes must not try in step.
             self._retry_at = time.monotonic() + self._pause_s * random.uniform(0.5, 1.0)
             self._pause_s = min(2 * self._pause_s, _MOST_RETRY_S)
             return
         if self.problem:
             self.problem = ""
-            self._say(wire.WAITING, "")
-        self._say(wire.PIDS, [member.pid for member in self._members])
+            self._up.send(wire.Waits(self._token, ""))
+        self._up.send(wire.Pids(self._token, tuple(member.pid for member in self._members)))
         limits = Limits(group.start_s, group.barrier_s, group.hang_s)
         self._rules = GroupRules(len(group.ranks), limits, time.monotonic())
 
@@ -241,50 +236,41 @@ class Group:
         ours, theirs = socket.socketpair()
         self._unborn = ours.fileno()
         try:
-            pid = self._make(theirs.fileno(), [listener] if listener >= 0 else [], bool(self._job.path))
-            try:
-                pidfd = os.pidfd_open(pid)
-            except OSError:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                raise
+            pid = self._make(theirs.fileno(), [listener] if listener >= 0 else [], self._job.is_spawned)
+            pidfd = pidfd_of(pid)
         except OSError:
             ours.close()
             raise
         finally:
             self._unborn = -1
             theirs.close()
-        link = Link(ours, lambda link, is_full: None)
+        link = Link(ours)
         self._members.append(_Member(pid, pidfd, link, log))
-        if self._job.path:
-            link.send(wire.frame((wire.JOB, list(self._job.path))))
-        assert job.rank is not None
-        link.send(wire.frame((wire.JOB, tuple(job._replace(rank=tuple(job.rank))))))  # type: ignore[arg-type]
+        link.send(job)
 
     # --- from the ranks ----------------------------------------------------------------------------------------------
 
-    def _hear(self, rank: int, messages: list[tuple[Any, ...]], now: float) -> None:
+    def _hear(self, rank: int, messages: list[wire.FromWorker], now: float) -> None:
         if self._rules is None:
             return
         for message in messages:
-            if message[1] != self._token:
+            if message.token != self._token:
                 continue
-            kind = message[0]
             actions: list[Action] = []
-            if kind == wire.REPORT:
-                _, _, seq, metrics, shard = message
-                if rank == 0:
-                    self._reports[seq] = metrics
-                actions = self._rules.reported(rank, seq, shard or "", now)
-            elif kind == wire.JOINED:
-                actions = self._rules.joined(rank, now)
-            elif kind == wire.MERGED:
-                actions = self._rules.merged(message[2], message[3], now)
-            elif kind == wire.WAITING:
-                self._say(wire.WAITING, f"{message[2]} (rank {rank})" if message[2] else "")
-                actions = self._rules.waits_for_space(rank, bool(message[2]), now)
-            elif kind == wire.DONE:
-                actions = self._rules.said(rank, Outcome(*message[2:7]), message[7], now)
+            match message:
+                case wire.Report(_, seq, metrics, shard):
+                    if rank == 0:
+                        self._reports[seq] = metrics
+                    actions = self._rules.reported(rank, seq, shard or "", now)
+                case wire.Joined():
+                    actions = self._rules.joined(rank, now)
+                case wire.Merged(_, seq, path):
+                    actions = self._rules.merged(seq, path, now)
+                case wire.Waits(_, reason):
+                    self._up.send(wire.Waits(self._token, f"{reason} (rank {rank})" if reason else ""))
+                    actions = self._rules.waits_for_space(rank, bool(reason), now)
+                case wire.Done(_, outcome, at):
+                    actions = self._rules.said(rank, outcome, at, now)
             self._act(actions, now)
 
     def _reap(self, rank: int, now: float) -> None:
@@ -302,8 +288,7 @@ class Group:
         os.close(member.pidfd)
         member.is_gone = True
         if member.link.is_open:
-            member.link.is_open = False
-            member.link.socket.close()
+            member.link.close()
         self.peak_rss_bytes += usage.ru_maxrss * 1024
         has_oom_kill = False
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
@@ -320,22 +305,23 @@ class Group:
 
     def _act(self, actions: list[Action], now: float) -> None:
         assert self._rules is not None
+        token = self._token
         waiting = list(actions)
         while waiting:
             match waiting.pop(0):
                 case Tell(rank, is_stop, seq, path):
-                    kind = wire.STOP if is_stop else wire.CONTINUE
-                    self._tell(rank, kind, seq, False, path)
+                    answer = wire.Stop(token, seq, checkpoint=path) if is_stop else wire.Continue(token, seq, path)
+                    self._members[rank].link.send(answer)
                 case Merge(rank, seq, shards):
-                    self._tell(rank, wire.MERGE, seq, shards)
+                    self._members[rank].link.send(wire.Merge(token, seq, tuple(shards)))
                 case Forward(seq, path):
-                    self._say(wire.REPORT, seq, self._reports.pop(seq), path)
+                    self._up.send(wire.Report(token, seq, self._reports.pop(seq), path))
                 case Late(seq, path):
-                    self._say(wire.SAVED, seq, path)
+                    self._up.send(wire.Saved(token, seq, path))
                 case Joined():
                     self._say_started()
                 case Explain(text):
-                    self._say(wire.WAITING, text)
+                    self._up.send(wire.Waits(token, text))
                 case Note(text):
                     self._note(text)
                 case Dismiss():
@@ -353,10 +339,7 @@ class Group:
 
     def _say_started(self) -> None:
         self._has_started = True
-        self._say(wire.STARTED, self._members[0].pid)
-
-    def _tell(self, rank: int, kind: int, *values: Any) -> None:
-        self._members[rank].link.send(wire.frame((kind, self._token, *values)))
+        self._up.send(wire.Started(self._token, self._members[0].pid))
 
     def _note(self, text: str) -> None:
         with contextlib.suppress(OSError), open(self._members[0].log, "a", encoding="utf-8") as file:
@@ -380,9 +363,7 @@ class Group:
             if not member.is_gone:
                 victims += [member.pid, *descendants(member.pid)]
         for pid in victims:
-            for kill in (os.killpg, os.kill):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, -pid, pid)
         actions: list[Action] = []
         for rank, member in enumerate(self._members):
             if member.is_gone:
@@ -398,9 +379,7 @@ class Group:
         for port in self._ports:
             os.close(port)
         self._ports.clear()
-        for link in (self._up, *(member.link for member in self._members)):
-            if link.is_open:
-                link.is_open = False
-                link.socket.close()
+        for link in self._links:
+            link.close()
         for shards in find_shards(self._trial_dir) if self._trial_dir else ():
             shutil.rmtree(shards, ignore_errors=True)  # of checkpoints that were never completed

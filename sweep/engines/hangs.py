@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from sweep.engines.loop import Loop
-from sweep.engines.processes import descendants, stat_of
+from sweep.engines.processes import descendants
 from sweep.engines.slots import Attempt
+from sweep.record.proc import stat_of
 
 __all__ = ["HANG_S", "Hangs", "LockWatch", "processor_s"]
 
@@ -51,25 +54,25 @@ class Hangs:
         return None
 
 
+@dataclass(eq=False)
 class LockWatch:
     """Say once what may be the reason where a trial does nothing: a lock that a thread held when it was forked.
 
-    Args:
+    Attributes:
         hang_s: how long a trial may do nothing before its first report.
-        attempts: returns those that there are.
+        attempts: those that there are.
         say: is told.
     """
 
-    def __init__(
-        self, hang_s: float, loop: Loop, attempts: Callable[[], Iterable[Attempt]], say: Callable[[str], None]
-    ) -> None:
-        self._hang_s = hang_s
-        self._hangs = Hangs(hang_s)
-        self._loop = loop
-        self._attempts = attempts
-        self._say = say
-        self._num_threads = 0
-        self._modules: Sequence[str] = ()
+    hang_s: float
+    loop: Loop
+    attempts: Mapping[Any, Attempt]
+    say: Callable[[str], None]
+    _num_threads: int = field(default=0, init=False)
+    _modules: Sequence[str] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        self._hangs = Hangs(self.hang_s)
 
     def begin(self, num_threads: int, modules: Sequence[str]) -> None:
         """Look from now on, once the imports of `modules` have started threads where workers are forked."""
@@ -80,16 +83,16 @@ class LockWatch:
     def _look(self) -> None:
         silent = {
             one.token: one
-            for one in self._attempts()
+            for one in self.attempts.values()
             if one.link is not None and one.slot is not None and one.slot.pid and not one.has_reported
         }
         hosts = {token: one.slot.pid for token, one in silent.items() if one.slot is not None}
         token = self._hangs.look(hosts, time.monotonic())
         if token is None:
-            self._loop.alarm(self._hang_s / _LOOKS, self._look)
+            self.loop.alarm(self.hang_s / _LOOKS, self._look)
             return
-        self._say(
-            f"trial {silent[token].trial.number:05d} has neither reported nor computed for {self._hang_s:g} s, and "
+        self.say(
+            f"trial {silent[token].trial.number:05d} has neither reported nor computed for {self.hang_s:g} s, and "
             f"importing {', '.join(self._modules)} in advance started threads ({self._num_threads}), whose locks it "
             "may wait for; if it hangs, use start_method='spawn'"
         )

@@ -1,16 +1,5 @@
 """The host: one small process per slot, free of user code, that forks one worker after another and ends their trees.
 
-    driver -> host    (START, token, logs, limit, is_spawned) + data socket    fork a worker for it
-                      (START_GROUP, token, num) + data socket + ports  run the group that is told over the socket
-    worker -> host    (START_GROUP, 0, num) + socket + ports           the same, for a `fit()` inside a trial
-                      (KILL, token)                               end the worker's tree, if that attempt still runs
-                      (RETIRE,)                                   end an idle reused worker
-    host -> driver    (HELLO, pid)
-                      (EXIT, born, status, peak_rss_bytes, num_killed)    the tree is gone; the worker made for `born`
-                      (IDLE, token)                               a reused worker is done and has left nothing behind
-                      (RETIRED,)
-                      (REFUSED, token, errno)                     the kernel allows no worker: no process or descriptor
-
 It ends its tree and itself when the driver is gone: end of file on the life socket, or the driver's pidfd.
 """
 
@@ -19,30 +8,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pickle
 import select
 import signal
 import socket
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from sweep.engines.processes import become_subreaper, children_of, end_descendants, is_gone
+from sweep.engines.processes import become_subreaper, children_of, end_descendants, fork, is_gone, send
 from sweep.worker import wire
-from sweep.worker.control import START_GROUP
+from sweep.worker.channel import Packets, SocketChannel
 from sweep.worker.limits import users_limit
-from sweep.worker.main import become_worker, serve
+from sweep.worker.main import become_worker, say_idle_over, serve
 
 if TYPE_CHECKING:
     from sweep.engines.group import Group
 
-__all__ = ["EXIT", "HELLO", "IDLE", "KILL", "REFUSED", "RETIRE", "RETIRED", "START", "START_GROUP", "Host"]
+__all__ = ["Host"]
 
-START, KILL, RETIRE, HELLO, EXIT, IDLE, RETIRED, REFUSED = range(8)
-
-_MESSAGE_BYTES = 1 << 16
-_MAX_DESCRIPTORS = 250  # the kernel passes 253 at a time
 _LOG_CHECK_S = 0.5
 _HEAD_SHARE = 0.25
 _SPAWNED = (
@@ -54,21 +38,23 @@ _SPAWNED = (
 class Host:
     """One host process: `run` never returns."""
 
-    def __init__(self, life: socket.socket, driver: int, *, is_reusing: bool) -> None:
+    def __init__(self, life: socket.socket, driver: int, *, is_reusing: bool, lock: int = -1) -> None:
         """Take over this process.
 
         Args:
             life: the socket to the driver.
             driver: a pidfd of the driver.
             is_reusing: workers stay after their attempt and wait for another.
+            lock: descriptor of the experiment's lock, which this process holds and its workers close; -1: none.
         """
-        self._life = life
+        self._life = Packets(life)
         self._driver = driver
+        self._lock = lock
         self._is_reusing = is_reusing
         self._worker = 0
         self._pidfd = -1
         self._idle = -1
-        self._control: socket.socket | None = None  # to the worker, which may ask for groups
+        self._control: Packets | None = None  # to the worker, which may ask for groups
         self._groups: list[Group] = []
         self._whole: Group | None = None  # the one that is the attempt itself
         self._born = 0  # token that the worker, or the whole group, was made for: names it
@@ -80,8 +66,8 @@ class Host:
         """Serve the driver until it is gone."""
         os.setsid()
         become_subreaper()
-        self._send(HELLO, os.getpid())
-        life = self._life.fileno()
+        self._send(wire.Hello(os.getpid()))
+        life = self._life.socket.fileno()
         while True:
             poll = select.poll()
             poll.register(life, select.POLLIN)
@@ -90,7 +76,7 @@ class Host:
                 poll.register(self._pidfd, select.POLLIN)
             if self._idle >= 0:
                 poll.register(self._idle, select.POLLIN)
-            control = self._control.fileno() if self._control is not None else -1
+            control = self._control.socket.fileno() if self._control is not None else -1
             if control >= 0:
                 poll.register(control, select.POLLIN)
             for group in self._groups:
@@ -123,89 +109,73 @@ class Host:
                 timeout_s = max(0.0, at - now if timeout_s is None else min(timeout_s, at - now))
         return None if timeout_s is None else 1000 * timeout_s
 
-    def _send(self, *message: Any) -> None:
+    def _send(self, message: wire.FromHost) -> None:
         try:
-            self._life.send(pickle.dumps(message, 5))
+            self._life.send(message)
         except (BrokenPipeError, ConnectionResetError):
             self._end()
 
     def _on_message(self) -> None:
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._life, _MESSAGE_BYTES, _MAX_DESCRIPTORS)
-        except ConnectionResetError:
-            data, descriptors = b"", []
-        if not data:
-            self._end()
-        message = pickle.loads(data)
-        kind = message[0]
-        if kind in (START, START_GROUP) and len(descriptors) < (1 if kind == START else message[2]):
-            for descriptor in descriptors:  # the kernel drops those that find no room here
-                os.close(descriptor)
-            self._send(REFUSED, message[1], errno.EMFILE)
-        elif kind == START:
-            self._start(message, descriptors[0])
-        elif kind == START_GROUP:
-            self._born = message[1]
-            self._whole = self._add_group(descriptors, is_patient=False)
-        elif kind == KILL:
-            token = message[1]
-            if self._whole is not None and token > self._done:
-                self._whole.kill()
-                self._on_group_over(self._whole)
-            elif self._worker and token > self._done:
-                self._kill_worker()
-        elif kind == RETIRE:
-            if self._worker:
-                self._kill_worker(is_reported=False)
-            self._send(RETIRED)
-
-    def _start(self, message: Any, data: int) -> None:
-        _, token, logs, limit, is_spawned = message
-        idle_end, control = -1, None
-        try:
-            if self._is_reusing:
-                self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            self._control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            make = self._spawn if is_spawned else self._fork
-            self._worker = make(data, (control.fileno(),), idle_end, control.fileno())
-            self._pidfd = os.pidfd_open(self._worker)
-        except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
-            for descriptor in (self._idle, idle_end):
-                if descriptor >= 0:
+        match self._life.receive():
+            case (None, _):
+                self._end()
+            case (wire.StartWorker() as start, [data]):
+                self._start(start, data)
+            case (wire.StartGroup(token, number), descriptors) if len(descriptors) == number:
+                self._born = token
+                self._whole = self._add_group(descriptors, is_patient=False)
+            case (wire.StartWorker(token=token) | wire.StartGroup(token=token), descriptors):
+                for descriptor in descriptors:  # the kernel drops those that find no room here
                     os.close(descriptor)
-            self._idle = -1
-            self._drop_control(control)
-            if self._worker:
-                self._kill_worker(is_reported=False)
-            os.close(data)
-            self._send(REFUSED, token, error.errno)
-            return
-        os.close(data)
-        control.close()
-        if idle_end >= 0:
-            os.close(idle_end)
-        self._born, self._logs, self._log_limit = token, logs, limit
+                self._send(wire.Refused(token, errno.EMFILE))
+            case (wire.Kill(token), _) if token > self._done:
+                if self._whole is not None:
+                    self._whole.kill()
+                    self._on_group_over(self._whole)
+                elif self._worker:
+                    self._kill_worker()
+            case (wire.Retire(), _):
+                if self._worker:
+                    self._kill_worker(is_reported=False)
+                self._send(wire.Retired())
+
+    def _start(self, message: wire.StartWorker, data: int) -> None:
+        idle_end = -1
+        with contextlib.ExitStack() as given:  # closed here, once the worker has them
+            given.callback(os.close, data)
+            try:
+                if self._is_reusing:
+                    self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+                    given.callback(os.close, idle_end)
+                ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                given.callback(control.close)
+                self._control = Packets(ours)
+                make = self._spawn if message.is_spawned else self._fork
+                self._worker = make(data, (control.fileno(),), idle_end, control.fileno())
+                self._pidfd = os.pidfd_open(self._worker)
+            except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
+                if self._worker:
+                    self._kill_worker(is_reported=False)
+                self._forget_worker()
+                self._send(wire.Refused(message.token, error.errno or 0))
+                return
+        self._born, self._logs, self._log_limit = message.token, message.logs, message.log_limit_bytes
 
     def _fork(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         parent = os.getpid()
-        pid = os.fork()
-        if pid:
-            return pid
-        try:
+
+        def work() -> None:
             become_worker(parent)
-            self._life.close()
+            self._life.socket.close()
             if self._control is not None:
-                self._control.close()
+                self._control.socket.close()
             others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
-            for descriptor in (self._driver, self._idle, self._pidfd, *_inherited, *others):
+            for descriptor in (self._driver, self._lock, self._idle, self._pidfd, *others):
                 if descriptor >= 0 and descriptor not in kept:
                     os.close(descriptor)
-            channel = wire.SocketChannel(data)
-            serve(channel, None if idle < 0 else lambda token: _write_token(idle, token), control=control)
-        except BaseException:  # nothing of this process's own may go on running in the copy
-            sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(70)
+            serve(SocketChannel(data), say_idle_over(idle), control=control)
+
+        return fork(work)
 
     def _spawn(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         # Not at the top: a host that forks never needs it, and it takes 50 ms.
@@ -226,17 +196,13 @@ class Host:
     def _on_request(self) -> None:
         """The worker asks for a group, or is gone."""
         assert self._control is not None
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES, _MAX_DESCRIPTORS)
-        except ConnectionResetError:
-            data, descriptors = b"", []
-        if not data:
-            self._drop_control(None)
-            return
-        if len(descriptors) < pickle.loads(data)[2]:
+        message, descriptors = self._control.receive()
+        if message is None:
+            self._drop_control()
+        elif len(descriptors) < message.num_descriptors:
             for descriptor in descriptors:  # the worker sees its socket close
                 os.close(descriptor)
-        elif descriptors:
+        else:
             self._add_group(descriptors, is_patient=True)
 
     def _add_group(self, descriptors: Sequence[int], *, is_patient: bool) -> Group:
@@ -258,12 +224,12 @@ class Host:
                 trim_output(log, group.log_limit_bytes)
         if group is self._whole:
             self._whole = None
-            killed = end_descendants()
+            end_descendants()
             self._done = max(self._done, self._born)
             if group.refusal:
-                self._send(REFUSED, self._born, group.refusal)
-                return
-            self._send(EXIT, self._born, 0, group.peak_rss_bytes, killed)
+                self._send(wire.Refused(self._born, group.refusal))
+            else:
+                self._send(wire.Exited(self._born, 0, group.peak_rss_bytes))
 
     def _end_groups(self) -> None:
         """The worker that asked for them is gone, or idle."""
@@ -271,34 +237,34 @@ class Host:
             group.kill()
         self._groups.clear()
 
-    def _drop_control(self, other: socket.socket | None) -> None:
-        for one in (self._control, other):
-            if one is not None:
-                one.close()
+    def _forget_worker(self) -> None:
+        """Close what led to a worker that is gone, or was never made."""
+        self._drop_control()
+        for descriptor in (self._pidfd, self._idle):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._worker, self._pidfd, self._idle = 0, -1, -1
+
+    def _drop_control(self) -> None:
+        if self._control is not None:
+            self._control.close()
         self._control = None
 
     def _kill_worker(self, *, is_reported: bool = True) -> None:
         """Kill the worker with its whole tree; say so when an attempt was running."""
-        for kill in (os.killpg, os.kill):  # it may not lead a group yet
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(self._worker, signal.SIGKILL)
+        send(signal.SIGKILL, -self._worker, self._worker)  # it may not lead a group yet
         self._on_exit(is_reported=is_reported)
 
     def _on_exit(self, *, is_reported: bool = True) -> None:
         """Reap the worker, end what it left, and say that the tree is gone."""
         self._end_groups()
-        self._drop_control(None)
         _, status, usage = os.wait4(self._worker, 0)
-        killed = end_descendants()
-        self._trim_log(is_final=True)
-        for descriptor in (self._pidfd, self._idle):
-            if descriptor >= 0:
-                os.close(descriptor)
-        born = self._born
-        self._worker, self._pidfd, self._idle = 0, -1, -1
-        self._done = max(self._done, born)
+        end_descendants()
+        self._trim_log()
+        self._forget_worker()
+        self._done = max(self._done, self._born)
         if is_reported:
-            self._send(EXIT, born, status, usage.ru_maxrss * 1024, killed)
+            self._send(wire.Exited(self._born, status, usage.ru_maxrss * 1024))
 
     def _on_idle(self) -> None:
         """A reused worker is done with a job: end whatever it left running."""
@@ -312,27 +278,25 @@ class Host:
         self._end_groups()
         if children_of(self._worker) or len(children_of(os.getpid())) > 1:
             self._end_strays()
-        self._trim_log(is_final=True)
+        self._trim_log()
         self._done = token
-        self._send(IDLE, token)
+        self._send(wire.Idle(token))
 
     def _end_strays(self) -> None:
         """Kill the children that a reused worker left, its own and those handed to this process."""
         while children := children_of(self._worker):
-            for pid in children:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, *children)
             if all(is_gone(pid) for pid in children):
                 break  # zombies that only the worker can reap; they run no more
         end_descendants(spare=[self._worker])
 
     def _on_timeout(self) -> None:
-        self._trim_log(is_final=False)
+        self._trim_log()
         for group in self._groups:
             for log in group.logs if group.log_limit_bytes else ():
                 trim_output(log, group.log_limit_bytes)
 
-    def _trim_log(self, *, is_final: bool) -> None:
+    def _trim_log(self) -> None:
         """Keep the output below its limit: its head, a mark, and its tail."""
         if not self._log_limit or not self._logs:
             return
@@ -351,14 +315,6 @@ class Host:
             self._kill_worker(is_reported=False)
         end_descendants()
         os._exit(0)
-
-
-_inherited: list[int] = []  # descriptors of the zygote's that hosts hold and workers must not
-
-
-def inherit(*descriptors: int) -> None:
-    """Name descriptors that hosts hold and that their workers close."""
-    _inherited.extend(descriptors)
 
 
 def trim_output(path: str, limit: int) -> None:
@@ -387,7 +343,3 @@ def trim_output(path: str, limit: int) -> None:
         return  # a full disk: trimmed at the next look
     finally:
         os.close(descriptor)
-
-
-def _write_token(descriptor: int, token: int) -> None:
-    os.write(descriptor, token.to_bytes(8, "little"))

@@ -15,10 +15,9 @@ import contextlib
 import os
 import select
 import signal
-import sys
 from collections.abc import Iterator
 
-from sweep.engines.processes import end_marked, end_tree
+from sweep.engines.processes import end_marked, end_tree, fork
 from sweep.worker.environment import IMPORTER_VARIABLE
 
 __all__ = ["watched"]
@@ -39,21 +38,18 @@ def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
     own = os.getpid()
     mark = os.environ.get(IMPORTER_VARIABLE, "")
     zygote = -1
+
+    def watch() -> None:
+        os.setsid()
+        if unneeded >= 0:
+            os.close(unneeded)
+        _watch(own, driver, control, zygote, mark)
+
     try:
         zygote = os.pidfd_open(own)
-        pid = os.fork()
+        pid = fork(watch, 0)
     except OSError:
         pid = -1
-    if pid == 0:
-        try:
-            os.setsid()
-            if unneeded >= 0:
-                os.close(unneeded)
-            _watch(own, driver, control, zygote, mark)
-        except BaseException:  # nothing of the zygote may go on running in the copy
-            sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(0)
     if zygote >= 0:
         os.close(zygote)
     try:

@@ -1,6 +1,6 @@
 """The engine that runs trials in this process, one at a time, on the calling thread: for debuggers and tiny tests.
 
-    calling thread   run(loop): executes attempts, so that pdb, breakpoints and Ctrl-C work as in any program
+    calling thread   run_loop(): executes attempts, so that pdb, breakpoints and Ctrl-C work as in any program
     second thread    the driver's loop: execute(), next_events()
 
 In strict hand-off: the user's code runs only while the loop waits in `next_events`, and the loop only while the user's
@@ -10,42 +10,25 @@ code waits in `report`, except when a deadline passes or an event is posted mean
 from __future__ import annotations
 
 import os
-import pickle
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sweep.core.messages import (
-    Continue,
-    Event,
-    Exit,
-    Exited,
-    ExitKind,
-    Kill,
-    Released,
-    Reported,
-    Save,
-    Saved,
-    Start,
-    Started,
-    Stop,
-    Tick,
-    Waiting,
-)
+from sweep.core import messages
+from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
-from sweep.core.trial import Trial
-from sweep.engines.base import Engine, EngineCommand
-from sweep.engines.exits import classify
+from sweep.core.trial import Outcome, Trial
+from sweep.engines.base import Engine, EngineCommand, EngineContext
+from sweep.engines.exits import NOT_STARTED, classify
 from sweep.engines.jobs import JobMaker
 from sweep.errors import SweepError
 from sweep.record.importing import unpickle
 from sweep.record.layout import ExperimentLayout
-from sweep.worker import adapters, environment, wire
+from sweep.worker import environment, wire
 from sweep.worker.devices import seed_generators
-from sweep.worker.main import run_job
+from sweep.worker.main import Code, run_job
 from sweep.worker.nested import inside_trial
 from sweep.worker.session import current
 from sweep.worker.trainable import PreparedTrainable
@@ -55,27 +38,41 @@ __all__ = ["InlineEngine"]
 T = TypeVar("T")
 
 
-class _Attempt:
-    """An attempt that waits for its turn or runs."""
+Answer = wire.Continue | wire.Save | wire.Stop
 
-    def __init__(self, token: int, trial: Trial) -> None:
+
+class _Attempt:
+    """An attempt that waits for its turn or runs: what its session talks to in place of a socket."""
+
+    def __init__(self, engine: InlineEngine, token: int, trial: Trial) -> None:
         self.token = token
         self.trial = trial
         self.is_running = False
-        self.is_killed = False
-        self.kill_reason = ""
-        self.kill_kind = ExitKind.KILLED
-        self.answers: deque[tuple[Any, ...]] = deque()
+        self.kill: messages.Kill | None = None
+        self.answers: deque[Answer] = deque()
+        self._engine = engine
+
+    def send(self, data: bytes) -> None:
+        """Hand over what a worker would write."""
+        (message,) = wire.Frames().feed(data)
+        self._engine.hear(self, message)
+
+    def receive(self) -> Answer:
+        """Wait for an answer."""
+        return self._engine.answer_for(self)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for an answer, at most so long; whether there is one."""
+        return self._engine.has_answer(self, seconds)
 
 
-class _Loaded:
-    """The trainable in this process, in the form that `run_job` asks for."""
+class _Code(Code):
+    """The trainable in this process, which is loaded from memory."""
 
     def __init__(self, trainable: PreparedTrainable) -> None:
+        super().__init__()
         self._payload = trainable.payload
-        self.trainable: Any = None
-        self.objects: dict[str, Any] = dict(trainable.objects)
-        self.kept = adapters.Kept()
+        self.objects = dict(trainable.objects)
 
     def load(self, job: wire.Job) -> None:
         """Load the trainable at its first use."""
@@ -84,45 +81,18 @@ class _Loaded:
 
 
 class InlineEngine(Engine):
-    """Run attempts one at a time on the thread that calls `run`.
+    """Run attempts one at a time on the thread that calls `run_loop`.
 
     Code in this process cannot be killed: a `Kill` takes effect at its next report. Output is not redirected and
     threads are not limited.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        trainable: PreparedTrainable,
-        *,
-        nodes: Sequence[Node],
-        start_at: float = 0.0,
-        seed: int = 0,
-        experiment_name: str = "",
-        env: Mapping[str, str] | None = None,
-        chdir: bool = False,
-        name_of: Callable[[Trial], str] | None = None,
-        start_from: str = "",
-    ) -> None:
-        """Take the same arguments as the local engine where they make sense here."""
-        self._layout = ExperimentLayout(Path(directory).absolute())
-        self._nodes = tuple(nodes)
-        self._start_at = start_at
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._layout = ExperimentLayout(context.directory.absolute())
         self._began = time.monotonic()
-        self._is_chdir = chdir
-        self._jobs = JobMaker(
-            self._layout.root,
-            trainable,
-            nodes=self._nodes,
-            environ=os.environ,
-            env=env,
-            seed=seed,
-            experiment_name=experiment_name,
-            is_chdir=chdir,
-            name_of=name_of,
-            start_from=start_from,
-        )
-        self._code = _Loaded(trainable)
+        self._jobs = JobMaker(context)
+        self._code = _Code(context.trainable)
 
         self._turn = threading.Condition()
         self._events: list[Event] = []
@@ -138,21 +108,19 @@ class InlineEngine(Engine):
     # --- the contract, on the loop's thread --------------------------------------------------------------------------
 
     def nodes(self) -> Sequence[Node]:
-        """Return the inventory."""
-        return self._nodes
+        return self._context.nodes
 
     def now(self) -> float:
-        """Return seconds of driving since the sweep first began."""
-        return self._start_at + time.monotonic() - self._began
+        return self._context.start_at + time.monotonic() - self._began
 
     def execute(self, command: EngineCommand) -> None:
         """Begin to carry out a command; the user's code hears of it when the loop waits again."""
         with self._turn:
             if self._is_closed:
                 return
-            if isinstance(command, Start):
+            if isinstance(command, messages.Start):
                 self._num_tokens += 1
-                attempt = _Attempt(self._num_tokens, command.trial)
+                attempt = _Attempt(self, self._num_tokens, command.trial)
                 self._attempts[command.trial.id, command.trial.attempt] = attempt
                 self._queue.append(attempt)
                 return
@@ -160,19 +128,19 @@ class InlineEngine(Engine):
             if known is None:
                 return
             match command:
-                case Continue(seq=seq):
-                    known.answers.append((wire.CONTINUE, known.token, seq, False))
-                case Save(seq=seq):
-                    known.answers.append((wire.SAVE, known.token, seq, False))
-                case Stop(seq=seq, save=save):
+                case messages.Continue(seq=seq):
+                    known.answers.append(wire.Continue(known.token, seq))
+                case messages.Save(seq=seq):
+                    known.answers.append(wire.Save(known.token, seq))
+                case messages.Stop(seq=seq, save=save):
                     if not known.is_running:
-                        self._finish(known, Exit(ExitKind.STOPPED, error="stopped before it started"))
-                    known.answers.append((wire.STOP, known.token, seq, save))
-                case Kill(reason=reason, kind=kind):
-                    known.is_killed, known.kill_reason, known.kill_kind = True, reason, kind
+                        self._finish(known, Exit(ExitKind.STOPPED, error=NOT_STARTED))
+                    known.answers.append(wire.Stop(known.token, seq, save))
+                case messages.Kill():
+                    known.kill = command
                     if not known.is_running:
-                        self._finish(known, classify(None, 0, is_killed_by_us=True, kill_reason=reason, kill_kind=kind))
-                    known.answers.append((wire.STOP, known.token, 0, False))
+                        self._finish(known, classify(None, 0, kill=command))
+                    known.answers.append(wire.Stop(known.token, 0))
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         """Let the user's code run until something happened; `[Tick()]` at the deadline."""
@@ -187,7 +155,7 @@ class InlineEngine(Engine):
                     return events
                 left = None if deadline is None else deadline - self.now()
                 if left is not None and left <= 0:
-                    return [Tick()]
+                    return [messages.Tick()]
                 self._is_loop_waiting = True
                 self._turn.notify_all()
                 try:
@@ -206,8 +174,8 @@ class InlineEngine(Engine):
             self._is_closed = True
             self._queue.clear()
             for attempt in self._attempts.values():
-                attempt.is_killed = True
-                attempt.answers.append((wire.STOP, attempt.token, 0, False))
+                attempt.kill = messages.Kill(attempt.trial.id, attempt.trial.attempt)
+                attempt.answers.append(wire.Stop(attempt.token, 0))
             self._turn.notify_all()
 
     def _finish(self, attempt: _Attempt, exit: Exit) -> None:
@@ -215,11 +183,11 @@ class InlineEngine(Engine):
         del self._attempts[key]
         if attempt in self._queue:
             self._queue.remove(attempt)
-        self._events += [Exited(*key, exit), Released(*key)]
+        self._events += [messages.Exited(*key, exit), messages.Released(*key)]
 
     # --- the user's code, on the calling thread ----------------------------------------------------------------------
 
-    def run(self, loop: Callable[[], T]) -> T:
+    def run_loop(self, loop: Callable[[], T]) -> T:
         """Run `loop` on a second thread and the attempts that it starts on this one; return what the loop returns.
 
         Raises:
@@ -279,7 +247,7 @@ class InlineEngine(Engine):
 
     def _run_attempt(self, attempt: _Attempt) -> None:
         trial = attempt.trial
-        job = self._jobs.make(attempt.token, trial)
+        job = self._jobs.one(attempt.token, trial)
         variables = {k: v for k, v in job.variables.items() if k not in environment.THREAD_VARIABLES}
         trial_dir = self._layout.trial(trial.id)
         trial_dir.mkdir(parents=True, exist_ok=True)
@@ -287,48 +255,39 @@ class InlineEngine(Engine):
         cwd = os.getcwd()
         try:
             _set_variables(variables)
-            if self._is_chdir:
+            if self._context.is_chdir:
                 os.chdir(trial_dir)
             seed_generators(job.seed)
             with inside_trial(trial.id):
-                outcome = run_job(job, _InlineChannel(self, attempt), self._code, is_interruptible=True)
+                outcome = run_job(job, attempt, self._code, is_interruptible=True)
         except KeyboardInterrupt as error:
             self._interrupt_loop(error)
-            outcome = ("FAILED", "KeyboardInterrupt", "", "KeyboardInterrupt", b"")
+            outcome = Outcome("FAILED", "KeyboardInterrupt", class_name="KeyboardInterrupt")
         finally:
             _set_variables(kept)
             os.chdir(cwd)
         with self._turn:
             if (trial.id, trial.attempt) in self._attempts:
-                is_killed = attempt.is_killed and outcome[0] == "STOPPED"
-                self._finish(
-                    attempt,
-                    classify(
-                        None if is_killed else outcome,
-                        0,
-                        is_killed_by_us=is_killed,
-                        kill_reason=attempt.kill_reason,
-                        kill_kind=attempt.kill_kind,
-                    ),
-                )
+                is_killed = attempt.kill is not None and outcome.kind == "STOPPED"
+                self._finish(attempt, classify(None if is_killed else outcome, 0, kill=attempt.kill))
             self._turn.notify_all()
 
-    def hear(self, attempt: _Attempt, message: tuple[Any, ...]) -> None:
+    def hear(self, attempt: _Attempt, message: wire.FromWorker) -> None:
         """Take what a worker would have sent over its socket."""
         key = (attempt.trial.id, attempt.trial.attempt)
         with self._turn:
             match message:
-                case (wire.STARTED, _, pid):
-                    self._events.append(Started(*key, pid))
-                case (wire.REPORT, _, seq, metrics, checkpoint):
-                    self._events.append(Reported(*key, seq, metrics, checkpoint))
-                case (wire.SAVED, _, seq, checkpoint):
-                    self._events.append(Saved(*key, seq, checkpoint))
-                case (wire.WAITING, _, text):
-                    self._events.append(Waiting(attempt.trial.id, text))
+                case wire.Started(pid=pid):
+                    self._events.append(messages.Started(*key, pid))
+                case wire.Report(_, seq, metrics, checkpoint):
+                    self._events.append(messages.Reported(*key, seq, metrics, checkpoint))
+                case wire.Saved(_, seq, checkpoint):
+                    self._events.append(messages.Saved(*key, seq, checkpoint))
+                case wire.Waits(_, reason):
+                    self._events.append(messages.Waiting(attempt.trial.id, reason))
             self._turn.notify_all()
 
-    def answer_for(self, attempt: _Attempt) -> tuple[Any, ...]:
+    def answer_for(self, attempt: _Attempt) -> Answer:
         """Wait until the loop has answered and waits again."""
         with self._turn:
             while not (attempt.answers and (self._is_loop_waiting or self._is_closed)):
@@ -341,26 +300,6 @@ class InlineEngine(Engine):
             if not attempt.answers:
                 self._turn.wait(timeout_s)
             return bool(attempt.answers)
-
-
-class _InlineChannel:
-    """What a session in this process talks to."""
-
-    def __init__(self, engine: InlineEngine, attempt: _Attempt) -> None:
-        self._engine = engine
-        self._attempt = attempt
-
-    def send(self, data: bytes) -> None:
-        """Hand over what a worker would write."""
-        self._engine.hear(self._attempt, pickle.loads(memoryview(data)[4:]))
-
-    def receive(self) -> tuple[Any, ...]:
-        """Wait for an answer."""
-        return self._engine.answer_for(self._attempt)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for an answer, at most so long; whether there is one."""
-        return self._engine.has_answer(self._attempt, seconds)
 
 
 def _set_variables(variables: Mapping[str, str | None]) -> None:

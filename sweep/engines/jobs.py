@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cloudpickle
 
-from sweep.core.resources import Node, Resources
+from sweep.core.resources import Resources
 from sweep.core.trial import Trial
+from sweep.engines.base import EngineContext
 from sweep.worker import environment, wire
 from sweep.worker.group_environment import GroupSpec, group_job, plan_ranks
 from sweep.worker.nested import process_mark
 from sweep.worker.rendezvous import Port, open_ports
-from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["JobMaker"]
 
@@ -25,55 +24,24 @@ class JobMaker:
     """Makes jobs for the trials of one engine.
 
     Attributes:
-        directory: of the experiment, absolute.
+        environ: the driver's variables and those that the run and the trainable add for all trials.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        trainable: PreparedTrainable,
-        *,
-        nodes: Sequence[Node],
-        environ: Mapping[str, str],
-        env: Mapping[str, str] | None,
-        seed: int,
-        experiment_name: str,
-        is_chdir: bool,
-        code: str = "",
-        objects: str = "",
-        log_limit_bytes: int = 0,
-        outputs: tuple[str, str] | None = None,
-        name_of: Callable[[Trial], str] | None = None,
-        start_from: str = "",
-        report_timeout_s: float | None = None,
-    ) -> None:
+    def __init__(self, context: EngineContext, *, code: str = "", objects: str = "") -> None:
         """Take what all jobs have in common.
 
         Args:
-            environ: the driver's own variables.
-            env: additional ones for all trials.
             code, objects: files with the trainable and its shared objects; empty when the worker is this process.
-            outputs: names of the files for standard output and standard error; None: both go to `output.log`.
-            name_of: returns the name that the user gives to a trial, or an empty text.
-            start_from: checkpoint of trials that have none of their own.
-            report_timeout_s: how long ranks of groups may take for a report; None: as their trainer says.
         """
-        self.directory = str(directory)
+        self._context = context
+        self._trainable = context.trainable
+        self._nodes = tuple(context.nodes)
+        self._directory = str(context.directory.absolute())
         self._driver = process_mark(os.getpid())
-        self._trainable = trainable
-        self._nodes = tuple(nodes)
-        self._environ = environ
-        self._env = dict(env or {})
-        self._seed = seed
-        self._experiment_name = experiment_name or directory.name
-        self._is_chdir = is_chdir
+        self._env = {**context.trainable.env, **context.env}
+        self.environ: Mapping[str, str] = {**os.environ, **self._env}
         self._code = code
         self._objects = objects
-        self._log_limit_bytes = log_limit_bytes
-        self._outputs = outputs or ()
-        self._name_of = name_of
-        self._start_from = start_from
-        self._report_timeout_s = report_timeout_s
         self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
 
     @property
@@ -82,11 +50,13 @@ class JobMaker:
         return self._trainable.group is not None
 
     def open_ports(self, trial: Trial) -> list[Port]:
-        """Return the ports of a trial's group.
+        """Return the ports of a trial's group; none for a trial that is no group.
 
         Raises:
             OSError: no port or descriptor is free.
         """
+        if not self.is_group:
+            return []
         spec = self._spec(trial)
         number = len(trial.resources.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
         return open_ports(number, spec.port_kind)
@@ -94,18 +64,18 @@ class JobMaker:
     def _spec(self, trial: Trial) -> GroupSpec:
         assert self._trainable.group is not None
         spec = self._trainable.group(trial.config)
-        limit_s = self._report_timeout_s  # that of the run wins over that of a trainer alone
+        limit_s = self._context.report_timeout_s  # that of the run wins over that of a trainer alone
         return spec if limit_s is None else dataclasses.replace(spec, hang_s=limit_s)
 
-    def make_group(
-        self, token: int, trial: Trial, ports: Sequence[int], *, path: Sequence[str], log_limit_bytes: int
-    ) -> wire.GroupJob:
-        """Return the job of a trial that is a training group.
+    def make(self, token: int, trial: Trial, ports: Sequence[int] = ()) -> wire.Job | wire.GroupJob:
+        """Return the job of an attempt.
 
         Args:
             ports: numbers of those that `open_ports` returned.
-            path: `sys.path` for fresh interpreters; empty: ranks are forked.
         """
+        return self._group(token, trial, ports) if self.is_group else self.one(token, trial)
+
+    def _group(self, token: int, trial: Trial, ports: Sequence[int]) -> wire.GroupJob:
         spec = self._spec(trial)
         assert trial.placement is not None
         plans = plan_ranks(
@@ -113,42 +83,42 @@ class JobMaker:
             trial.placement,
             spec,
             nodes=self._nodes,
-            environ={**self._environ, **self._env},
+            environ=self.environ,
             trial_id=trial.id,
             attempt=trial.attempt,
             ports=ports,
         )
         return group_job(
-            self.make(token, trial, start_from=spec.checkpoint),
+            self.one(token, trial, start_from=spec.checkpoint),
             plans,
             spec,
-            path=path,
-            log_limit_bytes=log_limit_bytes,
+            is_spawned=self._context.start_method == "spawn",
+            log_limit_bytes=self._context.log_limit_bytes,
         )
 
-    def make(self, token: int, trial: Trial, *, start_from: str = "") -> wire.Job:
-        """Return the job of one attempt; `start_from` is the checkpoint of a trial that has none of its own."""
+    def one(self, token: int, trial: Trial, *, start_from: str = "") -> wire.Job:
+        """Return the job of a single process; `start_from` is the checkpoint of a trial that has none of its own."""
         request = self._requests.get(trial.resources)
         if request is None:
-            threads = environment.num_threads(trial.resources, self._environ)
+            threads = environment.num_threads(trial.resources, self.environ)
             request = self._requests[trial.resources] = (trial.resources.to_json(), threads)
         variables = environment.attempt_variables(
-            experiment=self.directory,
+            experiment=self._directory,
             driver=self._driver,
             trial_id=trial.id,
             attempt=trial.attempt,
             resources=trial.resources,
             placement=trial.placement,
             nodes=self._nodes,
-            environ=self._environ,
+            environ=self.environ,
         )
         start = trial.checkpoint
         return wire.Job(
             token=token,
             trial_id=trial.id,
             attempt=trial.attempt,
-            experiment=self._experiment_name,
-            directory=self.directory,
+            experiment=self._context.experiment_name or self._context.directory.name,
+            directory=self._directory,
             code=self._code,
             kind=self._trainable.kind,
             name=self._trainable.name,
@@ -157,19 +127,19 @@ class JobMaker:
             config=cloudpickle.dumps(dict(trial.config)),
             variables={**self._env, **variables},
             num_threads=request[1],
-            seed=environment.trial_seed(self._seed, trial.id),
+            seed=environment.trial_seed(self._context.seed, trial.id),
             base_count=start.count if start is not None else 0,
-            checkpoint=os.path.join(self.directory, start.path)
+            checkpoint=os.path.join(self._directory, start.path)
             if start is not None
-            else start_from or self._start_from,
+            else start_from or self._context.start_from,
             resources=request[0],
-            is_chdir=self._is_chdir,
+            is_chdir=self._context.is_chdir,
             placement=trial.placement.to_json() if trial.placement is not None else None,
             devices=self._held(trial),
-            own_threads=self._environ.get("OMP_NUM_THREADS", ""),
-            log_limit_bytes=self._log_limit_bytes,
-            outputs=self._outputs,
-            trial_name=self._name_of(trial) if self._name_of is not None else "",
+            own_threads=self.environ.get("OMP_NUM_THREADS", ""),
+            log_limit_bytes=self._context.log_limit_bytes,
+            outputs=self._context.log_to_file or (),
+            trial_name=self._context.name_of(trial) if self._context.name_of is not None else "",
         )
 
     def _held(self, trial: Trial) -> tuple[tuple[str, tuple[Any, ...]], ...]:

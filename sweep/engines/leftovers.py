@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from sweep.engines.processes import ended_of
 from sweep.record.layout import ExperimentLayout
+from sweep.record.proc import read
 from sweep.worker.environment import DRIVER_VARIABLE, EXPERIMENT_VARIABLE
 from sweep.worker.nested import is_dead, namespace_of
 
@@ -80,7 +80,9 @@ def end_leftovers(
                     ended[pid] = left
         if not killed:
             break
-        _await_all(killed)
+        list(ended_of(killed, _GONE_S))
+        for descriptor in killed:
+            os.close(descriptor)
     if ended:
         notice(_describe(list(ended.values())))
     return list(ended.values())
@@ -98,39 +100,22 @@ def _marked() -> Iterator[int]:
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == own:
             continue
-        try:
-            if os.stat(f"/proc/{name}").st_uid != user:
-                continue
-            descriptor = os.open(f"/proc/{name}/environ", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            if _MARK in _read_all(descriptor):
+        with contextlib.suppress(OSError):  # it ended meanwhile, or the kernel does not let us look
+            if os.stat(f"/proc/{name}").st_uid == user and _MARK in read(f"/proc/{name}/environ"):
                 yield int(name)
-        except OSError:
-            continue
-        finally:
-            os.close(descriptor)
-
-
-def _read_all(descriptor: int) -> bytes:
-    data = b""
-    while part := os.read(descriptor, 1 << 17):
-        data += part
-    return data
 
 
 def _end(pid: int, is_left: Callable[[str, str], bool]) -> tuple[int, Leftover] | None:
     """Kill a process if it is left; return its pidfd. What is looked at is the pidfd's process, or the signal fails."""
     descriptor = os.pidfd_open(pid)
     try:
-        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        entries = read(f"/proc/{pid}/environ").split(b"\0")
         values = dict(entry.partition(b"=")[::2] for entry in entries)
         mark = values.get(DRIVER_VARIABLE.encode(), b"").decode(errors="replace")
         experiment = os.fsdecode(values.get(EXPERIMENT_VARIABLE.encode(), b""))
         is_ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid() and namespace_of(pid) == namespace_of("self")
         if is_ours and experiment and is_left(mark, experiment):
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            command = read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             kept, descriptor = descriptor, -1
             return kept, Leftover(experiment, pid, command)
@@ -138,19 +123,6 @@ def _end(pid: int, is_left: Callable[[str, str], bool]) -> tuple[int, Leftover] 
         if descriptor >= 0:
             os.close(descriptor)
     return None
-
-
-def _await_all(descriptors: list[int]) -> None:
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    left, give_up = len(descriptors), time.monotonic() + _GONE_S
-    while left and (patience_s := give_up - time.monotonic()) > 0:
-        for descriptor, _ in poll.poll(1000 * patience_s):
-            poll.unregister(descriptor)
-            left -= 1
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def _describe(ended: list[Leftover]) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from sweep.worker import wire
+from sweep.worker.channel import receive_from
 
-__all__ = ["Link", "receive_from"]
+__all__ = ["Link"]
 
 _READ_BYTES = 1 << 18
 
@@ -18,7 +19,7 @@ class Link:
 
     __slots__ = ("_frames", "_on_full", "_unsent", "attempt", "is_open", "socket")
 
-    def __init__(self, ours: socket.socket, on_full: Callable[[Link, bool], None]) -> None:
+    def __init__(self, ours: socket.socket, on_full: Callable[[Link, bool], None] | None = None) -> None:
         """Take over a socket.
 
         Args:
@@ -32,10 +33,11 @@ class Link:
         self._unsent = bytearray()
         self._on_full = on_full
 
-    def send(self, data: bytes) -> None:
-        """Write `data` without ever waiting; a worker that is gone is found out elsewhere."""
+    def send(self, message: wire.Message) -> None:
+        """Write a message without ever waiting; a worker that is gone is found out elsewhere."""
         if not self.is_open:
             return
+        data = wire.frame(message)
         if not self._unsent:
             try:
                 sent = self.socket.send(data)
@@ -46,8 +48,13 @@ class Link:
             if sent == len(data):
                 return
             data = data[sent:]
-            self._on_full(self, True)
+            self._say_full(True)
         self._unsent += data
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.is_open = False
+        self.socket.close()
 
     @property
     def is_empty(self) -> bool:
@@ -63,37 +70,31 @@ class Link:
             return
         except (BrokenPipeError, ConnectionResetError):
             self._unsent.clear()
-        self._on_full(self, False)
+        self._say_full(False)
 
-    def receive(self) -> list[tuple[Any, ...]]:
+    def _say_full(self, is_full: bool) -> None:
+        if self._on_full is not None:
+            self._on_full(self, is_full)
+
+    def receive(self) -> list[Any]:
         """Read once and return the messages that are complete; `is_open` becomes False at the end of the stream."""
-        try:
-            data = receive_from(self.socket, _READ_BYTES)
-        except BlockingIOError:
-            return []
-        if not data:
-            self.is_open = False
-            return []
-        return self._frames.feed(data)
+        data = self._read()
+        return self._frames.feed(data) if data else []
 
-    def drain(self) -> list[tuple[Any, ...]]:
+    def drain(self) -> list[Any]:
         """Return everything that a worker which is gone, or idle, has written."""
-        messages: list[tuple[Any, ...]] = []
-        while self.is_open:
-            try:
-                data = receive_from(self.socket, _READ_BYTES)
-            except BlockingIOError:
-                break
-            if not data:
-                self.is_open = False
-                break
+        messages: list[Any] = []
+        while data := self._read():
             messages += self._frames.feed(data)
         return messages
 
-
-def receive_from(source: socket.socket, size: int) -> bytes:
-    """Read once. A peer that died with messages of ours unread gives an error first, and then what it had written."""
-    try:
-        return source.recv(size)
-    except ConnectionResetError:
-        return source.recv(size)
+    def _read(self) -> bytes:
+        """Read once; empty: there is nothing now, or at the end of the stream."""
+        if not self.is_open:
+            return b""
+        try:
+            data = receive_from(self.socket, _READ_BYTES)
+        except BlockingIOError:
+            return b""
+        self.is_open = bool(data)
+        return data

@@ -6,17 +6,15 @@ import contextlib
 import errno
 import itertools
 import os
-import pickle
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from sweep.engines import zygote
-from sweep.engines.link import receive_from
+from sweep.worker import wire
+from sweep.worker.channel import Packets
 from sweep.worker.environment import (
     DRIVER_VARIABLE,
     EXPERIMENT_VARIABLE,
@@ -28,7 +26,6 @@ from sweep.worker.nested import process_mark
 
 __all__ = ["Nursery", "own_path"]
 
-_MESSAGE_BYTES = 1 << 16
 _CLOSE_S = 10.0
 _numbers = itertools.count(1)
 _BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.zygote import main; main({descriptor})"
@@ -38,14 +35,13 @@ class Nursery:
     """One zygote process.
 
     Attributes:
-        is_ready: it has imported what it should and forks at once.
-        is_alive: it has not closed its socket.
+        packets: the socket to it, which it closes when it ends.
         importing: the module that it imports at the moment, or empty.
     """
 
     def __init__(
         self,
-        setup: zygote.Setup,
+        setup: wire.Setup,
         *,
         directory: Path,
         log: Path,
@@ -59,11 +55,9 @@ class Nursery:
             environ: its environment, to which the markers and one thread per library are added.
             lock_fd: of the experiment's lock: hosts hold it too, so that it is free only when they are gone.
         """
-        self.is_ready = False
-        self.is_alive = True
         self.importing = ""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket = ours
+        self.packets = Packets(ours)
         variables = dict(environ)
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
@@ -85,13 +79,18 @@ class Nursery:
                     pass_fds=(theirs.fileno(),),
                     env=variables,
                 )
-            socket.send_fds(ours, [pickle.dumps(tuple(setup), 5)], [] if lock_fd is None else [lock_fd])
+            self.packets.send(setup, [] if lock_fd is None else [lock_fd])
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
         ours.setblocking(False)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not closed its socket."""
+        return self.packets.is_open
 
     @property
     def pid(self) -> int:
@@ -105,46 +104,24 @@ class Nursery:
             OSError: the process takes no more messages at the moment, or no descriptor can be handed over.
         """
         try:
-            socket.send_fds(self.socket, [pickle.dumps((zygote.HOST, number), 5)], [life.fileno()])
+            self.packets.send(wire.ForkHost(number), [life.fileno()])
         except BlockingIOError:
             raise OSError(errno.ENOBUFS, "requests to the process that forks, which is busy") from None
 
     def end_host(self, number: int) -> None:
         """Have a host killed that does not answer."""
         with contextlib.suppress(OSError):
-            self.socket.send(pickle.dumps((zygote.END, number), 5))
+            self.packets.send(wire.EndHost(number))
 
-    def receive(self) -> list[tuple[Any, ...]]:
-        """Return what it says; sets `is_alive` to False when it is gone."""
-        messages: list[tuple[Any, ...]] = []
-        while True:
-            try:
-                data = receive_from(self.socket, _MESSAGE_BYTES)
-            except BlockingIOError:
-                return messages
-            if not data:
-                self.is_alive = False
-                return messages
-            messages.append(pickle.loads(data))
-
-    def reap(self) -> str:
-        """Wait for a zygote that has closed its socket, and return how it ended, for people."""
-        self.socket.close()
+    def close(self) -> str:
+        """End it and everything that it has started, wait until that is gone, and say how it ended."""
+        self.packets.close()  # one that still imports is ended by its watch
         try:
             code = self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-    def close(self) -> None:
-        """End it and everything that it has started; returns when that is gone."""
-        self.socket.close()  # one that still imports is ended by its watch
-        try:
-            self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 def own_path() -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import os
 import select
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from sweep.record.proc import list_names, read, stat_of
 
 __all__ = [
     "ask_for_stacks",
@@ -21,14 +22,14 @@ __all__ = [
     "end_descendants",
     "end_marked",
     "end_tree",
+    "ended_of",
+    "fork",
     "is_gone",
-    "stat_of",
+    "pidfd_of",
+    "send",
 ]
 
-T = TypeVar("T")
-
 _PR_SET_CHILD_SUBREAPER = 36
-_PATIENCE_S = 1.0  # for a descriptor to become free
 _CLOSE_S = 5.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -39,63 +40,29 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
-def _patiently(look: Callable[[str], T], path: str) -> T:
-    """Look at a file or directory of /proc, waiting a while for a descriptor: what cannot be seen would count as gone.
-
-    Raises:
-        OSError: the process is gone, or there still is no descriptor.
-    """
-    give_up = 0.0
-    while True:
-        try:
-            return look(path)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or (give_up and time.monotonic() > give_up):
-                raise
-        give_up = give_up or time.monotonic() + _PATIENCE_S
-        time.sleep(0.01)
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read()
-
-
-def stat_of(pid: int | str) -> list[bytes]:
-    """Return the fields of a process's `stat`, from its state on, as proc(5) lists them.
-
-    Raises:
-        OSError: the process is gone.
-    """
-    return _patiently(_read, f"/proc/{pid}/stat").rpartition(b")")[2].split()
-
-
 def children_of(pid: int) -> list[int]:
     """Return the children of a process, those of all its threads; empty when it is gone."""
     found: list[int] = []
     try:
-        threads = _patiently(os.listdir, f"/proc/{pid}/task")
+        threads = list_names(f"/proc/{pid}/task")
     except OSError:
         return found
     for thread in threads:
         try:
-            found += map(int, _patiently(_read, f"/proc/{pid}/task/{thread}/children").split())
+            found += map(int, read(f"/proc/{pid}/task/{thread}/children").split())
         except FileNotFoundError:
             if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-                return _children_by_scan(pid)  # a kernel built without CONFIG_PROC_CHILDREN
+                # A kernel built without CONFIG_PROC_CHILDREN.
+                return [child for child, (parent, _) in _scan().items() if parent == pid]
         except OSError:
             continue  # the thread ended meanwhile
     return found
 
 
-def _children_by_scan(pid: int) -> list[int]:
-    return [child for child, (parent, _) in _scan().items() if parent == pid]
-
-
 def _scan() -> dict[int, tuple[int, int]]:
     """Return parent and session of every process."""
     found = {}
-    for name in _patiently(os.listdir, "/proc"):
+    for name in list_names("/proc"):
         if not name.isdigit():
             continue
         try:
@@ -117,8 +84,46 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def end_descendants(spare: Iterable[int] = ()) -> int:
-    """Kill and reap all descendants of this process, which must be a subreaper; return how many were killed.
+def fork(run: Callable[[], object], status: int = 70) -> int:
+    """Fork a process that does this, and nothing else of what this one does; return its pid.
+
+    Raises:
+        OSError: the kernel allows none.
+    """
+    pid = os.fork()
+    if pid == 0:
+        try:
+            run()
+        except BaseException:  # nothing of this process's own may go on running in the copy
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+    return pid
+
+
+def pidfd_of(child: int) -> int:
+    """Return a pidfd of a child that was just made.
+
+    Raises:
+        OSError: no descriptor is free; the child is gone.
+    """
+    try:
+        return os.pidfd_open(child)
+    except OSError:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        raise
+
+
+def send(number: int, *pids: int) -> None:
+    """Send a signal to processes, and to process groups, which are negative; those that are gone are fine."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def end_descendants(spare: Iterable[int] = ()) -> None:
+    """Kill and reap all descendants of this process, which must be a subreaper.
 
     Whole process groups are killed first: that is atomic, while killing one by one loses against processes that fork
     faster than one can look. Killed parents hand their children to this process, so it is over when none is left.
@@ -128,13 +133,12 @@ def end_descendants(spare: Iterable[int] = ()) -> int:
     """
     spared = set(spare)
     own_group = os.getpgrp()
-    killed: set[int] = set()
     while True:
         roots = [pid for pid in children_of(os.getpid()) if pid not in spared]
         if not roots:
             # The list of children may lag behind a process that is being handed over; wait() does not.
             if spared or not _has_children():
-                return len(killed)
+                return
             time.sleep(0.0005)
             continue
         victims = list(roots)
@@ -146,13 +150,7 @@ def end_descendants(spare: Iterable[int] = ()) -> int:
                 groups.add(os.getpgid(pid))
             except ProcessLookupError:
                 continue
-        for group in groups - {own_group} - spared:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
-        for pid in victims:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-                killed.add(pid)
+        send(signal.SIGKILL, *(-group for group in groups - {own_group} - spared), *victims)
         for root in roots:
             # A root that cannot die, because it hangs in the kernel, blocks here, and nothing is released.
             with contextlib.suppress(ChildProcessError):
@@ -164,19 +162,13 @@ def end_tree(root: int) -> None:
 
     It is stopped first, so that it starts nothing more, and killed last: until then its orphans are handed to it.
     """
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(root, signal.SIGSTOP)
+    send(signal.SIGSTOP, root)
     own = {os.getpid()}
     while victims := [pid for pid in descendants(root) if pid not in own and not is_gone(pid)]:
-        for pid in victims:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGSTOP)  # all stand still before the first dies: none can outrun this by forking
-        for pid in victims:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        send(signal.SIGSTOP, *victims)  # all stand still before the first dies: none can outrun this by forking
+        send(signal.SIGKILL, *victims)
         os.sched_yield()
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(root, signal.SIGKILL)
+    send(signal.SIGKILL, root)
 
 
 def _has_children() -> bool:
@@ -187,8 +179,8 @@ def _has_children() -> bool:
     return True
 
 
-def end_marked(sessions: Iterable[int], markers: Iterable[bytes]) -> int:
-    """Kill what is left of an attempt whose host and zygote are both gone; return how many were killed.
+def end_marked(sessions: Iterable[int], markers: Iterable[bytes]) -> None:
+    """Kill what is left of an attempt whose host and zygote are both gone.
 
     Found are the processes in the workers' sessions and those whose environment at their start holds all the markers.
 
@@ -197,16 +189,12 @@ def end_marked(sessions: Iterable[int], markers: Iterable[bytes]) -> int:
         markers: `NAME=value` entries of the environment, as bytes.
     """
     wanted, led = list(markers), set(sessions)
-    total = 0
     while True:
         found = [pid for pid, (_, sid) in _scan().items() if sid in led or _is_marked(pid, wanted)]
         living = [pid for pid in found if pid != os.getpid() and not is_gone(pid)]
         if not living:
-            return total
-        for pid in living:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-                total += 1
+            return
+        send(signal.SIGKILL, *living)
         os.sched_yield()
 
 
@@ -214,7 +202,7 @@ def _is_marked(pid: int, markers: list[bytes]) -> bool:
     if not markers:
         return False
     try:
-        entries = _patiently(_read, f"/proc/{pid}/environ").split(b"\0")
+        entries = read(f"/proc/{pid}/environ").split(b"\0")
     except OSError:
         return False
     return all(marker in entries for marker in markers)
@@ -230,9 +218,24 @@ def is_gone(pid: int) -> bool:
 
 def ask_for_stacks(pid: int) -> None:
     """Have a process of this package write the stacks of its threads into its log; a stopped one is woken for it."""
-    with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGUSR1)
-        os.kill(pid, signal.SIGCONT)
+    send(signal.SIGUSR1, pid)
+    send(signal.SIGCONT, pid)
+
+
+def ended_of(pidfds: Sequence[int], patience_s: float) -> Iterator[int]:
+    """Give the pidfds of processes that have ended, as they end, for so long."""
+    poll = select.poll()
+    for pidfd in pidfds:
+        poll.register(pidfd, select.POLLIN)
+    left, give_up = len(pidfds), time.monotonic() + patience_s
+    while left:
+        ready = poll.poll(1000 * max(0.0, give_up - time.monotonic()))
+        if not ready:
+            return
+        for pidfd, _ in ready:
+            poll.unregister(pidfd)
+            left -= 1
+            yield pidfd
 
 
 def await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
@@ -245,15 +248,11 @@ def await_end(pid: int, *, patience_s: float = _CLOSE_S) -> None:
         give_up = time.monotonic() + patience_s
         while not is_gone(pid) and time.monotonic() < give_up:
             time.sleep(0.01)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, pid)
         return
     try:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        if not poll.poll(1000 * patience_s):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            poll.poll(1000 * _CLOSE_S)
+        if not list(ended_of([descriptor], patience_s)):
+            send(signal.SIGKILL, pid)
+            list(ended_of([descriptor], _CLOSE_S))
     finally:
         os.close(descriptor)

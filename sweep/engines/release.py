@@ -6,17 +6,18 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from sweep.core.messages import Event, NodesChanged, Released, Waiting
+from sweep.accelerators.meter import read_placed
+from sweep.core.messages import Event, NodesChanged, Waiting
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
-from sweep.engines.handover import Clear, HandOver, Placed, Quarantined, Waits
+from sweep.engines.handover import Clear, HandOver, Quarantined, Waits
 from sweep.engines.loop import Loop
 
 __all__ = ["Releases"]
 
 
 class Releases:
-    """Gives `Released` for attempts whose processes are gone, and calls back for workers that were ended.
+    """Calls back when what an attempt whose processes are gone, or a worker that was ended, held is free.
 
     Attributes:
         nodes: the inventory, less the devices that never became clean.
@@ -25,51 +26,37 @@ class Releases:
     def __init__(
         self,
         nodes: Sequence[Node],
-        hand_over: HandOver,
+        hand_over: HandOver | None,
         loop: Loop,
         *,
         emit: Callable[[Event], None],
         notice: Callable[[str], None],
     ) -> None:
         self.nodes = tuple(nodes)
-        self._hand_over = hand_over
+        devices = [(node.id, device) for node in nodes for device in node.devices]
+        self._hand_over = hand_over or HandOver(read_placed, devices=devices)
         self._loop = loop
         self._emit = emit
         self._notice = notice
-        self._has_gpus = any(device.kind == "gpu" for node in nodes for device in node.devices)
+        self._has_gpus = any(device.kind == "gpu" for _, device in devices)
         self._waiting: dict[Hashable, Callable[[], None]] = {}
         self._is_alarm_set = False
 
-    def release(self, trial: Trial, running: Iterable[Trial]) -> None:
-        """Say that a trial's placement is free, once those of its GPUs are clean that nobody else holds a part of."""
-        event = Released(trial.id, trial.attempt)
+    def after(self, key: Hashable, trial: Trial, then: Callable[[], None], running: Iterable[Trial] = ()) -> None:
+        """Call `then` once those GPUs are clean that an ended worker held for `trial` and none of `running` holds.
+
+        Args:
+            key: the trial's id and attempt where it is a trial that waits, which is told why.
+        """
         held = _devices_of(trial) if self._has_gpus else set()
         if held:
-            for other in running:
-                held -= _devices_of(other)
-        if not held:
-            self._emit(event)
-            return
-        self._watch((trial.id, trial.attempt), held, lambda: self._emit(event))
-
-    def after(self, key: Hashable, trial: Trial, then: Callable[[], None]) -> None:
-        """Call `then` when the GPUs that an ended worker held for `trial` are clean."""
-        held = _devices_of(trial) if self._has_gpus else set()
-        if held:
-            self._watch(key, held, then)
-        else:
-            then()
-
-    def _watch(self, key: Hashable, held: set[tuple[str, str]], then: Callable[[], None]) -> None:
-        devices = self._known(held)
-        if self._hand_over.enter(key, devices, time.monotonic()):
+            held = held.difference(*map(_devices_of, running))
+        devices = [(node.id, device) for node in self.nodes for device in node.devices if (node.id, device.id) in held]
+        if not devices or self._hand_over.enter(key, devices, time.monotonic()):
             then()
             return
         self._waiting[key] = then
         self._set_alarm()
-
-    def _known(self, held: set[tuple[str, str]]) -> list[Placed]:
-        return [(node.id, device) for node in self.nodes for device in node.devices if (node.id, device.id) in held]
 
     def _set_alarm(self) -> None:
         if self._hand_over.next_look is not None and not self._is_alarm_set:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 from sweep.engines.loop import Loop
 from sweep.engines.slots import Attempt
@@ -24,48 +26,39 @@ _MOST_AT_ONCE = 64
 _SETTLED = 3  # alarms in a row at which nothing runs, before that is told the user
 
 
+@dataclass(eq=False)
 class Scarcity:
-    """The line of those that were refused."""
+    """The line of those that were refused.
 
-    def __init__(
-        self,
-        loop: Loop,
-        *,
-        place: Callable[[Attempt], None],
-        make_room: Callable[[], None],
-        num_placed: Callable[[], int],
-        explain: Callable[[Attempt, str], None],
-        notice: Callable[[str], None],
-    ) -> None:
-        """Take what the engine can do.
+    Attributes:
+        place: gives an attempt a slot; raises OSError when the kernel refuses, or the engine says so later.
+        make_room: gives up what is held for attempts to come.
+        num_placed: how many attempts have a slot.
+        explain: says why an attempt waits.
+        notice: is told once what is short.
+    """
 
-        Args:
-            place: gives an attempt a slot; raises OSError when the kernel refuses, or the engine says so later.
-            make_room: gives up what is held for attempts to come.
-            num_placed: how many attempts have a slot.
-            explain: says why an attempt waits.
-            notice: is told once what is short.
-        """
-        self._loop = loop
-        self._place = place
-        self._make_room = make_room
-        self._num_placed = num_placed
-        self._explain = explain
-        self._notice = notice
-        self._line: list[Attempt] = []
-        self._is_alarm_set = False
-        self._pause_s = _FIRST_S
-        self._at_once = 1
-        self._was_refused = False  # since the last alarm
-        self._shortage = ""
-        self._text = ""
-        self._noticed: set[tuple[str, bool]] = set()
-        self._num_idle_alarms = 0  # in a row at which nothing ran
+    loop: Loop
+    place: Callable[[Attempt], None]
+    make_room: Callable[[], None]
+    num_placed: Callable[[], int]
+    explain: Callable[[Attempt, str], None]
+    notice: Callable[[str], None]
+
+    _line: list[Attempt] = field(default_factory=list, init=False)
+    _is_alarm_set: bool = field(default=False, init=False)
+    _pause_s: float = field(default=_FIRST_S, init=False)
+    _at_once: int = field(default=1, init=False)
+    _was_refused: bool = field(default=False, init=False)  # since the last alarm
+    _shortage: str = field(default="", init=False)
+    _text: str = field(default="", init=False)
+    _noticed: set[tuple[str, bool]] = field(default_factory=set, init=False)
+    _num_idle_alarms: int = field(default=0, init=False)  # in a row at which nothing ran
 
     def admit(self, attempt: Attempt) -> None:
         """Place an attempt, or have it wait behind those that wait already."""
         if self._line:
-            insort(self._line, attempt, key=_token)
+            insort(self._line, attempt, key=attrgetter("token"))
             self._tell(attempt)
         else:
             self._try(attempt)
@@ -74,8 +67,8 @@ class Scarcity:
         """An attempt that was placed, or was to be, waits: the kernel refuses what it needs."""
         self._was_refused = True
         self._shortage = describe_shortage(error)
-        insort(self._line, attempt, key=_token)
-        self._make_room()
+        insort(self._line, attempt, key=attrgetter("token"))
+        self.make_room()
         self._tell(attempt)
         self._set_alarm()
 
@@ -91,7 +84,7 @@ class Scarcity:
 
     def _try(self, attempt: Attempt) -> bool:
         try:
-            self._place(attempt)
+            self.place(attempt)
         except OSError as error:
             self.refuse(attempt, error)
             return False
@@ -100,12 +93,12 @@ class Scarcity:
     def _set_alarm(self) -> None:
         if not self._is_alarm_set:
             self._is_alarm_set = True
-            self._loop.alarm(self._pause_s, self._on_alarm)
+            self.loop.alarm(self._pause_s, self._on_alarm)
 
     def _on_alarm(self) -> None:
         self._is_alarm_set = False
         if self._was_refused:
-            most_s = _MOST_S if self._num_placed() else _IDLE_S
+            most_s = _MOST_S if self.num_placed() else _IDLE_S
             self._pause_s, self._at_once = min(2 * self._pause_s, most_s), 1
         else:
             self._pause_s, self._at_once = _FIRST_S, min(2 * self._at_once, _MOST_AT_ONCE)
@@ -122,7 +115,7 @@ class Scarcity:
 
     def _say(self) -> None:
         """Say how many run, to everybody who waits; once to the user, as soon as that is settled."""
-        number = self._num_placed()
+        number = self.num_placed()
         self._num_idle_alarms = 0 if number else self._num_idle_alarms + 1
         self._text = f"at most {number} at once: {self._shortage}" if number else f"cannot start: {self._shortage}"
         for attempt in self._line:
@@ -133,16 +126,12 @@ class Scarcity:
         self._noticed.add((self._shortage, number > 0))
         if number:
             trials = "trial runs" if number == 1 else "trials run"
-            self._notice(f"at most {number} {trials} at once: the kernel allows no more {self._shortage}; others wait")
+            self.notice(f"at most {number} {trials} at once: the kernel allows no more {self._shortage}; others wait")
         else:
-            self._notice(f"no trial can be started: the kernel allows no more {self._shortage}; it is tried again")
+            self.notice(f"no trial can be started: the kernel allows no more {self._shortage}; it is tried again")
 
     def _tell(self, attempt: Attempt) -> None:
         text = self._text or f"waits for {self._shortage}"
         if attempt.refusal != text:
             attempt.refusal = text
-            self._explain(attempt, text)
-
-
-def _token(attempt: Attempt) -> int:
-    return attempt.token
+            self.explain(attempt, text)

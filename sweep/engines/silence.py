@@ -6,6 +6,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweep.engines.loop import Loop
@@ -19,77 +20,70 @@ _TURNS_S = 2.0  # for all of them, one after the other
 _WRITING_S = 1.0  # for the last
 
 
+@dataclass(eq=False)
 class Silences:
     """Watch attempts that owe a report; those that wait for an answer, or say what they wait for, owe none.
 
-    Args:
+    Attributes:
         limit_s: how long a report may take; None: nothing is watched.
         log_of: returns the file with the output of an attempt.
         kill: is given an attempt and the reason.
     """
 
-    def __init__(
-        self,
-        limit_s: float | None,
-        loop: Loop,
-        *,
-        log_of: Callable[[Attempt], Path],
-        kill: Callable[[Attempt, str], None],
-    ) -> None:
-        self._limit_s = limit_s
-        self._loop = loop
-        self._log_of = log_of
-        self._kill = kill
-        self._since: dict[Attempt, float] = {}
-        self._is_looking = False
+    limit_s: float | None
+    loop: Loop
+    log_of: Callable[[Attempt], Path]
+    kill: Callable[[Attempt, str], None]
+    _since: dict[Attempt, float] = field(default_factory=dict, init=False)
+    _is_looking: bool = field(default=False, init=False)
 
     def watch(self, attempt: Attempt) -> None:
         """From now on the attempt owes a report."""
-        if self._limit_s is None:
+        if self.limit_s is None:
             return
         self._since.pop(attempt, None)  # the latest come last
         self._since[attempt] = time.monotonic()
         if not self._is_looking:
             self._is_looking = True
-            self._loop.alarm(self._limit_s, self._look)
+            self.loop.alarm(self.limit_s, self._look)
 
     def rest(self, attempt: Attempt) -> None:
         """It owes none: it has made one, waits for something that is not its own, or is over."""
         self._since.pop(attempt, None)
 
     def _look(self) -> None:
-        assert self._limit_s is not None
+        assert self.limit_s is not None
         now = time.monotonic()
         while self._since:
             attempt, since = next(iter(self._since.items()))
-            if since + self._limit_s > now:
-                self._loop.alarm(since + self._limit_s - now, self._look)
+            if since + self.limit_s > now:
+                self.loop.alarm(since + self.limit_s - now, self._look)
                 return
             del self._since[attempt]
             self._give_up(attempt)
         self._is_looking = False
 
     def _give_up(self, attempt: Attempt) -> None:
-        log = self._log_of(attempt)
+        log = self.log_of(attempt)
         host = attempt.slot.pid if attempt.slot is not None else 0
         able, stopped = _describe(host, log) if host else ([], [])
         who = f"process {stopped[0]} is stopped (SIGSTOP); " if stopped else ""
-        reason = f"no report within report_timeout_s={self._limit_s:g}; {who}what its processes do is in {log.name}"
+        reason = f"no report within report_timeout_s={self.limit_s:g}; {who}what its processes do is in {log.name}"
         give_up = time.monotonic() + _TURNS_S
 
         def ask(size: int) -> None:
             """Have the next process write, once the one before is done; `size`: of the log at the last look."""
             is_late, now = time.monotonic() > give_up, _size_of(log)
             if now != size and not is_late:
-                self._loop.alarm(_TURN_S, lambda: ask(now))
+                self.loop.alarm(_TURN_S, lambda: ask(now))
                 return
             for pid in able[:] if is_late else able[:1]:
                 ask_for_stacks(pid)
                 able.remove(pid)
             if able:
-                self._loop.alarm(_TURN_S, lambda: ask(now))
+                self.loop.alarm(_TURN_S, lambda: ask(now))
             else:
-                self._loop.alarm(_WRITING_S, lambda: self._kill(attempt, reason))
+                self.loop.alarm(_WRITING_S, lambda: self.kill(attempt, reason))
 
         ask(_size_of(log))
 

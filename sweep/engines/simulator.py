@@ -26,7 +26,7 @@ from sweep.core.messages import (
 )
 from sweep.core.resources import Node
 from sweep.core.trial import CheckpointRef, Trial
-from sweep.engines.base import Engine, EngineCommand
+from sweep.engines.base import Engine, EngineCommand, EngineFactory
 from sweep.errors import refuse_unknown
 
 __all__ = ["Curve", "Point", "Simulator"]
@@ -97,6 +97,11 @@ class Simulator(Engine):
         self._count = 0
         self._posted: deque[Event] = deque()
         self._running: dict[tuple[str, int], _Attempt] = {}
+
+    @classmethod
+    def factory(cls, curve: Curve, **options: Any) -> EngineFactory:
+        """Return what makes the simulator of a run: the context says only its nodes and what earlier runs spent."""
+        return lambda context: cls(curve, context.nodes, start_at=context.start_at, **options)
 
     def nodes(self) -> Sequence[Node]:
         return self._nodes

@@ -1,12 +1,5 @@
 """The zygote: it imports what trials need, once, and is forked for every host; it runs no user code of trials.
 
-    driver -> zygote   setup                     path, modules, directory (once)
-                       (HOST, number) + socket   fork a host
-                       (END, number)             kill that host: it does not answer
-    zygote -> driver   (IMPORTING, module)  (NOTICE, text)  (READY, num_threads)
-                       (GONE, number)            that host ended, and so has everything that it left behind
-                       (REFUSED, number, errno)  the kernel does not allow it: no descriptor or process is free
-
 It is a subreaper: when a host is killed, its descendants become children of the zygote, which ends them. When the
 driver is gone it gives the hosts a second to do that themselves, then kills them (stopped ones too) and what is left.
 """
@@ -18,48 +11,33 @@ import errno
 import gc
 import importlib
 import os
-import pickle
 import select
 import signal
 import socket
 import sys
-import time
 import traceback
-from typing import Any, NamedTuple, NoReturn
+from typing import NoReturn
 
-from sweep.engines.host import Host, inherit
+from sweep.engines.host import Host
 from sweep.engines.import_watch import watched
-from sweep.engines.processes import become_subreaper, end_descendants
+from sweep.engines.processes import become_subreaper, end_descendants, ended_of, fork, pidfd_of
 from sweep.record.importing import importing, why_missing
-from sweep.worker import devices, limits
+from sweep.worker import devices, limits, wire
+from sweep.worker.channel import Packets
 from sweep.worker.main import room_to_print
 from sweep.worker.room import make_patient
 
-__all__ = ["END", "GONE", "HOST", "IMPORTING", "NOTICE", "READY", "REFUSED", "Setup", "main"]
+__all__ = ["main"]
 
-HOST, END, IMPORTING, NOTICE, READY, GONE, REFUSED = range(7)
-
-_MESSAGE_BYTES = 1 << 18
 _HOST_GRACE_S = 1.0
 # Needed by nearly every trial, and slow to import in each: 1.6 - 3.3 ms for `random` alone.
 _PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudpickle")
 
 
-class Setup(NamedTuple):
-    """What the driver tells its zygote first; `num_files` is the soft limit of descriptors that trials get."""
-
-    path: list[str]
-    modules: tuple[str, ...]
-    is_reusing: bool
-    is_importing: bool
-    driver_pid: int
-    num_files: int
-
-
 class Zygote:
     """The zygote's loop."""
 
-    def __init__(self, control: socket.socket, setup: Setup, driver: int, lock: int) -> None:
+    def __init__(self, control: Packets, setup: wire.Setup, driver: int, lock: int) -> None:
         self._control = control
         self._setup = setup
         self._driver = driver
@@ -68,7 +46,7 @@ class Zygote:
 
     def run(self) -> NoReturn:
         """Serve the driver until it is gone."""
-        control = self._control.fileno()
+        control = self._control.socket.fileno()
         while True:
             poll = select.poll()
             for descriptor in (control, self._driver, *self._hosts):
@@ -82,57 +60,40 @@ class Zygote:
             if control in ready:
                 self._on_message()
 
-    def send(self, *message: Any) -> None:
+    def send(self, message: wire.FromZygote) -> None:
         """Tell the driver something; nobody hearing it is found out by the loop."""
         with contextlib.suppress(OSError):
-            self._control.send(pickle.dumps(message, 5))
+            self._control.send(message)
 
     def _on_message(self) -> None:
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES, 1)
-        except ConnectionResetError:
-            data, descriptors = b"", []
-        if not data:
-            self._end()
-        kind, number = pickle.loads(data)
-        if kind == HOST and not descriptors:  # the kernel drops what finds no room here
-            self.send(REFUSED, number, errno.EMFILE)
-        elif kind == HOST:
-            self._fork(number, descriptors[0])
-        elif kind == END:
-            for other, pid in self._hosts.values():
-                if other == number:
-                    os.kill(pid, signal.SIGKILL)
+        match self._control.receive():
+            case (None, _):
+                self._end()
+            case (wire.ForkHost(number), [life]):
+                self._fork(number, life)
+            case (wire.ForkHost(number), _):  # the kernel drops what finds no room here
+                self.send(wire.Refused(number, errno.EMFILE))
+            case (wire.EndHost(number), _):
+                for other, pid in self._hosts.values():
+                    if other == number:
+                        os.kill(pid, signal.SIGKILL)
 
     def _fork(self, number: int, life: int) -> None:
+        def be_host() -> None:
+            # Every descriptor that is not the host's own must go, or an end of file never comes.
+            self._control.close()
+            for pidfd in self._hosts:
+                os.close(pidfd)
+            is_reusing = self._setup.is_reusing
+            Host(socket.socket(fileno=life), self._driver, is_reusing=is_reusing, lock=self._lock).run()
+
         try:
-            pid = os.fork()
+            pid = fork(be_host)
+            self._hosts[pidfd_of(pid)] = (number, pid)
         except OSError as error:
+            self.send(wire.Refused(number, error.errno or 0))
+        finally:
             os.close(life)
-            self.send(REFUSED, number, error.errno)
-            return
-        if pid == 0:
-            try:
-                # Every descriptor that is not the host's own must go, or an end of file never comes.
-                self._control.close()
-                for pidfd in self._hosts:
-                    os.close(pidfd)
-                if self._lock >= 0:
-                    inherit(self._lock)
-                Host(socket.socket(fileno=life), self._driver, is_reusing=self._setup.is_reusing).run()
-            except BaseException:  # nothing of the zygote may go on running in the copy
-                sys.excepthook(*sys.exc_info())
-            finally:
-                os._exit(70)
-        os.close(life)
-        try:
-            pidfd = os.pidfd_open(pid)
-        except OSError as error:  # no descriptor is free
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            self.send(REFUSED, number, error.errno)
-            return
-        self._hosts[pidfd] = (number, pid)
 
     def _on_hosts_ended(self, ended: list[int]) -> None:
         """Reap hosts, end what they left, and say so. Strays cannot be told apart, so all of them go first."""
@@ -144,19 +105,14 @@ class Zygote:
             numbers.append(number)
         end_descendants(spare=[pid for _, pid in self._hosts.values()])
         for number in numbers:
-            self.send(GONE, number)
+            self.send(wire.Gone(number))
 
     def _end(self) -> NoReturn:
         """The driver is gone: see that everything else goes, too."""
         self._control.close()
-        deadline = time.monotonic() + _HOST_GRACE_S
-        while self._hosts and (left := deadline - time.monotonic()) > 0:
-            poll = select.poll()
-            for pidfd in self._hosts:
-                poll.register(pidfd, select.POLLIN)
-            for pidfd, _ in poll.poll(1000 * left):
-                _, pid = self._hosts.pop(pidfd)
-                os.waitpid(pid, 0)
+        for pidfd in ended_of(list(self._hosts), _HOST_GRACE_S):
+            _, pid = self._hosts.pop(pidfd)
+            os.waitpid(pid, 0)
         end_descendants()
         os._exit(0)
 
@@ -169,11 +125,10 @@ def main(descriptor: int) -> NoReturn:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     become_subreaper()
     os.set_inheritable(descriptor, False)
-    control = socket.socket(fileno=descriptor)
-    data, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 2)
-    if not data:
+    control = Packets(socket.socket(fileno=descriptor))
+    setup, descriptors = control.receive()
+    if setup is None:
         os._exit(0)
-    setup = Setup(*pickle.loads(data))
     try:
         driver = os.pidfd_open(setup.driver_pid)
     except ProcessLookupError:
@@ -193,20 +148,20 @@ def main(descriptor: int) -> NoReturn:
         gc.collect()
         gc.freeze()  # collections in the children then leave these pages shared
     limits.raise_files()
-    zygote.send(READY, len(os.listdir("/proc/self/task")))
+    zygote.send(wire.Ready(len(os.listdir("/proc/self/task"))))
     zygote.run()
 
 
-def _import_all(setup: Setup, zygote: Zygote) -> None:
+def _import_all(setup: wire.Setup, zygote: Zygote) -> None:
     for name in (*_PRELOADED, *setup.modules, "numpy.random"):
         if name in sys.modules or (name == "numpy.random" and "numpy" not in sys.modules):
             continue  # numpy's generators are there to be seeded in every trial once numpy is
         is_ours = name.startswith("sweep.")
         if name.partition(".")[0] not in sys.stdlib_module_names and name not in _PRELOADED and not is_ours:
-            zygote.send(IMPORTING, name)
+            zygote.send(wire.Importing(name))
         try:
             importlib.import_module(name)
         except BaseException as error:  # the border to other people's code; the trial will meet the error, too
             line = traceback.format_exception_only(error)[-1].strip()
             why = why_missing(error)
-            zygote.send(NOTICE, f"importing {name} in advance failed: {line}{'. ' if why else ''}{why}")
+            zygote.send(wire.Notice(f"importing {name} in advance failed: {line}{'. ' if why else ''}{why}"))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweep.errors import ConfigError
+from sweep.checks import refuse, whole
 from sweep.integration.reporting import MetricChoice, Metrics, is_first_rank, report_with
 
 __all__ = ["RoundReports"]
@@ -37,14 +37,12 @@ class RoundReports:
         checkpoint_at_end: bool,
         results_postprocessing_fn: Postprocess | None,
     ) -> None:
-        if not isinstance(frequency, int) or frequency < 0:
-            raise ConfigError(
-                f"frequency={frequency!r} was given; expected a number of rounds, or 0 for no checkpoints."
-            )
+        whole("frequency", frequency, expected="a number of rounds, or 0 for no checkpoints")
         if results_postprocessing_fn is not None and not callable(results_postprocessing_fn):
-            raise ConfigError(
-                f"results_postprocessing_fn={results_postprocessing_fn!r} was given; expected a function of the dict "
-                "of metrics that returns such a dict."
+            refuse(
+                "results_postprocessing_fn",
+                results_postprocessing_fn,
+                "a function of the dict of metrics that returns such a dict",
             )
         self.filename = filename
         self.frequency = frequency

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sweep.checks import whole
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.train.creator import loop_of, scaling_of
+from sweep.train.creator import create
 from sweep.train.horovod import HorovodConfig, HorovodTrainer
 
 __all__ = ["DistributedTrainableCreator"]
@@ -53,28 +54,23 @@ def DistributedTrainableCreator(
         raise ConfigError(
             f"replicate_pem is {replicate_pem!r}; all workers run on this machine, and no key is copied. Leave it out."
         )
-    trainer = HorovodTrainer(
-        loop_of(func),
+    return create(
+        HorovodTrainer,
+        func,
+        use_gpu=use_gpu,
+        num_workers=num_slots * (num_hosts or 1),
+        num_cpus_per_worker=num_cpus_per_slot,
+        num_gpus_per_worker=None,
+        num_workers_per_host=None if num_hosts is None else num_slots,
         horovod_config=HorovodConfig(timeout_s),
-        scaling_config=scaling_of(
-            use_gpu=use_gpu,
-            num_workers=num_slots * (num_hosts or 1),
-            num_cpus_per_worker=num_cpus_per_slot,
-            num_gpus_per_worker=None,
-            num_workers_per_host=None if num_hosts is None else num_slots,
-        ),
     )
-    trainer._is_flat = True
-    return trainer
 
 
 def _check_slots(num_hosts: int | None, num_slots: int) -> None:
-    if isinstance(num_slots, bool) or not isinstance(num_slots, int) or num_slots < 1:
-        raise ConfigError(f"num_slots is {num_slots!r}; expected a whole number of workers, at least 1.")
+    whole("num_slots", num_slots, least=1, expected="a whole number of workers, at least 1")
     if num_hosts is None:
         return
-    if isinstance(num_hosts, bool) or not isinstance(num_hosts, int) or num_hosts < 1:
-        raise ConfigError(f"num_hosts is {num_hosts!r}; expected a whole number of machines, at least 1, or None.")
+    whole("num_hosts", num_hosts, least=1, expected="a whole number of machines, at least 1, or None")
     if num_hosts > 1 and num_slots > 1:
         raise ConfigError(
             f"num_hosts is {num_hosts} and num_slots is {num_slots}; expected one host, or one slot on each of "

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweep.errors import ConfigError, refuse_unknown
+from sweep.checks import whole
+from sweep.errors import refuse_unknown
 from sweep.integration.reporting import (
     MetricChoice,
     Metrics,
     checkpoint_file,
     chosen_hooks,
+    hear_all,
+    hooks_of,
     is_first_rank,
     report_with,
     require,
@@ -28,11 +31,7 @@ if TYPE_CHECKING:
 else:
     _Callback = _keras.callbacks.Callback
 
-HOOKS = tuple(
-    name.removeprefix("on_")
-    for name in dir(_Callback)
-    if name.startswith("on_") and callable(getattr(_Callback, name)) and not name.startswith("on_batch")
-)
+HOOKS = hooks_of(_Callback, but=["on_batch"])
 _SUFFIXES = (".keras", ".h5")
 
 
@@ -85,7 +84,10 @@ class ReportCheckpointCallback(_Callback):
         """
         return _keras.models.load_model(checkpoint_file(checkpoint, filename), **load)
 
-    def _report(self, hook: str, logs: Mapping[str, Any] | None) -> None:
+    def _hear(self, hook: str, *arguments: Any, logs: Mapping[str, Any] | None = None) -> None:
+        # Keras calls on_epoch_end(epoch, logs) and on_train_end(logs).
+        if logs is None and arguments and not isinstance(arguments[-1], int):
+            logs = arguments[-1]
         is_saved = hook in self._checkpoint_on
         if is_saved:
             self._num_heard += 1
@@ -102,20 +104,7 @@ class ReportCheckpointCallback(_Callback):
         self.model.save(os.path.join(directory, self._filename))
 
 
-def _hook(name: str) -> Callable[..., None]:
-    def hear(self: ReportCheckpointCallback, *arguments: Any, logs: Mapping[str, Any] | None = None) -> None:
-        # Keras calls on_epoch_end(epoch, logs) and on_train_end(logs).
-        if logs is None and arguments and not isinstance(arguments[-1], int):
-            logs = arguments[-1]
-        self._report(name, logs)
-
-    hear.__name__ = f"on_{name}"
-    hear.__doc__ = "Report, if this hook was chosen."
-    return hear
-
-
-for _name in HOOKS:
-    setattr(ReportCheckpointCallback, f"on_{_name}", _hook(_name))
+hear_all(ReportCheckpointCallback, HOOKS, ReportCheckpointCallback._hear)
 
 
 @refuse_unknown()
@@ -140,8 +129,7 @@ class TuneReportCheckpointCallback(ReportCheckpointCallback):
         on: str | Sequence[str] = "epoch_end",
     ) -> None:
         super().__init__(checkpoint_on=on, report_metrics_on=on, metrics=metrics)
-        if not isinstance(frequency, int) or frequency < 1:
-            raise ConfigError(f"frequency={frequency!r} was given; expected 1 to store with every report, or more.")
+        whole("frequency", frequency, least=1, expected="1 to store with every report, or more")
         self._filename = filename if filename.endswith(_SUFFIXES) else f"{filename}.keras"
         self._frequency = frequency
 

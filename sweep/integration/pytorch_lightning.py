@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.integration.reporting import MetricChoice, Metrics, chosen_hooks, report_with, require
+from sweep.integration.reporting import MetricChoice, Metrics, chosen_hooks, hear_all, hooks_of, report_with, require
 from sweep.worker.session import get_context
 
 __all__ = [
@@ -46,11 +46,7 @@ else:
     _DDPStrategy = importlib.import_module(f"{_lightning.__name__}.strategies").DDPStrategy
     _Environment = importlib.import_module(f"{_lightning.__name__}.plugins.environments").LightningEnvironment
 
-HOOKS = tuple(
-    name.removeprefix("on_")
-    for name in dir(_Callback)
-    if name.startswith("on_") and name not in _NO_REPORT_IN and callable(getattr(_Callback, name))
-)
+HOOKS = hooks_of(_Callback, but=_NO_REPORT_IN)
 
 
 @refuse_unknown()
@@ -88,7 +84,7 @@ class TuneReportCheckpointCallback(_Callback):
         """Check that the trial's processes are those that train."""
         _require_own_processes(trainer)
 
-    def _report(self, hook: str, trainer: Any) -> None:
+    def _hear(self, hook: str, trainer: Any, *_: Any, **__: Any) -> None:
         if hook not in self._on or trainer.sanity_checking:
             return
         metrics = self._choice.of(trainer.callback_metrics)
@@ -99,17 +95,7 @@ class TuneReportCheckpointCallback(_Callback):
             report_with(metrics)
 
 
-def _hook(name: str) -> Callable[..., None]:
-    def hear(self: TuneReportCheckpointCallback, trainer: Any, *_: Any, **__: Any) -> None:
-        self._report(name, trainer)
-
-    hear.__name__ = f"on_{name}"
-    hear.__doc__ = "Report, if this hook was chosen."
-    return hear
-
-
-for _name in HOOKS:
-    setattr(TuneReportCheckpointCallback, f"on_{_name}", _hook(_name))
+hear_all(TuneReportCheckpointCallback, HOOKS, TuneReportCheckpointCallback._hear)
 
 
 @refuse_unknown()
@@ -203,11 +189,7 @@ def prepare_trainer(trainer: Any) -> Any:
 
 
 def _require_own_processes(trainer: Any) -> None:
-    """Refuse a trainer that starts processes of its own, and ranks that would train each for itself.
-
-    Raises:
-        ConfigError: it is one.
-    """
+    """Refuse a trainer that starts processes of its own, and ranks that would train each for itself."""
     # A process that Lightning has started has the variable of its trial, and no session.
     is_foreign = get_context().get_trial_id() is None
     if is_foreign and not os.environ.get("SWEEP_TRIAL"):

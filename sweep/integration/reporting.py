@@ -14,7 +14,17 @@ from sweep.errors import CheckpointError, ConfigError, UserCodeError, nearest
 from sweep.record.checkpoints import Checkpoint
 from sweep.worker.session import get_context, report
 
-__all__ = ["MetricChoice", "Metrics", "chosen_hooks", "checkpoint_file", "is_first_rank", "report_with", "require"]
+__all__ = [
+    "MetricChoice",
+    "Metrics",
+    "checkpoint_file",
+    "chosen_hooks",
+    "hear_all",
+    "hooks_of",
+    "is_first_rank",
+    "report_with",
+    "require",
+]
 
 Metrics = str | Sequence[str] | Mapping[str, str] | None
 
@@ -120,6 +130,27 @@ def chosen_hooks(given: str | Sequence[str], known: Sequence[str], *, argument: 
             )
         hooks.append(hook)
     return frozenset(hooks)
+
+
+def hooks_of(callback: type, *, but: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the names of a callback's hooks, without `on_`, except some."""
+    names = [name for name in dir(callback) if name.startswith("on_") and callable(getattr(callback, name))]
+    return tuple(name.removeprefix("on_") for name in names if not name.startswith(tuple(but)))
+
+
+def hear_all(callback: type, hooks: Sequence[str], hear: Callable[..., None]) -> None:
+    """Have the objects of a class answer each hook by `hear(self, hook, *arguments, **keywords)`."""
+
+    def answer_to(hook: str) -> Callable[..., None]:
+        def answer(self: Any, *arguments: Any, **keywords: Any) -> None:
+            hear(self, hook, *arguments, **keywords)
+
+        answer.__name__ = f"on_{hook}"
+        answer.__doc__ = "Report, if this hook was chosen."
+        return answer
+
+    for hook in hooks:
+        setattr(callback, f"on_{hook}", answer_to(hook))
 
 
 def is_first_rank() -> bool:

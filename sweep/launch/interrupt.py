@@ -54,8 +54,7 @@ def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[
         wanted.append(signal.SIGHUP)
     previous = {number: signal.signal(number, handler) for number in wanted}
     # A signal that comes just before the engine waits would be handled when something else wakes it: maybe never.
-    waker = getattr(engine, "waker", None)
-    woken = None if waker is None else signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    woken = None if engine.waker is None else signal.set_wakeup_fd(engine.waker, warn_on_full_buffer=False)
     try:
         yield
     finally:

@@ -22,13 +22,13 @@ from searchers import (
     create_searcher,
     name_of,
 )
-from searchers.departures import constants_of, departure
 from searchers.errors import SpaceError
+from searchers.mismatch import constants_of, mismatch
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
 from sweep.core.results import NUMBERS
 from sweep.core.values import shown
 from sweep.errors import ConfigError, SearchError
-from sweep.launch.arguments import metric_and_mode
+from sweep.launch.spec import RunSpec, metric_and_mode
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 
 __all__ = ["Policies", "build_policies", "describe", "refuse_foreign_domains", "unsearched_lists"]
@@ -97,7 +97,7 @@ class Policies:
         foreign = _foreign(self.searcher)
         if foreign is not None:
             config = merge(constants_of(self.space), config)
-            found = departure(self.space, config)
+            found = mismatch(self.space, config)
             if found is not None and not self.notices:
                 self.notices.append(
                     f"{type(foreign).__name__} suggested a config that is not of the space: {found}. It is used as it "
@@ -106,41 +106,27 @@ class Policies:
         return self.scheduler.complete_config(config, int(trial_id.rpartition("_")[2]))
 
 
-def build_policies(
-    search_alg: Any = None,
-    scheduler: Any = None,
-    *,
-    config: Mapping[str, Any] | None = None,
-    metric: Names = None,
-    mode: Names = None,
-    num_samples: int | None = 1,
-    max_concurrent: int | None = None,
-    seed: int = 0,
-) -> Policies:
-    """Return the searcher and the scheduler of a sweep; None and names stand for what they do in `sweep.run`.
-
-    Args:
-        num_samples: None for no limit.
-        max_concurrent: trials at a time; None or 0 for no limit.
+def build_policies(spec: RunSpec, seed: int) -> Policies:
+    """Return the searcher and the scheduler that were asked for, told what is optimised and checked against each other.
 
     Raises:
         ConfigError: one of them is none, or they contradict each other or the run.
         SpaceError: the searcher refuses the space.
     """
-    metrics, modes = metric, mode
+    metric, mode = metrics, modes = spec.metric, spec.mode
     first, first_mode = metric_and_mode(metric, mode)
-    searcher = _searcher(search_alg)
-    space = _copied(config or {})
-    if not searcher.set_search_properties(metric, mode, space, num_samples=num_samples, seed=seed):
+    searcher = _searcher(spec.search_alg)
+    space = _copied(spec.config or {})
+    if not searcher.set_search_properties(metric, mode, space, num_samples=spec.samples, seed=seed):
         raise ConfigError(
             f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives another. "
             "Give each in one place."
         )
-    searcher = _limited(searcher, max_concurrent)
+    searcher = _limited(searcher, spec.max_concurrent_trials)
     if not first and searcher.metric and searcher.mode:
         metrics, modes = searcher.metric, searcher.mode
         first, first_mode = metric_and_mode(metrics, modes)
-    policy = _scheduler(scheduler)
+    policy = _scheduler(spec.scheduler)
     if not policy.is_stateless:
         given: Any = first or None
         given_mode: Any = first_mode if modes is not None else None

@@ -8,16 +8,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.api import run
+from sweep.core.config import ResumeConfig, RunConfig, TuneConfig, fields_of
 from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknown
-from sweep.launch.arguments import HAS_NO_RESUME
-from sweep.launch.config import ResumeConfig, RunConfig, TuneConfig, fields_of
+from sweep.launch.execute import execute
+from sweep.launch.spec import HAS_NO_RESUME
+from sweep.record.layout import split_uri
 from sweep.record.recipe import RECIPE_NAME, environment_again, read_recipe, space_keys
 
 if TYPE_CHECKING:
-    from sweep.results.analysis import ResultGrid
+    from sweep.results.analysis import Result, ResultGrid
+    from sweep.train.trainer import DataParallelTrainer
 
-__all__ = ["Tuner"]
+__all__ = ["Tuner", "fit_alone"]
 
 
 _A_FUNCTION = "The function is the first argument: Tuner(train, ...)."
@@ -149,7 +151,7 @@ class Tuner:
 
         token = HAS_NO_RESUME.set(True)
         try:
-            analysis = run(self._trainable, **{**self._arguments, "raise_on_failed_trial": False})
+            analysis = execute(self._trainable, {**self._arguments, "raise_on_failed_trial": False})
         finally:
             HAS_NO_RESUME.reset(token)
         self._results = ResultGrid(analysis)
@@ -164,6 +166,21 @@ class Tuner:
         if self._results is None:
             raise SweepError("nothing was run yet; call fit() first.")
         return self._results
+
+
+def fit_alone(trainer: DataParallelTrainer) -> Result:
+    """Run a trainer as an experiment of one trial: its `fit()` outside a trial.
+
+    Raises:
+        TrialsFailed: the trial failed.
+    """
+    from sweep.results.analysis import ResultGrid
+    from sweep.train.fit import TuneReportCallback
+
+    arguments = _of_run_config(trainer.run_config)
+    del arguments["env"]  # the trainer's own, as a trainable
+    callbacks = [one for one in trainer.run_config.callbacks or () if not isinstance(one, TuneReportCallback)]
+    return ResultGrid(execute(trainer, {**arguments, "callbacks": callbacks}))[0]
 
 
 def _of_tune_config(config: TuneConfig) -> dict[str, Any]:
@@ -198,14 +215,14 @@ def _place_of(path: str | os.PathLike[str], filesystem: Any) -> dict[str, Any]:
         text = os.path.abspath(os.path.expanduser(text))
         if os.path.basename(text) == "sweep.db":
             text = os.path.dirname(text)
-    parent, _, name = text.rpartition("/")
+    parent, name = split_uri(text)
     return {"storage_path": parent, "name": name, "storage_filesystem": filesystem}
 
 
 def _results_at(root: Any) -> ResultGrid:
-    from sweep.results.analysis import ExperimentAnalysis, ResultGrid
+    from sweep.results.analysis import ResultGrid, own_analysis
 
-    return ResultGrid(ExperimentAnalysis._of_this_process(root))
+    return ResultGrid(own_analysis(root))
 
 
 def _check_name(trainable: Any, recorded: Mapping[str, Any], root: Any) -> None:

@@ -18,13 +18,15 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from sweep.errors import CheckpointError, ExperimentError, refuse_unknown
+from sweep.record.files import write_atomically
 from sweep.record.filesystems import RemoteDirectory, home_of, identity, locate
 from sweep.record.layout import leads_outside
-from sweep.record.manifest import MANIFEST, METADATA, sync_directory, verify, write_manifest
+from sweep.record.manifest import MANIFEST, METADATA, first_free, sync_directory, verify, write_manifest
 
 __all__ = [
     "MANIFEST",
@@ -43,6 +45,19 @@ __all__ = [
 
 STRAY_PREFIX = "tmp-"
 _counter = itertools.count()
+
+
+class _Gone:
+    """A method that checkpoints of former versions of Tune had: says what is written instead."""
+
+    def __init__(self, advice: str) -> None:
+        self._advice = advice
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise CheckpointError(f"Checkpoint.{self._name} is gone: a checkpoint is a directory. {self._advice}.")
 
 
 @refuse_unknown()
@@ -133,15 +148,12 @@ class Checkpoint:
         """Return what `set_metadata` stored; empty when nothing was."""
         if self.filesystem is not None:
             found = self._remote.read(METADATA)
-            text = "{}" if found is None else found.decode()
         else:
             if not os.path.isdir(self.path):
                 self._fetch()
-            try:
-                text = Path(self.path, METADATA).read_text(encoding="utf-8")
-            except FileNotFoundError:
-                return {}
-        data: dict[str, Any] = json.loads(text)
+            place = Path(self.path, METADATA)
+            found = place.read_bytes() if place.exists() else None
+        data: dict[str, Any] = {} if found is None else json.loads(found)
         return data
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
@@ -160,9 +172,7 @@ class Checkpoint:
             self._remote.write(METADATA, text.encode())
             return
         self._require()
-        temporary = Path(self.path, f"{METADATA}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, Path(self.path, METADATA))
+        write_atomically(Path(self.path, METADATA), text)
 
     def update_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Add to the stored metadata; equal keys are replaced."""
@@ -198,36 +208,11 @@ class Checkpoint:
         fetch(home / place.parent.name / place.name, self.path)
         return True
 
-    @classmethod
-    def from_dict(cls, data: Any) -> Checkpoint:
-        """Say what is written instead: checkpoints are directories."""
-        raise _gone(
-            "from_dict", "Write the dict to a file in a directory and call Checkpoint.from_directory(directory)"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Say what is written instead."""
-        raise _gone("to_dict", "Read its files: with checkpoint.as_directory() as directory: ...")
-
-    @classmethod
-    def from_uri(cls, uri: str) -> Checkpoint:
-        """Say what is written instead."""
-        raise _gone("from_uri", "Write Checkpoint(uri)")
-
-    def to_uri(self, uri: str) -> str:
-        """Say what is written instead."""
-        raise _gone("to_uri", "Pass storage_path=uri to the run, and checkpoints are stored there")
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Checkpoint:
-        """Say what is written instead."""
-        raise _gone(
-            "from_bytes", "Write the bytes to a file in a directory and call Checkpoint.from_directory(directory)"
-        )
-
-    def to_bytes(self) -> bytes:
-        """Say what is written instead."""
-        raise _gone("to_bytes", "Read its files: with checkpoint.as_directory() as directory: ...")
+    from_dict = _Gone("Write the dict to a file in a directory and call Checkpoint.from_directory(directory)")
+    from_bytes = _Gone("Write the bytes to a file in a directory and call Checkpoint.from_directory(directory)")
+    from_uri = _Gone("Write Checkpoint(uri)")
+    to_dict = to_bytes = _Gone("Read its files: with checkpoint.as_directory() as directory: ...")
+    to_uri = _Gone("Pass storage_path=uri to the run, and checkpoints are stored there")
 
     def __repr__(self) -> str:
         shown = self.path if self.filesystem is None else self._remote.uri()
@@ -250,10 +235,6 @@ def known_whole(path: str) -> Checkpoint:
     checkpoint = Checkpoint(path)
     checkpoint._is_verified = True
     return checkpoint
-
-
-def _gone(name: str, advice: str) -> CheckpointError:
-    return CheckpointError(f"Checkpoint.{name} is gone: a checkpoint is a directory. {advice}.")
 
 
 def persist(
@@ -281,10 +262,9 @@ def persist(
         raise CheckpointError(f"a checkpoint must be a directory; at {source} there is {found}.")
     if os.path.lexists(target):
         raise CheckpointError(f"there is a checkpoint at {target} already; a stored checkpoint is never changed.")
-    parent, name = os.path.split(target)
-    temporary = os.path.join(parent, f"{STRAY_PREFIX}{name}-{os.getpid()}-{next(_counter)}")
+    temporary = _beside(target)
     try:
-        os.makedirs(parent, exist_ok=True)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
         if is_source_spent:
             os.rename(source, temporary)
         else:
@@ -292,7 +272,7 @@ def persist(
             shutil.copytree(source, temporary, ignore=shutil.ignore_patterns(MANIFEST), copy_function=copy)
         write_manifest(temporary)
         os.rename(temporary, target)
-        sync_directory(parent)
+        sync_directory(os.path.dirname(target))
     except (OSError, shutil.Error) as error:
         if is_source_spent and os.path.isdir(temporary):
             os.rename(temporary, source)  # the only copy: it may be stored later
@@ -308,8 +288,7 @@ def discard(directory: str | os.PathLike[str]) -> None:
         CheckpointError: the disk refused.
     """
     target = os.path.abspath(directory)
-    parent, name = os.path.split(target)
-    temporary = os.path.join(parent, f"{STRAY_PREFIX}{name}-{os.getpid()}-{next(_counter)}")
+    temporary = _beside(target)
     try:
         if os.path.islink(target):
             os.unlink(target)
@@ -346,31 +325,20 @@ def sweep_strays(trial_dir: str | os.PathLike[str], keep: Iterable[str] | None =
     """
     kept = None if keep is None else {os.path.basename(os.path.normpath(name)) for name in keep}
     removed = []
-    try:
-        names = sorted(os.listdir(trial_dir))
-    except FileNotFoundError:
-        return []
-    for name in names:
-        is_stray = name.startswith(STRAY_PREFIX) or (
-            kept is not None and name.startswith("checkpoint_") and name not in kept
-        )
-        path = os.path.join(trial_dir, name)
-        if is_stray and os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-            removed.append(name)
-    return removed
+    with contextlib.suppress(FileNotFoundError), os.scandir(trial_dir) as found:
+        for entry in found:
+            name = entry.name
+            is_unwanted = kept is not None and name.startswith("checkpoint_") and name not in kept
+            if (is_unwanted or name.startswith(STRAY_PREFIX)) and entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+                removed.append(name)
+    return sorted(removed)
 
 
 def free_target(trial_dir: str | os.PathLike[str], name: str, attempt: int) -> str:
     """Return the path for a new checkpoint: `<name>`, or `<name>.<attempt>` when a former attempt stored that one."""
     target = os.path.join(trial_dir, name)
-    if os.path.lexists(target):
-        target = os.path.join(trial_dir, f"{name}.{attempt}")
-    plain, number = target, 1
-    while os.path.lexists(target):
-        number += 1
-        target = f"{plain}.{number}"
-    return target
+    return first_free(f"{target}.{attempt}") if os.path.lexists(target) else target
 
 
 def pin(source_dir: str | os.PathLike[str], target_dir: str | os.PathLike[str]) -> Path | None:
@@ -387,11 +355,9 @@ def pin(source_dir: str | os.PathLike[str], target_dir: str | os.PathLike[str]) 
         verify(target_dir, is_hashed=False)
     except (OSError, CheckpointError) as error:
         shutil.rmtree(target_dir, ignore_errors=True)
-        if not source.is_dir():
-            return None
-        if isinstance(error, CheckpointError):
+        if isinstance(error, CheckpointError) and source.is_dir():
             raise
-        return source
+        return source if source.is_dir() else None
     return Path(target_dir)
 
 
@@ -401,10 +367,10 @@ def fetch(remote: RemoteDirectory, target_dir: str | os.PathLike[str]) -> None:
     Raises:
         CheckpointError: it is not (whole) there, it is damaged, or it cannot be brought.
     """
-    target = Path(os.path.abspath(target_dir))
-    if target.is_dir():
+    target = os.path.abspath(target_dir)
+    if os.path.isdir(target):
         return
-    temporary = target.parent / f"{STRAY_PREFIX}{target.name}-{os.getpid()}-{next(_counter)}"
+    temporary = _beside(target)
     try:
         if not _download(remote, temporary, with_manifest=True):
             raise CheckpointError(f"the checkpoint {remote} has no manifest: its upload did not end.")
@@ -412,7 +378,7 @@ def fetch(remote: RemoteDirectory, target_dir: str | os.PathLike[str]) -> None:
         try:
             persist(temporary, target, is_source_spent=True)
         except CheckpointError:
-            if not target.is_dir():  # otherwise another process has brought it meanwhile
+            if not os.path.isdir(target):  # otherwise another process has brought it meanwhile
                 raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -434,9 +400,7 @@ def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_m
                         f"the checkpoint {remote} is damaged: {name} has {found.get(name, 'no')} bytes, expected "
                         f"{size}."
                     )
-        for name in found:
-            if name != MANIFEST or with_manifest:
-                remote.get(name, Path(target, name))
+        remote.get([name for name in found if name != MANIFEST or with_manifest], Path(target))
     except CheckpointError:
         raise
     except Exception as error:  # whatever the package behind the file system raises
@@ -444,13 +408,13 @@ def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_m
     return manifest is not None
 
 
+@dataclass
 class _Download:
     """A temporary directory with a remote checkpoint, and how many use it."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.num_users = 0
-        self.directory = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    num_users: int = 0
+    directory: str = ""
 
 
 _downloads: dict[tuple[int, str, str], _Download] = {}
@@ -481,6 +445,12 @@ def _shared_download(remote: RemoteDirectory) -> Iterator[str]:
                 del _downloads[key]
         if not download.num_users and download.directory:
             shutil.rmtree(download.directory, ignore_errors=True)
+
+
+def _beside(target: str) -> str:
+    """Return a new name beside a checkpoint, under which it is a stray."""
+    parent, name = os.path.split(target)
+    return os.path.join(parent, f"{STRAY_PREFIX}{name}-{os.getpid()}-{next(_counter)}")
 
 
 def _link_or_copy(source: str, target: str) -> None:

@@ -59,8 +59,7 @@ def encode(value: Any) -> str:
 
 # allow_nan=False raises at NaN and infinities, which then get tagged. Tuples and odd keys would pass silently as lists
 # and texts, hence the check before. Everything that is common passes at the speed of C; the encoder is made once,
-# because
-# `JSONEncoder.encode` makes it anew for every value.
+# because `JSONEncoder.encode` makes it anew for every value.
 _encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _make = getattr(json.encoder, "c_make_encoder", None)
 _chunks = (
@@ -90,17 +89,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _tag(value: Any) -> Any:
-    if value is None or isinstance(value, bool):
-        return value
     kind = type(value)
-    if kind is str:
+    if value is None or isinstance(value, bool) or kind is str:
         return value
     if kind is int:
         return value if value.bit_length() <= _MOST_BITS else {"$int": hex(value)}
     if kind is float:
-        return (
-            value if math.isfinite(value) else {"$float": "nan" if value != value else "inf" if value > 0 else "-inf"}
-        )
+        return value if math.isfinite(value) else {"$float": str(value)}
     if isinstance(value, np.generic) and value.ndim == 0 and not isinstance(value, (np.void, np.object_)):
         plain = value.item()
         return _pickled(value) if isinstance(plain, np.generic) else _tag(plain)  # a long double is its own item
@@ -146,10 +141,7 @@ def decode_metrics(text: str, *, trust: bool = False) -> Any:
 
     Whole numbers that no float holds are texts, and texts have no NUL and no halves of surrogate pairs.
     """
-    if len(text) > _SHORT:
-        loaded = _json_long.decode(text)
-    else:
-        loaded = json.loads(text)
+    loaded = _json_long.decode(text) if len(text) > _MOST_DIGITS else json.loads(text)
     values = _untag(loaded, trust) if '"$' in text else loaded
     return mended(values) if "\\u" in text else values
 
@@ -161,7 +153,7 @@ def _whole(digits: str) -> int | str:
     return int(digits)
 
 
-_SHORT = _MOST_DIGITS = 308
+_MOST_DIGITS = 308
 _json_long = json.JSONDecoder(parse_int=_whole)
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError, nearest
-from sweep.record.files import SUFFIXES, create_private
+from sweep.record.files import SUFFIXES, create_private, write_atomically
 from sweep.record.layout import REMOTE_NOTE
 
-__all__ = ["RemoteDirectory", "as_filesystem", "identity", "locate", "remember_home", "home_of"]
+__all__ = ["TEMPORARY", "RemoteDirectory", "as_filesystem", "identity", "locate", "remember_home", "home_of"]
 
 # What to install, by protocol; of the others fsspec's own words are shown.
 _PACKAGES = {
@@ -38,8 +39,7 @@ _PACKAGES = {
 _OBJECT_STORES = frozenset(
     {"memory", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "oci", "tos", "hf", "r2"}
 )
-_BATCH = 64  # files handed at once to file systems that send several at the same time
-_counter = itertools.count()
+TEMPORARY = ".tmp-"  # in names of files that are being written
 
 
 def locate(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, str]:
@@ -188,10 +188,17 @@ class RemoteDirectory:
             return []
         return sorted({str(path).rstrip("/").rpartition("/")[2] for path in found})
 
+    def stamp(self, name: str) -> str:
+        """Return a text that changes when the file `name` does, as its file system tells; empty: there is none."""
+        self.filesystem.invalidate_cache()
+        try:
+            return str(self.filesystem.ukey(self.full(name)))
+        except FileNotFoundError:
+            return ""
+
     def has(self, name: str) -> bool:
         """Whether there is a file `name`."""
-        self.filesystem.invalidate_cache()
-        return bool(self.filesystem.isfile(self.full(name)))
+        return bool(self.stamp(name))
 
     def read(self, name: str) -> bytes | None:
         """Return the contents of a small file; None when there is none."""
@@ -201,64 +208,59 @@ class RemoteDirectory:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file."""
-        self._make_parent(name)
-        self.filesystem.pipe_file(self.full(name), data)
+        """Write a small file such that readers see the old one or the new one, never a part."""
+        with self._whole(name) as place:
+            self.filesystem.pipe_file(place, data)
 
-    def get(self, name: str, target: Path) -> None:
-        """Bring a file here; it appears at `target` whole, in place of what was there.
+    def get(self, names: Sequence[str], target: Path) -> None:
+        """Bring files here, below `target`, which nobody reads yet; those with pickles are private from the first byte.
 
         Raises:
-            ExperimentError: the name leads out of the directory.
+            ExperimentError: a name leads out of the directory.
         """
-        parts = name.split("/")
-        if ".." in parts or name.startswith("/"):
-            raise ExperimentError(f"{self} holds a file named {name!r}, which lies outside of it; it is not brought.")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f"tmp-{target.name}-{os.getpid()}-{next(_counter)}")
-        try:
-            if name.endswith(SUFFIXES):
-                create_private(temporary).close()  # it is filled, and keeps its mode
-            self.filesystem.get_file(self.full(name), str(temporary))
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        for name in names:
+            if ".." in name.split("/") or name.startswith("/"):
+                raise ExperimentError(
+                    f"{self} holds a file named {name!r}, which lies outside of it; it is not brought."
+                )
+        places = [target / name for name in names]
+        for place in places:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if place.name.endswith(SUFFIXES):
+                create_private(place).close()  # it is filled, and keeps its mode
+        if names:
+            self.filesystem.get([self.full(name) for name in names], [str(place) for place in places])
 
     def put(self, pairs: Sequence[tuple[Path, str]]) -> list[str]:
         """Send files, each (here, name there), and return the names sent; those that are gone here are left out.
 
         A reader may see a file half written where the file system is no object store; see `replace`.
         """
-        if not (self.is_object_store and getattr(self.filesystem, "async_impl", False)):
-            return [name for path, name in pairs if self._put_one(path, name)]
-        sent = []
-        for start in range(0, len(pairs), _BATCH):
-            some = pairs[start : start + _BATCH]
-            try:
-                self.filesystem.put([str(path) for path, _ in some], [self.full(name) for _, name in some])
-                sent += [name for _, name in some]
-            except FileNotFoundError:  # one of them was deleted meanwhile
-                sent += [name for path, name in some if self._put_one(path, name)]
-        return sent
-
-    def _put_one(self, path: Path, name: str) -> bool:
-        self._make_parent(name)
+        names = [name for _, name in pairs]
+        self._make_parents(names)
         try:
-            self.filesystem.put_file(str(path), self.full(name))
+            self.filesystem.put([str(path) for path, _ in pairs], [self.full(name) for name in names])
         except FileNotFoundError:
-            if path.exists():
+            left = [(path, name) for path, name in pairs if path.exists()]
+            if len(left) == len(pairs):
                 raise
-            return False
-        return True
+            return self.put(left) if left else []
+        return names
 
     def replace(self, path: Path, name: str) -> None:
         """Send a file such that readers see the old one or the new one, never a part."""
+        with self._whole(name) as place:
+            self.filesystem.put_file(str(path), place)
+
+    @contextmanager
+    def _whole(self, name: str) -> Iterator[str]:
+        """Give the path to write to; a process that is killed meanwhile leaves `<name>.tmp-*`."""
         if self.is_object_store:
-            self.filesystem.put_file(str(path), self.full(name))
+            yield self.full(name)
             return
-        self._make_parent(name)
-        temporary = self.full(f"{name}.tmp-{os.getpid()}-{next(_counter)}")
-        self.filesystem.put_file(str(path), temporary)
+        self._make_parents([name])
+        temporary = self.full(f"{name}{TEMPORARY}{secrets.token_hex(4)}")
+        yield temporary
         try:
             self.filesystem.mv(temporary, self.full(name))
         except FileExistsError:  # a file system that renames onto nothing that exists
@@ -280,10 +282,11 @@ class RemoteDirectory:
         except FileNotFoundError:
             return
 
-    def _make_parent(self, name: str) -> None:
+    def _make_parents(self, names: Iterable[str]) -> None:
         # Making a directory in an object store could make a bucket, which nobody asked for.
         if not self.is_object_store:
-            self.filesystem.makedirs(self.full(name).rpartition("/")[0] or "/", exist_ok=True)
+            for parent in {self.full(name).rpartition("/")[0] or "/" for name in names}:
+                self.filesystem.makedirs(parent, exist_ok=True)
 
 
 # --- where the rest of a local copy lies ---
@@ -303,10 +306,7 @@ def remember_home(root: Path, home: RemoteDirectory, uri: str | None) -> None:
     text = json.dumps({"uri": uri, "shown": home.uri()})
     root.mkdir(parents=True, exist_ok=True)
     if not note.is_file() or note.read_text(encoding="utf-8") != text:
-        temporary = note.with_name(f"{note.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.chmod(0o600)  # a URI may hold a password
-        os.replace(temporary, note)
+        write_atomically(note, text, is_private=True)  # a URI may hold a password
 
 
 def home_of(root: Path) -> RemoteDirectory | None:

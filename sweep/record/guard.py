@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sweep.errors import ExperimentError, RecordError
+from sweep.record.files import write_atomically
 from sweep.record.layout import ExperimentLayout
 from sweep.record.space import lacks_space
 
@@ -33,13 +33,8 @@ def make_writable(layout: ExperimentLayout, *, is_resumed: bool = False) -> None
     probe = layout.root / f".probe-{os.getpid()}"
     try:
         layout.root.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(probe, "wb") as file:
-                file.write(b"x")
-                file.flush()
-                os.fsync(file.fileno())
-        finally:
-            probe.unlink(missing_ok=True)
+        write_atomically(probe, b"x", is_durable=True)
+        probe.unlink()
     except OSError as error:
         advice = "Pass storage_path=, or set SWEEP_STORAGE, to a directory of yours."
         if is_resumed:
@@ -111,9 +106,8 @@ class DirectoryGuard:
         Raises:
             RecordError: says what is gone and what to do.
         """
-        if not self.problem and self._fd >= 0 and not self._is_there():
-            time.sleep(_CERTAIN_S)
-            self.problem = self._what_happened()
+        if self._fd >= 0:
+            self._look()
         if self.problem:
             raise RecordError(self.problem)
 
@@ -129,17 +123,15 @@ class DirectoryGuard:
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
-            if self._is_there():
-                continue
-            if self._over.wait(_CERTAIN_S):
-                return
-            self.problem = self._what_happened()
+            self._look()
             if self.problem:
                 self._wake()
                 return
 
-    def _is_there(self) -> bool:
-        return self._is_root_there() and self._is_database_there()
+    def _look(self) -> None:
+        if not self.problem and not (self._is_root_there() and self._is_database_there()):
+            self._over.wait(_CERTAIN_S)
+            self.problem = self._what_happened()
 
     def _is_root_there(self) -> bool:
         if _is_at(self._paths[0], self._root) is not False:

@@ -7,12 +7,14 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
 from sweep.errors import ConfigError, ExperimentError
 
 __all__ = [
     "CACHE_VARIABLE",
     "CHECKPOINT_PATTERN",
+    "DATABASE",
     "DEFAULT_STORAGE",
     "MIRROR_STATE",
     "OUTGOING",
@@ -30,10 +32,12 @@ __all__ = [
     "rank_output",
     "rank_outputs",
     "shards_name",
+    "split_uri",
     "storage_root",
     "tidy_name",
 ]
 
+DATABASE = "sweep.db"
 DEFAULT_STORAGE = "sweep_results"
 STORAGE_VARIABLE = "SWEEP_STORAGE"
 CACHE_VARIABLE = "SWEEP_CACHE"
@@ -47,8 +51,7 @@ CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")
 
 
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_CHECKPOINT_NAME = re.compile(r"checkpoint_\d+[A-Za-z0-9_.-]*")
-_FOREIGN = "It was changed by hand, or somebody else's; nothing was read or written there."
+_CHECKPOINT = re.compile(rf"{_TRIAL_ID.pattern}/checkpoint_\d+[A-Za-z0-9_.-]*")
 
 
 def checked_trial_id(trial_id: str) -> str:
@@ -58,10 +61,7 @@ def checked_trial_id(trial_id: str) -> str:
         ExperimentError: it is none, such as a path that leads out of the experiment.
     """
     if not isinstance(trial_id, str) or not _TRIAL_ID.fullmatch(trial_id):
-        raise ExperimentError(
-            f"the record names a trial {trial_id!r:.100}; expected an id such as a1b2c_00042, because it becomes the "
-            f"name of a directory. {_FOREIGN}"
-        )
+        _refuse("trial", trial_id, "an id such as a1b2c_00042, because it becomes the name of a directory")
     return trial_id
 
 
@@ -71,12 +71,8 @@ def checked_checkpoint(path: str) -> str:
     Raises:
         ExperimentError: it is none, such as a path that leads out of the experiment.
     """
-    trial_id, _, name = path.partition("/") if isinstance(path, str) else ("", "", "")
-    if not _TRIAL_ID.fullmatch(trial_id) or not _CHECKPOINT_NAME.fullmatch(name):
-        raise ExperimentError(
-            f"the record names a checkpoint {path!r:.100}; expected a path such as a1b2c_00042/checkpoint_000003. "
-            f"{_FOREIGN}"
-        )
+    if not isinstance(path, str) or not _CHECKPOINT.fullmatch(path):
+        _refuse("checkpoint", path, "a path such as a1b2c_00042/checkpoint_000003")
     return path
 
 
@@ -87,8 +83,15 @@ def checked_name(name: str) -> str:
         ExperimentError: it is none, such as a path.
     """
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ExperimentError(f"the record names a file {name!r:.100}; expected a name without a path. {_FOREIGN}")
+        _refuse("file", name, "a name without a path")
     return name
+
+
+def _refuse(what: str, found: Any, expected: str) -> NoReturn:
+    raise ExperimentError(
+        f"the record names a {what} {found!r:.100}; expected {expected}. It was changed by hand, or somebody else's; "
+        "nothing was read or written there."
+    )
 
 
 def leads_outside(root: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
@@ -129,6 +132,12 @@ def copy_root(uri: str, key: str = "") -> Path:
     return Path(cache).expanduser().absolute() / "remote" / f"{label}-{digest}"
 
 
+def split_uri(uri: str) -> tuple[str, str]:
+    """Return the storage in which an experiment lies, and its name: `("memory://", "digits")` of `memory://digits`."""
+    parent, _, name = uri.rstrip("/").rpartition("/")
+    return f"{parent}/" if parent.endswith(":/") else parent, name
+
+
 def checkpoint_name(count: int) -> str:
     """Return the directory name of the checkpoint taken at report number `count`."""
     return f"checkpoint_{count:06d}"
@@ -148,7 +157,7 @@ class ExperimentLayout:
     @property
     def database(self) -> Path:
         """The record: one SQLite file."""
-        return self.root / "sweep.db"
+        return self.root / DATABASE
 
     @property
     def lock(self) -> Path:
@@ -180,10 +189,7 @@ def rank_output(trial_dir: str, rank: int) -> str:
 
 def rank_outputs(trial_dir: str) -> list[str]:
     """Return those files of a trial, in the order of the ranks."""
-    try:
-        numbers = [int(found[1]) for name in os.listdir(trial_dir) if (found := _RANK_PATTERN.fullmatch(name))]
-    except FileNotFoundError:
-        return []
+    numbers = [int(found[1]) for name in _names(trial_dir) if (found := _RANK_PATTERN.fullmatch(name))]
     return [rank_output(trial_dir, number) for number in sorted(numbers)]
 
 
@@ -194,7 +200,11 @@ def shards_name(count: int, attempt: int, token: int) -> str:
 
 def find_shards(trial_dir: str) -> list[str]:
     """Return the directories of shards that lie in a trial's directory."""
+    return [os.path.join(trial_dir, name) for name in sorted(_names(trial_dir)) if name.startswith(_SHARDS)]
+
+
+def _names(directory: str) -> list[str]:
     try:
-        return [os.path.join(trial_dir, name) for name in sorted(os.listdir(trial_dir)) if name.startswith(_SHARDS)]
+        return os.listdir(directory)
     except FileNotFoundError:
         return []

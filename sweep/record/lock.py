@@ -53,15 +53,13 @@ class DriverLock:
             os.close(self.fd)
             self.fd = -1
             raise
-        before = self._owner()
-        self.dead = _dead_of(before)
-        self._record = {"pid": os.getpid(), "started": time.time(), "host": socket.gethostname(), "mark": mark}
-        if not mark:
-            self._record["mark"] = self.dead
+        self.dead = _dead_of(_note(self.fd))
         self._is_driver = bool(mark)
-        self._write()
+        self._record = {"pid": os.getpid(), "started": time.time(), "host": socket.gethostname()}
+        self._write(mark=mark or self.dead)
 
-    def _write(self) -> None:
+    def _write(self, **more: Any) -> None:
+        self._record |= more
         os.ftruncate(self.fd, 0)
         os.pwrite(self.fd, json.dumps(self._record).encode(), 0)
 
@@ -75,7 +73,7 @@ class DriverLock:
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise ExperimentError(f"{self.path} cannot be locked: {error}. Use a local disk.") from error
-            owner = self._owner()
+            owner = _note(self.fd)
             pid = int(owner.get("pid", 0))
             is_alive = pid > 0 and Path(f"/proc/{pid}").exists()
             if time.monotonic() > (glance if is_alive else give_up):
@@ -83,23 +81,15 @@ class DriverLock:
                 who = f"pid {pid}, started {started}" if is_alive else f"processes left by pid {pid}, which is gone"
                 raise ExperimentError(
                     f"{self.path.parent} is in use by another driver ({who}). Wait for it to end, or stop it with "
-                    f"Ctrl-C."
+                    "Ctrl-C."
                 )
             time.sleep(0.02)
-
-    def _owner(self) -> dict[str, Any]:
-        try:
-            owner = json.loads(os.pread(self.fd, 4096, 0))
-        except ValueError:  # the other driver is just writing it
-            return {}
-        return owner if isinstance(owner, dict) else {}
 
     def release(self) -> None:
         """Let go; processes that inherited the descriptor must be gone by now."""
         if self.fd >= 0:
             if self._is_driver:
-                self._record["ended"] = time.time()
-                self._write()
+                self._write(ended=time.time())
             fcntl.flock(self.fd, fcntl.LOCK_UN)
             os.close(self.fd)
             self.fd = -1
@@ -113,12 +103,21 @@ def mark_of_dead_driver(path: Path) -> str:
         return ""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return _dead_of(json.loads(os.pread(fd, 4096, 0)))
-    except (OSError, ValueError):  # held, or just being written
+        return _dead_of(_note(fd))
+    except OSError:  # it is held
         return ""
     finally:
         os.close(fd)
 
 
-def _dead_of(record: Any) -> str:
-    return str(record.get("mark", "")) if isinstance(record, dict) and "ended" not in record else ""
+def _note(descriptor: int) -> dict[str, Any]:
+    """Return what a lock file says; nothing while it is being written."""
+    try:
+        note = json.loads(os.pread(descriptor, 4096, 0))
+    except ValueError:
+        return {}
+    return note if isinstance(note, dict) else {}
+
+
+def _dead_of(note: dict[str, Any]) -> str:
+    return "" if "ended" in note else str(note.get("mark", ""))

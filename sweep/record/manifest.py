@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import zlib
@@ -18,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from sweep.errors import CheckpointError
+from sweep.record.files import write_atomically
 from sweep.record.layout import leads_outside
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "MANIFEST",
     "METADATA",
     "DamagedError",
+    "first_free",
     "set_aside",
     "sync_directory",
     "verify",
@@ -47,12 +50,8 @@ class DamagedError(CheckpointError):
 
 def write_manifest(directory: str) -> None:
     """Make the files of a directory durable, and write the manifest of what they are."""
-    files = {name: _sync_file(os.path.join(directory, name)) for name in _files(directory)}
-    path = os.path.join(directory, MANIFEST)
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"version": 2, "files": files}, file)
-        file.flush()
-        os.fsync(file.fileno())
+    files = {name: _checked(os.path.join(directory, name), is_synced=True) for name in _files(directory)}
+    write_atomically(os.path.join(directory, MANIFEST), json.dumps({"version": 2, "files": files}), is_durable=True)
     for inner, _, _ in os.walk(directory):
         sync_directory(inner)
 
@@ -102,7 +101,10 @@ def _verify(root: str, is_hashed: bool, is_exact: bool) -> None:
         actual = os.path.getsize(path)
         if actual != size:
             raise DamagedError(f"the checkpoint {root} is damaged: {name} has {actual} bytes, expected {size}.")
-        if checksum and is_hashed and _checksum_again(path, checksum) != checksum:
+        if not checksum or not is_hashed:
+            continue
+        again = _checked(path)[1] if ":" in checksum else _checksum_of_version_1(path)
+        if again != checksum:
             raise DamagedError(f"the checkpoint {root} is damaged: the contents of {name} have changed.")
 
 
@@ -121,18 +123,21 @@ def set_aside(root: str, path: str) -> str:
         root: of the experiment.
         path: of the checkpoint in it.
     """
-    directory = os.path.join(root, path)
     if leads_outside(root, path):
         return ""
-    parent, name = os.path.split(os.path.abspath(directory))
-    target, number = os.path.join(parent, f"{ASIDE_PREFIX}{name}"), 1
-    while os.path.lexists(target):
-        number += 1
-        target = os.path.join(parent, f"{ASIDE_PREFIX}{name}.{number}")
+    directory = os.path.abspath(os.path.join(root, path))
+    parent, name = os.path.split(directory)
+    target = first_free(os.path.join(parent, f"{ASIDE_PREFIX}{name}"))
     with suppress(OSError):  # it stays where it is; whoever opens it finds the damage as well
         os.rename(directory, target)
         return target
     return ""
+
+
+def first_free(path: str) -> str:
+    """Return a path at which there is nothing: this one, or with `.2`, `.3` ... behind it."""
+    names = itertools.chain((path,), (f"{path}.{number}" for number in itertools.count(2)))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def sync_directory(path: str) -> None:
@@ -148,38 +153,29 @@ def _files(root: str) -> list[str]:
     names = []
     for directory, _, files in os.walk(root):
         for file in files:
-            if file != MANIFEST and not file.startswith(METADATA):
+            if file != MANIFEST and METADATA not in file:
                 names.append(os.path.relpath(os.path.join(directory, file), root))
     return sorted(names)
 
 
-def _sync_file(path: str) -> tuple[int, str]:
+def _checked(path: str, *, is_synced: bool = False) -> tuple[int, str]:
+    """Return the size and the checksum of a file, after making it durable if that is wanted."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        if is_synced:
+            os.fsync(descriptor)
         size = os.fstat(descriptor).st_size
-        return size, _checksum(descriptor, size)
+        value = 0
+        for chunk in _chunks(descriptor, size):
+            value = zlib.crc32(chunk, value)
+        return size, f"{'crc32' if size <= FULL_BYTES else 'pieces'}:{value:08x}"
     finally:
         os.close(descriptor)
 
 
-def _checksum_again(path: str, recorded: str) -> str:
-    """Return the checksum of a file in the way in which the recorded one was made."""
-    if ":" not in recorded:  # of version 1
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return _checksum(descriptor, os.fstat(descriptor).st_size)
-    finally:
-        os.close(descriptor)
-
-
-def _checksum(descriptor: int, size: int) -> str:
-    value = 0
-    for chunk in _chunks(descriptor, size):
-        value = zlib.crc32(chunk, value)
-    return f"{'crc32' if size <= FULL_BYTES else 'pieces'}:{value:08x}"
+def _checksum_of_version_1(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _chunks(descriptor: int, size: int) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -102,65 +103,52 @@ def _open(database: Path, how: str) -> Reading:
 # --- copies --------------------------------------------------------------------------------------------------------
 
 
-class _Copies:
-    """Copies of databases that this process has mended, the latest of each; deleted when it ends."""
+_copies: dict[Path, tuple[tuple[Stamp | None, Stamp | None], str]] = {}  # of each database that was mended, the latest
+os.register_at_fork(after_in_child=_copies.clear)  # they are the parent's
 
-    def __init__(self) -> None:
-        self._known: dict[Path, tuple[tuple[Stamp | None, Stamp | None], str]] = {}
-        self._pid = os.getpid()
-        atexit.register(self._delete)
 
-    def of(self, database: Path) -> Path:
-        """Return the copy of a database with what is in its log.
+@atexit.register
+def _delete_copies() -> None:
+    for _, directory in _copies.values():
+        shutil.rmtree(directory, ignore_errors=True)
 
-        Raises:
-            ExperimentError: there is no room for it.
-        """
-        if self._pid != os.getpid():  # forked: the copies are the parent's
-            self._known, self._pid = {}, os.getpid()
-        log = Path(f"{database}-wal")
-        known = self._known.get(database)
-        if known is not None and known[0] == (_stamp(database), _stamp(log)):
-            return Path(known[1], database.name)
-        directory = tempfile.mkdtemp(prefix="sweep-record-")
-        copy = Path(directory, database.name)
-        try:
-            for _ in range(_TRIES):
-                stamps = (_stamp(database), _stamp(log))
-                for source in (database, log):
-                    shutil.copyfile(source, f"{directory}/{source.name}")
-                if stamps == (_stamp(database), _stamp(log)):
-                    break
-            connection = sqlite3.connect(copy, isolation_level=None)
-            try:
-                connection.execute("PRAGMA journal_mode=DELETE")  # folds the log into the file
-            finally:
-                connection.close()
-        except (OSError, sqlite3.OperationalError) as error:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise ExperimentError(
-                f"{database} has a write-ahead log and no index of it ({database.name}-shm): to be read it is copied "
-                f"to {tempfile.gettempdir()}, which failed: {error}. Name a place with room for it by TMPDIR."
-            ) from error
-        except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+
+def _copy_of(database: Path) -> Path:
+    """Return a copy of a database with what is in its log.
+
+    Raises:
+        ExperimentError: there is no room for it.
+    """
+    log = Path(f"{database}-wal")
+    stamps, before = _copies.get(database, ((None, None), ""))
+    if before and stamps == (_stamp(database), _stamp(log)):
+        return Path(before, database.name)
+    directory = tempfile.mkdtemp(prefix="sweep-record-")
+    try:
+        for _ in range(_TRIES):
+            stamps = (_stamp(database), _stamp(log))
+            for source in (database, log):
+                shutil.copyfile(source, f"{directory}/{source.name}")
+            if stamps == (_stamp(database), _stamp(log)):
+                break
+        with closing(sqlite3.connect(Path(directory, database.name), isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode=DELETE")  # folds the log into the file
+    except BaseException as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        if not isinstance(error, (OSError, sqlite3.OperationalError)):
             raise
-        if known is not None:
-            shutil.rmtree(known[1], ignore_errors=True)
-        self._known[database] = (stamps, directory)
-        return copy
-
-    def _delete(self) -> None:
-        if self._pid == os.getpid():
-            for _, directory in self._known.values():
-                shutil.rmtree(directory, ignore_errors=True)
-
-
-_copies = _Copies()
+        raise ExperimentError(
+            f"{database} has a write-ahead log and no index of it ({database.name}-shm): to be read it is copied "
+            f"to {tempfile.gettempdir()}, which failed: {error}. Name a place with room for it by TMPDIR."
+        ) from error
+    if before:
+        shutil.rmtree(before, ignore_errors=True)
+    _copies[database] = (stamps, directory)
+    return Path(directory, database.name)
 
 
 def _mended(database: Path) -> Reading:
-    return _open(_copies.of(database), "mode=ro&immutable=1")
+    return _open(_copy_of(database), "mode=ro&immutable=1")
 
 
 def _stamp(path: Path) -> Stamp | None:

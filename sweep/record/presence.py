@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import dataclass
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from sweep.record.proc import stat_of
 
 __all__ = ["Driver", "find_driver"]
 
-_CLOCK_SLACK_S = 2.0  # start times of processes are counted in ticks since a boot time that is known to the second
+_CLOCK_SLACK_S = 2.0  # the clock may have been set since the process was started
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,39 +44,23 @@ def find_driver(lock: Path) -> Driver | None:
         return None
     if driver.host and driver.host != socket.gethostname():
         return driver
-    return Driver(driver.pid, driver.host, driver.started, _is_driving(driver, lock))
+    return replace(driver, is_alive=_is_driving(driver, lock))
 
 
 def _is_driving(driver: Driver, lock: Path) -> bool:
     """Whether the process is there, is that one and no later one of the same number, and holds the lock file open."""
-    process = Path("/proc") / str(driver.pid)
-    if not process.exists():
-        return False
-    began = _began(process)
-    if began is not None and driver.started and began > driver.started + _CLOCK_SLACK_S:
-        return False
     try:
+        ticks = int(stat_of(driver.pid)[19])
+        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        if driver.started and booted + ticks / os.sysconf("SC_CLK_TCK") > driver.started + _CLOCK_SLACK_S:
+            return False
         wanted = lock.stat()
-        descriptors = list(os.scandir(process / "fd"))
+        for descriptor in list(os.scandir(f"/proc/{driver.pid}/fd")):
+            with suppress(OSError):  # closed meanwhile
+                if os.path.samestat(descriptor.stat(), wanted):
+                    return True
     except PermissionError:  # somebody else's process: it is taken for the driver
         return True
     except OSError:
         return False
-    for descriptor in descriptors:
-        try:
-            found = descriptor.stat()
-        except OSError:  # closed meanwhile
-            continue
-        if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
-            return True
     return False
-
-
-def _began(process: Path) -> float | None:
-    """Return when a process was started, in UTC epoch seconds; None when it cannot be read."""
-    try:
-        fields = (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if "btime" in line)
-        return int(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, StopIteration, IndexError, ValueError):
-        return None

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from searchers.errors import nearest
 from sweep.core.ranking import Objectives, objectives_of
-from sweep.core.resources import Placement, Resources
 from sweep.core.results import AUTO_FILLED, Result, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.encoding import decode, decode_metrics
-from sweep.record.filled import tag_of
 from sweep.record.layout import ExperimentLayout
 from sweep.record.presence import Driver, find_driver
-from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading, parse_storage
+from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
+from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
 from sweep.record.schema import open_for_reading
+from sweep.record.storage import parse_storage
 
 __all__ = [
     "ExperimentReader",
@@ -37,168 +34,9 @@ __all__ = [
     "what_is_there",
 ]
 
-_UNENDED = ("PENDING", "RUNNING", "PAUSED")
 _TUNE_STATE = re.compile(r"experiment_state-.*\.json")
-
-
-@dataclass(frozen=True)
-class TrialRow:
-    """One row of the trial table with its last result; JSON is decoded when it is asked for.
-
-    Attributes:
-        status: as users see it: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
-        reason: why it waits, or why it ended.
-        failure: which kind of failure its last attempt was, one of `sweep.core.failures.CLASSES`; empty: none.
-        count: reports so far.
-        last_seq, best_seq: keys of its last and best result; None before the first.
-        last_wall: when its last report was committed, in UTC epoch seconds.
-        name: what `trial_name_creator` called it; empty: nothing.
-        is_trusted: whether `fresh_config` and `fresh_metrics` load what was stored as a pickle.
-        meta: of the experiment, shared by all its rows.
-    """
-
-    trial_id: str
-    number: int
-    status: str
-    reason: str
-    attempt: int
-    failures: int
-    losses: int
-    count: int
-    last_seq: int | None
-    best_seq: int | None
-    config_text: str = field(repr=False)
-    resources_text: str = field(repr=False)
-    placement_text: str | None = field(repr=False)
-    checkpoint_text: str | None = field(repr=False)
-    last_text: str | None = field(repr=False)
-    last_checkpoint_text: str | None = field(default=None, repr=False)
-    last_wall: float | None = field(default=None, repr=False)
-    failure: str = ""
-    name: str = ""
-    is_trusted: bool = field(default=False, repr=False)
-    meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """The decided config, shared by all who ask: for reading only. What was stored as a pickle is not loaded."""
-        config = decode(self.config_text)
-        return config if isinstance(config, dict) else {}
-
-    @cached_property
-    def last_metrics(self) -> dict[str, Any] | None:
-        """The last report as filled in, without the config; None before the first. Shared: for reading only. What was
-        stored as a pickle is not loaded."""
-        return None if self.last_text is None else decode_metrics(self.last_text)
-
-    def fresh_config(self) -> dict[str, Any]:
-        """Return the config as an object of its own, for users to change.
-
-        What was stored as a pickle is loaded when the reader trusts the experiment; otherwise, and where its code is
-        gone, something stands for it that prints like the value.
-        """
-        config = self._decoded(self.config_text)
-        return config if isinstance(config, dict) else {}
-
-    def fresh_metrics(self) -> dict[str, Any] | None:
-        """Return `last_metrics` as an object of its own, pickles treated as by `fresh_config`."""
-        return None if self.last_text is None else self._decoded(self.last_text, decode_metrics)
-
-    def _decoded(self, text: str, by: Callable[..., Any] = decode) -> Any:
-        if self.is_trusted:
-            try:
-                return by(text, trust=True)
-            except Exception:  # the user's own class: renamed, moved, or of a file that is gone
-                return by(text)
-        return by(text)
-
-    @cached_property
-    def resources(self) -> Resources:
-        """What the trial asks for."""
-        return Resources.from_json(json.loads(self.resources_text))
-
-    @cached_property
-    def placement(self) -> Placement | None:
-        """What the trial holds now, or None."""
-        data = None if self.placement_text is None else json.loads(self.placement_text)
-        return None if data is None else Placement.from_json(data)
-
-    @cached_property
-    def checkpoint(self) -> CheckpointRef | None:
-        """Its latest checkpoint, or None."""
-        return checkpoint_ref(self.checkpoint_text)
-
-    @cached_property
-    def last_checkpoint(self) -> CheckpointRef | None:
-        """The checkpoint that came with its last report, or None."""
-        return checkpoint_ref(self.last_checkpoint_text)
-
-    @cached_property
-    def experiment_tag(self) -> str:
-        """Its number and the values that vary among trials."""
-        return tag_of(self.number, self.config, self.meta.get("variables"))
-
-    @property
-    def trainable_name(self) -> str:
-        """Name of the function or class; `trial` when it is not recorded."""
-        return _trainable_name(self.meta)
-
-    @property
-    def trial_name(self) -> str:
-        """What `trial_name_creator` called it, else `<trainable>_<trial id>`."""
-        return self.name or f"{self.trainable_name}_{self.trial_id}"
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether it is TERMINATED or ERROR."""
-        return self.status not in _UNENDED
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """When things happened to a trial (UTC epoch seconds, None: not yet) and how its last attempt ended.
-
-    Attributes:
-        peak_rss_bytes: the largest of all its attempts; 0 when unknown.
-        exit_kind: a word of `ExitKind`; empty before the first exit.
-    """
-
-    created: float | None = None
-    started: float | None = None
-    exited: float | None = None
-    pid: int = 0
-    peak_rss_bytes: int = 0
-    exit_kind: str = ""
-    error: str = ""
-    class_name: str = ""
-    signal: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ResultRow:
-    """One report: `at` in seconds of driving, `wall` in UTC epoch seconds, `metrics` as filled in, without config."""
-
-    seq: int
-    trial_id: str
-    attempt: int
-    at: float
-    wall: float
-    checkpoint: CheckpointRef | None
-    metrics: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The trials as of event number `seq`, ordered by number."""
-
-    seq: int
-    meta: Mapping[str, Any]
-    trials: tuple[TrialRow, ...]
-
-    @cached_property
-    def by_id(self) -> dict[str, TrialRow]:
-        """The same trials by id."""
-        return {trial.trial_id: trial for trial in self.trials}
+_REPORT = "seq, trial_id, attempt, at, wall, checkpoint, metrics"
+_NUMBERS = {f'{{"$float":"{name}"}}': float(name) for name in ("nan", "inf", "-inf")}  # as they are recorded
 
 
 class ExperimentReader:
@@ -319,15 +157,12 @@ class ExperimentReader:
     @property
     def trainable_name(self) -> str:
         """Name of the function or class; `trial` when it is not recorded."""
-        return _trainable_name(self.meta)
+        return trainable_name(self.meta)
 
     def plan(self) -> Mapping[str, Any]:
         """Return what was asked of the sweep, as of its last start: fields of `sweep.core.plan.Plan`."""
-        with self.connect() as connection:
-            row = connection.execute(
-                "SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1"
-            ).fetchone()
-        plan = None if row is None or row[0] is None else decode(row[0])
+        (found,) = self._one("SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1") or (None,)
+        plan = None if found is None else decode(found)
         return plan if isinstance(plan, Mapping) else {}
 
     def driver(self) -> Driver | None:
@@ -393,56 +228,36 @@ class ExperimentReader:
     def timelines(self, trial_id: str | None = None) -> dict[str, Timeline]:
         """Return when each trial, or only the named one, was created, started and left, by trial id."""
         which, values = ("trial_id IS NOT NULL", ()) if trial_id is None else ("trial_id = ?", (trial_id,))
-        created: dict[str, float] = {}
-        started: dict[str, float] = {}
-        pids: dict[str, int] = {}
-        exits: dict[str, tuple[Any, ...]] = {}
-        peaks: dict[str, int] = {}
+        found: dict[str, dict[str, Any]] = {}
         with self.connect() as connection:
             for kind, owner, wall, pid in connection.execute(
                 "SELECT kind, trial_id, wall, CASE kind WHEN 'Started' THEN data END"
                 f" FROM event WHERE kind IN ('Suggested', 'Started') AND {which} ORDER BY seq",
                 values,
             ):
+                times = found.setdefault(owner, {})
                 if kind == "Suggested":
-                    created[owner] = wall
+                    times["created"] = wall
                 else:
-                    started.setdefault(owner, wall)
-                    pids[owner] = int(pid) if pid and pid.isdigit() else 0
-            for row in connection.execute(
+                    times.setdefault("started", wall)
+                    times["pid"] = int(pid) if pid and pid.isdigit() else 0
+            for owner, wall, peak, kind, error, class_name, signal in connection.execute(
                 "SELECT trial_id, wall, json_extract(data, '$.exit.peak_rss_bytes'), json_extract(data, '$.exit.kind'),"
                 " json_extract(data, '$.exit.error'), json_extract(data, '$.exit.class_name'),"
                 " json_extract(data, '$.exit.signal')"
                 f" FROM event WHERE kind = 'Exited' AND {which} ORDER BY seq",
                 values,
             ):
-                exits[row[0]] = row
-                peaks[row[0]] = max(peaks.get(row[0], 0), row[2] or 0)
-        found: dict[str, Timeline] = {}
-        for owner in created.keys() | started.keys() | exits.keys():
-            row = exits.get(owner, (owner, None, 0, "", "", "", 0))
-            found[owner] = Timeline(
-                created.get(owner),
-                started.get(owner),
-                row[1],
-                pids.get(owner, 0),
-                peaks.get(owner, 0),
-                row[3] or "",
-                row[4] or "",
-                row[5] or "",
-                row[6] or 0,
-            )
-        return found
+                times = found.setdefault(owner, {})
+                times["peak_rss_bytes"] = max(times.get("peak_rss_bytes", 0), peak or 0)
+                times |= {"exited": wall, "exit_kind": kind or "", "error": error or ""}
+                times |= {"class_name": class_name or "", "signal": signal or 0}
+        return {owner: Timeline(**times) for owner, times in found.items()}
 
     def last_exit(self, trial_id: str) -> dict[str, Any]:
-        """Return how the trial's last attempt ended (kind, error, traceback, class_name, signal); {} if none did."""
+        """Return how the trial's last attempt ended, as `sweep.record.rows.last_exit`."""
         with self.connect() as connection:
-            row = connection.execute(
-                "SELECT json_remove(json_extract(data, '$.exit'), '$.pickled') FROM event"
-                " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
-                (trial_id,),
-            ).fetchone()
-        return {} if row is None or row[0] is None else dict(json.loads(row[0]))
+            return last_exit(connection, trial_id)
 
     def damage(self) -> dict[str, str]:
         """Return by trial what was wrong with the last checkpoint that it could not be started from."""
@@ -456,40 +271,30 @@ class ExperimentReader:
 
     def pickled_error(self, trial_id: str) -> bytes:
         """Return the exception that ended the trial's last attempt as it was pickled; empty when it was not kept."""
-        with self.connect() as connection:
-            row = connection.execute(
-                "SELECT json_extract(data, '$.exit.pickled') FROM event"
-                " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
-                (trial_id,),
-            ).fetchone()
-        return base64.b64decode(row[0]) if row is not None and row[0] else b""
+        found = self._one(
+            "SELECT json_extract(data, '$.exit.pickled') FROM event"
+            " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
+            trial_id,
+        )
+        return base64.b64decode(found[0]) if found and found[0] else b""
 
     def results(self, trial_id: str | None = None) -> Iterator[ResultRow]:
         """Give the reports of one trial, or of all, in the order in which they were committed."""
         where, values = ("", ()) if trial_id is None else (" WHERE trial_id = ?", (trial_id,))
         with self.connect() as connection:
-            for seq, owner, attempt, at, wall, checkpoint, metrics in connection.execute(
-                f"SELECT seq, trial_id, attempt, at, wall, checkpoint, metrics FROM result{where} ORDER BY seq", values
-            ):
-                yield ResultRow(seq, owner, attempt, at, wall, checkpoint_ref(checkpoint), decode_metrics(metrics))
+            yield from map(_report, connection.execute(f"SELECT {_REPORT} FROM result{where} ORDER BY seq", values))
 
     def reports_at(self, seqs: Mapping[str, int]) -> dict[str, ResultRow]:
         """Return one chosen report per trial: `seqs` maps trial id to `result.seq`."""
-        found: dict[str, ResultRow] = {}
         with self.connect() as connection:
-            for trial_id, seq in seqs.items():
-                row = connection.execute(
-                    "SELECT attempt, at, wall, checkpoint, metrics FROM result WHERE seq = ?", (seq,)
-                ).fetchone()
-                if row is not None:
-                    attempt, at, wall, checkpoint, metrics = row
-                    found[trial_id] = ResultRow(
-                        seq, trial_id, attempt, at, wall, checkpoint_ref(checkpoint), decode_metrics(metrics)
-                    )
-        return found
+            rows = (
+                connection.execute(f"SELECT {_REPORT} FROM result WHERE seq = ?", (seq,)).fetchone()
+                for seq in seqs.values()
+            )
+            return {row[1]: _report(row) for row in rows if row is not None}
 
     def metrics_at(self, seqs: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-        """Return the metrics of one chosen report per trial: `seqs` maps trial id to `result.seq`."""
+        """Return the metrics of `reports_at`."""
         return {trial_id: row.metrics for trial_id, row in self.reports_at(seqs).items()}
 
     def values(
@@ -508,24 +313,18 @@ class ExperimentReader:
             if last_only
             else f"result r{which} ORDER BY seq"
         )
-        if '"' in metric or "\\" in metric or not metric:  # no JSON path says these
-            with self.connect() as connection:
-                for owner, seq, text in connection.execute(
-                    f"SELECT r.trial_id, r.seq, r.metrics FROM {source}", chosen
-                ):
-                    number = _number(Result(decode_metrics(text)).get(metric))
-                    if number is not None:
-                        yield owner, seq, number
-            return
+        has_path = metric and '"' not in metric and "\\" not in metric  # for others there is no JSON path
+        value = "coalesce(json_extract(r.metrics, ?), json_extract(r.metrics, ?))" if has_path else "r.metrics"
         nested = "$" + "".join(f'."{part}"' for part in metric.split("/"))
+        paths = (f'$."{metric}"', nested) if has_path else ()
         with self.connect() as connection:
-            for owner, seq, value in connection.execute(
-                "SELECT r.trial_id, r.seq, coalesce(json_extract(r.metrics, ?), json_extract(r.metrics, ?))"
-                f" FROM {source}",
-                (f'$."{metric}"', nested, *chosen),
+            for owner, seq, found in connection.execute(
+                f"SELECT r.trial_id, r.seq, {value} FROM {source}", (*paths, *chosen)
             ):
-                number = _number(value)
-                if number is not None:
+                number = found if has_path else Result(decode_metrics(found)).get(metric)
+                if isinstance(number, str):
+                    number = _NUMBERS.get(number)
+                if isinstance(number, (int, float)):
                     yield owner, seq, number
 
     def metric_names(self) -> list[str]:
@@ -539,62 +338,41 @@ class ExperimentReader:
 
     def checkpoints(self, trial_id: str) -> list[tuple[CheckpointRef, dict[str, Any]]]:
         """Return the checkpoints of a trial that still exist, oldest first, each with the metrics it was taken at."""
-        found: dict[str, tuple[CheckpointRef, dict[str, Any]]] = {}
         with self.connect() as connection:
             saved = connection.execute(
-                "SELECT seq, json_extract(data, '$[1]') FROM event WHERE kind = 'Saved' AND trial_id = ? ORDER BY seq",
-                (trial_id,),
+                "SELECT seq, json_extract(data, '$[1]') FROM event WHERE kind = 'Saved' AND trial_id = ?", (trial_id,)
             ).fetchall()
-        pending = list(reversed(saved))
-        metrics: dict[str, Any] = {}
-        for row in self.results(trial_id):
-            while pending and pending[-1][0] < row.seq:
-                _keep(found, checkpoint_ref(pending.pop()[1]), metrics)
-            metrics = row.metrics
-            _keep(found, row.checkpoint, metrics)
-        while pending:
-            _keep(found, checkpoint_ref(pending.pop()[1]), metrics)
+        marks: list[tuple[int, CheckpointRef | None, dict[str, Any] | None]]
+        marks = [(seq, CheckpointRef.parse(path), None) for seq, path in saved]
+        marks += [(row.seq, row.checkpoint, row.metrics) for row in self.results(trial_id)]
+        marks.sort(key=lambda mark: mark[0])
         latest = self.snapshot().by_id[trial_id].checkpoint
-        if latest is not None and latest.path not in found:
-            _keep(found, latest, metrics)
+        found: dict[str, tuple[CheckpointRef, dict[str, Any]]] = {}
+        metrics: dict[str, Any] = {}
+        for _, ref, reported in marks:
+            metrics = metrics if reported is None else reported
+            if ref is not None:
+                found.pop(ref.path, None)
+                found[ref.path] = (ref, metrics)
+        if latest is not None:
+            found.setdefault(latest.path, (latest, metrics))
         return [pair for path, pair in found.items() if has_checkpoint(self.root, path)]
 
+    def _one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
+        with self.connect() as connection:
+            row: tuple[Any, ...] | None = connection.execute(query, values).fetchone()
+        return row
 
-def _trainable_name(meta: Mapping[str, Any]) -> str:
-    trainable = meta.get("trainable")
-    return str((trainable.get("name") if isinstance(trainable, Mapping) else trainable) or "trial")
 
-
-def _keep(
-    found: dict[str, tuple[CheckpointRef, dict[str, Any]]], ref: CheckpointRef | None, metrics: dict[str, Any]
-) -> None:
-    if ref is not None:
-        found.pop(ref.path, None)
-        found[ref.path] = (ref, metrics)
+def _report(row: tuple[Any, ...]) -> ResultRow:
+    seq, trial_id, attempt, at, wall, checkpoint, metrics = row
+    return ResultRow(seq, trial_id, attempt, at, wall, CheckpointRef.parse(checkpoint), decode_metrics(metrics))
 
 
 def _first(value: Any) -> str | None:
     if isinstance(value, (list, tuple)):
         value = value[0] if value else None
     return value if isinstance(value, str) and value else None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, (int, float)):
-        return value
-    if isinstance(value, str) and value.startswith('{"$float"'):
-        return float(json.loads(value)["$float"])
-    return None
-
-
-def checkpoint_ref(text: str | None) -> CheckpointRef | None:
-    """Return the checkpoint that a column of `sweep.db` names: a path, or the JSON list of a `CheckpointRef`."""
-    if not text:
-        return None
-    if text[0] in '["':
-        value = json.loads(text)
-        return CheckpointRef(*value) if isinstance(value, list) else CheckpointRef(str(value))
-    return None if text == "null" else CheckpointRef(text)
 
 
 def what_is_there(root: Path) -> str:
@@ -638,9 +416,7 @@ def find_experiment(name: str, storage: str | os.PathLike[str] | None = None) ->
         return ExperimentReader(open_storage_for_reading(name))
     home = parse_storage(storage)
     if home.is_remote and not Path(name).expanduser().is_dir():
-        return ExperimentReader(
-            open_storage_for_reading(f"{home.uri}{'' if str(home.uri).endswith('/') else '/'}{name}")
-        )
+        return ExperimentReader(open_storage_for_reading(home.describe(name)))
     root = home.local_root
     for path in (root / name, Path(name).expanduser()):
         directory = path.parent if path.name == "sweep.db" else path

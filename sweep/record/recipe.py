@@ -7,7 +7,6 @@ cannot be pickled does not take the others with it.
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from searchers.variants import path_name, walk
 from sweep.errors import ConfigError, ExperimentError
-from sweep.record.files import create_private
+from sweep.record.files import write_atomically
 from sweep.record.importing import unpickle
 
 __all__ = ["RECIPE_NAME", "environment_again", "pack_recipe", "read_recipe", "space_keys", "write_recipe"]
@@ -46,10 +45,7 @@ def pack_recipe(arguments: Mapping[str, Any]) -> bytes:
 
 def write_recipe(root: Path, data: bytes) -> None:
     """Store packed arguments in an experiment's directory, whole or not at all."""
-    temporary = root / f".{RECIPE_NAME}.{os.getpid()}"
-    with create_private(temporary) as file:
-        file.write(data)
-    temporary.replace(root / RECIPE_NAME)
+    write_atomically(root / RECIPE_NAME, data, is_private=True)
 
 
 def read_recipe(root: Path) -> tuple[dict[str, Any], list[str]]:

@@ -266,4 +266,4 @@ def decode_pending(trial_id: str, text: str | None, *, trust: bool) -> Decision 
             return ResizeTrial(trial_id, Resources.from_json(rest[0]))
         case _:
             source_id, config, ref = rest
-            return CloneTrial(trial_id, source_id, config, CheckpointRef(*ref) if ref else None)
+            return CloneTrial(trial_id, source_id, config, CheckpointRef.parse(ref))

@@ -18,7 +18,6 @@ from sweep.core.expected import fault
 from sweep.core.messages import (
     CloneTrial,
     Decision,
-    Event,
     Hook,
     NodesChanged,
     PlanChanged,
@@ -37,16 +36,16 @@ from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.core.values import as_float
 from sweep.record.encoding import decode, decode_metrics
+from sweep.record.facts import END, Fact, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.records import decode_event, decode_pending
 from sweep.record.schema import open_for_reading
+from sweep.record.stored import StoredCheckpoints
 
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["Loaded", "Told", "kept_before", "load", "meta_of", "record", "retell"]
-
-_END = 2**63 - 1  # no event has this number
+__all__ = ["Loaded", "kept_before", "load", "retell"]
 
 
 @dataclass
@@ -70,17 +69,6 @@ class Loaded:
     seq: int = 0
     at: float = 0.0
     plan: Plan | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One row of the record: an event, what it caused (None: the usual), and the metrics as filled in."""
-
-    seq: int
-    at: float
-    event: Event
-    caused: list[list[Any]] | None
-    metrics: dict[str, Any] | None
 
 
 def load(database: Path, *, trust: bool = True) -> Loaded:
@@ -107,9 +95,10 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
         saved |= {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM event WHERE kind = 'Saved'")}
         # an ended trial that never saved has nothing to look for
         existing = _existing(root, [t.id for t in loaded.trials if t.id in saved or not t.is_ended or t.checkpoint])
-        committed = _committed(db)
+        stored = StoredCheckpoints()
+        stored.follow(db)
         loaded.kept = _kept(db, loaded.plan, existing)
-        loaded.lost = tuple(sorted(committed - existing))
+        loaded.lost = tuple(sorted(stored.kept - existing))
         wanted = {item.ref.path for items in loaded.kept.values() for item in items}
         for i, trial in enumerate(loaded.trials):
             if trial.checkpoint is None:
@@ -121,15 +110,6 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
                 loaded.trials[i] = without(loaded.lost, trial, loaded.kept)
         loaded.strays = sorted(existing - wanted)
         return loaded
-    finally:
-        db.close()
-
-
-def meta_of(database: Path) -> dict[str, Any]:
-    """Return what is recorded of an experiment as a whole."""
-    db = open_for_reading(database)
-    try:
-        return {key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")}
     finally:
         db.close()
 
@@ -185,10 +165,9 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
 
 
 def _ref(text: str | None) -> CheckpointRef | None:
-    if not text:
-        return None
-    ref = CheckpointRef(*json.loads(text))
-    checked_checkpoint(ref.path)
+    ref = CheckpointRef.parse(text)
+    if ref is not None:
+        checked_checkpoint(ref.path)
     return ref
 
 
@@ -212,20 +191,6 @@ def _existing(root: Path, trial_ids: list[str]) -> set[str]:
     return found
 
 
-def _committed(db: sqlite3.Connection) -> set[str]:
-    """Return the checkpoints that the record says there are: stored, and not discarded since."""
-    stored = "SELECT seq, checkpoint FROM result WHERE checkpoint IS NOT NULL"
-    latest: dict[str, int] = {}
-    for seq, path in db.execute(f"{stored} UNION SELECT seq, json_extract(data, '$[1]') FROM event WHERE kind='Saved'"):
-        latest[path] = max(seq, latest.get(path, 0))
-    if latest:
-        for seq, commands in db.execute("""SELECT seq, commands FROM event WHERE commands LIKE '%"Discard"%'"""):
-            for row in decode(commands):
-                if row[0] == "Discard" and latest.get(row[1], seq + 1) <= seq:
-                    del latest[row[1]]
-    return set(latest)
-
-
 def kept_before(database: Path, plan: Plan, existing: set[str], before: int) -> dict[str, list[Kept]]:
     """Return per trial those of the `existing` checkpoints that were committed before event `before`, oldest first."""
     db = open_for_reading(database)
@@ -239,7 +204,7 @@ def _kept(
     db: sqlite3.Connection, plan: Plan | None, existing: set[str], before: int | None = None
 ) -> dict[str, list[Kept]]:
     """Return per trial the committed checkpoints that still exist, with their scores."""
-    limit = _END if before is None else before
+    limit = END if before is None else before
     key, mode = (plan.checkpoint_score, plan.checkpoint_mode) if plan is not None else ("", "max")
     rows: list[tuple[int, str, str, str]] = list(
         db.execute(
@@ -270,43 +235,6 @@ def _kept(
     return kept
 
 
-def record(
-    database: Path, *, trust: bool = True, with_results: bool = True, before: int | None = None
-) -> Iterator[Told]:
-    """Yield the whole record in order.
-
-    Args:
-        before: number of the first event that is left out.
-        trust: load config values that were stored as pickles.
-        with_results: everything; otherwise only what a searcher hears that listens to no intermediate results: its
-            suggestions and the ends of trials; and the machines there were.
-    """
-    db = open_for_reading(database)
-    try:
-        if with_results:
-            query = (
-                "SELECT e.seq, e.at, e.kind, e.trial_id, e.attempt, e.data, e.commands, r.metrics"
-                " FROM event e LEFT JOIN result r ON r.seq = e.seq WHERE e.seq < ? ORDER BY e.seq"
-            )
-        else:
-            query = (
-                "SELECT seq, at, kind, trial_id, attempt,"
-                " CASE WHEN kind IN ('Suggested', 'NodesChanged') THEN data END, commands, NULL"
-                " FROM event WHERE seq < ? AND (kind IN ('Suggested', 'NodesChanged')"
-                " OR commands LIKE '%\"trial_complete\"%' OR commands LIKE '%\"trial_error\"%') ORDER BY seq"
-            )
-        for seq, at, kind, trial_id, attempt, data, commands, metrics in db.execute(
-            query, (_END if before is None else before,)
-        ):
-            values = decode_metrics(metrics) if metrics is not None else None
-            if not with_results and kind not in ("Suggested", "NodesChanged"):
-                kind, data = "Tick", None  # only what it caused matters
-            event = decode_event(kind, trial_id, attempt, data, values or {}, trust=trust)
-            yield Told(seq, at, event, decode(commands) if commands is not None else None, values)
-    finally:
-        db.close()
-
-
 def retell(
     database: Path,
     scheduler: Scheduler,
@@ -320,15 +248,15 @@ def retell(
     Reports are read only when somebody listens to them, so a plain random search resumes without reading its results.
 
     Args:
-        before: number of the first event that is not told.
+        before: number of the first event that is not fact.
     """
     hears_results = searcher.hears_results
     needs_results = hears_results or judge is not None or not scheduler.is_stateless
     shadow = _Shadow(scheduler, searcher, judge, hears_results)
     if not needs_results:
         shadow.last = _last_results(database, before)
-    for told in record(database, with_results=needs_results, before=before):
-        shadow.tell(told)
+    for fact in read_facts(database, with_results=needs_results, before=before):
+        shadow.tell(fact)
 
 
 def _last_results(database: Path, before: int | None) -> dict[str, Result]:
@@ -362,10 +290,10 @@ class _Shadow:
         self.last: dict[str, Result] = {}
         self.plan = Plan()
 
-    def tell(self, told: Told) -> None:
-        match told.event:
+    def tell(self, fact: Fact) -> None:
+        match fact.event:
             case Reported() as event:
-                self._reported(event, told)
+                self._reported(event, fact)
             case Suggested(trial_id, config, resources, state) if isinstance(config, Mapping):
                 self.searcher.retell(trial_id, dict(config), state)
                 trial = Trial(trial_id, config, resources or Resources())
@@ -386,15 +314,15 @@ class _Shadow:
                 self.scheduler.on_nodes_changed(nodes)
             case _:
                 pass
-        for row in told.caused or ():
+        for row in fact.caused or ():
             self._caused(row)
 
-    def _reported(self, event: Reported, told: Told) -> None:
-        is_judged = told.caused is None or any(row[0] == "Notify" and row[1] == "trial_result" for row in told.caused)
+    def _reported(self, event: Reported, fact: Fact) -> None:
+        is_judged = fact.caused is None or any(row[0] == "Notify" and row[1] == "trial_result" for row in fact.caused)
         trial = self.trials.get(event.trial_id)
-        if trial is None or told.metrics is None:
+        if trial is None or fact.metrics is None:
             return
-        result = Result(told.metrics, told.seq)
+        result = Result(fact.metrics, fact.seq)
         changes: dict[str, Any] = {"last_result": result, "count": trial.count + 1}
         if event.checkpoint is not None:
             changes["checkpoint"] = CheckpointRef(event.checkpoint, trial.count + 1)
@@ -406,7 +334,7 @@ class _Shadow:
         if self.hears_results:
             self.searcher.on_trial_result(trial.id, result)
         is_over = event.verdict or result.get("done") is True or reached(self.plan.stop, result)
-        if not is_over and not fault(self.plan, result, told.metrics)[0]:
+        if not is_over and not fault(self.plan, result, fact.metrics)[0]:
             self.scheduler.on_result(trial, result, self.view)
 
     def _caused(self, row: list[Any]) -> None:

@@ -5,47 +5,50 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from sweep.core.ranking import best_of, shown_objectives
+from sweep import checks
 from sweep.core.results import ANONYMOUS_METRIC, flatten
 from sweep.core.results import Result as Report
-from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, nearest, refuse_unknown
-from sweep.record.reader import ExperimentReader, TrialRow
+from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, refuse_unknown
+from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
-from sweep.results.notebook import analysis_page
+from sweep.record.rows import TrialRow
+from sweep.results.experiment import Experiment
 from sweep.results.views import (
     Choice,
     Result,
     TrialView,
-    check_mode,
-    error_of,
     full_result,
-    local_filesystem,
-    mean,
     result_of,
-    several_objectives,
-    view_of,
+    results_of,
+    views_of,
 )
-from sweep.results.winners import best_by_last, best_reports, better_earlier, front_of, objectives_front
+from sweep.results.winners import (
+    SCOPES,
+    scores,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from sweep.record.checkpoints import Checkpoint
 
-__all__ = ["SCOPES", "ExperimentAnalysis", "ExperimentReader", "Result", "ResultGrid", "TrialView"]
-
-_MAX_SHOWN = 5  # trials of a Pareto set
-
-SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
+__all__ = [
+    "SCOPES",
+    "ExperimentAnalysis",
+    "ExperimentReader",
+    "Result",
+    "ResultGrid",
+    "TrialView",
+    "own_analysis",
+]
 
 
 @refuse_unknown()
-class ExperimentAnalysis:
+class ExperimentAnalysis(Experiment):
     """Read a whole experiment: the best trial, all configs, dataframes; also while it runs.
 
     Every access shows what is committed by then. "Best" means by the *last* report of each trial unless a scope says
@@ -86,39 +89,19 @@ class ExperimentAnalysis:
         path = experiment_checkpoint_path
         if storage_filesystem is not None or "://" in os.fspath(path):
             path = open_storage_for_reading(path, storage_filesystem)
-        self._reader = ExperimentReader(path, trust=trust)
+        reader = ExperimentReader(path, trust=trust)
         if default_mode is not None:
-            check_mode(default_mode)
-        self._objectives = self._reader.objectives
-        one, its_mode = (None, None) if self._objectives else (self._reader.metric, self._reader.mode)
-        mode_alone = default_mode is not None and default_metric is None and self._reader.metric is None
-        self.default_metric = default_metric or (ANONYMOUS_METRIC if mode_alone else one)
-        self.default_mode = default_mode or its_mode
+            checks.mode(default_mode, "default_mode")
+        one, its_mode = (None, None) if reader.objectives else (reader.metric, reader.mode)
+        mode_alone = default_mode is not None and default_metric is None and reader.metric is None
+        super().__init__(reader, default_metric or (ANONYMOUS_METRIC if mode_alone else one), default_mode or its_mode)
 
     # --- all trials ---
-
-    @classmethod
-    def _of_this_process(cls, root: Path) -> ExperimentAnalysis:
-        """Return the analysis of an experiment that this process has run, or is about to go on with."""
-        analysis = cls(root)
-        analysis._reader.is_own = True
-        return analysis
-
-    @property
-    def experiment_path(self) -> str:
-        """Directory of the experiment."""
-        return str(self._reader.root)
-
-    @property
-    def filesystem(self) -> Any:
-        """The fsspec file system on which `experiment_path` lies: that of this machine."""
-        return local_filesystem()
 
     @property
     def trials(self) -> list[TrialView]:
         """All trials, ordered by number."""
-        state = self._reader.state()
-        return [view_of(self._reader, row, state) for row in self._reader.trials()]
+        return views_of(self._reader, self._reader.trials())
 
     @property
     def results(self) -> dict[str, dict[str, Any]]:
@@ -151,52 +134,8 @@ class ExperimentAnalysis:
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
         """Return the config of each trial by trial id; with `prefix` flattened to `config/...` names."""
-        if not prefix:
-            return {row.trial_id: row.fresh_config() for row in self._reader.trials()}
-        return {
-            row.trial_id: {f"config/{key}": value for key, value in flatten(row.fresh_config()).items()}
-            for row in self._reader.trials()
-        }
-
-    def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
-        """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).
-
-        Args:
-            metric, mode: show each trial's best report ever by them instead of its last; one alone is completed by the
-                defaults.
-            style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
-
-        Raises:
-            ConfigError: a mode that is not min or max, a metric without any mode, an unknown style.
-        """
-        from sweep.results.frames import trial_frame
-
-        chosen = None
-        if metric is not None or mode is not None:
-            metric, mode = self.chosen_metric(metric, mode)
-            best = best_reports(self._reader, metric, mode, infinite=True)
-            chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
-        shown = metric or self.default_metric or self._reader.metric
-        return trial_frame(self._reader, chosen=chosen, style=style, metric=shown)
-
-    def get_dataframe(
-        self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
-    ) -> pd.DataFrame:
-        """Return `dataframe(metric=filter_metric, mode=filter_mode)`, under `ResultGrid`'s name."""
-        return self.dataframe(filter_metric, filter_mode, style=style)
-
-    def history(self) -> pd.DataFrame:
-        """Return one row per report: trial_id, step, time_s (of driving), the metrics, attempt, time_total_s,
-        timestamp."""
-        from sweep.results.frames import history_frame
-
-        return history_frame(self._reader)
-
-    def events(self) -> pd.DataFrame:
-        """Return one row per recorded event: what happened, to which trial, and what the sweep did about it."""
-        from sweep.results.frames import event_frame
-
-        return event_frame(self._reader)
+        configs = {row.trial_id: row.fresh_config() for row in self._reader.trials()}
+        return {trial_id: flatten({"config": config}) for trial_id, config in configs.items()} if prefix else configs
 
     # --- the best trial ---
 
@@ -221,15 +160,15 @@ class ExperimentAnalysis:
                 scope (a ValueError).
         """
         metric, mode = self.chosen_metric(metric, mode)
-        _check_scope(scope)
-        rows = self._reader.snapshot()
-        if len(rows.trials) == 1:
-            return view_of(self._reader, rows.trials[0])
-        best = best_of(self._scores(metric, mode, scope, filter_nan_and_inf), mode, infinite=not filter_nan_and_inf)
-        if best is None:
-            warnings.warn(self._nothing_found(metric), stacklevel=2)
+        checks.one_of("scope", scope, SCOPES)
+        trials = self._reader.trials()
+        if len(trials) == 1:
+            return self._view(trials[0])
+        try:
+            return self._view(self._best(metric, mode, scope, filter_nan_and_inf)[0])
+        except MetricError as error:
+            warnings.warn(str(error), stacklevel=2)
             return None
-        return view_of(self._reader, rows.by_id[best[0]])
 
     def get_pareto_trials(
         self, metric: Sequence[str] | None = None, mode: Sequence[str] | None = None
@@ -244,17 +183,7 @@ class ExperimentAnalysis:
         Raises:
             ConfigError: fewer than two objectives are known, or not as many modes as metrics (a ValueError).
         """
-        metrics = list(metric or (name for name, _ in self._objectives))
-        modes = list(mode or (one for _, one in self._objectives))
-        if len(metrics) < 2 or len(metrics) != len(modes) or isinstance(metric, str):
-            raise ConfigError(
-                f"the objectives are metric={metric or metrics!r}, mode={mode or modes!r}; expected two lists of equal "
-                "length such as metric=['error', 'latency'], mode=['min', 'min'], here or given to the run."
-            )
-        for one in modes:
-            if one != "obs":
-                check_mode(one)
-        return [view_of(self._reader, row) for row, _ in front_of(self._reader, metrics, modes)]
+        return views_of(self._reader, self._front(metric, mode))
 
     def ranking(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
@@ -265,10 +194,10 @@ class ExperimentAnalysis:
             ConfigError: as `get_best_trial`.
         """
         metric, mode = self.chosen_metric(metric, mode)
-        _check_scope(scope)
+        found = scores(self._reader, metric, mode, checks.one_of("scope", scope, SCOPES))
         rows = self._reader.snapshot().by_id
-        scores = [(rows[key], value) for key, value in self._scores(metric, mode, scope, True) if math.isfinite(value)]
-        return sorted(scores, key=lambda item: item[1] if mode == "min" else -item[1])
+        finite = [(rows[trial_id], value) for trial_id, value in found if math.isfinite(value)]
+        return sorted(finite, key=lambda item: item[1] if mode == "min" else -item[1])
 
     def get_best_config(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
@@ -293,7 +222,7 @@ class ExperimentAnalysis:
     ) -> Checkpoint | None:
         """Return the latest checkpoint of `trial`, or of the best trial by `metric` when none is given; None with a
         warning when there is none."""
-        found = self.get_best_trial(metric, mode) if trial is None else view_of(self._reader, self._row_of(trial))
+        found = self.get_best_trial(metric, mode) if trial is None else self._view(self._row_of(trial))
         checkpoint = None if found is None else found.checkpoint
         if checkpoint is None and found is not None:
             warnings.warn(f"trial {found.trial_id} has no checkpoint.", stacklevel=2)
@@ -360,35 +289,10 @@ class ExperimentAnalysis:
         best = self.get_best_trial()
         return None if best is None else self.trial_dataframes[best.trial_id]
 
-    # --- how it is shown ---
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({_summary(self)})"
-
-    def _repr_html_(self) -> str:
-        return analysis_page(self)
-
     # --- inside ---
 
-    def chosen_metric(self, metric: str | None = None, mode: str | None = None) -> tuple[str, str]:
-        """Return the metric and the mode by which trials are compared: these, completed by the defaults.
-
-        Raises:
-            ConfigError: one of them is not known, or there are several objectives and none is named (a ValueError).
-        """
-        metric = metric or self.default_metric
-        if not metric and self._objectives:
-            raise ConfigError(several_objectives(self._objectives, "get_pareto_trials()"))
-        modes = {name: one for name, one in self._objectives if one != "obs"}
-        mode = mode or self.default_mode or modes.get(metric or "")
-        if not metric or not mode:
-            missing = " and ".join(name for name, value in (("metric", metric), ("mode", mode)) if not value)
-            raise ConfigError(
-                f"no {missing} {'is' if len(missing) < 10 else 'are'} known; give metric='...' and mode='min' or 'max' "
-                "here or to the run; on the command line --metric and --goal."
-            )
-        check_mode(mode)
-        return metric, mode
+    def _view(self, row: TrialRow) -> TrialView:
+        return views_of(self._reader, [row])[0]
 
     def _row_of(self, trial: Any) -> TrialRow:
         if not isinstance(trial, (str, int)):
@@ -398,35 +302,16 @@ class ExperimentAnalysis:
             return self._reader.trial(known)
         return self._reader.trial(Path(trial).name if isinstance(trial, str) else trial)
 
-    def _scores(self, metric: str, mode: str, scope: str, is_finite_only: bool) -> Iterator[tuple[str, float]]:
-        """Give the value of each trial in `scope`, ordered by trial number."""
-        if scope == "last":
-            for trial_id, _, value in self._reader.values(metric, last_only=True):
-                yield trial_id, value
-            return
-        if scope == "all":
-            best = best_reports(self._reader, metric, mode, infinite=not is_finite_only)
-            yield from ((row.trial_id, best[row.trial_id][1]) for row in self._reader.trials() if row.trial_id in best)
-            return
-        series: dict[str, list[float]] = {}
-        for trial_id, _, value in self._reader.values(metric):
-            series.setdefault(trial_id, []).append(value)
-        length = {"avg": 0, "last-5-avg": 5, "last-10-avg": 10}[scope]
-        for row in self._reader.trials():
-            values = series.get(row.trial_id)
-            if values:
-                yield row.trial_id, mean(values[-length:])
 
-    def _nothing_found(self, metric: str) -> str:
-        names = self._reader.metric_names()
-        known = nearest(metric, names) if names else "Nothing was reported yet."
-        if metric in names:
-            known = "All that was reported under it is NaN, infinite or no number."
-        return f"no trial of {self._reader.name} has a usable number under {metric!r}. {known}"
+def own_analysis(root: Path) -> ExperimentAnalysis:
+    """Return the analysis of an experiment that this process has run, or is about to go on with."""
+    analysis = ExperimentAnalysis(root)
+    analysis._reader.is_own = True
+    return analysis
 
 
 @refuse_unknown()
-class ResultGrid:
+class ResultGrid(Experiment):
     """The results of all trials, in order of their numbers: index it, iterate over it, ask it for the best.
 
     Args:
@@ -434,8 +319,7 @@ class ResultGrid:
     """
 
     def __init__(self, analysis: ExperimentAnalysis) -> None:
-        self._analysis = analysis
-        self._reader = analysis._reader
+        super().__init__(analysis._reader, analysis.default_metric, analysis.default_mode)
 
     def __len__(self) -> int:
         return len(self._reader.trials())
@@ -449,7 +333,7 @@ class ResultGrid:
     def __getitem__(self, index: int | slice) -> Result | list[Result]:
         rows = self._reader.trials()
         if isinstance(index, slice):
-            return [result_of(self._reader, row) for row in rows[index]]
+            return results_of(self._reader, rows[index])
         try:
             row = rows[index]
         except IndexError:
@@ -457,29 +341,12 @@ class ResultGrid:
         return result_of(self._reader, row)
 
     def __iter__(self) -> Iterator[Result]:
-        return (result_of(self._reader, row) for row in self._reader.trials())
-
-    def __repr__(self) -> str:
-        return f"ResultGrid({_summary(self._analysis)})"
-
-    def _repr_html_(self) -> str:
-        return analysis_page(self._analysis)
-
-    @property
-    def filesystem(self) -> Any:
-        """The fsspec file system on which `experiment_path` lies: that of this machine."""
-        return local_filesystem()
-
-    @property
-    def experiment_path(self) -> str:
-        """Directory of the experiment."""
-        return self._analysis.experiment_path
+        return iter(self[:])
 
     @property
     def errors(self) -> list[SweepError]:
         """Why each trial in ERROR is there, as `Result.error` says it."""
-        found = (error_of(self._reader, row) for row in self._reader.trials() if row.status == "ERROR")
-        return [error for error in found if error is not None]
+        return [error for result in self if (error := result.error) is not None]
 
     @property
     def num_errors(self) -> int:
@@ -507,44 +374,17 @@ class ResultGrid:
                 ValueError).
             MetricError: no trial has a usable number under the metric (a RuntimeError).
         """
-        rows = self._reader.snapshot()
-        if len(rows.trials) == 1:
+        if len(self) == 1:
             return self[0]
-        metric, mode = self._analysis.chosen_metric(metric, mode)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            best = self._analysis.get_best_trial(metric, mode, scope, filter_nan_and_inf)
-        if best is None:
-            raise MetricError(self._analysis._nothing_found(metric))
-        scores = dict(self._analysis._scores(metric, mode, scope, filter_nan_and_inf))
-        choice = Choice(metric, mode, scope, scores[best.trial_id], len(rows.trials))
-        return result_of(self._reader, rows.by_id[best.trial_id], choice)
+        metric, mode = self.chosen_metric(metric, mode)
+        row, value = self._best(metric, mode, scope, filter_nan_and_inf)
+        return result_of(self._reader, row, Choice(metric, mode, scope, value, len(self)))
 
     def get_pareto_results(
         self, metric: Sequence[str] | None = None, mode: Sequence[str] | None = None
     ) -> list[Result]:
         """Return the results of `ExperimentAnalysis.get_pareto_trials`."""
-        by_id = self._reader.snapshot().by_id
-        front = self._analysis.get_pareto_trials(metric, mode)
-        return [result_of(self._reader, by_id[trial.trial_id]) for trial in front]
-
-    def get_dataframe(
-        self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
-    ) -> pd.DataFrame:
-        """Return one row per trial: its last report, or its best ever by `filter_metric` and `filter_mode`."""
-        return self._analysis.dataframe(filter_metric, filter_mode, style=style)
-
-    def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
-        """Return the same as `get_dataframe`, under `ExperimentAnalysis`'s name."""
-        return self._analysis.dataframe(metric, mode, style=style)
-
-    def history(self) -> pd.DataFrame:
-        """Return one row per report of all trials."""
-        return self._analysis.history()
-
-    def events(self) -> pd.DataFrame:
-        """Return one row per recorded event."""
-        return self._analysis.events()
+        return results_of(self._reader, self._front(metric, mode))
 
 
 class _TrialFrames(Mapping[str, "pd.DataFrame"]):
@@ -566,42 +406,3 @@ class _TrialFrames(Mapping[str, "pd.DataFrame"]):
 
     def __repr__(self) -> str:
         return f"<dataframes of {len(self)} trials by trial id>"
-
-
-def _check_scope(scope: str) -> None:
-    if scope not in SCOPES:
-        raise ConfigError(f"scope={scope!r} is unknown; expected one of {', '.join(SCOPES)}.")
-
-
-def _summary(analysis: ExperimentAnalysis) -> str:
-    """Say what there is and what is best, with the scope that was used; of several objectives the Pareto set."""
-    reader = analysis._reader
-    trials = reader.trials()
-    counts = Counter(row.status for row in trials)
-    states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none yet"
-    text = f"{reader.name}: {len(trials)} trials ({states})"
-    if analysis._objectives and not analysis.default_metric:
-        front = objectives_front(reader)
-        shown = [
-            f"{row.number:05d} ({', '.join(f'{value:.6g}' for value in values.values())})"
-            for row, values in front[:_MAX_SHOWN]
-        ]
-        text += (
-            f"; Pareto set by {shown_objectives(analysis._objectives)}: {len(front)} trials, get_pareto_trials(): "
-            + ", ".join([*shown, *(["..."] if len(front) > _MAX_SHOWN else [])])
-        )
-    elif not analysis.default_metric or not analysis.default_mode:
-        text += ", no metric given"
-    best = best_by_last(reader, analysis.default_metric, analysis.default_mode)
-    earlier = better_earlier(reader, analysis.default_metric, analysis.default_mode)
-    if best is not None:
-        text += (
-            f"; best {best.metric}={best.value:.6g} ({best.mode}, trial {best.row.number:05d}, "
-            "scope='last': by the last report of each trial)"
-        )
-    if earlier is not None:
-        text += (
-            f"; at an earlier step {earlier.metric}={earlier.value:.6g} (trial {earlier.row.number:05d} at step "
-            f"{earlier.step}, scope='all')"
-        )
-    return text + ("; no driver runs it" if reader.state() == "crashed" else "")

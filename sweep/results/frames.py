@@ -12,17 +12,17 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweep import checks
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.values import printed, shown, sound_text
-from sweep.errors import ConfigError
 from sweep.record.encoding import Opaque
-from sweep.record.filled import MOST_SECONDS, NODE_IP, checkpoint_dir_name, complete, date_str
+from sweep.record.filled import NODE_IP, complete, date_of
 from sweep.record.reader import ExperimentReader, ResultRow, Timeline, TrialRow
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STYLES", "event_frame", "flat_metrics", "history_frame", "result_frame", "trial_frame"]
+__all__ = ["STYLES", "event_frame", "history_frame", "result_frame", "trial_frame"]
 
 STYLES = ("sweep", "ray", "optuna")
 
@@ -70,10 +70,8 @@ def trial_frame(
     Raises:
         ConfigError: an unknown style.
     """
-    if style not in STYLES:
-        raise ConfigError(f"style={style!r} is unknown; expected one of {', '.join(STYLES)}.")
-    snapshot = reader.snapshot()
-    trials = snapshot.trials
+    checks.one_of("style", style, STYLES)
+    trials = reader.trials()
     reports = [_last(trial) if chosen is None else chosen.get(trial.trial_id) for trial in trials]
     metrics = [report.metrics if report is not None else {} for report in reports]
     timelines = reader.timelines()
@@ -88,14 +86,8 @@ def trial_frame(
         return _optuna_frame(trials, columns, shown, config, metric)
     tune = _tune_columns(trials, reports, times, filled)
     if style == "ray":
-        ray = tune | columns
-        order = [
-            *_RAY_BEFORE_CONFIG,
-            *config,
-            "logdir",
-            *(n for n in (*columns, *tune) if n not in {*_RAY_BEFORE_CONFIG, "logdir"}),
-        ]
-        everything = ray | config
+        everything = tune | columns | config
+        order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *columns, *tune])
         return _frame(shown | {name: everything[name] for name in order}, len(trials))
     head = {name: columns[name] for name in ("number", "state")}
     return _frame(head | shown | config | {n: v for n, v in columns.items() if n not in head} | tune, len(trials))
@@ -157,14 +149,14 @@ def _tune_columns(
         for stamp, wall in zip(filled.get("timestamp", nothing), walls, strict=True)
     ]
     dates = filled.get("date", nothing)
-    names = [None if report is None else checkpoint_dir_name(report.checkpoint) for report in reports]
+    saved = [None if report is None else report.checkpoint for report in reports]
     return {
         "timestamp": _ints(stamps),
         "date": _texts(
-            date if isinstance(date, str) else _date(stamp) for date, stamp in zip(dates, stamps, strict=True)
+            date if isinstance(date, str) else date_of(stamp) for date, stamp in zip(dates, stamps, strict=True)
         ),
         "time_this_iter_s": _floats(filled.get("time_this_iter_s", nothing)),
-        "checkpoint_dir_name": _texts(names),
+        "checkpoint_dir_name": _texts(None if ref is None else ref.name for ref in saved),
         "done": _booleans(trial.is_ended for trial in trials),
         "pid": _ints(pid or time.pid or None for pid, time in zip(filled.get("pid", nothing), times, strict=True)),
         "hostname": _texts(filled.get("hostname", nothing)),
@@ -173,10 +165,6 @@ def _tune_columns(
         "iterations_since_restore": _ints(filled.get("iterations_since_restore", nothing)),
         "experiment_tag": _texts(trial.experiment_tag for trial in trials),
     } | {name: _floats(filled[name]) for name in ("timesteps_total", "episodes_total") if name in filled}
-
-
-def _date(stamp: float | None) -> str | None:
-    return date_str(stamp) if stamp is not None and abs(stamp) < MOST_SECONDS else None
 
 
 def _optuna_frame(
@@ -265,18 +253,9 @@ def event_frame(reader: ExperimentReader) -> pd.DataFrame:
     return _frame(frame, len(rows))
 
 
-def flat_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the user's own metrics, flattened, without the fields that are filled in."""
-    return {key: value for key, value in flatten(metrics).items() if not _is_filled(key)}
-
-
-def _is_filled(key: str) -> bool:
-    return key in AUTO_FILLED or key.startswith("config/")
-
-
 def _split(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     columns = _columns(rows)
-    filled = {name: columns.pop(name) for name in list(columns) if _is_filled(name)}
+    filled = {name: columns.pop(name) for name in list(columns) if name in AUTO_FILLED or name.startswith("config/")}
     return columns, filled
 
 

@@ -16,7 +16,7 @@ from sweep.results.winners import best_by_last, better_earlier, objectives_front
 
 if TYPE_CHECKING:
     from sweep.record.reader import TrialRow
-    from sweep.results.analysis import ExperimentAnalysis
+    from sweep.results.experiment import Experiment
     from sweep.results.views import Result, TrialView
 
 __all__ = ["analysis_page", "result_page", "view_page"]
@@ -30,7 +30,7 @@ _CELL = f"padding:2px 10px 2px 0;border:0;border-bottom:{_LINE};color:inherit;ba
 _ORDER = ("RUNNING", "PENDING", "PAUSED", "TERMINATED", "ERROR")
 
 
-def analysis_page(analysis: ExperimentAnalysis) -> str:
+def analysis_page(analysis: Experiment) -> str:
     """Return the page of an experiment: what there is, which trial is best, or which are the Pareto set of several
     objectives, and a table of trials."""
     reader, metric, mode = analysis._reader, analysis.default_metric, analysis.default_mode
@@ -57,7 +57,7 @@ def analysis_page(analysis: ExperimentAnalysis) -> str:
 
 def result_page(result: Result) -> str:
     """Return the page of one result: why it was chosen, its last and its best report, its config."""
-    row, best, nearest = result._row, result._best_row(), result._best_checkpoint()
+    row, best, nearest = result._facts, result._best_row(), result._best_checkpoint()
     checkpoint = result.checkpoint if nearest is None else nearest[0]
     choice = f" &middot; {_text(str(result.choice))}" if result.choice is not None else ""
     reports = {"last": row.last_metrics or {}} | ({"best": best.metrics} if best is not None else {})
@@ -67,7 +67,7 @@ def result_page(result: Result) -> str:
 
 def view_page(view: TrialView) -> str:
     """Return the page of one trial: its state and why, its last report, its config."""
-    return _trial_page(view.trial_name, view._row, "", {"last": view._row.last_metrics or {}}, "", view.path)
+    return _trial_page(view.trial_name, view._facts, "", {"last": view._facts.last_metrics or {}}, "", view.path)
 
 
 # --- parts ---
@@ -93,7 +93,7 @@ def _trial_page(
     return _page(head, body + config + place, path)
 
 
-def _best_lines(analysis: ExperimentAnalysis) -> list[str]:
+def _best_lines(analysis: Experiment) -> list[str]:
     """Return which trial is best, or why none is, and what had been better at an earlier step."""
     reader, metric, mode = analysis._reader, analysis.default_metric, analysis.default_mode
     best, earlier = best_by_last(reader, metric, mode), better_earlier(reader, metric, mode)

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.naming import evaluated_params
+from sweep import checks
 from sweep.core.ranking import Objectives, best_of, shown_objectives
-from sweep.core.resources import Resources
-from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.results import AUTO_FILLED, flatten, score
 from sweep.core.results import Result as Report
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest, refuse_unknown
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.filled import complete
 from sweep.record.importing import unpickle
-from sweep.record.reader import ExperimentReader, ResultRow, TrialRow
+from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
+from sweep.record.rows import ResultRow, TrialRow, trainable_name, variables_of
 from sweep.results.notebook import result_page, view_page
+from sweep.results.trials import ERROR_FILE, ExperimentInfo, ShownTrial
+from sweep.results.winners import AVERAGES, best_reports
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,49 +35,39 @@ __all__ = [
     "Choice",
     "Result",
     "TrialView",
-    "check_mode",
-    "error_of",
     "full_result",
     "local_filesystem",
-    "mean",
     "result_of",
+    "results_of",
     "several_objectives",
-    "view_of",
+    "views_of",
 ]
 
-ERROR_FILE = "error.txt"
+_Kept = tuple[Checkpoint, dict[str, Any]]  # a checkpoint that still exists, and the metrics it was taken at
 # Numbers that say nothing about how good a trial is.
 _NOT_ANALYSED = frozenset({"trial_id", "timestamp", "date", "pid", "hostname", "node_ip", "done", "experiment_tag"})
 
 
-@dataclass(frozen=True)
-class TrialView:
-    """One trial as it was when it was read: a read-only view; what is large is read when it is asked for.
+class TrialView(ShownTrial):
+    """One trial as it was when it was read; what is large is read when it is asked for.
 
-    `str(trial)` is its name. It can be pickled and read elsewhere without the trainable.
-
-    Attributes:
-        status: PENDING, RUNNING, PAUSED, TERMINATED or ERROR.
-        reason: why it waits, why it ended, or that no driver runs it any more.
-        attempt: starts so far. failures: faults of its own.
-        path: its directory.
+    It can be pickled and read elsewhere without the trainable.
     """
 
-    trial_id: str
-    number: int
-    status: str
-    reason: str
-    attempt: int
-    failures: int
-    path: str
-    _row: TrialRow = field(repr=False)
-    _reader: ExperimentReader = field(repr=False)
+    __slots__ = ("_reader", "_reason")
+    _facts: TrialRow
 
-    def __str__(self) -> str:
-        return self.trial_name
+    def __init__(self, row: TrialRow, reader: ExperimentReader, about: ExperimentInfo, reason: str) -> None:
+        super().__init__(row, about)
+        self._reader = reader
+        self._reason = reason
+
+    def __repr__(self) -> str:
+        names = ("trial_id", "number", "status", "reason", "attempt", "failures", "path")
+        return f"TrialView({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TrialView) and (other.path, other._row) == (self.path, self._row)
+        return type(other) is type(self) and (other.path, other._facts) == (self.path, self._facts)
 
     def __hash__(self) -> int:
         return hash(self.path)
@@ -81,40 +76,19 @@ class TrialView:
         return view_page(self)
 
     @property
-    def trial_name(self) -> str:
-        """What `trial_name_creator` called it, else `<trainable>_<trial id>`."""
-        return self._row.trial_name
-
-    @property
-    def custom_trial_name(self) -> str | None:
-        """What `trial_name_creator` called it; None: nothing."""
-        return self._row.name or None
-
-    @property
-    def trainable_name(self) -> str:
-        """The name of the function or class."""
-        return self._row.trainable_name
+    def reason(self) -> str:
+        """Why it waits, why it ended, or that no driver runs it any more."""
+        return self._reason
 
     @property
     def config(self) -> dict[str, Any]:
         """A copy of the decided config."""
-        return self._row.fresh_config()
-
-    @property
-    def evaluated_params(self) -> dict[str, Any]:
-        """The values that vary among trials, by flattened path."""
-        variables = self._row.meta.get("variables")
-        return evaluated_params(self.config, variables if isinstance(variables, (list, tuple)) else None)
-
-    @property
-    def experiment_tag(self) -> str:
-        """`<number>_<name=value,...>` of what varies."""
-        return self._row.experiment_tag
+        return self._facts.fresh_config()
 
     @property
     def last_result(self) -> dict[str, Any]:
         """The last report, nested, with `config`, `done` and the other filled-in fields; empty before the first."""
-        return full_result(self._row)
+        return full_result(self._facts)
 
     @property
     def metric_analysis(self) -> dict[str, dict[str, float]]:
@@ -122,52 +96,20 @@ class TrialView:
 
         NaN is skipped by max and min and carries over into the averages.
         """
-        series: dict[str, list[float]] = {}
+        series: dict[str, list[float]] = defaultdict(list)
         for row in self._reader.results(self.trial_id):
             for key, value in flatten(row.metrics).items():
                 if key not in _NOT_ANALYSED and isinstance(value, (int, float)):
-                    series.setdefault(key, []).append(value)
+                    series[key].append(value)
         return {
             key: {
                 "max": max((v for v in values if v == v), default=math.nan),
                 "min": min((v for v in values if v == v), default=math.nan),
-                "avg": mean(values),
                 "last": values[-1],
-                "last-5-avg": mean(values[-5:]),
-                "last-10-avg": mean(values[-10:]),
+                **{scope: average(values) for scope, average in AVERAGES.items()},
             }
             for key, values in series.items()
         }
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        """Its latest checkpoint, or None."""
-        return _checkpoint(self._reader, self._row.checkpoint)
-
-    @property
-    def logdir(self) -> str:
-        """The same as `path`: the trial's directory."""
-        return self.path
-
-    @property
-    def local_path(self) -> str:
-        """The same as `path`: the trial's directory."""
-        return self.path
-
-    @property
-    def resources(self) -> Resources:
-        """What it asks for."""
-        return self._row.resources
-
-    @property
-    def placement_group_factory(self) -> Resources:
-        """The same as `resources`."""
-        return self._row.resources
-
-    @property
-    def num_failures(self) -> int:
-        """The same as `failures`: faults of its own so far."""
-        return self.failures
 
     @property
     def max_failures(self) -> int:
@@ -182,12 +124,33 @@ class TrialView:
 
     @property
     def error(self) -> SweepError | None:
-        """Why it is in ERROR; None otherwise. As `Result.error`."""
-        return error_of(self._reader, self._row)
+        """Why the trial is in ERROR, None otherwise.
 
-    def is_finished(self) -> bool:
-        """Whether it is TERMINATED or in ERROR."""
-        return self._row.is_ended
+        A fault of the user's code is a `UserCodeError` with the class name and traceback of the original as text. Its
+        `__cause__` is the original exception in what the run itself returned, and where the experiment was opened with
+        `trust=True`: it is kept as a pickle, and loading that runs code which the experiment names. Otherwise, and when
+        its class cannot be imported, there is no cause.
+        """
+        if self.status != "ERROR":
+            return None
+        reader, trial_id, reason = self._reader, self.trial_id, self._facts.reason
+        ended = reader.last_exit(trial_id)
+        if not ended:
+            return SweepError(reason or f"trial {trial_id} could not run")
+        error = UserCodeError(ended.get("error") or reason or str(ended.get("kind", "")).lower())
+        error.class_name = ended.get("class_name") or ""
+        error.traceback = ended.get("traceback") or ""
+        if error.traceback:
+            error.add_note(error.traceback)
+        if reader.is_own or reader.trust:
+            error.__cause__ = _original(reader.pickled_error(trial_id))
+        return error
+
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `path` lies: that of this machine, also of an experiment that was brought
+        from elsewhere."""
+        return local_filesystem()
 
     def get_error(self) -> str | None:
         """Return the traceback, else the reason, of a trial in ERROR; None otherwise. No pickle is loaded."""
@@ -225,32 +188,30 @@ class Choice:
 
 
 @refuse_unknown()
-@dataclass(frozen=True, eq=False, repr=False)
-class Result:
+class Result(TrialView):
     """How one trial turned out.
 
     `last` and `best` are its last and its best report: after an early stop, or when a model overfits, they differ.
-    It can be pickled and read elsewhere without the trainable.
 
     Attributes:
-        path: the trial's directory.
         choice: by what it was found to be the best; None when it was not asked for as the best.
     """
 
-    path: str
-    _row: TrialRow
-    _reader: ExperimentReader
-    choice: Choice | None = None
+    def __init__(
+        self, row: TrialRow, reader: ExperimentReader, about: ExperimentInfo, reason: str, choice: Choice | None = None
+    ) -> None:
+        super().__init__(row, reader, about, reason)
+        self.choice = choice
 
     def __repr__(self) -> str:
         parts = [] if self.choice is None else [str(self.choice)]
         parts += [f"trial_id={self.trial_id!r}", f"status={self.status!r}", f"last={_own(self.last)!r}"]
         best = self._best_row()
-        if best is not None and best.seq != self._row.last_seq:
+        if best is not None and best.seq != self._facts.last_seq:
             parts.append(f"best={_own(best.metrics)!r}")
-        parts.append(f"config={self._row.config!r}")
+        parts.append(f"config={self._facts.config!r}")
         if self.status == "ERROR":
-            parts.append(f"error={self._row.reason}")
+            parts.append(f"error={self._facts.reason}")
         nearest_one = self._best_checkpoint()
         if nearest_one is not None:
             checkpoint, metrics = nearest_one
@@ -260,15 +221,9 @@ class Result:
     def _repr_html_(self) -> str:
         return result_page(self)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Result) and (other.path, other._row) == (self.path, self._row)
-
-    def __hash__(self) -> int:
-        return hash(self.path)
-
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> Any:
         # Only what the record says: `metrics` may hold objects of classes that another process cannot import.
-        return {name: getattr(self, name) for name in ("path", "_row", "_reader", "choice")}
+        return Result, (self._facts, self._reader, self._about, self._reason, self.choice)
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None, *, trust: bool = False) -> Result:
@@ -294,21 +249,11 @@ class Result:
         reader = ExperimentReader(directory.parent, trust=trust)
         return result_of(reader, reader.trial(directory.name))
 
-    @property
-    def trial_id(self) -> str:
-        """The trial's id."""
-        return self._row.trial_id
-
-    @property
-    def status(self) -> str:
-        """PENDING, RUNNING, PAUSED, TERMINATED or ERROR."""
-        return self._row.status
-
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """The last report, nested, with `config`, `trial_id`, `done` and the other filled-in fields; empty before the
         first."""
-        return full_result(self._row)
+        return full_result(self._facts)
 
     @property
     def last(self) -> dict[str, Any]:
@@ -325,23 +270,10 @@ class Result:
             ConfigError: the sweep has several objectives, and it was not chosen by one (a ValueError).
         """
         self._check_one_objective()
-        row = self._best_row()
-        return None if row is None else _full(self._row, row.metrics, row.wall, row.checkpoint)
+        report = self._best_row()
+        return None if report is None else _full(self._facts, report.metrics, report.wall, report.checkpoint)
 
-    @property
-    def best_metrics(self) -> dict[str, Any] | None:
-        """The same as `best`."""
-        return self.best
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """A copy of the decided config."""
-        return self._row.fresh_config()
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        """The latest checkpoint, or None; `best_checkpoint` is the one to keep of a model that got worse."""
-        return _checkpoint(self._reader, self._row.checkpoint)
+    best_metrics = best
 
     @property
     def best_checkpoint(self) -> Checkpoint | None:
@@ -360,12 +292,11 @@ class Result:
 
         Ordered by `checkpoint_score_attribute`, the best last; oldest first when the sweep had none.
         """
-        found = [(_checkpoint(self._reader, ref), m) for ref, m in self._reader.checkpoints(self.trial_id)]
-        kept = [(checkpoint, metrics) for checkpoint, metrics in found if checkpoint is not None]
+        layout, found = self._about.layout, self._reader.checkpoints(self.trial_id)
+        kept = [(Checkpoint(layout.checkpoint(ref.path)), metrics) for ref, metrics in found]
         plan = self._reader.plan()
-        attribute, sign = plan.get("checkpoint_score"), -1.0 if plan.get("checkpoint_mode") == "min" else 1.0
-        if attribute:
-            kept.sort(key=lambda pair: _ascending(Report(pair[1]).get(attribute), sign))
+        if attribute := plan.get("checkpoint_score"):
+            kept.sort(key=lambda pair: score(Report(pair[1]).get(attribute), plan.get("checkpoint_mode") or "max"))
         return kept
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
@@ -376,45 +307,27 @@ class Result:
             CheckpointError: no checkpoint is kept (a RuntimeError).
             MetricError: none of their reports has a number under `metric` (a RuntimeError).
         """
-        check_mode(mode)
+        checks.mode(mode)
         kept = self.best_checkpoints
         if not kept:
             raise CheckpointError(
                 f"trial {self.trial_id} has no checkpoint. Report one: sweep.report(metrics, checkpoint=...)."
             )
-        found = ((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept))
-        best = best_of(found, mode, infinite=True)
+        best = _best_kept(kept, metric, mode, infinite=True)
         if best is None:
             names = {key for _, metrics in kept for key in flatten(metrics)}
             raise MetricError(
                 f"no report with a checkpoint of trial {self.trial_id} has a number under {metric!r}. "
                 + nearest(metric, names)
             )
-        return kept[best[0]][0]
+        return best[0]
 
     @property
     def metrics_dataframe(self) -> pd.DataFrame:
         """One row per report: every key flattened with `/`, filled-in ones included, then `config/...`."""
         from sweep.results.frames import result_frame
 
-        return result_frame(self._reader, self._row)
-
-    @property
-    def error(self) -> SweepError | None:
-        """Why the trial is in ERROR, None otherwise.
-
-        A fault of the user's code is a `UserCodeError` with the class name and traceback of the original as text. Its
-        `__cause__` is the original exception in what the run itself returned, and where the experiment was opened with
-        `trust=True`: it is kept as a pickle, and loading that runs code which the experiment names. Otherwise, and when
-        its class cannot be imported, there is no cause.
-        """
-        return error_of(self._reader, self._row)
-
-    @property
-    def filesystem(self) -> Any:
-        """The fsspec file system on which `path` lies: that of this machine, also of an experiment that was brought
-        from elsewhere."""
-        return local_filesystem()
+        return result_frame(self._reader, self._facts)
 
     # --- inside ---
 
@@ -431,20 +344,21 @@ class Result:
         metric, mode = self._metric_and_mode()
         if not metric or not mode:
             return None
-        seq = self._row.best_seq
+        seq = self._facts.best_seq
         if (metric, mode) != (self._reader.metric, self._reader.mode):
-            values = self._reader.values(metric, trial_id=self.trial_id)
-            best = best_of(((at, value) for _, at, value in values), mode)
-            seq = None if best is None else best[0]
+            seq, _ = best_reports(self._reader, metric, mode, trial_id=self.trial_id).get(self.trial_id, (None, None))
         return None if seq is None else self._reader.reports_at({self.trial_id: seq}).get(self.trial_id)
 
     def _best_checkpoint(self) -> tuple[Checkpoint, dict[str, Any]] | None:
         metric, mode = self._metric_and_mode()
         if not metric or not mode:
             return None
-        kept = self.best_checkpoints
-        best = best_of(((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept)), mode)
-        return None if best is None else kept[best[0]]
+        return _best_kept(self.best_checkpoints, metric, mode)
+
+
+def _best_kept(kept: list[_Kept], metric: str, mode: str, *, infinite: bool = False) -> _Kept | None:
+    best = best_of(((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept)), mode, infinite=infinite)
+    return None if best is None else kept[best[0]]
 
 
 def several_objectives(objectives: Objectives, call: str) -> str:
@@ -456,19 +370,29 @@ def several_objectives(objectives: Objectives, call: str) -> str:
     )
 
 
-def view_of(reader: ExperimentReader, row: TrialRow, state: str | None = None) -> TrialView:
-    """Return the view of a row; `state` is the experiment's, when it is known already."""
-    path = str(reader.layout.trial(row.trial_id))
-    reason = row.reason
-    if row.status == "RUNNING" and not reason and (state or reader.state()) == "crashed":
-        reason = "no driver runs it: it was running when its driver died"
-    return TrialView(
-        row.trial_id, row.number, row.status, reason, row.attempt, row.failures, path, _row=row, _reader=reader
-    )
+def views_of(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[TrialView]:
+    """Return the views of some trials of an experiment."""
+    return [TrialView(*parts) for parts in _parts(reader, rows)]
+
+
+def results_of(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[Result]:
+    """Return how some trials of an experiment turned out."""
+    return [Result(*parts) for parts in _parts(reader, rows)]
 
 
 def result_of(reader: ExperimentReader, row: TrialRow, choice: Choice | None = None) -> Result:
-    return Result(str(reader.layout.trial(row.trial_id)), _row=row, _reader=reader, choice=choice)
+    """Return how one trial turned out, and why it was chosen."""
+    return Result(*_parts(reader, [row])[0], choice)
+
+
+def _parts(
+    reader: ExperimentReader, rows: Sequence[TrialRow]
+) -> list[tuple[TrialRow, ExperimentReader, ExperimentInfo, str]]:
+    meta = reader.meta
+    about = ExperimentInfo(str(reader.root), trainable_name(meta), variables_of(meta), attrgetter("name"))
+    is_crashed = any(row.status == "RUNNING" for row in rows) and reader.state() == "crashed"
+    orphaned = "no driver runs it: it was running when its driver died" if is_crashed else ""
+    return [(row, reader, about, row.reason or (orphaned if row.status == "RUNNING" else "")) for row in rows]
 
 
 def full_result(row: TrialRow) -> dict[str, Any]:
@@ -489,33 +413,6 @@ def _full(row: TrialRow, metrics: dict[str, Any], wall: float | None, ref: Check
 def _own(metrics: dict[str, Any]) -> dict[str, Any]:
     """Return what the user reported, and the iteration."""
     return {key: v for key, v in metrics.items() if key not in AUTO_FILLED or key == "training_iteration"}
-
-
-def _ascending(value: Any, sign: float) -> float:
-    is_number = isinstance(value, (int, float)) and value == value
-    return sign * value if is_number else -math.inf
-
-
-def _checkpoint(reader: ExperimentReader, ref: CheckpointRef | None) -> Checkpoint | None:
-    if ref is None:
-        return None
-    return Checkpoint(str(reader.layout.checkpoint(ref.path)))
-
-
-def error_of(reader: ExperimentReader, row: TrialRow) -> SweepError | None:
-    if row.status != "ERROR":
-        return None
-    ended = reader.last_exit(row.trial_id)
-    if not ended:
-        return SweepError(row.reason or f"trial {row.trial_id} could not run")
-    error = UserCodeError(ended.get("error") or row.reason or str(ended.get("kind", "")).lower())
-    error.class_name = ended.get("class_name") or ""
-    error.traceback = ended.get("traceback") or ""
-    if error.traceback:
-        error.add_note(error.traceback)
-    if reader.is_own or reader.trust:
-        error.__cause__ = _original(reader.pickled_error(row.trial_id))
-    return error
 
 
 def _original(pickled: bytes) -> BaseException | None:
@@ -539,12 +436,3 @@ def local_filesystem() -> Any:
     except ImportError as error:
         raise ConfigError("`filesystem` needs fsspec: pip install fsspec. The paths work without it.") from error
     return LocalFileSystem()
-
-
-def check_mode(mode: str) -> None:
-    if mode not in ("min", "max"):
-        raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max'.")
-
-
-def mean(values: list[float]) -> float:
-    return sum(values) / len(values)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,29 @@ from sweep.core.ranking import beats, best_of, rankable
 from sweep.core.results import Result
 from sweep.record.reader import ExperimentReader, TrialRow
 
-__all__ = ["Best", "best_by_last", "best_reports", "better_earlier", "front_of", "objectives_front"]
+__all__ = [
+    "AVERAGES",
+    "SCOPES",
+    "Best",
+    "best_by_last",
+    "best_reports",
+    "better_earlier",
+    "front_of",
+    "objectives_front",
+    "scores",
+]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+AVERAGES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "avg": _mean,
+    "last-5-avg": lambda values: _mean(values[-5:]),
+    "last-10-avg": lambda values: _mean(values[-10:]),
+}
+SCOPES = ("last", *AVERAGES, "all")
 
 
 @dataclass(frozen=True)
@@ -25,12 +48,31 @@ class Best:
     mode: str
 
 
+def scores(
+    reader: ExperimentReader, metric: str, mode: str, scope: str, *, infinite: bool = False
+) -> list[tuple[str, float]]:
+    """Return (trial id, value) of each trial that has a number in `scope`, one of `SCOPES`, ordered by trial number.
+
+    Args:
+        infinite: let infinities be best; only `scope="all"` chooses among values here.
+    """
+    if scope == "last":
+        return [(trial_id, value) for trial_id, _, value in reader.values(metric, last_only=True)]
+    if scope == "all":
+        found = {key: value for key, (_, value) in best_reports(reader, metric, mode, infinite=infinite).items()}
+    else:
+        series: dict[str, list[float]] = defaultdict(list)
+        for trial_id, _, value in reader.values(metric):
+            series[trial_id].append(value)
+        found = {trial_id: AVERAGES[scope](values) for trial_id, values in series.items()}
+    return [(row.trial_id, found[row.trial_id]) for row in reader.trials() if row.trial_id in found]
+
+
 def best_by_last(reader: ExperimentReader, metric: str | None, mode: str | None) -> Best | None:
     """Return who is best by the last reports, the first of equals; None: no metric, or no last report has a number."""
     if not metric or not mode:
         return None
-    values = ((trial_id, value) for trial_id, _, value in reader.values(metric, last_only=True))
-    found = best_of(values, mode)
+    found = best_of(scores(reader, metric, mode, "last"), mode)
     if found is None:
         return None
     row = reader.snapshot().by_id[found[0]]
@@ -51,14 +93,14 @@ def better_earlier(reader: ExperimentReader, metric: str | None, mode: str | Non
 
 
 def best_reports(
-    reader: ExperimentReader, metric: str, mode: str, *, infinite: bool = False
+    reader: ExperimentReader, metric: str, mode: str, *, infinite: bool = False, trial_id: str | None = None
 ) -> dict[str, tuple[int, float]]:
-    """Return (`result.seq`, value) of the best report of each trial that has a usable one."""
+    """Return (`result.seq`, value) of the best report of each trial, or only the named one, that has a usable one."""
     best: dict[str, tuple[int, float]] = {}
-    for trial_id, seq, given in reader.values(metric):
-        value, known = rankable(given, infinite=infinite), best.get(trial_id)
+    for owner, seq, given in reader.values(metric, trial_id=trial_id):
+        value, known = rankable(given, infinite=infinite), best.get(owner)
         if value is not None and (known is None or beats(value, known[1], mode)):
-            best[trial_id] = (seq, value)
+            best[owner] = (seq, value)
     return best
 
 

@@ -21,15 +21,15 @@ Trials = Mapping[str, Trial]
 class Scheduler(ABC):
     """Look at intermediate results and decide which trials continue, stop, pause, save or clone another.
 
-    A scheduler is deterministic: no clock, no randomness it was not given, nothing but what its hooks are told. After a
-    restart the record is told to a new object, whose answers are then ignored; so its state comes back by itself.
+    A scheduler is deterministic: no clock, no randomness it was not given, nothing but what its hooks get. After a
+    restart a new object gets the record again, and its answers are ignored; so its state comes back by itself.
 
     Attributes:
         metric, mode: what it judges by; taken from the run unless given to the constructor.
         is_stateless: it remembers nothing of results, so a resume need not read them for it.
         is_searching: it decides configs itself, so a searcher that learns from results would be misled.
         mutated_paths: flattened config paths that it may change.
-        notices: what people should be told, each once, oldest first.
+        notices: what the user should know, each once, oldest first.
         is_multi_objective: it judges by several metrics, and takes lists of them from the run.
         milestones: the progress at which it compares trials, for searchers that learn from each apart; empty: none.
     """
@@ -105,3 +105,12 @@ class Scheduler(ABC):
     def state(self) -> Any:
         """Return a comparable summary of the inner state, for tests and for replay checks."""
         return None
+
+    def debug_string(self) -> str:
+        """Return what it has done so far in a few words, for logs."""
+        return type(self).__name__
+
+    def _note(self, notice: str) -> None:
+        """Add a notice, unless it is there."""
+        if notice not in self.notices:
+            self.notices = [*self.notices, notice]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
+from sweep import checks
 from sweep.core.resources import Resources
 from sweep.core.results import Result, score
 from sweep.core.trial import Trial
@@ -20,25 +22,8 @@ __all__ = ["DistributeResources", "DistributeResourcesToTopJob"]
 
 
 @refuse_unknown()
-@final
-class DistributeResources:
-    """Give every trial that has not ended an equal part of the machines, never less than it began with.
-
-    What is left over when all have the same goes in further units to the trials with the smallest numbers. A trial
-    grows only into what is free now, so it never waits for others to shrink; it shrinks when trials have come and its
-    part is smaller. While not all trials fit at their base request nobody gets more than that.
-
-    Args:
-        add_bundles: whether a trial grows by bundles, for trials that launch work into theirs; otherwise its single
-            bundle grows.
-        increase_by: one unit of growth, such as `{"CPU": 2}`; None: 1 GPU where the base has GPUs, 1 TPU chip where it
-            has those, else 1 CPU. With `add_bundles` the last bundle of the base.
-        increase_by_times: how many units a trial may get at most; below 1: no limit.
-        reserve_resources: amounts that are never given out as growth, such as `{"CPU": 1}`, over all machines.
-
-    Raises:
-        ConfigError: an argument is none of that.
-    """
+class _Distribution(ABC):
+    """A function from a trial and its result to the request that the trial should have now."""
 
     def __init__(
         self,
@@ -63,13 +48,41 @@ class DistributeResources:
         if view.base_resources is None:
             return None
         self._shares.see(view.nodes, view.base_resources)
+        return self._shares.step(view, trial, self._level(view, trial, scheduler))
+
+    @abstractmethod
+    def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler) -> int:
+        """Return how many units a trial may have above the request that all began with."""
+
+
+@final
+class DistributeResources(_Distribution):
+    """Give every trial that has not ended an equal part of the machines, never less than it began with.
+
+    What is left over when all have the same goes in further units to the trials with the smallest numbers. A trial
+    grows only into what is free now, so it never waits for others to shrink; it shrinks when trials have come and its
+    part is smaller. While not all trials fit at their base request none gets more than that.
+
+    Args:
+        add_bundles: whether a trial grows by bundles, for trials that launch work into theirs; otherwise its single
+            bundle grows.
+        increase_by: one unit of growth, such as `{"CPU": 2}`; None: 1 GPU where the base has GPUs, 1 TPU chip where it
+            has those, else 1 CPU. With `add_bundles` the last bundle of the base.
+        increase_by_times: how many units a trial may get at most; below 1: no limit.
+        reserve_resources: amounts that are never given out as growth, such as `{"CPU": 1}`, over all machines.
+
+    Raises:
+        ConfigError: an argument is none of that.
+    """
+
+    def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler) -> int:
         level, num_higher = self._shares.equal(view.num_live)
-        return self._shares.step(view, trial, level + (num_higher > 0 and view.rank(trial) < num_higher))
+        return level + (num_higher > 0 and view.rank(trial) < num_higher)
 
 
 @refuse_unknown()
 @final
-class DistributeResourcesToTopJob:
+class DistributeResourcesToTopJob(_Distribution):
     """Give all that is free to the best trial, and the others what they began with.
 
     The best is the live trial whose last result is the best; with equal ones it is the one that has grown, else that
@@ -94,15 +107,11 @@ class DistributeResourcesToTopJob:
         mode: str | None = None,
     ) -> None:
         if metric is not None and (not isinstance(metric, str) or not metric):
-            raise ConfigError(f"metric is {metric!r}; expected the name of a result, or None for that of the run.")
-        if mode not in (None, "min", "max"):
-            raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max', or None for that of the run.")
-        self._shares = Shares(add_bundles, increase_by, increase_by_times, reserve_resources)
+            checks.refuse("metric", metric, "the name of a result, or None for that of the run")
+        if mode is not None:
+            checks.mode(mode)
+        super().__init__(add_bundles, increase_by, increase_by_times, reserve_resources)
         self.metric, self.mode = metric, mode
-
-    def check(self, base: Resources) -> None:
-        """Raise what is wrong with growing from this request, as `DistributeResources.check` does."""
-        self._shares.check(base)
 
     def check_metric(self, metric: object) -> None:
         """Raise if there is nothing to compare trials by.
@@ -119,14 +128,9 @@ class DistributeResourcesToTopJob:
                 "or here where the run has several objectives."
             )
 
-    def __call__(self, view: TrialsView, trial: Trial, result: Result, scheduler: Scheduler) -> Resources | None:
-        """Return the request that a trial should have now; None: the one it has."""
-        if view.base_resources is None:
-            return None
-        self._shares.see(view.nodes, view.base_resources)
+    def _level(self, view: TrialsView, trial: Trial, scheduler: Scheduler) -> int:
         level = self._shares.for_one(view.num_live)
-        is_first = level > 0 and self._leader(view, scheduler) == trial.id
-        return self._shares.step(view, trial, level if is_first else 0)
+        return level if level > 0 and self._leader(view, scheduler) == trial.id else 0
 
     def _leader(self, view: TrialsView, scheduler: Scheduler) -> str | None:
         """Return the id of the best live trial; looked for only while fewer trials live than the machines could run."""
@@ -135,8 +139,8 @@ class DistributeResourcesToTopJob:
         mode = self.mode or (scheduler.mode if isinstance(scheduler.mode, str) else None) or "max"
         best, best_id = (-math.inf, False), None
         for trial in view.get_live_trials():
-            value = trial.last_result.get(metric or "") if trial.last_result is not None else None
-            key = (-math.inf if value is None else score(value, mode), trial.resources != view.base_resources)
-            if key[0] > -math.inf and key > best:
+            value = score(trial.last_result.get(metric or ""), mode) if trial.last_result is not None else -math.inf
+            key = (value, trial.resources != view.base_resources)
+            if value > -math.inf and key > best:
                 best, best_id = key, trial.id
         return best_id

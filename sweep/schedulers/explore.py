@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from searchers.space import Categorical, Domain, Float, Integer, is_same
+from sweep import checks
 from sweep.errors import ConfigError
 
 __all__ = ["checked_mutations", "complete_config", "copied", "customised", "explore", "quantile_size"]
@@ -32,7 +33,7 @@ def checked_mutations(mutations: Any, path: str = "hyperparam_mutations") -> dic
         ConfigError: a value is none of these, is empty, or depends on other values (`sample_from`).
     """
     if not isinstance(mutations, Mapping):
-        raise ConfigError(f"{path} is {mutations!r:.100}; expected a dict of names and what each may become.")
+        checks.refuse(path, mutations, "a dict of names and what each may become")
     checked: dict[str, Any] = {}
     for key, spec in mutations.items():
         here = f"{path}[{key!r}]"
@@ -54,10 +55,8 @@ def checked_mutations(mutations: Any, path: str = "hyperparam_mutations") -> dic
         elif isinstance(spec, Domain) or callable(spec):
             checked[key] = spec
         else:
-            raise ConfigError(
-                f"{here} is {spec!r:.100}; expected a list of values, a domain such as uniform(0, 1), a function "
-                "without arguments, or a dict of these."
-            )
+            domain = "a domain such as uniform(0, 1), a function without arguments"
+            checks.refuse(here, spec, f"a list of values, {domain}, or a dict of these")
     return checked
 
 
@@ -154,7 +153,7 @@ def _neighbour(value: Any, options: list[Any], rng: np.random.Generator) -> Any:
 
 def _scaled(value: Any, spec: Any, rng: np.random.Generator, factors: Sequence[float]) -> Any:
     """Return a number times a factor, within its domain; anything else is drawn anew."""
-    if not isinstance(value, Real) or isinstance(value, (bool, np.bool_)):
+    if not checks.is_number(value, is_finite=False):
         return _drawn(spec, rng)
     new = float(value) * float(factors[int(rng.integers(len(factors)))])
     is_whole = isinstance(value, Integral)

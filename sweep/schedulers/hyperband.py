@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import cycle
-from typing import Any, final
+from typing import Any
 
+from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial
 from sweep.errors import refuse_unknown
-from sweep.schedulers.metric import MetricScheduler, check_number
+from sweep.schedulers.metric import MetricScheduler
 
-__all__ = ["BracketScheduler", "HyperBandScheduler", "bracket_milestones"]
+__all__ = ["HyperBandScheduler", "bracket_milestones"]
 
 Levels = list[tuple[int, int]]
 """Of one bracket: how many trials run to which milestone."""
@@ -50,19 +51,12 @@ def bracket_milestones(max_t: float, reduction_factor: float) -> list[Levels]:
     return brackets
 
 
+@dataclass(slots=True)
 class _Member:
-    """What a bracket knows of one of its trials.
+    """What a bracket knows of one of its trials."""
 
-    Attributes:
-        scores: one per milestone reached, in order: that of the first result at or after it.
-        told_in: the attempt that was told to pause; 0: none.
-    """
-
-    __slots__ = ("scores", "told_in")
-
-    def __init__(self) -> None:
-        self.scores: list[float] = []
-        self.told_in = 0
+    scores: list[float] = field(default_factory=list)  # per milestone reached, of the first result at or after it
+    paused_in: int = 0  # the attempt that was asked to pause; 0: none
 
 
 class _Bracket:
@@ -94,7 +88,7 @@ class _Bracket:
 
     @property
     def waiting(self) -> list[str]:
-        """The trials that reached the milestone, the oldest first; at the last one nobody waits."""
+        """The trials that reached the milestone, the oldest first; at the last one none waits."""
         if self.is_at_last_level:
             return []
         return [trial_id for trial_id, member in self.members.items() if len(member.scores) > self.level]
@@ -139,8 +133,33 @@ class _Bracket:
 
 
 @refuse_unknown()
-class BracketScheduler(MetricScheduler):
-    """Run trials in brackets, whose trials wait for each other; a subclass says in which order brackets are filled."""
+class HyperBandScheduler(MetricScheduler):
+    """Let the trials of a bracket run to a milestone, wait for each other there, and let the best 1/eta go on.
+
+    Brackets hold few trials that run long, or many that are cut down early; a new trial fills the current bracket, then
+    the next. `bracket_milestones` lists them. A trial that waits is paused: it is saved and holds no resources. So
+    trials should save checkpoints; one that never saved cannot be paused, runs on while its bracket waits, and is
+    judged by what it had reported at the milestone.
+
+    Args:
+        time_attr: result key that counts progress, in the unit of `max_t`.
+        metric, mode: what is judged; from the run unless given here.
+        max_t: the longest that a trial may run, at least 1.
+        reduction_factor: eta, above 1; of a bracket about one in eta goes on from each milestone.
+        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it then runs to its own
+            end.
+
+    Raises:
+        ConfigError: an argument is no such number.
+
+    Source: Li et al. 2018, arXiv:1603.06560, algorithm 1. Departures: brackets are filled small to large, as in Tune;
+    where Tune halves as soon as all trials that happen to have begun are at the milestone, a bracket waits until it is
+    full, or until nothing else is left to run (it is then halved as it is). A trial ends at its last milestone at once,
+    not when the slowest of its bracket gets there. NaN is the worst score. A trial that fails before its first
+    milestone gives its place to another.
+    """
+
+    _is_largest_first = False  # whether new trials fill the bracket of the most trials first, or that of the fewest
 
     def __init__(
         self,
@@ -152,21 +171,20 @@ class BracketScheduler(MetricScheduler):
         stop_last_trials: bool = True,
     ) -> None:
         super().__init__(time_attr, metric, mode)
-        check_number("max_t", max_t, least=1)
-        check_number("reduction_factor", reduction_factor, least=1, is_least_allowed=False)
+        checks.number("max_t", max_t, least=1)
+        checks.number("reduction_factor", reduction_factor, above=1)
         self.max_t, self.reduction_factor = max_t, reduction_factor
         self.num_stopped = 0
         self._stop_last = stop_last_trials
-        self._plans: Iterator[Levels] = cycle(self._in_order(bracket_milestones(max_t, reduction_factor)))
+        brackets = bracket_milestones(max_t, reduction_factor)
+        if self._is_largest_first:
+            self.milestones = tuple(float(milestone) for _, milestone in brackets[-1])
+        self._plans: Iterator[Levels] = cycle(brackets[::-1] if self._is_largest_first else brackets)
         self._num_brackets = 1
         self._filling = _Bracket(next(self._plans))
         self._brackets = [self._filling]  # those that are being filled or still have trials
         self._of: dict[str, _Bracket] = {}
         self._known: set[str] = set()
-
-    @abstractmethod
-    def _in_order(self, brackets: list[Levels]) -> list[Levels]:
-        """Return the brackets, given with the fewest trials first, in the order in which new trials fill them."""
 
     def on_trial_add(self, trial: Trial) -> None:
         """Give a new trial its place; one that a person lets run again gets a new one when it reports."""
@@ -189,7 +207,7 @@ class BracketScheduler(MetricScheduler):
             return [*decisions, stop, *self._leave(trial.id, bracket)]
         decisions += self._advance(bracket)
         if trial.id in bracket.members and not bracket.is_at_last_level and len(member.scores) > bracket.level:
-            member.told_in = trial.attempt
+            member.paused_in = trial.attempt
             decisions.append(PauseTrial(trial.id, f"waits for its bracket at {self.time_attr}={bracket.milestone}"))
         return decisions
 
@@ -206,7 +224,7 @@ class BracketScheduler(MetricScheduler):
 
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
         if isinstance(decision, PauseTrial):
-            self._tell_once(
+            self._note(
                 "HyperBand cannot pause a trial that never saved a checkpoint; such trials run on while their bracket "
                 "waits, which costs time but changes no comparison. Report a checkpoint at the milestones."
             )
@@ -244,8 +262,8 @@ class BracketScheduler(MetricScheduler):
         return self._advance(bracket)
 
     def _catch_up(self, trial: Trial, bracket: _Bracket) -> list[Decision]:
-        """Close a bracket if `on_idle` resumed a trial of it: that is no part of the record that is told again."""
-        is_resumed = 0 < bracket.members[trial.id].told_in < trial.attempt
+        """Close a bracket if `on_idle` resumed a trial of it: the record does not repeat that after a restart."""
+        is_resumed = 0 < bracket.members[trial.id].paused_in < trial.attempt
         if is_resumed and not bracket.is_closed and bracket.is_everybody_waiting:
             return self._close(bracket)
         return []
@@ -263,8 +281,8 @@ class BracketScheduler(MetricScheduler):
         if bracket.is_halved:
             bracket.is_halved = False
             for trial_id, member in bracket.members.items():
-                if member.told_in and (bracket.is_at_last_level or len(member.scores) <= bracket.level):
-                    member.told_in = 0
+                if member.paused_in and (bracket.is_at_last_level or len(member.scores) <= bracket.level):
+                    member.paused_in = 0
                     decisions.append(ResumeTrial(trial_id))
         if bracket.is_closed and not bracket.members and bracket in self._brackets:
             self._brackets.remove(bracket)
@@ -276,8 +294,8 @@ class BracketScheduler(MetricScheduler):
         for trial_id, score in bracket.halve():
             del self._of[trial_id]
             self.num_stopped += 1
-            shown = f"{self.metric}={self._shown(score)}"
-            decisions.append(StopTrial(trial_id, f"stopped early: {shown} at {time} is not among the best {keep}"))
+            why = f"stopped early: {self._shown(score)} at {time} is not among the best {keep}"
+            decisions.append(StopTrial(trial_id, why))
         return decisions
 
     def state(self) -> Any:
@@ -288,7 +306,6 @@ class BracketScheduler(MetricScheduler):
         ]
 
     def debug_string(self) -> str:
-        """Return how many were stopped and how far each bracket is, for logs."""
         lines = [f"Using HyperBand: num_stopped={self.num_stopped} total_brackets={self._num_brackets}"]
         for b in self._brackets:
             size, milestone = b.levels[b.level]
@@ -298,34 +315,3 @@ class BracketScheduler(MetricScheduler):
                 f"{len(b.members) - waiting} on their way, {waiting} waiting"
             )
         return "\n".join(lines)
-
-
-@final
-class HyperBandScheduler(BracketScheduler):
-    """Let the trials of a bracket run to a milestone, wait for each other there, and let the best 1/eta go on.
-
-    Brackets hold few trials that run long, or many that are cut down early; a new trial fills the current bracket, then
-    the next. `bracket_milestones` lists them. A trial that waits is paused: it is saved and holds no resources. So
-    trials should save checkpoints; one that never saved cannot be paused, runs on while its bracket waits, and is
-    judged by what it had reported at the milestone.
-
-    Args:
-        time_attr: result key that counts progress, in the unit of `max_t`.
-        metric, mode: what is judged; from the run unless given here.
-        max_t: the longest that a trial may run, at least 1.
-        reduction_factor: eta, above 1; of a bracket about one in eta goes on from each milestone.
-        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it then runs to its own
-            end.
-
-    Raises:
-        ConfigError: an argument is no such number.
-
-    Source: Li et al. 2018, arXiv:1603.06560, algorithm 1. Departures: brackets are filled small to large, as in Tune;
-    where Tune halves as soon as all trials that happen to have begun are at the milestone, a bracket waits until it is
-    full, or until nothing else is left to run (it is then halved as it is). A trial ends at its last milestone at once,
-    not when the slowest of its bracket gets there. NaN is the worst score. A trial that fails before its first
-    milestone gives its place to another.
-    """
-
-    def _in_order(self, brackets: list[Levels]) -> list[Levels]:
-        return brackets

@@ -6,14 +6,15 @@ import bisect
 import math
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
+from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResizeTrial, StopTrial
-from sweep.core.results import Result
-from sweep.core.trial import Status, Trial
-from sweep.core.values import as_float
+from sweep.core.results import Result, signed
+from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
-from sweep.schedulers.metric import MetricScheduler, check_number
+from sweep.schedulers.metric import MetricScheduler
 
 __all__ = ["MedianStoppingRule"]
 
@@ -29,26 +30,17 @@ def _mark(time: float) -> int:
     return exponent * _PER_DOUBLING + int((2 * mantissa - 1) * _PER_DOUBLING)
 
 
+@dataclass(slots=True)
 class _Curve:
-    """What is known of one trial.
+    """What is known of one trial."""
 
-    Attributes:
-        best: the best score, -inf when there was no number.
-        mean, num: running mean of the scores after the grace period, and of how many.
-        marks: those at which it reported, in order. entered: its mean at the first report there. left: at the last.
-        asked_at: when it was last looked whether it should make room for others.
-    """
-
-    __slots__ = ("asked_at", "best", "entered", "left", "marks", "mean", "num")
-
-    def __init__(self) -> None:
-        self.best = -math.inf
-        self.mean = 0.0
-        self.num = 0
-        self.marks: list[int] = []
-        self.entered = array("d")
-        self.left = array("d")
-        self.asked_at = -math.inf
+    best: float = -math.inf  # the best score; -inf when there was no number
+    mean: float = 0.0  # of the scores after the grace period
+    num: int = 0  # of these
+    marks: list[int] = field(default_factory=list)  # those at which it reported, in order
+    entered: array[float] = field(default_factory=lambda: array("d"))  # its mean at the first report at each mark
+    left: array[float] = field(default_factory=lambda: array("d"))  # and at the last
+    asked_at: float = -math.inf  # when it was last looked whether it should make room for others
 
     def mean_at(self, mark: int) -> float | None:
         """Return the running mean when it passed a mark; None if it began later, or has not come as far."""
@@ -108,9 +100,9 @@ class MedianStoppingRule(MetricScheduler):
         hard_stop: bool = True,
     ) -> None:
         super().__init__(time_attr, metric, mode)
-        check_number("grace_period", grace_period, least=0)
-        check_number("min_samples_required", min_samples_required, least=1)
-        check_number("min_time_slice", min_time_slice, least=0)
+        checks.number("grace_period", grace_period, least=0)
+        checks.number("min_samples_required", min_samples_required, least=1)
+        checks.number("min_time_slice", min_time_slice, least=0)
         self.grace_period, self.min_samples_required = grace_period, min_samples_required
         self.min_time_slice, self.hard_stop = min_time_slice, hard_stop
         self._slice = max(min_time_slice, grace_period)
@@ -130,11 +122,8 @@ class MedianStoppingRule(MetricScheduler):
         if read is None or trial.id in self._stopped:
             return ()  # paused once, it now runs to its own end
         time, score = read
-        curve = self._curves.get(trial.id)
-        if curve is None:
-            curve = self._curves[trial.id] = _Curve()
-        value = as_float(result.get(self.metric or ""))
-        is_number = value is not None and not math.isnan(value)
+        curve = self._curves.setdefault(trial.id, _Curve())
+        is_number = not math.isnan(signed(result.get(self.metric or ""), "max"))
         if is_number:
             curve.best = max(curve.best, score)
         if time < self.grace_period:
@@ -148,7 +137,7 @@ class MedianStoppingRule(MetricScheduler):
             return ()
         self._stopped.add(trial.id)
         self.num_stopped += 1
-        why = f"best {self.metric}={self._shown(curve.best)} at {time:g}, median of the others {self._shown(median)}"
+        why = f"best {self._shown(curve.best)} at {time:g}, median of the others {self._number(median)}"
         if self.hard_stop:
             return [StopTrial(trial.id, f"stopped early: {why}")]
         return [PauseTrial(trial.id, f"goes on when all others have ended: {why}")]
@@ -205,8 +194,7 @@ class MedianStoppingRule(MetricScheduler):
         return [ResizeTrial(trial.id, trial.resources)]  # saved, then PENDING behind those that wait
 
     def _is_anybody_waiting(self, trials: Mapping[str, Trial]) -> bool:
-        waiting = (trials[trial_id] for trial_id in self._alive if trial_id in trials)
-        return any(trial.status is Status.PENDING and trial.placement is None for trial in waiting)
+        return any(trials[trial_id].is_waiting for trial_id in self._alive if trial_id in trials)
 
     def state(self) -> Any:
         """Return the trials' bests and means, and the medians at all marks; for replay checks."""
@@ -214,5 +202,4 @@ class MedianStoppingRule(MetricScheduler):
         return curves, {mark: list(column) for mark, column in self._columns.items()}, sorted(self._stopped)
 
     def debug_string(self) -> str:
-        """Return how many trials were stopped, for logs."""
         return f"Using MedianStoppingRule: num_stopped={self.num_stopped}."

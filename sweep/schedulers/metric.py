@@ -1,50 +1,31 @@
-"""What schedulers that judge by a metric share: their checks, and reading time and score from a result."""
+"""What schedulers that judge by a metric share: their arguments, and reading time and score from a result."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from sweep import checks
 from sweep.core.results import Result, score
 from sweep.core.values import as_float
 from sweep.errors import ConfigError
 from sweep.schedulers.base import Scheduler
 
-__all__ = ["MetricScheduler", "check_number"]
-
-
-def check_number(name: str, value: Any, *, least: float, is_least_allowed: bool = True) -> None:
-    """Refuse what is no finite number of at least (or above) `least`.
-
-    Raises:
-        ConfigError: it is not; the message names it.
-    """
-    number = None if isinstance(value, bool) else as_float(value)
-    if number is None or not math.isfinite(number) or value < least or (value == least and not is_least_allowed):
-        bound = f"of at least {least:g}" if is_least_allowed else f"above {least:g}"
-        raise ConfigError(f"{name} is {value!r}; expected a finite number {bound}.")
+__all__ = ["MetricScheduler"]
 
 
 class MetricScheduler(Scheduler):
-    """Judge trials by `metric` at the progress that `time_attr` counts; subclasses say what follows.
-
-    Attributes:
-        notices: what the user should be told, each once, oldest first.
-    """
+    """Judge trials by `metric` at the progress that `time_attr` counts; subclasses say what follows."""
 
     def __init__(self, time_attr: str, metric: str | None, mode: str | None) -> None:
-        if mode is not None and mode not in ("min", "max"):
-            raise ConfigError(f"mode is {mode!r}; expected 'min' or 'max'.")
-        if not isinstance(time_attr, str) or not time_attr:
-            raise ConfigError(
-                f"time_attr is {time_attr!r}; expected the name of a result that counts progress, such as "
-                "'training_iteration' or 'time_total_s'."
-            )
+        if mode is not None:
+            checks.mode(mode)
         if metric is not None and not isinstance(metric, str):
             raise ConfigError(f"metric is {metric!r}; {type(self).__name__} judges by one metric, given by name.")
+        if not isinstance(time_attr, str) or not time_attr:
+            expected = "the name of a result that counts progress, such as 'training_iteration' or 'time_total_s'"
+            checks.refuse("time_attr", time_attr, expected)
         self.time_attr = time_attr
         self.metric, self.mode = metric, mode
-        self.notices: list[str] = []
         self._seed = 0
 
     def set_search_properties(self, metric: str | None, mode: str | None, *, seed: int = 0) -> None:
@@ -63,20 +44,20 @@ class MetricScheduler(Scheduler):
         self.mode = self.mode or "max"
         self._seed = seed
 
+    def _time(self, result: Result) -> float | None:
+        """Return the progress of a trial; None where it is NaN or no number: nothing is decided at an unknown time."""
+        time = as_float(result.get(self.time_attr))
+        return None if time is None or math.isnan(time) else time
+
     def _read(self, result: Result) -> tuple[float, float] | None:
-        """Return (time, score) of a result, a larger score being better and NaN the worst; None if either is missing.
+        """Return (time, score), a larger score being better and NaN the worst; None if either is missing."""
+        time, value = self._time(result), result.get(self.metric or "")
+        return None if time is None or value is None else (time, score(value, self.mode or "max"))
 
-        A time that is NaN, or no number that a float holds, is missing: nothing can be decided at an unknown time.
-        """
-        time, value = as_float(result.get(self.time_attr)), result.get(self.metric or "")
-        if value is None or time is None or math.isnan(time):
-            return None
-        return time, score(value, self.mode or "max")
-
-    def _shown(self, value: float) -> str:
-        """Return a score as the user reported it, for reasons and logs."""
+    def _number(self, value: float) -> str:
+        """Return a score as the user reported it, for reasons; "nan" for the worst of all."""
         return f"{value if self.mode == 'max' else -value:.4g}" if math.isfinite(value) else "nan"
 
-    def _tell_once(self, notice: str) -> None:
-        if notice not in self.notices:
-            self.notices.append(notice)
+    def _shown(self, value: float) -> str:
+        """Return the metric with a score."""
+        return f"{self.metric}={self._number(value)}"

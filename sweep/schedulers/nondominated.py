@@ -30,7 +30,7 @@ class _Front(ABC):
 
     @abstractmethod
     def exchange(self, points: Sequence[Vector]) -> list[Vector]:
-        """Take points in that nobody here dominates; returns those that they push out, because they dominate them."""
+        """Take points in that none here dominates; returns those that they push out, because they dominate them."""
 
     @abstractmethod
     def points(self) -> list[Vector]:
@@ -61,7 +61,7 @@ class _Stairs(_Front):
 
     def exchange(self, points: Sequence[Vector]) -> list[Vector]:
         # `points` are neighbours on the front above, so those that they dominate are neighbours here: a point between
-        # would be dominated by nobody above
+        # would be dominated by none above
         low = bisect_left(self._second, -points[0][1])
         high = bisect_right(self._first, points[-1][0])
         if low < high and self._first[low] == points[0][0] and self._second[low] == -points[0][1]:
@@ -284,7 +284,7 @@ class ParetoOrder:
         return is_early_in_net(others, point, free)
 
     def _level(self, point: Vector) -> int:
-        """Return the first front of which nobody dominates the point; whom one dominates, all those above do too."""
+        """Return the first front of which no point dominates this one; whom one dominates, all those above do too."""
         low, high = 0, len(self._fronts)
         while low < high:
             middle = (low + high) // 2

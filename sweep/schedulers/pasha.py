@@ -1,4 +1,4 @@
-"""PASHA: ASHA that lets nobody run longer than it takes until the ranking of the trials is stable."""
+"""PASHA: ASHA that lets no trial run longer than it takes until the ranking of the trials is stable."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import math
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.core.messages import Decision, PauseTrial, StopTrial
+from sweep import checks
+from sweep.core.messages import Decision
 from sweep.core.results import Result
 from sweep.core.trial import Trial
-from sweep.errors import ConfigError, refuse_unknown
-from sweep.schedulers.metric import MetricScheduler, check_number
-from sweep.schedulers.rungs import CANNOT_PAUSE, PromotionLadder, clear_out, place_rungs, signed
+from sweep.errors import refuse_unknown
+from sweep.schedulers.rungs import PromotionLadder, RungScheduler
 
 __all__ = ["PASHAScheduler"]
 
@@ -92,8 +93,8 @@ class _Ranking:
 
 @refuse_unknown()
 @final
-class PASHAScheduler(MetricScheduler):
-    """Promote trials as ASHA does, but let nobody beyond a rung before the ranking there contradicts the one below.
+class PASHAScheduler(RungScheduler):
+    """Promote trials as ASHA does, but let none beyond a rung before the ranking there contradicts the one below.
 
     At first trials run to the second rung at most. Whenever a trial arrives at the top rung, the trials there are
     ranked by their scores at that rung and by those at the rung below. As long as the two rankings agree, up to trials
@@ -106,14 +107,9 @@ class PASHAScheduler(MetricScheduler):
     Trials pause while they wait; what `ASHAScheduler(type="promotion")` says about checkpoints holds here too.
 
     Args:
-        time_attr: result key that counts progress, in the unit of `max_t`. Curves are compared at equal times: with
-            seconds these are the rungs alone, so that there is little to estimate the noise from.
-        metric, mode: what is judged; from the run unless given here.
-        max_t: a trial that gets there is stopped (unless `stop_last_trials` is False).
-        grace_period: the lowest rung.
-        reduction_factor: eta; rungs lie at `grace_period * eta**k`, and of those at a rung one in eta goes on.
-        stop_last_trials: whether `max_t` ends a trial.
-        rungs: where the rungs lie, instead; the last one then takes the place of `max_t`.
+        time_attr: curves are compared at equal times: with seconds these are the rungs alone, so that there is little
+            to estimate the noise from.
+        others: as for `ASHAScheduler`.
         noise_percentile: which of the differences that are noise `epsilon` is, 0 to 100.
 
     Attributes:
@@ -141,18 +137,13 @@ class PASHAScheduler(MetricScheduler):
         rungs: Sequence[float] | None = None,
         noise_percentile: float = 90.0,
     ) -> None:
-        super().__init__(time_attr, metric, mode)
-        check_number("noise_percentile", noise_percentile, least=0)
-        if noise_percentile > 100:
-            raise ConfigError(f"noise_percentile is {noise_percentile!r}; expected a number from 0 to 100.")
-        milestones = place_rungs(grace_period, max_t, reduction_factor, rungs)
-        self.max_t = max_t if rungs is None else milestones[-1]
-        self.grace_period, self.reduction_factor = milestones[0], reduction_factor
+        ladder = partial(PromotionLadder, eta=reduction_factor, num_open=1)
+        limits = (max_t, grace_period, reduction_factor, stop_last_trials, rungs)
+        super().__init__(time_attr, metric, mode, *limits, ladder=ladder)
+        checks.number("noise_percentile", noise_percentile, least=0, most=100)
         self.noise_percentile = noise_percentile
         self.epsilon = 0.0
-        self.num_stopped = 0
-        self._stop_last = stop_last_trials
-        self._ladder = PromotionLadder(milestones, reduction_factor, num_open=1)
+        (self._rungs,) = self._promoting
         self._curves: dict[str, dict[float, float]] = {}
         self._begin_ranking()
 
@@ -165,39 +156,26 @@ class PASHAScheduler(MetricScheduler):
     @property
     def current_max_t(self) -> float:
         """How far a trial may run now."""
-        top = self._ladder.num_open
-        return self._ladder.milestones[top] if top < len(self._ladder.milestones) else self.max_t
+        top = self._rungs.num_open
+        return self._rungs.milestones[top] if top < len(self._rungs.milestones) else self.max_t
 
-    def _read(self, result: Result) -> tuple[float, float] | None:
-        """Return (time, score), a larger score being better; NaN is kept, because it counts where it arrives."""
-        read = super()._read(result)
-        return None if read is None else (read[0], signed(result[self.metric or ""], self.mode or "max"))
-
-    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
-        read = self._read(result)
-        if read is None:
-            return ()
-        time, score = read
-        if time >= self.max_t and self._stop_last:
-            return [StopTrial(trial.id, f"reached max_t: {self.time_attr}={time:g}")]
-        promoted = self._ladder.record(trial.id, time, score)
-        level = self._ladder.level(trial.id)
-        if self._ladder.num_open < len(self._ladder.rungs):
-            at = time if promoted is None else self._ladder.milestones[level]
-            self._curves.setdefault(trial.id, {})[at] = score
+    def _judge(self, trial: Trial, time: float, point: Any, result: Result) -> Sequence[Decision]:
+        promoted = self._rungs.record(trial.id, time, point)
+        level = self._rungs.level(trial.id)
+        if self._rungs.num_open < len(self._rungs.rungs):
+            at = time if promoted is None else self._rungs.milestones[level]
+            self._curves.setdefault(trial.id, {})[at] = point
         if promoted is None:
             return ()
-        if level == self._ladder.num_open:
+        if level == self._rungs.num_open:
             self._compare(trial.id)
             promoted = self._raise(promoted)
-        decisions = self._ladder.answer(trial, promoted, f"{self.metric}={self._shown(score)}")
-        self.num_stopped += sum(isinstance(decision, StopTrial) for decision in decisions)
-        return decisions
+        return self._rungs.answer(trial, promoted, self._shown(point))
 
     def _compare(self, trial_id: str) -> None:
         """Rank a trial that got to the top rung, and look for noise between it and the others there."""
-        top = self._ladder.num_open
-        here, below = self._ladder.rungs[top], self._ladder.rungs[top - 1]
+        top = self._rungs.num_open
+        here, below = self._rungs.rungs[top], self._rungs.rungs[top - 1]
         if trial_id not in below.scores:
             return  # its reports lie so far apart that there is nothing to compare
         differing = self._top_curves.add(self._curves[trial_id])
@@ -211,7 +189,7 @@ class PASHAScheduler(MetricScheduler):
 
     def _raise(self, promoted: list[str]) -> list[str]:
         """Make the next rung the top one as long as the rankings disagree; returns who is promoted in all."""
-        ladder = self._ladder
+        ladder = self._rungs
         while ladder.num_open < len(ladder.rungs) and self._ranking.disagreement > self.epsilon:
             promoted = promoted + ladder.open_next()
             self._begin_ranking()
@@ -222,30 +200,10 @@ class PASHAScheduler(MetricScheduler):
                         self._compare(trial_id)
         return promoted
 
-    def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
-        read = self._read(trial.last_result) if trial.last_result is not None else None
-        return self._ladder.leave(trial.id, read)
-
-    def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
-        if isinstance(decision, PauseTrial) and trial.checkpoint is None:
-            self._tell_once(CANNOT_PAUSE)
-        return ()
-
-    def choose(self, startable: Sequence[Trial]) -> Trial | None:
-        """Prefer who was promoted, from the highest rung; otherwise the oldest."""
-        return max(startable, key=lambda trial: self._ladder.level(trial.id))
-
-    def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
-        """Stop those that can never be promoted; whoever is paused for another reason goes on."""
-        decisions = clear_out([self._ladder], trials)
-        self.num_stopped += sum(isinstance(decision, StopTrial) for decision in decisions)
-        return decisions
-
     def state(self) -> Any:
         """Return how many rungs are open, epsilon, how many pairs it rests on, and what the rungs hold."""
-        return (self._ladder.num_open, self.epsilon, len(self._noise), self._ladder.state())
+        return (self._rungs.num_open, self.epsilon, len(self._noise), self._rungs.state())
 
     def debug_string(self) -> str:
-        """Return how far trials may run now, what counts as noise, and what is at each rung, for logs."""
-        head = f"Using PASHA: num_stopped={self.num_stopped} current_max_t={self.current_max_t:g} "
-        return f"{head}epsilon={self.epsilon:.4g}\n{self._ladder.describe()}"
+        head, rungs = super().debug_string().splitlines()
+        return f"{head} current_max_t={self.current_max_t:g} epsilon={self.epsilon:.4g}\n{rungs}"

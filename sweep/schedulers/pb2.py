@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, final
 
 import numpy as np
 
+from sweep import checks
 from sweep.core.messages import Decision
 from sweep.core.results import flatten
 from sweep.core.trial import Trial
@@ -45,7 +46,7 @@ class _Bound:
             if not isinstance(value, Mapping) or key not in value:
                 return None
             value = value[key]
-        if not _is_number(value):
+        if not checks.is_number(value):
             return None
         return min(max((float(value) - self.low) / (self.high - self.low), 0.0), 1.0)
 
@@ -64,25 +65,17 @@ class _Bound:
         place[self.path[-1]] = value
 
 
+@dataclass(slots=True)
 class _Track:
-    """What is known of one trial's course.
+    """What is known of one trial's course."""
 
-    Attributes:
-        config: what it runs, or will run when it has become a clone. point: its place in the unit cube, if it has one.
-        begin: where its current interval began. last: its last report. saved: its latest checkpoint.
-        saved_path: of its own latest checkpoint. marks: its last reports, by their count.
-    """
-
-    __slots__ = ("begin", "config", "last", "marks", "point", "saved", "saved_path")
-
-    def __init__(self) -> None:
-        self.config: Mapping[str, Any] | None = None
-        self.point: tuple[float, ...] | None = None
-        self.begin: Mark | None = None
-        self.last: Mark | None = None
-        self.saved: Mark | None = None
-        self.saved_path = ""
-        self.marks: dict[int, Mark] = {}
+    config: Mapping[str, Any] | None = None  # what it runs, or will run when it has become a clone
+    point: tuple[float, ...] | None = None  # its place in the unit cube, if it has one
+    begin: Mark | None = None  # where its current interval began
+    last: Mark | None = None  # its last report
+    saved: Mark | None = None  # what its latest checkpoint holds
+    saved_path: str = ""  # of its own latest checkpoint
+    marks: dict[int, Mark] = field(default_factory=dict)  # its last reports, by their count
 
 
 @refuse_unknown()
@@ -95,18 +88,12 @@ class PB2(PopulationScheduler):
     so far gained per unit of progress, promises most. A small population suffices, 4 for instance.
 
     Args:
-        time_attr: result key that counts progress; the default counts seconds of training.
-        metric, mode: what is judged; from the run unless given here.
         perturbation_interval: progress between two perturbation points, above 0. At least two reports should fall into
             an interval, or a new trial's first interval teaches nothing: where it began is not known.
         hyperparam_bounds: what may be changed: per config key [low, high], or a dict of these. A key that a config
             lacks is drawn from there; an int stays one. The scale is linear: search the exponent of a learning rate
             that spans decades.
-        quantile_fraction: the share of the best, and of the worst; 0 to 0.5.
-        log_config: whether the run writes who took what from whom to `pbt_global.txt` and `pbt_policy_<id>.txt`.
-        require_attrs: whether a result without `time_attr` or `metric` is an error; otherwise it decides nothing.
-        synch: whether all trials wait for each other at each perturbation point, and are then changed together.
-        custom_explore_fn: called last with the changed config; returns the one to use.
+        others: as for `PopulationBasedTraining`.
 
     Raises:
         ConfigError: an argument is wrong, or no bounds are given.
@@ -157,16 +144,11 @@ class PB2(PopulationScheduler):
         self._begun: dict[str, _Track] = {}  # of those that live, in the order in which their intervals began
 
     def complete_config(self, config: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return a trial's config with a uniform draw for every bounded key that it lacks.
-
-        Args:
-            number: of the trial in its sweep, from 0; the same number gives the same values.
-        """
+        """Return a trial's config with a uniform draw for every bounded key that it lacks."""
         new: dict[str, Any] = copied(config)
         known = flatten(config)
-        for bound, path, share in zip(
-            self._bounds, self.mutated_paths, self._rng(FIRST, number, 0).random(len(self._bounds)), strict=True
-        ):
+        shares = self._rng(FIRST, number, 0).random(len(self._bounds))
+        for bound, path, share in zip(self._bounds, self.mutated_paths, shares, strict=True):
             if path not in known:
                 bound.put(new, float(share))
         return new
@@ -210,10 +192,7 @@ class PB2(PopulationScheduler):
         self._begun[trial_id] = track
 
     def _track(self, trial_id: str) -> _Track:
-        track = self._tracks.get(trial_id)
-        if track is None:
-            track = self._tracks[trial_id] = _Track()
-        return track
+        return self._tracks.setdefault(trial_id, _Track())
 
     def _point(self, config: Mapping[str, Any]) -> tuple[float, ...] | None:
         shares = [bound.scaled(config) for bound in self._bounds]
@@ -287,7 +266,7 @@ def _tame(score: float) -> float:
 def _find_checkpoint(track: _Track, trial: Trial) -> None:
     """Find the report that a trial's newest checkpoint belongs to; one that it took over from another is no news."""
     ref = trial.checkpoint
-    if ref is None or ref.path == track.saved_path or ref.path.partition("/")[0] != trial.id:
+    if ref is None or ref.path == track.saved_path or ref.owner != trial.id:
         return
     track.saved_path, track.saved = ref.path, track.marks.get(ref.count)
 
@@ -306,14 +285,10 @@ def _checked_bounds(bounds: Any, path: tuple[Any, ...] = ()) -> Iterator[_Bound]
             yield from _checked_bounds(inner, (*path, key))
         return
     is_pair = isinstance(bounds, (list, tuple)) and len(bounds) == 2 and bool(path)
-    if not is_pair or not all(_is_number(value) for value in bounds):
+    if not is_pair or not all(map(checks.is_number, bounds)):
         what = "two finite numbers [low, high], or a dict of these" if path else "a dict of config keys and [low, high]"
-        raise ConfigError(f"{here} is {bounds!r:.100}; expected {what}.")
+        checks.refuse(here, bounds, what)
     low, high = bounds
     if not low < high:
-        raise ConfigError(f"{here} is {bounds!r}; expected the lower bound first and below the upper one.")
+        checks.refuse(here, bounds, "the lower bound first and below the upper one")
     yield _Bound(path, float(low), float(high))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_)) and math.isfinite(value)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, final
 
 import numpy as np
 
+from sweep import checks
 from sweep.core.results import flatten
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.explore import checked_mutations, complete_config, explore
-from sweep.schedulers.metric import check_number
 from sweep.schedulers.population import FIRST, Explore, PopulationScheduler
 
 __all__ = ["PopulationBasedTraining"]
@@ -81,9 +79,7 @@ class PopulationBasedTraining(PopulationScheduler):
             require_attrs=require_attrs,
             synch=synch,
         )
-        check_number("resample_probability", resample_probability, least=0)
-        if resample_probability > 1:
-            raise ConfigError(f"resample_probability is {resample_probability!r}; expected a number from 0 to 1.")
+        checks.number("resample_probability", resample_probability, least=0, most=1)
         self._mutations = checked_mutations(hyperparam_mutations or {})
         if not self._mutations and custom_explore_fn is None:
             raise ConfigError(
@@ -92,14 +88,14 @@ class PopulationBasedTraining(PopulationScheduler):
             )
         self.mutated_paths = tuple(flatten(self._mutations))
         self.resample_probability = resample_probability
-        self._factors = _checked_factors(perturbation_factors)
+        factors = perturbation_factors
+        is_list = isinstance(factors, Sequence) and not isinstance(factors, str) and len(factors) > 0
+        if not is_list or not all(map(checks.is_number, factors)):
+            checks.refuse("perturbation_factors", factors, "numbers to multiply by, such as (1.2, 0.8)")
+        self._factors = tuple(factors)
 
     def complete_config(self, config: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return a trial's config with a value for every key that may be changed and that it lacks.
-
-        Args:
-            number: of the trial in its sweep, from 0; the same number gives the same values.
-        """
+        """Return a trial's config with a value for every key that may be changed and that it lacks."""
         return complete_config(config, self._mutations, self._rng(FIRST, number, 0))
 
     def _explored(self, target_id: str, source: Trial, rng: np.random.Generator) -> dict[str, Any]:
@@ -110,10 +106,3 @@ class PopulationBasedTraining(PopulationScheduler):
             resample_probability=self.resample_probability,
             perturbation_factors=self._factors,
         )
-
-
-def _checked_factors(factors: Any) -> tuple[float, ...]:
-    is_list = isinstance(factors, Sequence) and not isinstance(factors, str) and len(factors) > 0
-    if not is_list or not all(isinstance(f, Real) and not isinstance(f, bool) and math.isfinite(f) for f in factors):
-        raise ConfigError(f"perturbation_factors is {factors!r}; expected numbers to multiply by, such as (1.2, 0.8).")
-    return tuple(factors)

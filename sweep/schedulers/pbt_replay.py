@@ -7,13 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+from sweep import checks
 from sweep.core.messages import CloneTrial, Decision, PauseTrial
 from sweep.core.results import Result, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.base import Scheduler
-from sweep.schedulers.policy import change_points, plain, read_policy
+from sweep.schedulers.pbt_policy import change_points, plain, read_policy
 
 __all__ = ["PopulationBasedTrainingReplay"]
 
@@ -47,7 +48,6 @@ class PopulationBasedTrainingReplay(Scheduler):
     is_stateless = True
 
     def __init__(self, policy_file: str | os.PathLike[str]) -> None:
-        self.notices: list[str] = []
         first, self._changes = change_points(_read(policy_file))
         self._first = first
         for iteration, config in self._changes:
@@ -66,7 +66,7 @@ class PopulationBasedTrainingReplay(Scheduler):
         before, after = flatten(config), flatten(new)
         replaced = sorted(path for path in before if path in after and after[path] is not before[path])
         if replaced:
-            self._tell_once(f"the policy replaces what config gives as {', '.join(replaced)}.")
+            self._note(f"the policy replaces what config gives as {', '.join(replaced)}.")
         return new
 
     def on_trial_add(self, trial: Trial) -> None:
@@ -108,7 +108,7 @@ class PopulationBasedTrainingReplay(Scheduler):
 
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
         if isinstance(decision, PauseTrial):
-            self._tell_once(
+            self._note(
                 "PopulationBasedTrainingReplay cannot change the config of a trial that never saved a checkpoint; it "
                 "goes on as it is until it has. Report a checkpoint at least at the change points of the policy: "
                 f"{', '.join(str(iteration) for iteration, _ in self._changes)}."
@@ -132,23 +132,17 @@ class PopulationBasedTrainingReplay(Scheduler):
             return None
         return new
 
-    def _tell_once(self, notice: str) -> None:
-        if notice not in self.notices:
-            self.notices.append(notice)
-
     def state(self) -> Any:
-        """Return the trial and the policy; the rest follows from what is told next."""
         return self._trial_id, self._first, self._changes
 
     def debug_string(self) -> str:
-        """Return what is replayed, for logs."""
         return f"PopulationBasedTrainingReplay: {len(self._changes)} changes up to iteration {self._changes[-1][0]}"
 
 
 def _read(policy_file: Any) -> list[Any]:
     """Return the checked lines of a policy file."""
     if not isinstance(policy_file, (str, os.PathLike)) or not os.fspath(policy_file):
-        raise ConfigError(f"policy_file is {policy_file!r:.100}; expected the path of a pbt_policy_<trial>.txt.")
+        checks.refuse("policy_file", policy_file, "the path of a pbt_policy_<trial>.txt")
     shown = repr(os.fspath(policy_file))
     advice = "expected a pbt_policy_<trial>.txt of an experiment that PopulationBasedTraining ran with log_config=True"
     try:
@@ -188,16 +182,8 @@ def _laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
 
 def _is_unchanged(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether `_laid_over` changed nothing: every leaf is still the same object."""
-    if len(before) != len(after):
-        return False
-    for key, value in after.items():
-        old = before.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping):
-            if not _is_unchanged(old, value):
-                return False
-        elif old is not value:
-            return False
-    return True
+    old, new = flatten(before), flatten(after)
+    return old.keys() == new.keys() and all(old[path] is new[path] for path in new)
 
 
 def _text(value: Any) -> str:

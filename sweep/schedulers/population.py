@@ -6,16 +6,18 @@ import math
 from abc import abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sweep import checks
 from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, SaveTrial
 from sweep.core.results import Result
-from sweep.core.trial import Status, Trial
-from sweep.errors import ConfigError, MetricError
+from sweep.core.trial import Trial, number_of
+from sweep.errors import MetricError
 from sweep.schedulers.explore import customised, quantile_size
-from sweep.schedulers.metric import MetricScheduler, check_number
+from sweep.schedulers.metric import MetricScheduler
 
 __all__ = ["Explore", "PopulationScheduler"]
 
@@ -27,42 +29,24 @@ FIRST, LATER = 0, 1  # what a random number is for: a config's missing values, o
 _MOST_ASKED = 64
 
 
+@dataclass(slots=True)
 class _Member:
-    """What is known of one trial of the population.
+    """What is known of one trial of the population."""
 
-    Attributes:
-        score: at its last perturbation point; None: it has not come to one.
-        last_point: the progress at which its current interval began.
-        num_points: how many it came to; numbers its random draws.
-        arrived_in: the attempt in which it reached the barrier (synchronous); 0: it has not. arrived_at: its progress.
-        is_clone: it continues from another's checkpoint, so it has one.
-        joined: counts the trials that joined; of equal scores the younger is the better.
-        place: where it stands in the list of those that live.
-    """
-
-    __slots__ = ("arrived_at", "arrived_in", "is_clone", "joined", "last_point", "num_points", "place", "score")
-
-    def __init__(self) -> None:
-        self.score: float | None = None
-        self.last_point = self.arrived_at = 0.0
-        self.num_points = self.arrived_in = self.joined = self.place = 0
-        self.is_clone = False
+    score: float | None = None  # at its last perturbation point; None: it has not come to one
+    last_point: float = 0.0  # the progress at which its current interval began
+    num_points: int = 0  # how many it came to; numbers its random draws
+    arrived_in: int = 0  # the attempt in which it reached the barrier (synchronous); 0: it has not
+    arrived_at: float = 0.0  # its progress there
+    is_clone: bool = False  # it continues from another's checkpoint, so it has one
+    joined: int = 0  # counts the trials that joined; of equal scores the younger is the better
+    place: int = 0  # where it stands in the list of those that live
 
 
 class PopulationScheduler(MetricScheduler):
     """Let the worst of a population continue from the best; subclasses say how a config is changed.
 
-    Args:
-        time_attr, metric, mode: progress and score.
-        perturbation_interval: progress between two perturbation points, above 0.
-        burn_in_period: progress before a trial is judged for the first time.
-        quantile_fraction: the share of the best, and of the worst; 0 to 0.5.
-        custom_explore_fn: called last with a changed config; returns the one to use.
-        log_config: whether the run writes policy files. require_attrs: whether a result without `time_attr` or
-            `metric` is an error. synch: whether all wait for each other at each perturbation point.
-
-    Raises:
-        ConfigError: an argument is wrong.
+    The arguments are those of `PopulationBasedTraining`.
     """
 
     is_searching = True
@@ -82,13 +66,11 @@ class PopulationScheduler(MetricScheduler):
         synch: bool,
     ) -> None:
         super().__init__(time_attr, metric, mode)
-        check_number("perturbation_interval", perturbation_interval, least=0, is_least_allowed=False)
-        check_number("burn_in_period", burn_in_period, least=0)
-        check_number("quantile_fraction", quantile_fraction, least=0)
-        if quantile_fraction > 0.5:
-            raise ConfigError(f"quantile_fraction is {quantile_fraction!r}; expected a number from 0 to 0.5.")
+        checks.number("perturbation_interval", perturbation_interval, above=0)
+        checks.number("burn_in_period", burn_in_period, least=0)
+        checks.number("quantile_fraction", quantile_fraction, least=0, most=0.5)
         if custom_explore_fn is not None and not callable(custom_explore_fn):
-            raise ConfigError(f"custom_explore_fn is {custom_explore_fn!r:.100}; expected a function of a config.")
+            checks.refuse("custom_explore_fn", custom_explore_fn, "a function of a config")
         self.perturbation_interval, self.burn_in_period = perturbation_interval, burn_in_period
         self.quantile_fraction = quantile_fraction
         self.log_config, self.require_attrs, self.synch = log_config, require_attrs, synch
@@ -110,18 +92,18 @@ class PopulationScheduler(MetricScheduler):
         """Return a changed copy of the source's config for the target, before `custom_explore_fn` sees it."""
 
     def _heard(self, trial: Trial, time: float, score: float) -> None:
-        """Hear of every result that says something."""
+        """Take every result that says something."""
 
     def _came_to_point(self, trial: Trial, time: float, score: float) -> None:
-        """Hear that a trial's interval is over."""
+        """Take note that a trial's interval is over."""
 
     def _became_clone(self, target_id: str, source_id: str, config: Mapping[str, Any]) -> None:
-        """Hear that the target will continue from the source with that config."""
+        """Take note that the target will continue from the source with that config."""
 
     def _recall_clone(self, target_id: str, source_id: str, rng: np.random.Generator) -> None:
-        """Hear that, at a barrier which is not told again after a restart, the target became the source's clone."""
+        """Take note that the target became the source's clone at a barrier that the record does not repeat."""
 
-    # --- what it is told ---------------------------------------------------------------------------------------------
+    # --- hooks ------------------------------------------------------------------------------------------------------
 
     def on_trial_add(self, trial: Trial) -> None:
         self._member(trial.id)
@@ -170,7 +152,7 @@ class PopulationScheduler(MetricScheduler):
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
         if isinstance(decision, (PauseTrial, ResizeTrial)) and trial.checkpoint is None:
             self._unpausable.add(trial.id)
-            self._tell_once(
+            self._note(
                 f"{type(self).__name__} cannot pause a trial that never saved a checkpoint; it runs on without taking "
                 "turns. Report a checkpoint at least once in every perturbation_interval."
             )
@@ -184,10 +166,8 @@ class PopulationScheduler(MetricScheduler):
         worst, best = self._quantiles()
         number = self._num_barriers + 1
         idle = {decision.trial_id for decision in resumes}
-        clones: list[Decision] = []
-        for trial_id in worst:
-            if trial_id in idle and (clone := self._exploit(trials[trial_id], trials, number)) is not None:
-                clones.append(clone)
+        found = [self._exploit(trials[trial_id], trials, number) for trial_id in worst if trial_id in idle]
+        clones = [clone for clone in found if clone is not None]
         self.num_checkpoints += sum(trial_id in idle for trial_id in best)
         self._pass_barrier()
         cloned = {decision.trial_id for decision in clones}
@@ -213,13 +193,13 @@ class PopulationScheduler(MetricScheduler):
         return [PauseTrial(trial.id, f"waits for the population at {self.time_attr}={self._barrier:g}")]
 
     def _catch_up(self, trial: Trial, member: _Member) -> None:
-        """Pass the barrier if `on_idle` resumed a trial there: that is no part of the record that is told again."""
+        """Pass the barrier if `on_idle` resumed a trial there: the record does not repeat that after a restart."""
         is_resumed = 0 < member.arrived_in < trial.attempt
         if not is_resumed or not all(other.arrived_in for other in self._alive.values()):
             return
         number = self._num_barriers + 1
         for target_id in self._quantiles()[0]:
-            rng = self._rng(LATER, _number(target_id), number)
+            rng = self._rng(LATER, number_of(target_id), number)
             source_id = self._drawn_source(rng, None)
             if source_id is not None:
                 self._bind(target_id, source_id)
@@ -252,16 +232,15 @@ class PopulationScheduler(MetricScheduler):
     def _quantiles(self) -> tuple[list[str], list[str]]:
         """Return the worst and the best of the trials that live and came to a perturbation point."""
         size = quantile_size(len(self._ranking), self.quantile_fraction)
-        if size == 0:
-            return [], []
-        return [row[2] for row in self._ranking[:size]], [row[2] for row in self._ranking[-size:]]
+        ids = [trial_id for _, _, trial_id in self._ranking]
+        return ids[:size], ids[len(ids) - size :]
 
     def _exploit(self, target: Trial, trials: Mapping[str, Trial], number: int) -> CloneTrial | None:
         """Return the decision that lets a trial continue from a random one of the best; None if none has saved."""
         rng = self._rng(LATER, target.number, number)
         source_id = self._drawn_source(rng, trials)
         if source_id is None:
-            self._tell_once(
+            self._note(
                 f"{type(self).__name__} skips an exploit: none of the best trials has saved a checkpoint. Report a "
                 "checkpoint at least once in every perturbation_interval."
             )
@@ -299,15 +278,10 @@ class PopulationScheduler(MetricScheduler):
         member.last_point = self._members[source_id].last_point
 
     def _is_anybody_waiting(self, trials: Mapping[str, Trial]) -> bool:
-        """Whether a trial waits for resources; one that still holds its own is about to start again."""
-        places = self._places
-        number = len(places)
+        number = len(self._places)
         first = self._num_points * _MOST_ASKED
-        for i in range(first, first + min(number, _MOST_ASKED)):
-            trial = trials.get(places[i % number])
-            if trial is not None and trial.status is Status.PENDING and trial.placement is None:
-                return True
-        return False
+        asked = (trials.get(self._places[(first + i) % number]) for i in range(min(number, _MOST_ASKED)))
+        return any(trial is not None and trial.is_waiting for trial in asked)
 
     def _member(self, trial_id: str) -> _Member:
         member = self._alive.get(trial_id)
@@ -324,10 +298,10 @@ class PopulationScheduler(MetricScheduler):
     def _missing(self, result: Result) -> None:
         missing = [name for name in (self.time_attr, self.metric or "") if result.get(name) is None]
         what = " and ".join(repr(name) for name in missing) or f"a number as {self.time_attr!r}"
-        told = f"a result lacks {what}, which {type(self).__name__} judges by. Report it with every result"
+        lack = f"a result lacks {what}, which {type(self).__name__} judges by. Report it with every result"
         if self.require_attrs:
-            raise MetricError(f"{told}, or pass require_attrs=False to let such results pass.")
-        self._tell_once(f"{told}; such results decide nothing.")
+            raise MetricError(f"{lack}, or pass require_attrs=False to let such results pass.")
+        self._note(f"{lack}; such results decide nothing.")
 
     def _rng(self, purpose: int, number: int, count: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence([self._seed, purpose, number, count]))
@@ -338,10 +312,4 @@ class PopulationScheduler(MetricScheduler):
         return members, sorted(self._alive), self._barrier, self._num_barriers
 
     def debug_string(self) -> str:
-        """Return how many checkpoints and perturbations there were, for logs."""
         return f"{type(self).__name__}: {self.num_checkpoints} checkpoints, {self.num_perturbations} perturbs"
-
-
-def _number(trial_id: str) -> int:
-    """Return a trial's number in its sweep, as `Trial.number` reads it."""
-    return int(trial_id.rpartition("_")[2])

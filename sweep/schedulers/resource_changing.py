@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from sweep import checks
 from sweep.core.messages import Decision, ResizeTrial, SaveTrial
 from sweep.core.packing import Packer
 from sweep.core.resources import Node, Resources, parse_resources
 from sweep.core.results import Result
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Trial
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
 from sweep.schedulers.base import Scheduler
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
@@ -57,16 +58,11 @@ class ResourceChangingScheduler(Scheduler):
     ) -> None:
         base_scheduler = FIFOScheduler() if base_scheduler is None else base_scheduler
         if not isinstance(base_scheduler, Scheduler) or isinstance(base_scheduler, ResourceChangingScheduler):
-            raise ConfigError(
-                f"base_scheduler is {base_scheduler!r:.100}; expected a scheduler such as ASHAScheduler(), or None "
-                "for FIFO."
-            )
+            checks.refuse("base_scheduler", base_scheduler, "a scheduler such as ASHAScheduler(), or None for FIFO")
         function = DistributeResources() if resources_allocation_function is None else resources_allocation_function
         if not callable(function) or isinstance(function, type):
-            raise ConfigError(
-                f"resources_allocation_function is {function!r:.100}; expected a function of (view, trial, result, "
-                "scheduler), or an object such as DistributeResources()."
-            )
+            expected = "a function of (view, trial, result, scheduler), or an object such as DistributeResources()"
+            checks.refuse("resources_allocation_function", function, expected)
         self.base_scheduler = base_scheduler
         self.resources_allocation_function = function
         self.metric, self.mode = base_scheduler.metric, base_scheduler.mode
@@ -89,8 +85,8 @@ class ResourceChangingScheduler(Scheduler):
         return self._view.base_resources
 
     @property
-    def notices(self) -> Sequence[str]:  # type: ignore[override]  # an attribute of others; nobody sets this one
-        """What people should be told, by the base scheduler and then by this one."""
+    def notices(self) -> Sequence[str]:  # type: ignore[override]  # an attribute of others
+        """What the user should know, by the base scheduler and then by this one."""
         return [*self.base_scheduler.notices, *self._notices]
 
     @property
@@ -165,7 +161,7 @@ class ResourceChangingScheduler(Scheduler):
 
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
         if isinstance(decision, ResizeTrial) and decision.resources == self._changed.get(trial.id):
-            return ()  # this one's own; what follows from it is seen at the next result, also when it is told again
+            return ()  # this one's own; what follows from it is seen at the next result, after a restart too
         return self.base_scheduler.on_refused(trial, decision)
 
     def on_nodes_changed(self, nodes: Sequence[Node]) -> Sequence[Decision]:
@@ -190,7 +186,7 @@ class ResourceChangingScheduler(Scheduler):
     def _learn(self, trial: Trial) -> None:
         """See what became of what was asked for: still there in the same attempt without a checkpoint, it was refused.
 
-        That is read from the trial, and not from `on_refused`, because only results are told again after a restart.
+        That is read from the trial, and not from `on_refused`, because a restart repeats results only.
         """
         self._view.add(trial)
         if trial.checkpoint is not None:
@@ -204,7 +200,7 @@ class ResourceChangingScheduler(Scheduler):
             del self._asked[trial.id]
             self._changed.pop(trial.id, None)
             self._unsavable.add(trial.id)
-            self._tell_once(
+            self._note(
                 "ResourceChangingScheduler cannot change the resources of a trial that never saved a checkpoint; it "
                 "keeps what it has until it has saved one. Report checkpoints."
             )
@@ -222,7 +218,7 @@ class ResourceChangingScheduler(Scheduler):
             return None
         promised = pending.resources if isinstance(pending, ResizeTrial) else trial.resources
         if wanted != promised and self._view.nodes and not self._packer.could_ever_fit(wanted):
-            self._tell_once(
+            self._note(
                 "the function of ResourceChangingScheduler wanted what no machine has, and nothing was changed: "
                 + self._packer.why_never(wanted)
             )
@@ -239,20 +235,13 @@ class ResourceChangingScheduler(Scheduler):
     def _take_back(self, trials: Mapping[str, Trial], named: set[str]) -> list[Decision]:
         """Return the decisions that let changed trials start again that wait for room, with what they began with.
 
-        Room was looked for before they were changed, but not device by device, and others may have come first. The
-        loop is over those with a changed request, of which there are no more than the machines can hold.
+        Room was looked for before they were changed, but others may have come first. The loop is over those with a
+        changed request, of which there are no more than the machines can hold.
         """
         base = self._view.base_resources
-        waiting = [
-            other
-            for trial_id in self._changed
-            if (other := trials.get(trial_id)) is not None
-            and other.status is Status.PENDING
-            and other.placement is None
-            and other.id not in named
-        ]
         decisions: list[Decision] = []
-        for other in waiting:
+        changed = [trials[trial_id] for trial_id in self._changed if trial_id in trials and trial_id not in named]
+        for other in [trial for trial in changed if trial.is_waiting]:
             del self._changed[other.id]
             self._barred[other.id] = self._num_ended
             if base is not None and other.resources != base:
@@ -269,7 +258,7 @@ class ResourceChangingScheduler(Scheduler):
             )
         return parse_resources(answer)
 
-    def _tell_once(self, notice: str) -> None:
+    def _note(self, notice: str) -> None:
         if notice not in self._notices:
             self._notices.append(notice)
 
@@ -279,7 +268,5 @@ class ResourceChangingScheduler(Scheduler):
         return self.base_scheduler.state(), self._view.live_ids, sorted(self._unsavable), changed
 
     def debug_string(self) -> str:
-        """Return what the base scheduler says of itself, and how many trials have changed requests, for logs."""
-        inner = getattr(self.base_scheduler, "debug_string", None)
-        text = inner() if inner is not None else type(self.base_scheduler).__name__
+        text = self.base_scheduler.debug_string()
         return f"(ResourceChangingScheduler, {len(self._changed)} changed) {text}"

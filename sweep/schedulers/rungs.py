@@ -1,34 +1,29 @@
-"""What the schedulers of the ASHA family share: where rungs lie, and ladders on which trials pause until promoted."""
+"""What the schedulers of the ASHA family share: rungs, ladders of them, and who climbs which ladder."""
 
 from __future__ import annotations
 
 import heapq
 import math
+from abc import abstractmethod
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
+from sweep.core.results import Result, signed
 from sweep.core.trial import Status, Trial
-from sweep.core.values import as_float
 from sweep.errors import ConfigError
+from sweep.schedulers.metric import MetricScheduler
 
-__all__ = [
-    "CANNOT_PAUSE",
-    "PromotionLadder",
-    "PromotionRung",
-    "check_brackets",
-    "clear_out",
-    "draw_ladder",
-    "place_rungs",
-    "signed",
-]
+__all__ = ["Ladder", "PromotionLadder", "RungScheduler", "StoppingLadder", "place_rungs"]
 
-CANNOT_PAUSE = (
+_CANNOT_PAUSE = (
     "a trial that never saved a checkpoint cannot wait to be promoted; such trials run on, and are stopped at the next "
     "rung where they are not among the best. Report a checkpoint at the rungs."
 )
@@ -44,13 +39,14 @@ def place_rungs(
     Raises:
         ConfigError: one of the numbers is out of its range, or `rungs` do not increase.
     """
-    if not isinstance(reduction_factor, (int, float)) or not 1 < reduction_factor < math.inf:
-        raise ConfigError(f"reduction_factor is {reduction_factor!r}; expected a number above 1, usually 3 or 4.")
+    checks.number("reduction_factor", reduction_factor, above=1, hint="It is usually 3 or 4.")
     if rungs is not None:
-        return _given_rungs(rungs)
-    for name, value in (("max_t", max_t), ("grace_period", grace_period)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            raise ConfigError(f"{name} is {value!r}; expected a finite number above 0.")
+        given = tuple(rungs) if isinstance(rungs, Iterable) and not isinstance(rungs, (str, Mapping)) else ()
+        if not given or not all(map(checks.is_number, given)) or any(b <= a for a, b in pairwise((0, *given))):
+            checks.refuse("rungs", rungs, "a list of increasing numbers above 0, such as [1, 3, 9, 27]")
+        return given
+    checks.number("max_t", max_t, above=0)
+    checks.number("grace_period", grace_period, above=0)
     if max_t < grace_period:
         raise ConfigError(f"max_t={max_t:g} is below grace_period={grace_period:g}; no trial could ever be judged.")
     milestones = []
@@ -61,43 +57,47 @@ def place_rungs(
     return tuple(milestones)
 
 
-def _given_rungs(rungs: Sequence[float]) -> tuple[float, ...]:
-    if isinstance(rungs, (str, bytes, Mapping)) or not isinstance(rungs, Iterable):
-        raise ConfigError(f"rungs is {rungs!r:.100}; expected a list of increasing numbers, such as [1, 3, 9, 27].")
-    given = tuple(rungs)
-    are_numbers = all(isinstance(r, Real) and not isinstance(r, bool) and 0 < r < math.inf for r in given)
-    if not given or not are_numbers or any(high <= low for low, high in pairwise(given)):
-        raise ConfigError(
-            f"rungs is {list(given)!r:.100}; expected finite numbers above 0, each larger than the one before, "
-            "such as [1, 3, 9, 27]."
-        )
-    return given
+class StoppingLadder:
+    """Rungs at which trials are stopped unless they are among the best of those before them.
 
-
-def check_brackets(brackets: Any) -> None:
-    """Refuse what is no whole number of at least 1.
-
-    Raises:
-        ConfigError: it is not.
+    Args:
+        milestones: lowest first.
+        make_rung: returns an empty rung, whose `judge` keeps what a trial reported and returns what that fell short of,
+            None when it is good enough; with `state` and a text for logs.
     """
-    if isinstance(brackets, bool) or not isinstance(brackets, int) or brackets < 1:
-        raise ConfigError(f"brackets is {brackets!r}; expected a whole number of at least 1.")
 
+    def __init__(self, milestones: Sequence[float], make_rung: Callable[[], Any]) -> None:
+        self.milestones = tuple(milestones)
+        self._rungs: list[tuple[float, Any, set[str]]] = [(m, make_rung(), set()) for m in reversed(self.milestones)]
 
-def draw_ladder(sizes: Sequence[int], seed: int, number: int) -> int:
-    """Return which of several ladders trial `number` climbs: at random, weighted by exp(number of rungs)."""
-    rungs = np.array(sizes, dtype=float)
-    weights = np.exp(rungs - rungs.max())
-    generator = np.random.default_rng(np.random.SeedSequence([seed, number]))
-    return int(generator.choice(len(weights), p=weights / weights.sum()))
+    def level(self, trial_id: str) -> int:
+        return -1  # none waits
 
+    def judge(self, trial_id: str, time: float, point: Any) -> tuple[float, float] | None:
+        """Record a result at the highest rung that `time` reaches, unless the trial was judged there before.
 
-def signed(value: Any, mode: str) -> float:
-    """Return a metric so that larger is better; NaN for whatever is no number."""
-    number = as_float(value)
-    if number is None:
-        return math.nan
-    return number if mode == "max" else -number
+        Returns the milestone and what the trial fell short of there; None when it may go on.
+        """
+        for milestone, rung, seen in self._rungs:
+            if time >= milestone:
+                if trial_id in seen:
+                    return None
+                seen.add(trial_id)
+                missed = rung.judge(point)
+                return None if missed is None else (milestone, missed)
+        return None
+
+    def leave(self, trial_id: str, read: tuple[float, Any] | None = None) -> list[Decision]:
+        """Record the last result of a trial that has ended: others are compared with it."""
+        if read is not None:
+            self.judge(trial_id, *read)
+        return []
+
+    def state(self) -> list[Any]:
+        return [(milestone, sorted(seen), rung.state()) for milestone, rung, seen in self._rungs]
+
+    def describe(self) -> str:
+        return "Bracket: " + " | ".join(f"Iter {milestone:.3f}: {rung}" for milestone, rung, _ in self._rungs)
 
 
 class PromotionRung:
@@ -158,29 +158,21 @@ class PromotionRung:
         return place
 
 
+@dataclass(slots=True)
 class _Climber:
-    """Where a trial is on its ladder.
+    """Where a trial is on its ladder."""
 
-    Attributes:
-        level: index of the highest rung that it got to; -1: none.
-        is_waiting: it got there and was not promoted since.
-        told_in: the attempt that was last told to pause; 0: none.
-    """
-
-    __slots__ = ("is_waiting", "level", "told_in")
-
-    def __init__(self) -> None:
-        self.level = -1
-        self.is_waiting = False
-        self.told_in = 0
+    level: int = -1  # index of the highest rung that it got to; -1: none
+    is_waiting: bool = False  # it got there and was not promoted since
+    paused_in: int = 0  # the attempt that was last asked to pause; 0: none
 
 
 class PromotionLadder:
     """Rungs at which trials pause until they are among the best 1/eta of those that got there.
 
-    Everything follows from `record` and `leave`, which are called for what is on record, so a ladder that is told the
-    same again is the same. Nobody but a newcomer or one that it pushes over the border can become promotable, so each
-    score is looked at when it arrives and never again.
+    Everything follows from `record` and `leave`, so a ladder that gets the same record again is the same. Only
+    a newcomer or one that it pushes over the border can become promotable: a score is looked at when it arrives, never
+    later.
 
     Args:
         milestones: lowest first. eta: above 1.
@@ -191,17 +183,15 @@ class PromotionLadder:
         self.milestones = tuple(milestones)
         self.rungs = [PromotionRung(milestone, eta) for milestone in self.milestones]
         self.num_open = len(self.rungs) if num_open is None else num_open
-        self._climbers: dict[str, _Climber] = {}
+        self._climbers: dict[str, _Climber] = defaultdict(_Climber)
 
     def level(self, trial_id: str) -> int:
         """Return the index of the highest rung that a trial got to; -1: none."""
-        climber = self._climbers.get(trial_id)
-        return climber.level if climber is not None else -1
+        return self._climbers[trial_id].level
 
     def is_waiting(self, trial_id: str) -> bool:
         """Whether a trial is at a rung that it was not promoted from."""
-        climber = self._climbers.get(trial_id)
-        return climber is not None and climber.is_waiting
+        return self._climbers[trial_id].is_waiting
 
     def record(self, trial_id: str, time: float, score: float, *, is_ended: bool = False) -> list[str] | None:
         """Record a score at the highest rung that `time` reaches; None if the trial had got there before.
@@ -209,9 +199,7 @@ class PromotionLadder:
         Returns who is promoted, from whatever rung; the trial itself may be among them.
         """
         level = bisect_right(self.milestones, time) - 1
-        climber = self._climbers.get(trial_id)
-        if climber is None:
-            climber = self._climbers[trial_id] = _Climber()
+        climber = self._climbers[trial_id]
         if level <= climber.level:
             return None
         climber.level = level
@@ -242,15 +230,13 @@ class PromotionLadder:
             read: time and score of its last result, if it has one.
         """
         promoted = self.record(trial_id, *read, is_ended=True) if read is not None else None
-        climber = self._climbers.get(trial_id)
-        if climber is not None:
-            climber.is_waiting = False
+        self._climbers[trial_id].is_waiting = False
         return [ResumeTrial(other) for other in promoted or ()]
 
     def answer(self, trial: Trial, promoted: Sequence[str], shown: str) -> list[Decision]:
         """Return what follows from a record: others go on, and the trial itself goes on, pauses or stops.
 
-        A trial that ran on after it was told to pause, and has no checkpoint still, cannot be paused: it stops.
+        A trial that ran on after it was asked to pause, and has no checkpoint still, cannot be paused: it stops.
 
         Args:
             shown: metric and value, for reasons.
@@ -260,16 +246,14 @@ class PromotionLadder:
         if not climber.is_waiting:
             return decisions
         rung = self.rungs[climber.level]
-        where = f"{shown} at {rung.milestone:g}"
-        if climber.told_in == trial.attempt and trial.checkpoint is None:
-            why = f"stopped early: {where} is not among the best {rung.num_best} of {len(rung.scores)}"
-            return [*decisions, StopTrial(trial.id, why)]
-        climber.told_in = trial.attempt
-        why = f"waits to be promoted: {where} is not among the best {rung.num_best} of {len(rung.scores)}"
-        return [*decisions, PauseTrial(trial.id, why)]
+        why = f"{shown} at {rung.milestone:g} is not among the best {rung.num_best} of {len(rung.scores)}"
+        if climber.paused_in == trial.attempt and trial.checkpoint is None:
+            return [*decisions, StopTrial(trial.id, f"stopped early: {why}")]
+        climber.paused_in = trial.attempt
+        return [*decisions, PauseTrial(trial.id, f"waits to be promoted: {why}")]
 
     def state(self) -> list[Any]:
-        """Return per rung, the highest first: milestone, scores, who was promoted, who waits; NaN as None."""
+        """Return per rung, the highest first: milestone, scores (NaN as None), who was promoted, who waits."""
         return [
             (
                 rung.milestone,
@@ -281,12 +265,11 @@ class PromotionLadder:
         ]
 
     def describe(self) -> str:
-        """Return one line for logs: per rung how many got there and how many went on, the highest first."""
         parts = [f"Iter {r.milestone:.3f}: {len(r.promoted)} of {len(r.scores)} promoted" for r in reversed(self.rungs)]
         return "Bracket: " + " | ".join(parts)
 
 
-def clear_out(ladders: Sequence[PromotionLadder], trials: Mapping[str, Trial]) -> list[Decision]:
+def _clear_out(ladders: Sequence[PromotionLadder], trials: Mapping[str, Trial]) -> list[Decision]:
     """Decide when nothing runs: stop the half of the waiting trials that is furthest from a promotion.
 
     The lowest rungs go first, there the worst scores: they cost the least to get again. Half, and not all: nothing may
@@ -316,3 +299,128 @@ def clear_out(ladders: Sequence[PromotionLadder], trials: Mapping[str, Trial]) -
     waiting.sort()
     furthest = waiting[: math.ceil(len(waiting) / 2)]
     return decisions + [StopTrial(trial_id, why) for _, _, trial_id, why in furthest]
+
+
+Ladder = StoppingLadder | PromotionLadder
+
+
+class RungScheduler(MetricScheduler):
+    """Judge trials when they get to rungs; a subclass gives the ladders and says what follows.
+
+    Args:
+        ladder: returns a ladder of some milestones, lowest first.
+        brackets: how many ladders there are, which begin at ever higher rungs.
+        others: as `ASHAScheduler` explains them.
+    """
+
+    def __init__(
+        self,
+        time_attr: str,
+        metric: str | None,
+        mode: str | None,
+        max_t: float,
+        grace_period: float,
+        reduction_factor: float,
+        stop_last_trials: bool,
+        rungs: Sequence[float] | None,
+        *,
+        ladder: Callable[[Sequence[float]], Ladder],
+        brackets: int = 1,
+    ) -> None:
+        super().__init__(time_attr, metric, mode)
+        milestones = place_rungs(grace_period, max_t, reduction_factor, rungs)
+        checks.whole("brackets", brackets, least=1)
+        self.max_t = max_t if rungs is None else milestones[-1]
+        self.grace_period, self.reduction_factor = milestones[0], reduction_factor
+        self.num_stopped = 0
+        self._stop_last = stop_last_trials
+        self._ladders = [ladder(milestones[start:]) for start in range(min(brackets, len(milestones)))]
+        self._drawn: dict[str, int] = {}
+        self._num_finished = 0
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what was pickled, also before all kinds had `_ladders`: of a scheduler that has judged nothing yet."""
+        if "_num_finished" in state and "_brackets" not in state and "_ladder" not in state:
+            self.__dict__.update(state)
+            return
+        old = state.get("_brackets") or state.get("_ladders") or [state["_ladder"]]
+        milestones = getattr(old[0], "milestones", None) or [
+            rung[0] if isinstance(rung, tuple) else rung.milestone for rung in reversed(old[0].rungs)
+        ]
+        given = {"rungs": milestones, "reduction_factor": state["reduction_factor"], "time_attr": state["time_attr"]}
+        given |= {name: state[name] for name in ("type", "noise_percentile") if name in state}
+        given |= {"stop_last_trials": state["_stop_last"]} | ({} if "_ladder" in state else {"brackets": len(old)})
+        type(self).__init__(self, **given)
+        unchanged = self.__dict__.keys() & state.keys() - {"_ladders", "_curves"}
+        self.__dict__.update({name: state[name] for name in unchanged})
+
+    @abstractmethod
+    def _judge(self, trial: Trial, time: float, point: Any, result: Result) -> Sequence[Decision]:
+        """Answer to a result below `max_t`, or to any if that ends no trial."""
+
+    def _ladder(self, trial: Trial) -> Any:
+        """Return the ladder that a trial climbs: at random, weighted by exp(number of rungs), and always the same for
+        the same trial and seed."""
+        if len(self._ladders) == 1:
+            return self._ladders[0]
+        if trial.id not in self._drawn:
+            sizes = np.array([len(ladder.milestones) for ladder in self._ladders], dtype=float)
+            weights = np.exp(sizes - sizes.max())
+            generator = np.random.default_rng(np.random.SeedSequence([self._seed, trial.number]))
+            self._drawn[trial.id] = int(generator.choice(len(weights), p=weights / weights.sum()))
+        return self._ladders[self._drawn[trial.id]]
+
+    def _read(self, result: Result) -> tuple[float, Any] | None:
+        """Return (time, score), a larger score being better; NaN is kept, because it counts where it arrives."""
+        time, value = self._time(result), result.get(self.metric or "")
+        return None if time is None or value is None else (time, signed(value, self.mode or "max"))
+
+    def _number(self, value: float) -> str:
+        return f"{value if self.mode == 'max' else -value:.4g}"
+
+    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        read = self._read(result)
+        if read is None:
+            return ()
+        time, point = read
+        if time >= self.max_t and self._stop_last:
+            self._num_finished += 1
+            return [StopTrial(trial.id, f"reached max_t: {self.time_attr}={time:g}")]
+        decisions = self._judge(trial, time, point, result)
+        self.num_stopped += sum(isinstance(decision, StopTrial) for decision in decisions)
+        return decisions
+
+    def on_trial_end(self, trial: Trial) -> Sequence[Decision]:
+        read = self._read(trial.last_result) if trial.last_result is not None else None
+        decisions: list[Decision] = self._ladder(trial).leave(trial.id, read)
+        return decisions
+
+    def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
+        if self._promoting and isinstance(decision, PauseTrial) and trial.checkpoint is None:
+            self._note(_CANNOT_PAUSE)
+        return ()
+
+    def choose(self, startable: Sequence[Trial]) -> Trial | None:
+        """Prefer a promoted trial, from the highest rung; otherwise the oldest."""
+        return max(startable, key=lambda trial: self._ladder(trial).level(trial.id))
+
+    def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+        """Stop those that can never be promoted; who is paused for another reason goes on."""
+        if not self._promoting:
+            return super().on_idle(trials)
+        decisions = _clear_out(self._promoting, trials)
+        self.num_stopped += sum(isinstance(decision, StopTrial) for decision in decisions)
+        return decisions
+
+    @property
+    def _promoting(self) -> list[PromotionLadder]:
+        """The ladders, where trials wait on them to be promoted."""
+        return [ladder for ladder in self._ladders if isinstance(ladder, PromotionLadder)]
+
+    def state(self) -> Any:
+        """Return per ladder what its rungs hold, the highest first."""
+        return [ladder.state() for ladder in self._ladders]
+
+    def debug_string(self) -> str:
+        head = f"Using {type(self).__name__.removesuffix('Scheduler')}: num_stopped={self.num_stopped}"
+        return "\n".join([head, *(ladder.describe() for ladder in self._ladders)])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import final
+from typing import Any, final
 
+from sweep import checks
 from sweep.core.messages import ResizeTrial
 from sweep.core.packing import Packer, units_of
-from sweep.core.resources import Bundle, Node, Resources, parse_resources, plain_type
+from sweep.core.resources import Bundle, Node, Placement, Resources, parse_resources
 from sweep.core.trial import HELD, Status, Trial
 from sweep.errors import ConfigError, ResourceError
 from sweep.schedulers.trials_view import TrialsView
@@ -17,7 +18,6 @@ __all__ = ["Shares"]
 
 # So many sums of base and units in a row may be no request (of TPU chips only 1, 2, 4 and 8 are) before there is none.
 _MAX_GAP = 16
-_SLACK = 1e-6  # six sixths must fit
 
 
 @final
@@ -31,12 +31,13 @@ class Shares:
         increase_by_times: int,
         reserve_resources: Mapping[str, float] | None,
     ) -> None:
-        if isinstance(increase_by_times, bool) or not isinstance(increase_by_times, int):
-            raise ConfigError(f"increase_by_times is {increase_by_times!r}; expected a whole number, -1 for no limit.")
+        expected = "a whole number, -1 for no limit"
+        increase_by_times = checks.whole("increase_by_times", increase_by_times, least=None, expected=expected)
         self._add_bundles = bool(add_bundles)
         self._unit = _amounts_given("increase_by", increase_by)
         self._most = increase_by_times if increase_by_times >= 1 else None
-        self._reserve = dict(_amounts(_amounts_given("reserve_resources", reserve_resources)))
+        reserve = _amounts_given("reserve_resources", reserve_resources)
+        self._reserve = reserve.amounts if reserve is not None else {}
         self._nodes: tuple[Node, ...] = ()
         self._base: Resources | None = None
         self._ladder = _Ladder(Resources(), Bundle(cpu=1.0), False, 0)
@@ -77,10 +78,9 @@ class Shares:
 
     def equal(self, number: int) -> tuple[int, int]:
         """Return the level that all of so many trials may have, and how many of them may have one more."""
-        found = self._equal.get(number)
-        if found is None:
-            found = self._equal[number] = self._find_equal(number)
-        return found
+        if number not in self._equal:
+            self._equal[number] = self._find_equal(number)
+        return self._equal[number]
 
     def for_one(self, number: int) -> int:
         """Return the level that one of so many trials may have when the others have the lowest."""
@@ -96,11 +96,21 @@ class Shares:
         current = self._ladder.index_of(promised)
         if target <= current:
             return self._ladder[target]
-        room = _Room(view, trial)
-        for level in range(target, max(current, 0), -1):
-            if room.has(self._ladder[level], self._reserve):
-                return self._ladder[level]
+        packer, taken = Packer(view.nodes), _claims(view, trial)
+        for other, request, placement in taken:
+            if placement is not None:
+                packer.hold(request, placement, (other, 1))
+        waiting = [(other, request) for other, request, placement in taken if placement is None]
+        if all(packer.place(request, (other, 1)) is not None for other, request in waiting):
+            for level in range(target, max(current, 0), -1):
+                request = self._ladder[level]
+                if self._leaves_reserve([request, *(one for _, one, _ in taken)]) and packer.fits_now(request):
+                    return request
         return None if current >= 0 else self._ladder.base
+
+    def _leaves_reserve(self, requests: Sequence[Resources]) -> bool:
+        need = [_units(request) for request in requests] if self._reserve else []
+        return all(sum(one.get(name, 0) for one in need) <= self._budget.get(name, 0) for name in self._reserve)
 
     def _find_equal(self, number: int) -> tuple[int, int]:
         most = self._highest(lambda level: self._is_within([(level, number)]))
@@ -114,9 +124,9 @@ class Shares:
         now, then = _units(lower), _units(higher)
         count = number - 1
         for name, amount in then.items():
-            if amount > now.get(name, 0):
-                left = self._budget.get(name, 0) - number * now.get(name, 0)
-                count = min(count, left // (amount - now.get(name, 0)))
+            before = now.get(name, 0)
+            if amount > before:
+                count = min(count, (self._budget.get(name, 0) - number * before) // (amount - before))
         return low, _last(count, lambda m: self._fits([*[higher] * m, *[lower] * (number - m)]))
 
     def _highest(self, is_within: Callable[[Resources], bool]) -> int:
@@ -201,111 +211,27 @@ class _Ladder:
         if self._add_bundles:
             return (*self.base.bundles, *(unit,) * times)
         (bundle,) = self.base.bundles
-        custom = dict(bundle.custom)
-        for name, amount in unit.custom:
-            custom[name] = custom.get(name, 0.0) + times * amount
-        bundle = Bundle(
-            bundle.cpu + times * unit.cpu,
-            bundle.gpu + times * unit.gpu,
-            bundle.tpu + times * unit.tpu,
-            bundle.memory + times * unit.memory,
-            tuple(sorted(custom.items())),
-            bundle.accelerator_type or unit.accelerator_type,
-        )
-        return (bundle,)
+        amounts: dict[str, Any] = bundle.amounts
+        for name, amount in unit.amounts.items():
+            amounts[name] = amounts.get(name, 0.0) + times * amount
+        of_type = bundle.accelerator_type or unit.accelerator_type
+        return parse_resources(amounts | {"accelerator_type": of_type}).bundles
 
 
-class _Part:
-    """What is free of one machine."""
-
-    def __init__(self, node: Node) -> None:
-        self.amounts = {"cpu": node.cpus, "memory": float(node.memory), **node.custom}
-        self.devices = dict.fromkeys([device.id for device in node.devices], 1.0)
-        self._node = node
-
-    def copy(self) -> _Part:
-        other = _Part(self._node)
-        other.amounts, other.devices = dict(self.amounts), dict(self.devices)
-        return other
-
-    def find(self, bundle: Bundle) -> list[tuple[str, float]] | None:
-        """Return the devices that a bundle may have, and how much of each; None if it does not fit."""
-        for name, amount in _amounts(bundle):
-            if name not in ("gpu", "tpu") and self.amounts.get(name, 0.0) < amount - _SLACK:
-                return None
-        found: list[tuple[str, float]] = []
-        for kind, amount in (("gpu", bundle.gpu), ("tpu", bundle.tpu)):
-            number, share = (1, amount) if amount < 1 else (int(amount), 1.0)
-            wanted = plain_type(bundle.type_of(kind))
-            fitting = [
-                device.id
-                for device in self._node.devices
-                if device.kind == kind
-                and (not wanted or wanted in device.names)
-                and self.devices[device.id] >= share - _SLACK
-            ]
-            if amount and len(fitting) < number:
-                return None
-            fitting.sort(key=lambda device: self.devices[device])  # the fullest first
-            found += [(device, share) for device in fitting[:number]] if amount else []
-        return found
-
-    def take(self, bundle: Bundle, devices: Iterable[tuple[str, float]]) -> None:
-        for name, amount in _amounts(bundle):
-            if name not in ("gpu", "tpu"):
-                self.amounts[name] = self.amounts.get(name, 0.0) - amount
-        for device, share in devices:
-            self.devices[device] = self.devices.get(device, 0.0) - share
-
-    def left(self, name: str) -> float:
-        if name in ("gpu", "tpu"):
-            return sum(self.devices[device.id] for device in self._node.devices if device.kind == name)
-        return self.amounts.get(name, 0.0)
-
-
-class _Room:
-    """What is free on every machine for one trial: its own part counts as free, what others wait for as taken.
-
-    Blocks of TPU chips and strategies are not looked at: those are the packer's.
-    """
-
-    def __init__(self, view: TrialsView, trial: Trial) -> None:
-        self._parts = {node.id: _Part(node) for node in view.nodes}
-        waiting: list[Resources] = []
-        for other in (*view.get_live_trials(), *view.get_leaving_trials()):
-            if other.id == trial.id or other.status is Status.PAUSED:
-                continue
-            placement = other.placement
-            if isinstance(other.pending, ResizeTrial):
-                waiting.append(other.pending.resources)
-            elif placement is None or not (other.status in HELD or other.is_ended):
-                waiting.append(other.resources)
-            elif len(placement.bundles) == len(other.resources.bundles):
-                for bundle, place in zip(other.resources.bundles, placement.bundles, strict=True):
-                    if place.node in self._parts:
-                        self._parts[place.node].take(bundle, place.devices)
-        self._is_enough = [self._put(self._parts.values(), request) for request in waiting].count(False) == 0
-
-    def has(self, resources: Resources, reserve: Mapping[str, float]) -> bool:
-        """Whether a request fits now, and leaves what is reserved."""
-        parts = [part.copy() for part in self._parts.values()]
-        if not self._is_enough or not self._put(parts, resources):
-            return False
-        return all(sum(part.left(name) for part in parts) >= amount - _SLACK for name, amount in reserve.items())
-
-    @staticmethod
-    def _put(parts: Iterable[_Part], resources: Resources) -> bool:
-        """Take room for a request where the least is left; False: some bundle of it has none."""
-        parts = list(parts)
-        is_complete = True
-        for bundle in resources.bundles:
-            fitting = [(part, devices) for part in parts if (devices := part.find(bundle)) is not None]
-            if not fitting:
-                is_complete = False
-                continue
-            part, devices = min(fitting, key=lambda pair: [pair[0].left(name) for name, _ in _amounts(bundle)])
-            part.take(bundle, devices)
-        return is_complete
+def _claims(view: TrialsView, trial: Trial) -> list[tuple[str, Resources, Placement | None]]:
+    """Return who else has a claim, to what, and where if it holds that already: others wait for it."""
+    claims: list[tuple[str, Resources, Placement | None]] = []
+    for other in (*view.get_live_trials(), *view.get_leaving_trials()):
+        if other.id == trial.id or other.status is Status.PAUSED:
+            continue
+        placement = other.placement
+        if isinstance(other.pending, ResizeTrial):
+            claims.append((other.id, other.pending.resources, None))
+        elif placement is None or not (other.status in HELD or other.is_ended):
+            claims.append((other.id, other.resources, None))
+        elif len(placement.bundles) == len(other.resources.bundles):
+            claims.append((other.id, other.resources, placement))
+    return claims
 
 
 def _last(most: int, is_good: Callable[[int], bool]) -> int:
@@ -324,7 +250,7 @@ def _amounts_given(name: str, given: Mapping[str, float] | None) -> Bundle | Non
     if given is None or given == {}:
         return None
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{name} is {given!r:.100}; expected amounts such as {{'CPU': 1}}.")
+        checks.refuse(name, given, "amounts such as {'CPU': 1}")
     try:
         (bundle,) = parse_resources(given).bundles
     except ResourceError as error:
@@ -332,18 +258,10 @@ def _amounts_given(name: str, given: Mapping[str, float] | None) -> Bundle | Non
     return bundle
 
 
-def _amounts(bundle: Bundle | None) -> list[tuple[str, float]]:
-    """Return (name, amount) of all that a bundle asks for."""
-    if bundle is None:
-        return []
-    four = (("cpu", bundle.cpu), ("gpu", bundle.gpu), ("tpu", bundle.tpu), ("memory", float(bundle.memory)))
-    return [(name, amount) for name, amount in (*four, *bundle.custom) if amount]
-
-
 def _units(resources: Resources) -> dict[str, int]:
     """Return what a request asks for in all, in the units of the packer."""
     total: dict[str, int] = {}
     for bundle in resources.bundles:
-        for name, amount in _amounts(bundle):
+        for name, amount in bundle.amounts.items():
             total[name] = total.get(name, 0) + units_of(amount)
     return total

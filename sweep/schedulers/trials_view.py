@@ -55,7 +55,7 @@ class TrialsView:
         return [self._trials[trial_id] for _, trial_id in self._live if trial_id in self._trials]
 
     def get_trial(self, trial_id: str) -> Trial | None:
-        """Return one trial; None if nobody has that id."""
+        """Return one trial; None if there is none of that id."""
         return self._trials.get(trial_id)
 
     @property

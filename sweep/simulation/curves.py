@@ -16,9 +16,9 @@ from sweep.core.resources import Node, Resources
 from sweep.core.results import flatten, unflatten
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, ExperimentError, UserCodeError, refuse_unknown
+from sweep.record.facts import Fact, read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader
-from sweep.record.resume import Told, record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,12 +113,12 @@ class Curves:
         layout = ExperimentLayout(Path(path))
         drafts: dict[str, _Draft] = {}
         can_save, nodes = False, None
-        for told in record(layout.database, trust=trust):
-            _take(told, drafts, layout.root)
-            if isinstance(told.event, PlanChanged):
-                can_save = told.event.plan.can_save_on_demand
-            elif isinstance(told.event, NodesChanged):
-                nodes = told.event.nodes
+        for fact in read_facts(layout.database, trust=trust):
+            _take(fact, drafts, layout.root)
+            if isinstance(fact.event, PlanChanged):
+                can_save = fact.event.plan.can_save_on_demand
+            elif isinstance(fact.event, NodesChanged):
+                nodes = fact.event.nodes
         meta = ExperimentReader(layout.root).meta
         curves = [_finished(trial_id, draft) for trial_id, draft in drafts.items()]
         metric, mode = meta.get("metric") or None, meta.get("mode") or None
@@ -258,16 +258,16 @@ def _distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     return total
 
 
-def _take(told: Told, drafts: dict[str, _Draft], root: Path) -> None:
+def _take(fact: Fact, drafts: dict[str, _Draft], root: Path) -> None:
     """Follow one fact of the record and what it caused."""
-    match told.event:
+    match fact.event:
         case Suggested(trial_id, config, resources) if isinstance(config, Mapping):
             drafts[trial_id] = _Draft(config, resources)
-        case Reported(trial_id, _, _, metrics, checkpoint) if told.metrics is not None:
+        case Reported(trial_id, _, _, metrics, checkpoint) if fact.metrics is not None:
             draft = drafts[trial_id]
             draft.count += 1
             draft.points[draft.count] = _point(
-                float(metrics.get("time_this_iter_s", 0.0)), dict(told.metrics), has_checkpoint=checkpoint is not None
+                float(metrics.get("time_this_iter_s", 0.0)), dict(fact.metrics), has_checkpoint=checkpoint is not None
             )
             if checkpoint is not None:
                 draft.saved[checkpoint] = draft.count
@@ -280,7 +280,7 @@ def _take(told: Told, drafts: dict[str, _Draft], root: Path) -> None:
                 draft.saved.popitem()
         case PlanChanged(plan):
             _drop(drafts, plan.lost)
-    for row in told.caused or ():
+    for row in fact.caused or ():
         if row[0] == "Discard":
             _drop(drafts, row[1:])
         if row[0] != "Start" or row[2] == 1:

@@ -29,12 +29,15 @@ from sweep.core.trial import Trial
 from sweep.errors import ExperimentError, SweepError, refuse_unknown
 from sweep.launch.drive import tell
 from sweep.launch.policies import Policies, build_policies
+from sweep.launch.spec import RunSpec
+from sweep.launch.stop_rules import StopRules
 from sweep.record.encoding import decode, encode, is_same
+from sweep.record.facts import Fact, read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader
 from sweep.record.recipe import read_recipe, space_keys
 from sweep.record.records import command_texts
-from sweep.record.resume import Told, kept_before, record, retell
+from sweep.record.resume import kept_before, retell
 from sweep.worker.trainable import prepare
 
 __all__ = ["Difference", "Replay", "own_policies", "replay", "rows_of", "what_of"]
@@ -121,21 +124,21 @@ def replay(
         ExperimentError: there is no such experiment, it is empty, or searcher, scheduler or space are not known.
     """
     layout = ExperimentLayout(Path(experiment))
-    events = list(record(layout.database))
+    events = list(read_facts(layout.database))
     if not events:
         raise ExperimentError(f"{layout.root} holds no events yet: nothing was decided.")
     given = {"search_alg": search_alg, "scheduler": scheduler, "config": config, "trainable": trainable}
     return _Replayer(layout, events, {name: value for name, value in given.items() if value is not None}).run()
 
 
-def own_policies(layout: ExperimentLayout, given: Mapping[str, Any]) -> tuple[Policies, dict[str, Any]]:
+def own_policies(layout: ExperimentLayout, given: Mapping[str, Any]) -> tuple[Policies, StopRules]:
     """Build the searcher and the scheduler of an experiment anew, from its directory.
 
     Args:
         given: arguments of `sweep.run` that take the place of the stored ones, and `trainable`.
 
     Returns:
-        Them, and all arguments of the run.
+        Them, and what `stop=` meant.
 
     Raises:
         ExperimentError: something is not there and was not given.
@@ -143,24 +146,17 @@ def own_policies(layout: ExperimentLayout, given: Mapping[str, Any]) -> tuple[Po
     meta = ExperimentReader(layout.root).meta
     arguments, lost = read_recipe(layout.root)
     arguments = {**arguments, **given}
-    missing = [name for name in lost if name in ("search_alg", "scheduler", "config", "stop") and name not in given]
+    needed = ("search_alg", "scheduler", "config", "stop")
+    missing = [name for name in lost if name in needed and name not in given]
     if missing:
         raise ExperimentError(
             f"{layout.root} does not hold {' and '.join(missing)}: it could not be pickled, or its code is not here. "
             "Pass it to sweep.replay."
         )
-    samples = arguments.get("num_samples", 1)
-    policies = build_policies(
-        arguments.get("search_alg"),
-        arguments.get("scheduler"),
-        config=_space(layout, arguments, meta),
-        metric=arguments.get("metric"),
-        mode=arguments.get("mode"),
-        num_samples=None if samples == -1 else samples,
-        max_concurrent=arguments.get("max_concurrent_trials"),
-        seed=int(meta["seed"]),
-    )
-    return policies, arguments
+    kept = ("metric", "mode", "num_samples", "max_concurrent_trials", *needed)
+    known = {name: arguments[name] for name in kept if name in arguments}
+    spec = RunSpec(None, **{**known, "config": _space(layout, arguments, meta)})
+    return build_policies(spec, int(meta["seed"])), spec.stop_rules
 
 
 def _space(layout: ExperimentLayout, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -180,7 +176,7 @@ def _space(layout: ExperimentLayout, arguments: Mapping[str, Any], meta: Mapping
 class _Replayer:
     """Walks through a record, run by run."""
 
-    def __init__(self, layout: ExperimentLayout, events: Sequence[Told], given: Mapping[str, Any]) -> None:
+    def __init__(self, layout: ExperimentLayout, events: Sequence[Fact], given: Mapping[str, Any]) -> None:
         self.layout, self.events, self.given = layout, events, given
         self.found = Replay()
         self.existing: set[str] = set()  # checkpoints that are committed and not discarded
@@ -189,46 +185,46 @@ class _Replayer:
         self.late: deque[Notify] = deque()  # the searcher hears them after the questions of the same batch
 
     def run(self) -> Replay:
-        for told in self.events:
-            if isinstance(told.event, PlanChanged):
-                self._begin_run(told)
+        for fact in self.events:
+            if isinstance(fact.event, PlanChanged):
+                self._begin_run(fact)
             elif self.found.num_runs == 0:
                 raise ExperimentError(f"{self.layout.database} does not begin with a plan; it cannot be replayed.")
-            self._handle(told)
+            self._handle(fact)
         return self.found
 
-    def _begin_run(self, told: Told) -> None:
+    def _begin_run(self, fact: Fact) -> None:
         """Build what the driver built then: all from the record so far."""
-        assert isinstance(told.event, PlanChanged)
-        plan = told.event.plan
+        assert isinstance(fact.event, PlanChanged)
+        plan = fact.event.plan
         trials: list[Trial] = []
         kept = None
         self.policies, _ = own_policies(self.layout, self.given)
         if self.found.num_runs:
             self.existing.difference_update(plan.lost)
-            kept = kept_before(self.layout.database, plan, self.existing, told.seq)
+            kept = kept_before(self.layout.database, plan, self.existing, fact.seq)
             trials = [t if t.is_ended else without(plan.lost, t, kept) for t in self.sweep.trials.values()]
-            retell(self.layout.database, self.policies.scheduler, self.policies.searcher, before=told.seq)
-        nodes = next((t.event.nodes for t in self._after(told) if isinstance(t.event, NodesChanged)), ())
-        self.sweep = Sweep(plan, self.policies.scheduler, Packer(nodes), trials, kept=kept, seq=told.seq - 1)
+            retell(self.layout.database, self.policies.scheduler, self.policies.searcher, before=fact.seq)
+        nodes = next((t.event.nodes for t in self._after(fact) if isinstance(t.event, NodesChanged)), ())
+        self.sweep = Sweep(plan, self.policies.scheduler, Packer(nodes), trials, kept=kept, seq=fact.seq - 1)
         self.late.clear()
         self.found.num_runs += 1
 
-    def _after(self, told: Told) -> Iterator[Told]:
+    def _after(self, fact: Fact) -> Iterator[Fact]:
         first = self.events[0].seq
-        return iter(self.events[told.seq - first :])
+        return iter(self.events[fact.seq - first :])
 
-    def _handle(self, told: Told) -> None:
-        event = told.event
+    def _handle(self, fact: Fact) -> None:
+        event = fact.event
         if isinstance(event, Suggested):
-            self._ask(told, event)
+            self._ask(fact, event)
         else:
             self._tell_late()
-        commands = self.sweep.handle(event, told.at)
+        commands = self.sweep.handle(event, fact.at)
         self.sweep.take_changes()
         now = rows_of(event, commands)
-        if now != told.caused:
-            self.found.add(Difference(told.seq, what_of(event), told.caused, now))
+        if now != fact.caused:
+            self.found.add(Difference(fact.seq, what_of(event), fact.caused, now))
         self.found.num_events += 1
         self.found.num_commands += len(commands)
         self._follow_checkpoints(event, commands)
@@ -236,7 +232,7 @@ class _Replayer:
         if not isinstance(event, Suggested):
             self._tell_late()
 
-    def _ask(self, told: Told, event: Suggested) -> None:
+    def _ask(self, fact: Fact, event: Suggested) -> None:
         """Ask the searcher what it was asked then; an error of then cannot be expected to come again."""
         if isinstance(event.config, Failed):
             return
@@ -248,7 +244,7 @@ class _Replayer:
         then = event.config.value if isinstance(event.config, Signal) else dict(event.config)
         self.found.num_suggestions += 1
         if not is_same(answer, then):
-            self.found.add(Difference(told.seq, f"the searcher was asked for {event.trial_id}", then, answer))
+            self.found.add(Difference(fact.seq, f"the searcher was asked for {event.trial_id}", then, answer))
 
     def _answer(self, searcher: Searcher, trial_id: str) -> Any:
         answer = answer_of(searcher.suggest(trial_id))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from searchers.base import Config, Searcher, Signal
+from searchers.wrapper import Wrapper
 from sweep.core.messages import (
     Asked,
     Command,
@@ -28,22 +29,19 @@ from sweep.core.messages import (
     Started,
     Suggested,
     Tick,
-    Verdict,
     Waiting,
 )
 from sweep.core.packing import Packer
 from sweep.core.resources import Node, Resources
-from sweep.core.results import Result
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import EngineCommand
 from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ExperimentError, refuse_unknown
-from sweep.launch.arguments import stop_rules
 from sweep.launch.drive import drive
 from sweep.record.encoding import is_same
+from sweep.record.facts import Fact, read_facts
 from sweep.record.layout import ExperimentLayout
-from sweep.record.resume import Told, record
 from sweep.simulation.curves import RecordedFailure
 from sweep.simulation.replay import Difference, own_policies, rows_of, what_of
 
@@ -70,7 +68,7 @@ class Rerun:
 class _Timing:
     """When everything happened: delays as the simulator needs them."""
 
-    def __init__(self, events: Sequence[Told]) -> None:
+    def __init__(self, events: Sequence[Fact]) -> None:
         self.asks: deque[float] = deque()
         self.ticks: deque[float] = deque()
         self.starts: dict[_Attempt, tuple[float, int]] = {}
@@ -82,12 +80,12 @@ class _Timing:
         self._begun: dict[_Attempt, float] = {}
         self._last: dict[_Attempt, float] = {}  # when an attempt last got something to do
         self._exit_delay: dict[_Attempt, tuple[tuple[float, int], float]] = {}
-        for told in events:
-            self._take(told)
+        for fact in events:
+            self._take(fact)
 
-    def _take(self, told: Told) -> None:
-        at, seq = round(told.at, 9), told.seq
-        match told.event:
+    def _take(self, fact: Fact) -> None:
+        at, seq = round(fact.at, 9), fact.seq
+        match fact.event:
             case Suggested():
                 self.asks.append(at)
             case Tick():
@@ -120,7 +118,7 @@ class _Timing:
                 self.ends[trial_id, attempt] = delay, (at - since, seq)
             case Asked():
                 raise _cannot("somebody asked it for something while it ran")
-        for row in told.caused or ():
+        for row in fact.caused or ():
             if row[0] in ("Start", "Kill"):
                 self._last[row[1], row[2]] = at
             if row[0] == "Start":
@@ -176,34 +174,25 @@ class _Machine(Simulator):
         return self._timing.ends.get((trial.id, trial.attempt), ((0.0, 0), (0.0, 0)))
 
 
-class _Thinks(Searcher):
+class _Thinks(Wrapper):
     """A searcher that takes as long for its answers as it took."""
 
     def __init__(self, searcher: Searcher, machine: Simulator, asks: deque[float]) -> None:
-        super().__init__()
-        self._searcher, self._machine, self._asks = searcher, machine, asks
+        super().__init__(searcher)
+        self._machine, self._asks = machine, asks
 
     def suggest(self, trial_id: str) -> Config | Signal:
-        answer = self._searcher.suggest(trial_id)
+        answer = super().suggest(trial_id)
         if self._asks:
             self._machine.advance(self._asks.popleft())
         return answer
-
-    def suggestion_state(self, trial_id: str) -> Mapping[str, Any] | None:
-        return self._searcher.suggestion_state(trial_id)
-
-    def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        self._searcher.on_trial_result(trial_id, result)
-
-    def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
-        self._searcher.on_trial_complete(trial_id, result, error)
 
 
 class _Compares:
     """A record that only compares what it is given with what was recorded."""
 
-    def __init__(self, events: Sequence[Told]) -> None:
-        self.expected = deque(told for told in events if not isinstance(told.event, (Waiting, Tick)))
+    def __init__(self, events: Sequence[Fact]) -> None:
+        self.expected = deque(fact for fact in events if not isinstance(fact.event, (Waiting, Tick)))
         self.difference: Difference | None = None
 
     def commit(
@@ -217,17 +206,17 @@ class _Compares:
         if not self.expected:
             self.difference = Difference(0, f"{what_of(event)}, which never happened", None, rows)
             return
-        told = self.expected.popleft()
-        then, now = what_of(told.event), what_of(event)
+        fact = self.expected.popleft()
+        then, now = what_of(fact.event), what_of(event)
         if then != now:
-            self.difference = Difference(told.seq, "what happened", then, now)
-        elif rows != told.caused:
-            self.difference = Difference(told.seq, then, told.caused, rows)
+            self.difference = Difference(fact.seq, "what happened", then, now)
+        elif rows != fact.caused:
+            self.difference = Difference(fact.seq, then, fact.caused, rows)
         elif isinstance(event, Suggested) and isinstance(event.config, Mapping):
-            config = told.event.config if isinstance(told.event, Suggested) else None
+            config = fact.event.config if isinstance(fact.event, Suggested) else None
             recorded = dict(config) if isinstance(config, Mapping) else config
             if not is_same(dict(event.config), recorded):
-                self.difference = Difference(told.seq, then, recorded, dict(event.config))
+                self.difference = Difference(fact.seq, then, recorded, dict(event.config))
 
     def discard(self, checkpoint: CheckpointRef) -> None:
         pass  # there are none
@@ -254,27 +243,20 @@ def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Rerun
         ExperimentError: there is no such experiment, it cannot be run so, or its searcher or scheduler is not known.
     """
     layout = ExperimentLayout(Path(experiment))
-    events = list(record(layout.database))
-    plans = [told for told in events if isinstance(told.event, PlanChanged)]
-    machines = [told.event.nodes for told in events if isinstance(told.event, NodesChanged)]
+    events = list(read_facts(layout.database))
+    plans = [fact for fact in events if isinstance(fact.event, PlanChanged)]
+    machines = [fact.event.nodes for fact in events if isinstance(fact.event, NodesChanged)]
     if len(plans) != 1 or len(machines) != 1:
         raise _cannot(f"it was driven in {len(plans)} runs, on {len(machines)} inventories")
-    policies, arguments = own_policies(layout, {} if trainable is None else {"trainable": trainable})
+    policies, stop_rules = own_policies(layout, {} if trainable is None else {"trainable": trainable})
     timing = _Timing(events)
     if timing.starts.keys() - timing.exits.keys():
         raise _cannot("it has not ended, or its driver was killed")
     start_at = round(events[0].at, 9)
     machine = _Machine(timing, machines[0], start_at)
     plan = plans[0].event.plan  # type: ignore[union-attr]
-    answers = [told.event for told in events if isinstance(told.event, Suggested)]
+    answers = [fact.event for fact in events if isinstance(fact.event, Suggested)]
     requests = deque(answer.resources for answer in answers if isinstance(answer.config, Mapping))
-    stopper, _, _ = stop_rules(arguments.get("stop"))
-
-    def judge(trial_id: str, result: Result) -> Verdict:
-        assert stopper is not None
-        is_over = stopper(trial_id, result)
-        return Verdict.STOP_ALL if stopper.stop_all() else Verdict.STOP if is_over else Verdict.NONE
-
     found = _Compares(events)
     drive(
         Sweep(replace(plan), policies.scheduler, Packer(machines[0])),
@@ -283,12 +265,12 @@ def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Rerun
         found,
         found,
         request_of=lambda config: (requests.popleft() if requests else None) or Resources(),
-        judge=judge if stopper is not None else None,
+        judge=stop_rules.judge,
         complete=policies.complete,
     )
     if found.difference is None and found.expected:
-        told = found.expected[0]
-        found.difference = Difference(told.seq, f"{what_of(told.event)}, which did not happen", told.caused, None)
+        fact = found.expected[0]
+        found.difference = Difference(fact.seq, f"{what_of(fact.event)}, which did not happen", fact.caused, None)
     return Rerun(len(events), found.difference, machine.now() - start_at)
 
 

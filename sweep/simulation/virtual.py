@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.messages import Command, Event, Notify, Verdict
-from sweep.core.packing import Packer
-from sweep.core.plan import Plan
+from sweep.core.config import CheckpointConfig
+from sweep.core.messages import Command, Event, Notify
 from sweep.core.ranking import Objectives, best_of, objectives_of, shown_objectives
-from sweep.core.resources import Node, Resources, parse_resources
+from sweep.core.resources import Node
 from sweep.core.results import Result, flatten
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.simulator import Curve, Point, Simulator
-from sweep.errors import ConfigError, ResourceError, refuse_unknown
-from sweep.launch.arguments import seconds_of, stop_rules
+from sweep.errors import ConfigError, refuse_unknown
+from sweep.launch.build import build
 from sweep.launch.drive import drive
-from sweep.launch.policies import build_policies
+from sweep.launch.spec import RunSpec
 from sweep.simulation.curves import Curves
+from sweep.worker.trainable import PreparedTrainable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,55 +176,43 @@ def simulate(
         if resources_per_trial is None:
             resources_per_trial = recorded.request_of
         can_save_on_demand = recorded.can_save_on_demand if can_save_on_demand is None else can_save_on_demand
-    samples = _samples(num_samples)
-    policies = build_policies(
-        search_alg,
-        scheduler,
+    spec = RunSpec(
+        curve,
         config=config,
         metric=metric,
         mode=mode,
-        num_samples=samples,
-        max_concurrent=max_concurrent_trials,
-        seed=seed,
+        num_samples=1 if num_samples is None else num_samples,
+        search_alg=search_alg,
+        scheduler=scheduler,
+        resources_per_trial=resources_per_trial,
+        max_concurrent_trials=max_concurrent_trials,
+        stop=stop,
+        time_budget_s=time_budget_s,
+        checkpoint_config=CheckpointConfig(checkpoint_at_end=False),
+        strict_metric=False,
     )
+    if nodes is None and cpus is None and recorded is not None:
+        nodes = recorded.nodes
+    machine = tuple(nodes) if nodes is not None else (Node("local", 1.0 if cpus is None else float(cpus)),)
+    trainable = PreparedTrainable("curve", "function", b"", can_save_on_demand=bool(can_save_on_demand))
+    built = build(spec, trainable, machine, seed=seed)
+    policies = built.policies
     if recorded is not None and policies.scheduler.is_searching:
         raise ConfigError(
             f"{type(policies.scheduler).__name__} changes configs while trials run, and recorded curves hold "
             "only those that were run from beginning to end. Give a function that computes curves instead."
         )
-    stopper, stop_at, budget = stop_rules(stop)
-    budgets = [b for b in (seconds_of(time_budget_s), budget) if b is not None]
-    if nodes is None and cpus is None and recorded is not None:
-        nodes = recorded.nodes
-    machine = tuple(nodes) if nodes is not None else (Node("local", 1.0 if cpus is None else float(cpus)),)
-    request_of = _request_function(resources_per_trial, machine)
-    searcher, policy = policies.searcher, policies.scheduler
-    plan = Plan(
-        num_trials=searcher.num_trials(samples),
-        ask_ahead=1 if searcher.is_adaptive else 64,
-        metric=policies.metric,
-        mode=policies.mode,
-        stop=stop_at,
-        time_budget_s=min(budgets) if budgets else None,
-        can_save_on_demand=bool(can_save_on_demand),
-    )
     simulator = Simulator(curve, machine, has_state=_has_state(curve), start_s=start_s, stop_s=stop_s)
     record = _Record(simulator)
-    sweep = Sweep(plan, policy, Packer(machine))
-
-    def judge(trial_id: str, result: Result) -> Verdict:
-        assert stopper is not None
-        is_over = stopper(trial_id, result)
-        return Verdict.STOP_ALL if stopper.stop_all() else Verdict.STOP if is_over else Verdict.NONE
-
+    sweep = Sweep(built.plan, policies.scheduler, built.packer)
     drive(
         sweep,
         simulator,
-        searcher,
+        policies.searcher,
         record,
         record,
-        request_of=request_of,
-        judge=judge if stopper is not None else None,
+        request_of=built.request_of,
+        judge=built.judge,
         complete=policies.complete,
     )
     return Simulation(
@@ -233,27 +221,9 @@ def simulate(
         list(sweep.trials.values()),
         record.arrivals,
         simulator.now(),
-        [*policies.notices, *policy.notices],
+        [*policies.notices, *policies.scheduler.notices],
         objectives_of(policies.metrics, policies.modes or policies.mode),
     )
-
-
-def _samples(number: int | None) -> int | None:
-    if number is None:
-        return 1
-    if isinstance(number, bool) or not isinstance(number, int) or (number < 1 and number != -1):
-        raise ConfigError(f"num_samples is {number!r}; expected a whole number of at least 1, or -1 for no limit.")
-    return None if number == -1 else number
-
-
-def _request_function(given: Any, nodes: Sequence[Node]) -> Callable[[Mapping[str, Any]], Resources]:
-    if callable(given):
-        return lambda config: parse_resources(given(config))
-    fixed = parse_resources(given)
-    packer = Packer(nodes)
-    if not packer.could_ever_fit(fixed):
-        raise ResourceError(packer.why_never(fixed))
-    return lambda config: fixed
 
 
 def _has_state(curve: Curve) -> bool:

@@ -6,9 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sweep.launch.config import CheckpointConfig, FailureConfig, RunConfig
+    from sweep.core.config import CheckpointConfig, FailureConfig, RunConfig
+    from sweep.launch.tuner import fit_alone as fit_alone
     from sweep.record.checkpoints import Checkpoint
     from sweep.results.analysis import Result
+    from sweep.results.frames import metrics_frame as metrics_frame
     from sweep.train.fit import TrainingFailedError, TuneReportCallback
     from sweep.train.scaling import ScalingConfig
     from sweep.train.trainer import DataParallelTrainer
@@ -16,17 +18,20 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Checkpoint": "sweep.record.checkpoints",
-    "CheckpointConfig": "sweep.launch.config",
+    "CheckpointConfig": "sweep.core.config",
     "DataParallelTrainer": "sweep.train.trainer",
-    "FailureConfig": "sweep.launch.config",
+    "FailureConfig": "sweep.core.config",
     "Result": "sweep.results.analysis",
-    "RunConfig": "sweep.launch.config",
+    "RunConfig": "sweep.core.config",
     "ScalingConfig": "sweep.train.scaling",
     "TrainingFailedError": "sweep.train.fit",
     "TuneReportCallback": "sweep.train.fit",
     "get_checkpoint": "sweep.worker.session",
     "get_context": "sweep.worker.session",
     "report": "sweep.worker.session",
+    # What trainers have of the rooms above them: how `fit()` runs outside a trial, and a dataframe of reports.
+    "fit_alone": "sweep.launch.tuner",
+    "metrics_frame": "sweep.results.frames",
 }
 
 __all__ = [

@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from sweep.errors import ConfigError
 from sweep.train.scaling import ScalingConfig
-from sweep.worker.parameters import unwrap, with_parameters
+from sweep.train.trainer import Backend, DataParallelTrainer
+from sweep.worker.parameters import call_problem, name_of, unwrap, with_parameters
 from sweep.worker.session import get_checkpoint
 
-__all__ = ["loop_of", "scaling_of"]
+__all__ = ["create", "loop_of"]
+
+T = TypeVar("T", bound=DataParallelTrainer)
 
 
 def loop_of(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,14 +24,14 @@ def loop_of(func: Callable[..., Any]) -> Callable[..., Any]:
     if resources is not None:
         return func  # refused by whoever takes the loop
     try:
-        inspect.signature(inner).bind({}, checkpoint_dir=None, **dict.fromkeys(objects))
         parameters = inspect.signature(inner).parameters
     except (TypeError, ValueError):
-        return func  # no function, or one that does not tell, or without such a parameter
-    if "checkpoint_dir" not in parameters or "checkpoint_dir" in objects:
+        return func  # no function, or one that does not tell
+    takes_directory = "checkpoint_dir" in parameters and "checkpoint_dir" not in objects
+    if not takes_directory or call_problem(inner, {}, checkpoint_dir=None, **dict.fromkeys(objects)):
         return func
     loop = functools.partial(_with_directory, inner)
-    vars(loop)["__name__"] = getattr(inner, "__name__", type(inner).__name__)  # what people see is the user's function
+    vars(loop)["__name__"] = name_of(inner)  # what people see is the user's function
     return with_parameters(loop, **objects) if objects else loop
 
 
@@ -37,37 +40,39 @@ def _with_directory(func: Callable[..., Any], config: dict[str, Any], **objects:
     return func(config, checkpoint_dir=checkpoint.path if checkpoint is not None else None, **objects)
 
 
-def scaling_of(
+def create(
+    trainer: Callable[..., T],
+    func: Callable[..., Any],
     *,
     use_gpu: bool,
     num_workers: int,
     num_cpus_per_worker: float,
     num_gpus_per_worker: float | None,
     num_workers_per_host: int | None,
-) -> ScalingConfig:
-    """Return the scaling that these arguments mean.
+    **config: Backend,
+) -> T:
+    """Return a trainer for which the whole config of a trial is the loop's.
+
+    Args:
+        trainer: its class.
+        config: how its workers find each other, under the name that the class has for it.
 
     Raises:
-        ConfigError, ResourceError: they make no sense.
+        ConfigError, ResourceError, TrainableError: an argument is wrong.
     """
     gpus = num_gpus_per_worker if num_gpus_per_worker is not None else float(use_gpu)
-    strategy = "PACK"
-    if num_workers_per_host is not None:
-        if num_workers_per_host == num_workers:
-            strategy = "STRICT_PACK"
-        elif num_workers_per_host == 1:
-            strategy = "STRICT_SPREAD"
-        else:
-            raise ConfigError(
-                f"num_workers_per_host is {num_workers_per_host!r}; expected {num_workers} (all workers on one "
-                "machine), 1 (each on its own), or None (wherever they fit)."
-            )
-    resources: dict[str, float] = {"CPU": num_cpus_per_worker}
-    if gpus:
-        resources["GPU"] = gpus
-    return ScalingConfig(
+    if num_workers_per_host not in (None, 1, num_workers):
+        raise ConfigError(
+            f"num_workers_per_host is {num_workers_per_host!r}; expected {num_workers} (all workers on one machine), 1 "
+            "(each on its own), or None (wherever they fit)."
+        )
+    strategies = {None: "PACK", 1: "STRICT_SPREAD", num_workers: "STRICT_PACK"}
+    scaling = ScalingConfig(
         num_workers=num_workers,
         use_gpu=use_gpu or gpus > 0,
-        resources_per_worker=resources,
-        placement_strategy=strategy,
+        resources_per_worker={"CPU": num_cpus_per_worker} | ({"GPU": gpus} if gpus else {}),
+        placement_strategy=strategies[num_workers_per_host],
     )
+    made = trainer(loop_of(func), scaling_config=scaling, **config)
+    made._is_flat = True
+    return made

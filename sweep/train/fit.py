@@ -1,4 +1,4 @@
-"""`Trainer.fit()`: an experiment of one trial, or, inside a trial, a group on the resources that the trial holds."""
+"""`Trainer.fit()` inside a trial: a group on the resources that the trial holds."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import contextlib
 import itertools
 import os
 import select
-from collections.abc import Mapping
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweep import train
+from sweep.core.config import CheckpointConfig, FailureConfig
 from sweep.core.group import START_ERROR
 from sweep.core.nesting import place_inside
 from sweep.core.ranking import best_of
 from sweep.core.resources import Device, Node, Placement, Resources
 from sweep.core.results import Result as Report
 from sweep.core.results import score
+from sweep.core.retention import Kept, expendable
+from sweep.core.trial import CheckpointRef, Outcome
 from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError, refuse_unknown
-from sweep.launch.config import CheckpointConfig, FailureConfig
 from sweep.record.checkpoints import Checkpoint, discard
 from sweep.record.importing import unpickle
 from sweep.worker import wire
+from sweep.worker.channel import ChannelClosed, Packets, SocketChannel, start_group
 from sweep.worker.environment import MEMORY_FRACTIONS, THREAD_VARIABLES
 from sweep.worker.group_environment import group_job, plan_ranks
 from sweep.worker.parameters import store_objects
@@ -32,10 +36,9 @@ from sweep.worker.shipping import store_code
 if TYPE_CHECKING:
     import pandas as pd
 
-    from sweep.results.analysis import Result
     from sweep.train.trainer import DataParallelTrainer
 
-__all__ = ["NestedResult", "TrainingFailedError", "TuneReportCallback", "fit_alone", "fit_inside"]
+__all__ = ["NestedResult", "TrainingFailedError", "TuneReportCallback", "fit_inside"]
 
 TrainingFailedError = TrialsFailed
 
@@ -50,27 +53,6 @@ class TuneReportCallback:
 
     The sweep then judges them, checkpoints included, and a trial that is stopped early stops its group.
     """
-
-
-def fit_alone(trainer: DataParallelTrainer) -> Result:
-    """Run a trainer as an experiment of one trial."""
-    import sweep.api
-    import sweep.results.analysis
-
-    run = trainer.run_config
-    analysis = sweep.api.run(
-        trainer,
-        name=run.name,
-        storage_path=run.storage_path,
-        stop=run.stop,
-        checkpoint_config=run.checkpoint_config,
-        verbose=run.verbose,
-        progress_reporter=run.progress_reporter,
-        failure_config=run.failure_config,
-        callbacks=[one for one in run.callbacks or () if not isinstance(one, TuneReportCallback)],
-        raise_on_failed_trial=True,
-    )
-    return sweep.results.analysis.ResultGrid(analysis)[0]
 
 
 @dataclass(frozen=True)
@@ -97,9 +79,7 @@ class NestedResult:
     @property
     def metrics_dataframe(self) -> pd.DataFrame:
         """One row for each report."""
-        from sweep.results.frames import metrics_frame
-
-        return metrics_frame(self.history)
+        return train.metrics_frame(self.history)
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
         """Return the kept checkpoint whose report was the best of all by `metric`, not the last; NaN is never best.
@@ -116,15 +96,15 @@ class NestedResult:
         return best[0]
 
 
-def _tell(channel: wire.SocketChannel, kind: int, token: int, seq: int) -> None:
-    """Answer a group. One that was stopped may have closed its end by now, and what it had sent is still to be read."""
-    with contextlib.suppress(wire.ChannelClosed):
-        channel.send(wire.frame((kind, token, seq, False)))
-
-
 def fit_inside(trainer: DataParallelTrainer, session: Session) -> NestedResult:
     """Run a trainer's group on the resources of the trial that this process is."""
-    nested = _Nested(trainer, session)
+    if session.job.rank is not None:
+        raise UserCodeError("fit() was called inside a train loop; a worker of a group cannot have a group of its own.")
+    if session.control is None:
+        raise UserCodeError("fit() inside a trial needs processes of its own; run the sweep with engine='local'.")
+    if session.is_fitting:
+        raise UserCodeError("fit() runs in another thread of this trial already; one at a time has all that it holds.")
+    nested = _Nested(trainer, session, session.control)
     session.is_fitting = True
     try:
         return nested.run()
@@ -135,20 +115,10 @@ def fit_inside(trainer: DataParallelTrainer, session: Session) -> NestedResult:
 class _Nested:
     """One `fit()` inside a trial: attempts of a group, one after another."""
 
-    def __init__(self, trainer: DataParallelTrainer, session: Session) -> None:
-        if session.job.rank is not None:
-            raise UserCodeError(
-                "fit() was called inside a train loop; a worker of a group cannot have a group of its own."
-            )
-        if session.control is None:
-            raise UserCodeError("fit() inside a trial needs processes of its own; run the sweep with engine='local'.")
-        if session.is_fitting:
-            raise UserCodeError(
-                "fit() runs in another thread of this trial already; one at a time has all that it holds."
-            )
+    def __init__(self, trainer: DataParallelTrainer, session: Session, control: Packets) -> None:
         self._trainer = trainer
         self._session = session
-        self._control = session.control
+        self._control = control
         run = trainer.run_config
         self._failures = run.failure_config or FailureConfig()
         self._keep = run.checkpoint_config or CheckpointConfig()
@@ -168,18 +138,18 @@ class _Nested:
         """
         failures = starts = 0
         for attempt in itertools.count(1):
-            kind, error, traceback, class_name, pickled = self._attempt(attempt)
-            if kind in ("FINISHED", "STOPPED"):
+            outcome = self._attempt(attempt)
+            if outcome.is_good:
                 break
-            if class_name == START_ERROR:
+            if outcome.class_name == START_ERROR:
                 starts += 1
                 is_over = starts > _MAX_STARTS
             else:
                 failures += 1
                 is_over = 0 <= self._failures.max_failures < failures
             if is_over:
-                raise TrialsFailed(f"{error}. Logs: {self._path}") from _cause(error, traceback, class_name, pickled)
-            print(f"sweep: the group starts again after: {error}", flush=True)
+                raise TrialsFailed(f"{outcome.error}. Logs: {self._path}") from _cause(outcome)
+            print(f"sweep: the group starts again after: {outcome.error}", flush=True)
         latest = self._kept[-1][0] if self._kept else None
         return NestedResult(
             metrics=self._history[-1] if self._history else {},
@@ -207,9 +177,8 @@ class _Nested:
         kinds = {(node, device[0]): device[1] for node, device in job.devices}
         found = place_inside(wanted, held, placement, kinds)
         if found is None:
-            bundles: list[dict[str, Any]] = [{}]
-            for bundle in wanted.to_json()["bundles"]:
-                bundles.append({(k.upper() if k in _UPPER else k): amount for k, amount in bundle.items()})
+            asked = wanted.to_json()["bundles"]
+            bundles = [{}, *({(k.upper() if k in _UPPER else k): n for k, n in bundle.items()} for bundle in asked)]
             raise ResourceError(
                 f"fit() asks for {wanted}, and the trial that it runs in holds {held}. A group inside a trial takes "
                 "its workers from the trial's own resources; ask for them there: "
@@ -217,15 +186,15 @@ class _Nested:
             )
         return wanted, found
 
-    def _attempt(self, attempt: int) -> tuple[str, str, str, str, bytes]:
+    def _attempt(self, attempt: int) -> Outcome:
         """Run the group once; return its outcome."""
         session, trainer = self._session, self._trainer
         own = session.job
         spec = trainer.spec_of({})
         start = self._kept[-1] if self._kept else None
-        nodes: dict[str, list[Device]] = {}
+        nodes: dict[str, list[Device]] = defaultdict(list)
         for node, values in own.devices:
-            nodes.setdefault(node, []).append(Device(*values))
+            nodes[node].append(Device(*values))
         environ = self._environ()
         number = len(self._placement.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
         ports = open_ports(number, spec.port_kind)
@@ -250,7 +219,7 @@ class _Nested:
                 code=store_code(prepared.payload, code),
                 kind="function",
                 name=prepared.name,
-                objects=_stored(prepared.objects, code),
+                objects=store_objects(prepared.objects, Path(code)) if prepared.objects else "",
                 config=cloudpickle.dumps({}),
                 variables={**own.variables, **environ},
                 base_count=start[2] if start is not None else 0,
@@ -258,13 +227,13 @@ class _Nested:
                 home=self._home,
                 rank=None,
             )
-            upstream = self._control.start_group([port.holder for port in ports])
+            upstream = start_group(self._control, [port.holder for port in ports])
         finally:
             close_ports(ports)
         with upstream:
-            group = group_job(job, plans, spec, path=(), log_limit_bytes=job.log_limit_bytes)
-            upstream.sendall(wire.frame((wire.GROUP, tuple(group))))
-            return self._serve(wire.SocketChannel(upstream.fileno()), job)
+            group = group_job(job, plans, spec, log_limit_bytes=job.log_limit_bytes)
+            upstream.sendall(wire.frame(group))
+            return self._serve(SocketChannel(upstream.fileno()), job)
 
     def _environ(self) -> dict[str, str]:
         """Return this process's environment as its group's, less what was set for this process alone."""
@@ -277,39 +246,44 @@ class _Nested:
             environ["OMP_NUM_THREADS"] = own.own_threads
         return environ
 
-    def _serve(self, channel: wire.SocketChannel, job: wire.Job) -> tuple[str, str, str, str, bytes]:
+    def _serve(self, channel: SocketChannel, job: wire.Job) -> Outcome:
         """Answer the group's reports until it is over, and hear whether the trial is told to stop meanwhile."""
+
+        def tell(answer: wire.Continue | wire.Stop) -> None:
+            # One that was stopped may have closed its end by now, and what it had sent is still to be read.
+            with contextlib.suppress(ChannelClosed):
+                channel.send(wire.frame(answer))
+
         count = job.base_count
         is_stopping = False
         while True:
             if not is_stopping and self._is_told_to_stop(channel):
                 is_stopping = True
-                _tell(channel, wire.STOP, job.token, 0)
+                tell(wire.Stop(job.token, 0))
             try:
                 message = channel.receive()
-            except wire.ChannelClosed:
+            except ChannelClosed:
                 os._exit(1)  # the host is gone
-            kind = message[0]
-            if kind == wire.REPORT:
-                _, _, seq, metrics, path = message
-                count += 1
-                self._note(metrics, path, count)
-                if self._is_forwarding and not is_stopping:
-                    try:
-                        self._session.report(metrics, self._kept[-1][0] if path else None)
-                    except StopRequested:
-                        is_stopping = True
-                _tell(channel, wire.STOP if is_stopping else wire.CONTINUE, job.token, seq)
-            elif kind == wire.SAVED:
-                self._note(None, message[3], count)
-            elif kind == wire.WAITING and message[2]:
-                print(f"sweep: {message[2]}", flush=True)
-            elif kind == wire.DONE:
-                if is_stopping:
-                    raise StopRequested
-                return message[2], message[3], message[4], message[5], message[6]
+            match message:
+                case wire.Report(_, seq, metrics, path):
+                    count += 1
+                    self._note(metrics, path, count)
+                    if self._is_forwarding and not is_stopping:
+                        try:
+                            self._session.report(metrics, self._kept[-1][0] if path else None)
+                        except StopRequested:
+                            is_stopping = True
+                    tell(wire.Stop(job.token, seq) if is_stopping else wire.Continue(job.token, seq))
+                case wire.Saved(checkpoint=path):
+                    self._note(None, path, count)
+                case wire.Waits(reason=reason) if reason:
+                    print(f"sweep: {reason}", flush=True)
+                case wire.Done(outcome=outcome):
+                    if is_stopping:
+                        raise StopRequested
+                    return outcome
 
-    def _is_told_to_stop(self, channel: wire.SocketChannel) -> bool:
+    def _is_told_to_stop(self, channel: SocketChannel) -> bool:
         """Wait for the group, or for a stop of the trial itself, whichever comes first."""
         if self._session.has_message and self._session.hear_stop():
             return True  # it came together with the answer to an earlier report
@@ -337,33 +311,23 @@ class _Nested:
 
     def _discard_surplus(self) -> None:
         """Keep as many checkpoints as were asked for: the best by score, and the latest in any case."""
-        most = self._keep.num_to_keep
-        while most is not None and len(self._kept) > max(1, most):
-            key = self._keep.checkpoint_score_attribute
-            older = self._kept[:-1]
-            worst = older[0]
-            if key:
-                worst = min(older, key=lambda item: score(item[1].get(key), self._keep.checkpoint_score_order))
-            self._kept.remove(worst)
-            discard(worst[0].path)
+        key, order = self._keep.checkpoint_score_attribute, self._keep.checkpoint_score_order
+        kept = [
+            Kept(CheckpointRef(checkpoint.path), score(Report(metrics).get(key), order) if key else 0.0)
+            for checkpoint, metrics, _ in self._kept
+        ]
+        lost = {item.ref.path for item in expendable(kept, self._keep.num_to_keep, bool(key))}
+        self._kept = [item for item in self._kept if item[0].path not in lost]
+        for path in lost:
+            discard(path)
 
 
-def _stored(objects: Mapping[str, Any], directory: str) -> str:
-    return store_objects(objects, Path(directory)) if objects else ""
-
-
-def _cause(error: str, traceback: str, class_name: str, pickled: bytes) -> BaseException:
+def _cause(outcome: Outcome) -> BaseException:
     """Return what the rank raised, or its words when it could not travel."""
-    if pickled:
-        try:
-            raised: BaseException = unpickle(pickled)
+    if outcome.pickled:
+        with contextlib.suppress(Exception):  # whatever loading a user's exception raises: then its text must do
+            raised: BaseException = unpickle(outcome.pickled)
             return raised
-        except Exception:  # whatever loading a user's exception raises: then its text must do
-            return _words(error, traceback, class_name)
-    return _words(error, traceback, class_name)
-
-
-def _words(error: str, traceback: str, class_name: str) -> UserCodeError:
-    cause = UserCodeError(f"{error}\n{traceback}" if traceback else error)
-    cause.class_name, cause.traceback = class_name, traceback
+    cause = UserCodeError(f"{outcome.error}\n{outcome.traceback}" if outcome.traceback else outcome.error)
+    cause.class_name, cause.traceback = outcome.class_name, outcome.traceback
     return cause

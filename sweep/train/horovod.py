@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sweep.core.config import RunConfig
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.launch.config import RunConfig
 from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
@@ -68,13 +68,6 @@ class HorovodConfig(Backend):
     modules: ClassVar[tuple[str, ...]] = (_SERVER,)
 
     timeout_s: float | None = None
-
-    def __post_init__(self) -> None:
-        seconds = self.timeout_s
-        if seconds is None:
-            return
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-            raise ConfigError(f"HorovodConfig: timeout_s is {seconds!r}; expected seconds above 0, or None.")
 
     def start(self, rank: Rank) -> None:
         """Serve, in rank 0; the loop's own `hvd.init()` joins."""
@@ -138,6 +131,7 @@ class HorovodTrainer(DataParallelTrainer):
     """
 
     _default_backend = HorovodConfig()
+    _backend_argument = "horovod_config"
 
     def __init__(
         self,
@@ -149,8 +143,6 @@ class HorovodTrainer(DataParallelTrainer):
         run_config: RunConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
     ) -> None:
-        if horovod_config is not None and not isinstance(horovod_config, HorovodConfig):
-            raise ConfigError(f"HorovodTrainer: horovod_config is {horovod_config!r:.100}; expected a HorovodConfig.")
         _need_horovod()
         super().__init__(
             train_loop_per_worker,

@@ -6,11 +6,11 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sweep.errors import ConfigError, refuse_unknown
-from sweep.launch.config import RunConfig
+from sweep.core.config import RunConfig
+from sweep.errors import refuse_unknown
 from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
@@ -47,12 +47,6 @@ class JaxConfig(Backend):
     initialization_timeout_s: float = 120.0
     heartbeat_timeout_s: float = 30.0
     shutdown_timeout_s: float = 15.0
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            seconds = getattr(self, field.name)
-            if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-                raise ConfigError(f"JaxConfig: {field.name} is {seconds!r}; expected seconds above 0.")
 
     def start(self, rank: Rank) -> None:
         """Join the group, before anything of JAX was used."""
@@ -96,6 +90,7 @@ class JaxTrainer(DataParallelTrainer):
     """
 
     _default_backend = JaxConfig()
+    _backend_argument = "jax_config"
 
     def __init__(
         self,
@@ -107,8 +102,6 @@ class JaxTrainer(DataParallelTrainer):
         run_config: RunConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
     ) -> None:
-        if jax_config is not None and not isinstance(jax_config, JaxConfig):
-            raise ConfigError(f"JaxTrainer: jax_config is {jax_config!r:.100}; expected a JaxConfig.")
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,

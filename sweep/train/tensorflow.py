@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sweep.errors import refuse_unknown
-from sweep.train.creator import loop_of, scaling_of
+from sweep.train.creator import create
 from sweep.train.trainer import Backend, DataParallelTrainer
 
 __all__ = ["DistributedTrainableCreator", "TensorflowConfig", "TensorflowTrainer"]
@@ -46,15 +46,12 @@ def DistributedTrainableCreator(
     Raises:
         ConfigError, ResourceError, TrainableError: an argument is wrong.
     """
-    trainer = TensorflowTrainer(
-        loop_of(func),
-        scaling_config=scaling_of(
-            use_gpu=use_gpu,
-            num_workers=num_workers,
-            num_cpus_per_worker=num_cpus_per_worker,
-            num_gpus_per_worker=num_gpus_per_worker,
-            num_workers_per_host=num_workers_per_host,
-        ),
+    return create(
+        TensorflowTrainer,
+        func,
+        use_gpu=use_gpu,
+        num_workers=num_workers,
+        num_cpus_per_worker=num_cpus_per_worker,
+        num_gpus_per_worker=num_gpus_per_worker,
+        num_workers_per_host=num_workers_per_host,
     )
-    trainer._is_flat = True
-    return trainer

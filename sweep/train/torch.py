@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime
 import importlib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from sweep.checks import one_of
+from sweep.core.config import RunConfig
 from sweep.errors import ConfigError, nearest, refuse_unknown
-from sweep.launch.config import RunConfig
 from sweep.record.checkpoints import Checkpoint
-from sweep.train.creator import loop_of, scaling_of
+from sweep.train.creator import create
 from sweep.train.scaling import ScalingConfig
 from sweep.train.trainer import NOT_OF_TRAINERS, Backend, DataParallelTrainer
 from sweep.worker.wire import Rank
@@ -50,6 +50,11 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def _libraries(backend: str) -> list[str]:
+    """Return what a backend names, without the kinds of devices: gloo and nccl for `cpu:gloo,cuda:nccl`."""
+    return [part.rpartition(":")[2] for part in backend.split(",")]
+
+
 _stores: list[Any] = []  # rank 0 serves the store of its group for as long as the process lives
 
 
@@ -79,20 +84,16 @@ class TorchConfig(Backend):
     init_method: str = "env"
 
     def __post_init__(self) -> None:
-        if self.backend is not None:
-            parts = self.backend.split(",") if isinstance(self.backend, str) and self.backend else [self.backend]
-            for part in parts:
-                name = part.rpartition(":")[2] if isinstance(part, str) else part
-                if name not in _BACKENDS:
-                    raise ConfigError(
-                        f"TorchConfig: backend is {self.backend!r}; expected 'nccl', 'gloo', or None to choose by the "
-                        f"devices. {nearest(str(name).lower(), _BACKENDS)}"
-                    )
-        seconds = self.timeout_s
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-            raise ConfigError(f"TorchConfig: timeout_s is {seconds!r}; expected seconds above 0.")
-        if self.init_method not in ("env", "tcp"):
-            raise ConfigError(f"TorchConfig: init_method is {self.init_method!r}; expected 'env' or 'tcp'.")
+        super().__post_init__()
+        one_of("TorchConfig: init_method", self.init_method, ("env", "tcp"))
+        if self.backend is None:
+            return
+        for name in _libraries(self.backend) if isinstance(self.backend, str) else [self.backend]:
+            if name not in _BACKENDS:
+                raise ConfigError(
+                    f"TorchConfig: backend is {self.backend!r}; expected 'nccl', 'gloo', or None to choose by the "
+                    f"devices. {nearest(str(name).lower(), _BACKENDS)}"
+                )
 
     @property
     def name(self) -> str:
@@ -107,7 +108,7 @@ class TorchConfig(Backend):
     @property
     def can_share_devices(self) -> bool:
         """Whether workers with shares may be put on one GPU: with gloo, chosen or not."""
-        return not self.name or all(part.rpartition(":")[2] == "gloo" for part in self.name.split(","))
+        return not self.name or set(_libraries(self.name)) == {"gloo"}
 
     @property
     def sharing_notice(self) -> str:
@@ -181,6 +182,7 @@ class TorchTrainer(DataParallelTrainer):
     """
 
     _default_backend = TorchConfig()
+    _backend_argument = "torch_config"
 
     def __init__(
         self,
@@ -192,8 +194,6 @@ class TorchTrainer(DataParallelTrainer):
         run_config: RunConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
     ) -> None:
-        if torch_config is not None and not isinstance(torch_config, TorchConfig):
-            raise ConfigError(f"TorchTrainer: torch_config is {torch_config!r:.100}; expected a TorchConfig.")
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,
@@ -229,16 +229,13 @@ def DistributedTrainableCreator(
     Raises:
         ConfigError, ResourceError, TrainableError: an argument is wrong.
     """
-    trainer = TorchTrainer(
-        loop_of(func),
+    return create(
+        TorchTrainer,
+        func,
+        use_gpu=use_gpu,
+        num_workers=num_workers,
+        num_cpus_per_worker=num_cpus_per_worker,
+        num_gpus_per_worker=num_gpus_per_worker,
+        num_workers_per_host=num_workers_per_host,
         torch_config=TorchConfig(backend, timeout_s),
-        scaling_config=scaling_of(
-            use_gpu=use_gpu,
-            num_workers=num_workers,
-            num_cpus_per_worker=num_cpus_per_worker,
-            num_gpus_per_worker=num_gpus_per_worker,
-            num_workers_per_host=num_workers_per_host,
-        ),
     )
-    trainer._is_flat = True
-    return trainer

@@ -6,10 +6,9 @@ import copy
 import inspect
 import operator
 import os
-import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from itertools import cycle, islice, takewhile
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler
 from torch.utils.data.distributed import DistributedSampler
 
 from sweep.errors import ConfigError, UserCodeError, nearest, refuse_unknown
+from sweep.train.torch_sampling import ShardedSampler, chain, seed_cpu_generators
 from sweep.worker.session import current
 
 __all__ = [
@@ -33,8 +33,6 @@ __all__ = [
 
 _STRATEGIES = ("ddp", "fsdp")
 _DATA_LOADER_ARGUMENTS = frozenset(inspect.signature(DataLoader.__init__).parameters)
-# Rounds that a user's sampler is asked for at once: changing the generators back and forth costs 0.3 ms each time.
-_ROUNDS = 128
 _CPU = torch.device("cpu")
 
 
@@ -237,18 +235,8 @@ def prepare_data_loader(
     return PreparedDataLoader(loader, device, epochs, has_prefetch=auto_transfer)
 
 
-def _chain(sampler: Any) -> Iterator[Any]:
-    """Give a sampler and those it wraps, outermost first."""
-    seen: list[Any] = []
-    while sampler is not None and all(sampler is not other for other in seen):
-        seen.append(sampler)
-        yield sampler
-        inner = getattr(sampler, "sampler", None)
-        sampler = getattr(sampler, "batch_sampler", None) if inner is None else inner
-
-
 def _samplers(loader: DataLoader[Any]) -> Iterator[Any]:
-    return _chain(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
+    return chain(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
 
 
 def _is_divided(loader: DataLoader[Any]) -> bool:
@@ -321,112 +309,6 @@ def _shuffle_seed(loader: DataLoader[Any]) -> int:
         return generator.initial_seed() % (1 << 63)  # room for the epochs that are added
     session = current()
     return session.job.seed if session is not None else 0
-
-
-class ShardedSampler(Sampler[Any]):
-    """Gives one rank every n-th item of a sampler or batch sampler that knows nothing of ranks.
-
-    All ranks get the same number of items, and together all of them: the last round is filled with the first items, or
-    left out with `drop_last`. For that the wrapped sampler must give every rank the same sequence. So it is run on
-    global generators of its own (torch's on the CPU, `random`, numpy's), seeded alike in all ranks and anew in each
-    epoch; the trial's do not move. A generator that the sampler holds itself must be seeded alike in all ranks. It is
-    asked for some rounds ahead, and may be endless. Attributes that this class lacks are the wrapped sampler's.
-
-    Attributes:
-        sampler: the wrapped one.
-        rank, num_replicas: which part of how many.
-        epoch: set by `set_epoch`; added to the seed.
-    """
-
-    def __init__(self, sampler: Iterable[Any], rank: int, num_replicas: int, *, seed: int = 0, drop_last: bool = False):
-        super().__init__()
-        self.sampler = sampler
-        self.rank = rank
-        self.num_replicas = num_replicas
-        self.seed = seed
-        self.drop_last = drop_last
-        self.epoch = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        generators = _OwnGenerators(self.seed + self.epoch)
-        with generators:
-            items = iter(self.sampler)
-        first: list[Any] = []
-        while True:
-            with generators:
-                chunk = list(islice(items, _ROUNDS * self.num_replicas))
-            first = first or chunk[: self.num_replicas]
-            end = len(chunk) - len(chunk) % self.num_replicas
-            yield from chunk[self.rank : end : self.num_replicas]
-            if len(chunk) < _ROUNDS * self.num_replicas:
-                break
-        rest = chunk[end:]
-        if rest and not self.drop_last:
-            # Those of few items may be needed more than once: 2 items for 5 ranks.
-            filled = rest + list(islice(cycle(first), self.num_replicas - len(rest)))
-            yield filled[self.rank]
-
-    def __len__(self) -> int:
-        num_items = len(self.sampler)  # type: ignore[arg-type]  # a TypeError when it has no length, as without us
-        return num_items // self.num_replicas if self.drop_last else -(-num_items // self.num_replicas)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next iteration is; the wrapped sampler is told if it has a method of this name."""
-        self.epoch = epoch
-        for sampler in _chain(self.sampler):
-            if callable(getattr(sampler, "set_epoch", None)):
-                sampler.set_epoch(epoch)
-                return
-
-    def __getattr__(self, name: str) -> Any:
-        # While a copy is being made there is no wrapped sampler yet.
-        if name.startswith("__") or "sampler" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self.sampler, name)
-
-
-class _OwnGenerators:
-    """Within `with`, the global generators of torch's CPU, `random` and numpy are in a state of this object's own; it
-    starts from a seed and goes on from where the last `with` left it."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._own: tuple[Any, ...] | None = None
-        self._outer: tuple[Any, ...] = ()
-
-    def __enter__(self) -> None:
-        self._outer = _generator_states()
-        if self._own is None:
-            _seed_cpu_generators(self._seed)
-        else:
-            _restore_generators(self._own)
-
-    def __exit__(self, *_: object) -> None:
-        self._own = _generator_states()
-        _restore_generators(self._outer)
-
-
-def _generator_states() -> tuple[Any, ...]:
-    import numpy
-
-    return torch.get_rng_state(), random.getstate(), numpy.random.get_state(legacy=False)
-
-
-def _restore_generators(states: tuple[Any, ...]) -> None:
-    import numpy
-
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])
-    numpy.random.set_state(states[2])
-
-
-def _seed_cpu_generators(seed: int) -> None:
-    import numpy
-
-    # Not `torch.manual_seed`: it also moves the generators of every GPU.
-    torch.default_generator.manual_seed(seed % (1 << 64))
-    random.seed(seed)
-    numpy.random.seed(seed % (1 << 32))
 
 
 class _Epochs:
@@ -570,7 +452,7 @@ def enable_reproducibility(seed: int = 0) -> None:
     if not hasattr(seed, "__index__") or not 0 <= operator.index(seed) < 1 << 32:
         raise ConfigError(f"enable_reproducibility was given seed={seed!r}; expected a whole number, 0 to 2**32 - 1.")
     seed = operator.index(seed)
-    _seed_cpu_generators(seed)
+    seed_cpu_generators(seed)
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False

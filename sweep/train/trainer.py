@@ -5,20 +5,24 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from searchers.space import Categorical, Domain, Float
 from searchers.variants import fresh, grid_values, has_domains, merge
+from sweep import train
+from sweep.checks import number
+from sweep.core.config import RunConfig
 from sweep.core.group import START_ERROR
 from sweep.core.resources import Resources
 from sweep.errors import ConfigError, ResourceError, SweepError, TrainableError, UserCodeError, nearest, refuse_unknown
-from sweep.launch.config import RunConfig
 from sweep.record.checkpoints import Checkpoint
 from sweep.train.scaling import ScalingConfig
 from sweep.worker.group_environment import GroupSpec
-from sweep.worker.parameters import unwrap
+from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.rank import RankSession
 from sweep.worker.session import current
 from sweep.worker.shipping import pickle_trainable, referenced_modules
@@ -43,11 +47,22 @@ assert GroupStartError.__name__ == START_ERROR
 
 @dataclass(frozen=True)
 class Backend:
-    """How the ranks of a group find each other: nothing here; `TorchConfig` and `JaxConfig` are such."""
+    """How the ranks of a group find each other: nothing here; `TorchConfig` and `JaxConfig` are such.
+
+    Raises:
+        ConfigError: a field whose name ends in `timeout_s` is no number of seconds above 0.
+    """
 
     framework: ClassVar[str] = ""
     visibility: ClassVar[str] = "isolate"  # unless the scaling config says otherwise
     modules: ClassVar[tuple[str, ...]] = ()  # imported before ranks are forked
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            seconds = getattr(self, field.name)
+            if field.name.endswith("timeout_s") and seconds is not field.default:
+                expected = "seconds above 0" + (", or None" if field.default is None else "")
+                number(f"{type(self).__name__}: {field.name}", seconds, above=0, expected=expected)
 
     @property
     def name(self) -> str:
@@ -107,6 +122,7 @@ class DataParallelTrainer:
     """
 
     _default_backend: ClassVar[Backend] = Backend()
+    _backend_argument: ClassVar[str] = "backend_config"
 
     def __init__(
         self,
@@ -120,7 +136,11 @@ class DataParallelTrainer:
     ) -> None:
         who = type(self).__name__
         _expect(who, "train_loop_config", train_loop_config, Mapping, "a dict")
-        _expect(who, "backend_config", backend_config, Backend, "a TorchConfig, JaxConfig or TensorflowConfig")
+        if self._backend_argument == "backend_config":
+            _expect(who, "backend_config", backend_config, Backend, "a TorchConfig, JaxConfig or TensorflowConfig")
+        else:
+            own = type(self._default_backend)
+            _expect(who, self._backend_argument, backend_config, own, f"a {own.__name__}")
         _expect(who, "scaling_config", scaling_config, ScalingConfig, "a ScalingConfig")
         _expect(who, "run_config", run_config, RunConfig, "a RunConfig")
         _expect(who, "resume_from_checkpoint", resume_from_checkpoint, Checkpoint, "a Checkpoint")
@@ -150,9 +170,7 @@ class DataParallelTrainer:
                 "fit() was called on a trainer whose config holds search domains; use sweep.run(trainer)."
             )
         session = current()
-        return fit.fit_alone(self) if session is None else fit.fit_inside(self, session)
-
-    # --- what a group is, by the config of its trial -----------------------------------------------------------------
+        return train.fit_alone(self) if session is None else fit.fit_inside(self, session)
 
     def scaling_of(self, config: Mapping[str, Any]) -> ScalingConfig:
         """Return the scaling of a trial with this config.
@@ -228,7 +246,7 @@ class DataParallelTrainer:
 
     def _refuse_config(self, config: Mapping[str, Any] | None) -> None:
         if config and not self._takes_config:
-            name = _name_of(self.train_loop_per_worker)
+            name = name_of(unwrap(self.train_loop_per_worker)[0])
             raise TrainableError(
                 f"a config was given, and the train loop {name}() takes none. Expected `def {name}(config)`."
             )
@@ -248,8 +266,6 @@ class DataParallelTrainer:
         text = self.backend.sharing_notice
         return [f"workers of a group hold {share:g} of a GPU each and share one; {text}"] if share and text else []
 
-    # --- as a trainable ----------------------------------------------------------------------------------------------
-
     def __sweep_trainable__(self) -> PreparedTrainable:
         """Return this trainer in the form in which engines take it."""
         loop, objects, resources = unwrap(self.train_loop_per_worker)
@@ -257,7 +273,7 @@ class DataParallelTrainer:
             raise ResourceError("the resources of a trainer are those of its ScalingConfig; leave out with_resources.")
         body = self.rank_body(loop)
         return PreparedTrainable(
-            name=_name_of(loop),
+            name=name_of(loop),
             kind="function",
             payload=pickle_trainable(body),
             imports=(*referenced_modules(body), *self.backend.modules, __name__, type(self.backend).__module__),
@@ -272,8 +288,8 @@ class DataParallelTrainer:
 
     def rank_body(self, loop: Callable[..., Any]) -> Callable[..., Any]:
         """Return what each rank runs: a function of the trial's config."""
-        number = self.scaling_config.num_workers
-        name = _name_of(loop)
+        size = self.scaling_config.num_workers
+        name = name_of(loop)
         call = getattr(loop, "__call__", None)  # noqa: B004 - what is called, not whether
         if inspect.ismethod(call):
             loop = call  # a method shows which code must travel; an object does not
@@ -284,7 +300,7 @@ class DataParallelTrainer:
             loop_config={key: value for key, value in self.train_loop_config.items() if not has_domains({key: value})},
             takes_config=self._takes_config,
             is_flat=self._is_flat,
-            num_workers=number if isinstance(number, int) else None,
+            num_workers=size if isinstance(size, int) else None,
             backend=self.backend,
         )
         vars(body)["__name__"] = name  # errors about it speak of the user's function
@@ -314,10 +330,10 @@ def run_rank(
         given = None if is_flat else config.get("scaling_config")
         if isinstance(given, ScalingConfig):  # from a function in the search space
             given = given.to_config()
-        number = (given or {}).get("num_workers", num_workers)
-        if number != 1:
+        size = (given or {}).get("num_workers", num_workers)
+        if size != 1:
             raise UserCodeError(
-                f"this engine runs single processes, and the group has {number} workers; use engine='local'."
+                f"this engine runs single processes, and the group has {size} workers; use engine='local'."
             )
         rank = Rank(0, 1)
     try:
@@ -344,39 +360,17 @@ def _takes_config(loop: Any, *, has_config: bool) -> bool:
     inner, objects, _ = unwrap(loop)
     if not callable(inner) or inspect.isclass(inner):
         raise TrainableError(f"train_loop_per_worker is {loop!r}; expected a function of a config, or of nothing.")
-    name = _name_of(inner)
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-        raise TrainableError(
-            f"the train loop {name} is asynchronous; expected a plain function. Use asyncio.run(...) inside it."
-        )
-    try:
-        signature = inspect.signature(inner)
-    except (ValueError, TypeError):
-        return True  # built-in callables do not tell
-    given = dict.fromkeys(objects)
-    forms: tuple[tuple[Any, ...], ...] = (({},), ())
-    for arguments in forms:
-        try:
-            signature.bind(*arguments, **given)
-        except TypeError:
-            continue
-        if not arguments and has_config:
-            break
-        return bool(arguments)
+    refuse_asynchronous("train loop", inner)
+    if not call_problem(inner, {}, **dict.fromkeys(objects)):
+        return True
+    if not has_config and not call_problem(inner, **dict.fromkeys(objects)):
+        return False
     raise TrainableError(
-        f"the train loop {name}{signature} cannot be called with one config; expected `def {name}(config)`"
+        f"the train loop {name_of(inner)}{inspect.signature(inner)} cannot be called with one config; expected "
+        f"`def {name_of(inner)}(config)`"
         + (", because a train_loop_config was given." if has_config else " or a function without arguments.")
         + " Bind other arguments with functools.partial or sweep.with_parameters."
     )
-
-
-def _name_of(loop: Any) -> str:
-    """Return the name of a train loop, as it is shown to people."""
-    inner, _, _ = unwrap(loop)
-    while isinstance(inner, functools.partial) and "__name__" not in vars(inner):
-        inner = inner.func
-    name = getattr(inner, "__name__", None) or type(inner).__name__
-    return "lambda" if name == "<lambda>" else str(name)
 
 
 def _expect(who: str, name: str, value: Any, kind: type, what: str) -> None:
@@ -431,17 +425,11 @@ def _variants(scaling: Any) -> Iterable[Mapping[str, Any] | None]:
     if not isinstance(scaling, Mapping):
         return []
     fixed = {key: value for key, value in scaling.items() if not has_domains({"": value})}
-    if len(fixed) == len(scaling):
-        return [fixed]
-    found: list[Mapping[str, Any]] = [fixed]
-    for key in scaling.keys() - fixed.keys():
-        values = _options(scaling[key])
-        if values is None:
-            return []
-        found = [{**variant, key: value} for variant in found for value in values]
-        if len(found) > 1000:
-            return []
-    return found
+    searched = {key: _options(value) for key, value in scaling.items() if key not in fixed}
+    choices = [values for values in searched.values() if values is not None]
+    if len(choices) < len(searched) or math.prod(map(len, choices)) > 1000:
+        return []
+    return [{**fixed, **dict(zip(searched, values, strict=True))} for values in itertools.product(*choices)]
 
 
 def _options(value: Any) -> list[Any] | None:

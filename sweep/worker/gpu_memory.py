@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import logging
-import math
-import numbers
 import operator
 import os
 import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from sweep.accelerators import gpu
+from sweep.accelerators import gpu, nvml
 from sweep.accelerators.meter import MemoryUse, describe, read_memory
+from sweep.checks import is_number, number, refuse
 from sweep.core.resources import Device
-from sweep.errors import ConfigError, ResourceError, SweepError, refuse_unknown
+from sweep.errors import ResourceError, SweepError, refuse_unknown
 
 __all__ = ["GpuMemoryError", "NoGpuError", "limit_gpu_memory", "wait_for_gpu"]
 
+_PART = "a part of it in [0, 1]: 0.01 is one percent"
 _log = logging.getLogger(__name__)
 
 
@@ -64,7 +63,11 @@ def wait_for_gpu(
             DeprecationWarning,
             stacklevel=3,
         )
-    looks = _checked_patience(target_util, retry, delay_s)
+    number("wait_for_gpu: target_util", target_util, least=0, most=1, expected=_PART)
+    number("wait_for_gpu: delay_s", delay_s, least=0, expected="seconds, at least 0")
+    if not is_number(retry) or retry < 1 or retry % 1:
+        refuse("wait_for_gpu: retry", retry, "a whole number of looks, at least 1")
+    looks = int(retry)
     wanted = None if gpu_id is None else _checked_id(gpu_id)
     devices = _own_gpus()
     if wanted is not None:
@@ -106,8 +109,7 @@ def limit_gpu_memory(fraction: float, device: int | str | None = None) -> bool:
     Raises:
         ConfigError: the fraction is out of its range.
     """
-    if not _is_number(fraction) or not 0 < fraction <= 1:
-        raise ConfigError(f"limit_gpu_memory: fraction is {fraction!r}; expected a number above 0 and at most 1.")
+    number("limit_gpu_memory: fraction", fraction, above=0, most=1)
     torch = sys.modules.get("torch")
     if fraction == 1 or torch is None or not torch.cuda.is_available():
         return False
@@ -115,41 +117,20 @@ def limit_gpu_memory(fraction: float, device: int | str | None = None) -> bool:
     return True
 
 
-def _checked_patience(target_util: float, retry: int, delay_s: float) -> int:
-    if not _is_number(target_util) or not 0 <= target_util <= 1:
-        raise ConfigError(
-            f"wait_for_gpu: target_util is {target_util!r}; expected a part of it in [0, 1]: 0.01 is one percent."
-        )
-    if not _is_number(delay_s) or not 0 <= delay_s < math.inf:
-        raise ConfigError(f"wait_for_gpu: delay_s is {delay_s!r}; expected seconds, at least 0.")
-    if not _is_number(retry) or retry != retry // 1 or not 1 <= retry < math.inf:
-        raise ConfigError(f"wait_for_gpu: retry is {retry!r}; expected a whole number of looks, at least 1.")
-    return int(retry)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(value)
-
-
 def _checked_id(gpu_id: int | str) -> int | str:
     """Return a position or a text that is none."""
-    if isinstance(gpu_id, str) and gpu_id.strip():
-        text = gpu_id.strip()
+    text = gpu_id.strip() if isinstance(gpu_id, str) else ""
+    if text:
         return int(text) if text.isdecimal() and len(text) < 10 else text
-    if not isinstance(gpu_id, (bool, str)):
-        try:
-            return operator.index(gpu_id)
-        except TypeError:
-            pass  # not a whole number: said below
-    raise ConfigError(
-        f"wait_for_gpu: gpu_id is {gpu_id!r}; expected None, a position such as 0, or a UUID such as 'GPU-5d5ba0d6'."
-    )
+    if isinstance(gpu_id, (bool, str)) or not hasattr(gpu_id, "__index__"):
+        refuse("wait_for_gpu: gpu_id", gpu_id, "None, a position such as 0, or a UUID such as 'GPU-5d5ba0d6'")
+    return operator.index(gpu_id)
 
 
 def _own_gpus() -> tuple[Device, ...]:
-    if gpu.nvml() is None:
+    if nvml.open_library() is None:
         raise NoGpuError(
-            f"wait_for_gpu reads the memory of NVIDIA GPUs through NVML, which does not answer: {gpu.why_silent()}. "
+            f"wait_for_gpu reads the memory of NVIDIA GPUs through NVML, which does not answer: {nvml.why_silent()}. "
             "On a machine without such a GPU leave the call out."
         )
     devices = tuple(device for device in gpu.detect() if device.vendor == "nvidia")
@@ -178,11 +159,9 @@ def _find_gpu(devices: Sequence[Device], wanted: int | str) -> Device:
 
 def _busy(devices: Sequence[Device], memory: Mapping[str, MemoryUse], target_util: float) -> str:
     """Say which devices have too much memory in use; empty: none."""
-    busy: list[str] = []
-    for device in devices:
-        use = memory.get(device.id)
-        if use is None:
-            busy.append(f"{device.id} does not tell its memory")
-        elif use.fraction > target_util:
-            busy.append(describe(device.id, use))
-    return "; ".join(busy)
+    uses = [(device.id, memory.get(device.id)) for device in devices]
+    return "; ".join(
+        f"{identity} does not tell its memory" if use is None else describe(identity, use)
+        for identity, use in uses
+        if use is None or use.fraction > target_util
+    )

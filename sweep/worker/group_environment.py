@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sweep.accelerators.tpu import identity_variables, slice_variables
 from sweep.core.resources import BundlePlacement, Device, Node, Placement, Resources
 from sweep.errors import ConfigError
 from sweep.worker import environment
-from sweep.worker.horovod_environment import horovod_variables
-from sweep.worker.wire import GroupJob, Job, Rank
+from sweep.worker.wire import GroupJob, Job, Rank, RankJob
 
-__all__ = ["GroupSpec", "RankPlan", "group_job", "is_sharing_devices", "plan_ranks", "used_backend"]
+__all__ = ["GroupSpec", "RankPlan", "group_job", "plan_ranks"]
 
 RANK_VARIABLE = "SWEEP_RANK"
 _HOST = "127.0.0.1"
 _LOOPBACK = "lo"
+
+_Told = tuple[dict[str, str | None], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,12 @@ class GroupSpec:
     @property
     def num_ports(self) -> int:
         """Loopback ports that the ranks need; -1: one for each."""
-        return {"torch": 1, "jax": 1, "horovod": 1, "tensorflow": -1}.get(self.framework, 0)
+        return _framework(self.framework).num_ports
 
     @property
     def port_kind(self) -> str:
         """How the ports are kept for them, see `worker.rendezvous`."""
-        return {"torch": "listening", "horovod": "listening", "tensorflow": "named"}.get(self.framework, "shared")
+        return _framework(self.framework).port_kind
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,29 @@ class _Member:
     devices: tuple[Device, ...]
 
     @property
+    def node(self) -> str:
+        return self.place.node
+
+    @property
     def gpus(self) -> tuple[Device, ...]:
         return tuple(device for device in self.devices if device.kind == "gpu")
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What all ranks of a group have in common; `user` holds the variables that win over defaults."""
+
+    spec: GroupSpec
+    trial_id: str
+    attempt: int
+    ports: Sequence[int]
+    user: Mapping[str, str]
+    members: Sequence[_Member]  # in the order of the ranks
+
+    @property
+    def local_sizes(self) -> Counter[str]:
+        """Ranks on each node, in the order in which the nodes come."""
+        return Counter(member.node for member in self.members)
 
 
 def plan_ranks(
@@ -106,64 +129,59 @@ def plan_ranks(
     Raises:
         ConfigError: NCCL was chosen and two ranks share a GPU.
     """
-    members = _ordered(resources, placement, spec, nodes)
     user = {**environ, **spec.env}
+    group = _Group(spec, trial_id, attempt, ports, user, _ordered(resources, placement, spec, nodes))
+    backend = _used_backend(resources, placement, spec)
     is_kept = user.get(environment.KEEP_DEVICES_VARIABLE) == "1"  # nothing is hidden: ranks see what the driver sees
-    is_shared = is_kept or spec.visibility == "share"
-    size = len(members)
-    node_ids = list(dict.fromkeys(member.place.node for member in members))
-    is_horovod = spec.framework == "horovod"
-    local_sizes = [sum(member.place.node == node for member in members) for node in node_ids]
-    backend = used_backend(resources, placement, spec)
+    node_ids = list(group.local_sizes)
     plans = []
-    for number, member in enumerate(members):
-        locals_ = [other for other in members if other.place.node == member.place.node]
-        local_rank = locals_.index(member)
-        here = [node for node in nodes if node.id == member.place.node]
-        seen = _seen_gpus(locals_, here if is_kept else ()) if is_shared else list(member.gpus)
-        bundle = resources.bundles[member.index]
+    for number, member in enumerate(group.members):
+        locals_ = [other for other in group.members if other.node == member.node]
+        here = [node for node in nodes if node.id == member.node]
+        seen = list(member.gpus)
+        if is_kept or spec.visibility == "share":
+            shown = [device for node in here for device in node.devices if device.kind == "gpu"] if is_kept else []
+            seen = list(dict.fromkeys([*shown, *(gpu for other in locals_ for gpu in other.gpus)]))
         chips = [device for device in member.devices if device.kind == "tpu"]
         rank = Rank(
             rank=number,
-            size=size,
-            local_rank=local_rank,
+            size=len(group.members),
+            local_rank=locals_.index(member),
             local_size=len(locals_),
-            node_rank=node_ids.index(member.place.node),
+            node_rank=node_ids.index(member.node),
             num_nodes=len(node_ids),
             devices=tuple(seen.index(device) for device in member.gpus),
             num_tpus=len(chips),
-            port=ports[number if spec.framework == "tensorflow" else 0] if ports else 0,
+            port=ports[number if spec.num_ports < 0 else 0] if ports else 0,
             backend=backend,
         )
-        threads = environment.num_threads(bundle, user)
+        threads = environment.num_threads(resources.bundles[member.index], user)
         share = min((share for _, share in member.place.devices), default=1.0)
-        soft = {**_rank_defaults(rank, member, backend, spec, user), **_slice_defaults(number, members, spec)}
-        plans.append(
-            RankPlan(
-                rank,
-                {
-                    **spec.env,
-                    **environment.thread_variables(threads, user),
-                    **{name: value for name, value in soft.items() if name not in user},
-                    **environment.visible_variables([*seen, *chips], here, user, share=share),
-                    **_rank_variables(rank, spec, trial_id, attempt, is_shared, ports),
-                    **(horovod_variables(rank, local_sizes, host=_HOST, interface=_LOOPBACK) if is_horovod else {}),
-                },
-                threads,
-            )
-        )
+        own, defaults = _framework(spec.framework).tell(rank, group)
+        defaults |= _slice_defaults(number, group)
+        # The one device that a rank sees is the first, whatever its local rank.
+        is_alone = bool(rank.devices) and not (is_kept or spec.visibility == "share")
+        variables = {
+            **spec.env,
+            **environment.thread_variables(threads, user),
+            **{name: value for name, value in defaults.items() if name not in user},
+            **environment.visible_variables([*seen, *chips], here, user, share=share),
+            **_rank_variables(rank, 0 if is_alone else rank.local_rank),
+            **own,
+        }
+        plans.append(RankPlan(rank, variables, threads))
     return tuple(plans)
 
 
 def group_job(
-    job: Job, plans: Sequence[RankPlan], spec: GroupSpec, *, path: Sequence[str], log_limit_bytes: int
+    job: Job, plans: Sequence[RankPlan], spec: GroupSpec, *, is_spawned: bool = False, log_limit_bytes: int
 ) -> GroupJob:
     """Return what a host is told of a group: what all ranks have in common, and each rank's own."""
     return GroupJob(
-        job=tuple(job),
-        ranks=tuple((tuple(plan.rank), dict(plan.variables), plan.num_threads) for plan in plans),
+        job=job,
+        ranks=tuple(RankJob(plan.rank, dict(plan.variables), plan.num_threads) for plan in plans),
         is_listening=spec.port_kind == "listening",
-        path=tuple(path),
+        is_spawned=is_spawned,
         log_limit_bytes=log_limit_bytes,
         start_s=spec.start_s,
         barrier_s=spec.barrier_s,
@@ -171,13 +189,7 @@ def group_job(
     )
 
 
-def is_sharing_devices(placement: Placement) -> bool:
-    """Whether two bundles hold parts of one device."""
-    held = [(bundle.node, device) for bundle in placement.bundles for device, _ in bundle.devices]
-    return len(held) != len(set(held))
-
-
-def used_backend(resources: Resources, placement: Placement, spec: GroupSpec) -> str:
+def _used_backend(resources: Resources, placement: Placement, spec: GroupSpec) -> str:
     """Return torch's backend: the user's own, else nccl when every rank has GPUs of its own, else gloo.
 
     A request of shares that are to lie on one device means gloo wherever they came to lie: what a group talks by does
@@ -189,7 +201,9 @@ def used_backend(resources: Resources, placement: Placement, spec: GroupSpec) ->
     if spec.framework != "torch":
         return ""
     has_gpus = any(bundle.gpu for bundle in resources.bundles[spec.has_head :])
-    is_sharing = is_sharing_devices(Placement(placement.bundles[spec.has_head :]))  # nobody talks to the head
+    ranks = placement.bundles[spec.has_head :]  # nobody talks to the head
+    held = [(bundle.node, device) for bundle in ranks for device, _ in bundle.devices]
+    is_sharing = len(held) != len(set(held))
     if not spec.backend:
         return "nccl" if has_gpus and not is_sharing and not resources.shared_devices else "gloo"
     if "nccl" in spec.backend and has_gpus and is_sharing:
@@ -201,39 +215,42 @@ def used_backend(resources: Resources, placement: Placement, spec: GroupSpec) ->
 
 
 def _ordered(resources: Resources, placement: Placement, spec: GroupSpec, nodes: Sequence[Node]) -> tuple[_Member, ...]:
-    first = 1 if spec.has_head else 0
+    first = int(spec.has_head)
     positions = {(node.id, device.id): i for node in nodes for i, device in enumerate(node.devices)}
     members = [
         _Member(index, place, environment.held_devices([place], nodes))
-        for index, place in enumerate(placement.bundles)
-        if index >= first
+        for index, place in enumerate(placement.bundles[first:], first)
     ]
-    order = list(dict.fromkeys(member.place.node for member in members))
+    order = list(dict.fromkeys(member.node for member in members))
 
     def key(member: _Member) -> tuple[int, int, int, int]:
         run = (member.index - first) // spec.workers_per_slice if spec.workers_per_slice else 0
-        own = [positions.get((member.place.node, device), 0) for device, _ in member.place.devices]
-        return (run, order.index(member.place.node), min(own, default=0), member.index)
+        own = [positions.get((member.node, device), 0) for device, _ in member.place.devices]
+        return (run, order.index(member.node), min(own, default=0), member.index)
 
     return tuple(sorted(members, key=key))
 
 
-def _seen_gpus(members: Sequence[_Member], nodes: Sequence[Node]) -> list[Device]:
-    """Return all GPUs of some nodes and then those of some ranks, each once."""
-    found = [device for node in nodes for device in node.devices if device.kind == "gpu"]
-    return list(dict.fromkeys([*found, *(device for member in members for device in member.gpus)]))
+def _slice_defaults(number: int, group: _Group) -> dict[str, str]:
+    """Return the variables of a worker on TPU slices: its slice among several, its host among those of the slice."""
+    size, members = group.spec.workers_per_slice, group.members
+    if not size:
+        return {}
+    run = number // size
+    variables = slice_variables(slice_id=run, num_slices=len(members) // size, coordinator=members[0].node)
+    hosts = list(dict.fromkeys(member.node for member in members[run * size : (run + 1) * size]))
+    if len(hosts) > 1:
+        variables |= identity_variables(hosts.index(members[number].node), hosts)
+    return variables
 
 
-def _rank_variables(
-    rank: Rank, spec: GroupSpec, trial_id: str, attempt: int, is_shared: bool, ports: Sequence[int]
-) -> dict[str, str | None]:
+def _rank_variables(rank: Rank, local_rank: int) -> dict[str, str | None]:
     """Return who the rank is, under the names that torchrun uses; other launchers and libraries read them."""
-    is_virtual = bool(rank.devices) and not is_shared
-    variables: dict[str, str | None] = {
+    return {
         RANK_VARIABLE: str(rank.rank),
         "RANK": str(rank.rank),
         "WORLD_SIZE": str(rank.size),
-        "LOCAL_RANK": "0" if is_virtual else str(rank.local_rank),
+        "LOCAL_RANK": str(local_rank),
         "LOCAL_WORLD_SIZE": str(rank.local_size),
         "NODE_RANK": str(rank.node_rank),
         "GROUP_RANK": str(rank.node_rank),
@@ -242,53 +259,82 @@ def _rank_variables(
         "ROLE_RANK": str(rank.rank),
         "ROLE_WORLD_SIZE": str(rank.size),
     }
-    if spec.framework == "torch":
-        variables |= {
-            "MASTER_ADDR": _HOST,
-            "MASTER_PORT": str(rank.port),
-            "TORCHELASTIC_RUN_ID": trial_id,
-            "TORCHELASTIC_RESTART_COUNT": str(max(0, attempt - 1)),
-            "TORCHELASTIC_MAX_RESTARTS": "0",
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-        }
-    elif spec.framework == "tensorflow":
-        cluster = {"worker": [f"{_HOST}:{port}" for port in ports]}
-        variables["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank.rank}})
-    return variables
 
 
-def _rank_defaults(
-    rank: Rank, member: _Member, backend: str, spec: GroupSpec, user: Mapping[str, str]
-) -> dict[str, str]:
-    """Return variables that the user's own win over."""
-    if spec.framework == "torch":
-        device = f"cuda:{rank.devices[0]}" if rank.devices else "cpu"
-        defaults = {"ACCELERATE_TORCH_DEVICE": device}
-        if rank.num_nodes == 1:
-            # On one machine nothing needs to be heard outside it.
-            defaults |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), _LOOPBACK)
-        if "nccl" in backend and "TORCH_NCCL_BLOCKING_WAIT" not in user:  # the user's other way to notice a failure
-            defaults["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"
-        return defaults
-    if spec.framework == "jax":
-        gpus = "rocm" if any(device.vendor == "amd" for device in member.gpus) else "cuda"
-        return {"JAX_PLATFORMS": "tpu" if rank.num_tpus else gpus if rank.devices else "cpu"}
-    if spec.framework == "horovod" and rank.num_nodes == 1:
-        return {"NCCL_SOCKET_IFNAME": _LOOPBACK}
-    return {}
+def _torch(rank: Rank, group: _Group) -> _Told:
+    defaults = {"ACCELERATE_TORCH_DEVICE": f"cuda:{rank.devices[0]}" if rank.devices else "cpu"}
+    if rank.num_nodes == 1:
+        # On one machine nothing needs to be heard outside it.
+        defaults |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), _LOOPBACK)
+    # The other variable is another way to notice a failure, of the user's choice.
+    if "nccl" in rank.backend and "TORCH_NCCL_BLOCKING_WAIT" not in group.user:
+        defaults["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"
+    return {
+        "MASTER_ADDR": _HOST,
+        "MASTER_PORT": str(rank.port),
+        "TORCHELASTIC_RUN_ID": group.trial_id,
+        "TORCHELASTIC_RESTART_COUNT": str(max(0, group.attempt - 1)),
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }, defaults
 
 
-def _slice_defaults(number: int, members: Sequence[_Member], spec: GroupSpec) -> dict[str, str]:
-    """Return the variables of a worker on TPU slices: its slice among several, its host among those of the slice."""
-    if not spec.workers_per_slice:
-        return {}
-    run = number // spec.workers_per_slice
-    variables = slice_variables(
-        slice_id=run, num_slices=len(members) // spec.workers_per_slice, coordinator=members[0].place.node
-    )
-    own = members[number].place.node
-    in_run = members[run * spec.workers_per_slice : (run + 1) * spec.workers_per_slice]
-    hosts = list(dict.fromkeys(member.place.node for member in in_run))
-    if len(hosts) > 1:
-        variables |= identity_variables(hosts.index(own), hosts)
-    return variables
+def _jax(rank: Rank, group: _Group) -> _Told:
+    gpus = "rocm" if any(device.vendor == "amd" for device in group.members[rank.rank].gpus) else "cuda"
+    return {}, {"JAX_PLATFORMS": "tpu" if rank.num_tpus else gpus if rank.devices else "cpu"}
+
+
+def _tensorflow(rank: Rank, group: _Group) -> _Told:
+    cluster = {"worker": [f"{_HOST}:{port}" for port in group.ports]}
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank.rank}})}, {}
+
+
+def _horovod(rank: Rank, group: _Group) -> _Told:
+    """Return what `horovodrun` would tell a rank: from it `hvd.init()` learns who it is and where it meets the others.
+
+    Every one replaces the user's own: they belong together, and a driver that stands in a `horovodrun` has those of
+    another group. Nodes have names of their own, by which Horovod tells their ranks apart; all are this machine.
+    """
+    # Horovod's third communicator: the ranks with one local rank, one on each node that has so many.
+    peers = [node for node, size in enumerate(group.local_sizes.values()) if size > rank.local_rank]
+    return {
+        "HOROVOD_RANK": str(rank.rank),
+        "HOROVOD_SIZE": str(rank.size),
+        "HOROVOD_LOCAL_RANK": str(rank.local_rank),
+        "HOROVOD_LOCAL_SIZE": str(rank.local_size),
+        "HOROVOD_CROSS_RANK": str(peers.index(rank.node_rank)),
+        "HOROVOD_CROSS_SIZE": str(len(peers)),
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": _HOST,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rank.port),
+        "HOROVOD_GLOO_IFACE": _LOOPBACK,
+        "HOROVOD_HOSTNAME": "localhost" if rank.num_nodes == 1 else f"localhost-{rank.node_rank}",
+        "HOROVOD_ELASTIC": None,  # it would ask the server for what only Horovod's own driver knows
+    }, {"NCCL_SOCKET_IFNAME": _LOOPBACK} if rank.num_nodes == 1 else {}
+
+
+@dataclass(frozen=True)
+class _Framework:
+    """How the ranks of a framework find each other.
+
+    Attributes:
+        num_ports, port_kind: see `GroupSpec`.
+        tell: returns the variables of a rank, and those that the user's own win over.
+    """
+
+    num_ports: int = 0
+    port_kind: str = "shared"
+    tell: Callable[[Rank, _Group], _Told] = lambda rank, group: ({}, {})
+
+
+_FRAMEWORKS = {
+    "torch": _Framework(1, "listening", _torch),
+    "jax": _Framework(1, "shared", _jax),
+    "tensorflow": _Framework(-1, "named", _tensorflow),
+    "horovod": _Framework(1, "listening", _horovod),
+}
+
+
+def _framework(name: str) -> _Framework:
+    return _FRAMEWORKS.get(name, _Framework())

@@ -12,6 +12,7 @@ import os
 import resource
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 from sweep.errors import ResourceError
 
@@ -65,9 +66,13 @@ class Raised:
 def raise_files() -> None:
     """Raise the soft limit to what the hard one allows, up to 65,536."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    most = _raised(hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _raised(hard: int) -> int:
+    return MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
 
 
 def set_original(soft: int) -> None:
@@ -84,8 +89,7 @@ def users_limit() -> int:
 def give_back() -> None:
     """Set the soft limit to the user's, unless somebody has changed it since it was raised."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if _original is not None and soft == most and _original != soft:
+    if _original is not None and soft == _raised(hard) and _original != soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (_original, hard))
 
 
@@ -188,10 +192,6 @@ def _control_group_limits() -> Iterator[int]:
         if controllers and "pids" not in controllers.split(","):
             continue
         base = "/sys/fs/cgroup" + ("/pids" if controllers else "")
-        at = path
-        while True:
-            with contextlib.suppress(OSError, ValueError), open(f"{base}{at}/pids.max") as file:
-                yield int(file.read())
-            if at in ("", "/"):
-                break
-            at = at.rpartition("/")[0]
+        for group in (path, *map(str, Path(path).parents)):
+            with contextlib.suppress(OSError, ValueError):
+                yield int(Path(f"{base}{group}/pids.max").read_text())

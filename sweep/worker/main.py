@@ -9,18 +9,20 @@ import faulthandler
 import os
 import pickle
 import signal
+import socket
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
+from sweep.core.trial import Outcome
 from sweep.record.importing import unpickle, why_missing
 from sweep.record.layout import rank_output
 from sweep.record.space import lacks_space
 from sweep.worker import adapters, limits, wire
-from sweep.worker.control import Control
+from sweep.worker.channel import Channel, ChannelClosed, Packets, SocketChannel
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import load_objects
@@ -28,7 +30,7 @@ from sweep.worker.room import Room, make_patient
 from sweep.worker.session import Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
 
-__all__ = ["Outcome", "become_worker", "room_to_print", "run_job", "run_spawned", "serve", "set_death_signal"]
+__all__ = ["Code", "become_worker", "room_to_print", "run_job", "run_spawned", "say_idle_over", "serve"]
 
 FINISHED, STOPPED, FAILED, DAMAGED = "FINISHED", "STOPPED", "FAILED", "DAMAGED"
 
@@ -40,10 +42,8 @@ _OWN_DIRECTORIES = (_HERE + os.sep, os.path.join(os.path.dirname(_HERE), "train"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-Outcome = tuple[str, str, str, str, bytes]  # kind, error, traceback, class name, pickled exception
 
-
-class _Code:
+class Code:
     """The trainable that this process loaded last; a reused worker does not load it again."""
 
     def __init__(self) -> None:
@@ -67,17 +67,12 @@ class _Code:
             self.objects_path = job.objects
 
 
-_code = _Code()
-
-
-def set_death_signal(number: int) -> None:
-    """Have the kernel send this process a signal when the thread that started it ends; 0: none."""
-    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+_code = Code()
 
 
 def die_with(parent: int) -> None:
     """Have the kernel kill this process when its parent dies; end at once if that has happened already."""
-    set_death_signal(signal.SIGKILL)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -94,8 +89,8 @@ def become_worker(parent: int) -> None:
 
 
 def serve(
-    channel: wire.SocketChannel,
-    notify: Callable[[int], None] | None,
+    channel: SocketChannel,
+    notify: Callable[[int], object] | None,
     *,
     were_threads: int = 1,
     control: int = -1,
@@ -110,25 +105,24 @@ def serve(
     """
     environment = _Environment(is_reused=notify is not None)
     _code.kept.is_wanted = notify is not None
-    to_host = None if control < 0 else Control(control)
+    to_host = None if control < 0 else Packets(socket.socket(fileno=control))
     cwd = os.getcwd()
     while True:
         try:
-            message = channel.receive()
-        except wire.ChannelClosed:
+            job = channel.receive()
+        except ChannelClosed:
             os._exit(0)
-        if message[0] != wire.JOB:
+        if not isinstance(job, wire.Job):
             continue  # an answer to the job before, which had ended meanwhile
-        job = wire.Job(*message[1])
         if job.rank is not None:
-            _run_rank(job._replace(rank=wire.Rank(*job.rank)), channel, environment, were_threads)
+            _run_rank(job, channel, environment, were_threads)
         outcome = _run_here(job, channel, environment, were_threads, to_host)
         if notify is None:
             threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
         _flush()
         try:
-            channel.send(wire.frame((wire.DONE, job.token, *outcome)))
-        except wire.ChannelClosed:
+            channel.send(wire.frame(wire.Done(job.token, outcome, time.monotonic())))
+        except ChannelClosed:
             os._exit(1)
         if notify is None or limits.is_table_full():  # what it left open would be the next trial's fault
             atexit._run_exitfuncs()
@@ -139,7 +133,7 @@ def serve(
         os.chdir(cwd)
 
 
-def _run_rank(job: wire.Job, channel: wire.SocketChannel, environment: _Environment, were_threads: int) -> NoReturn:
+def _run_rank(job: wire.Job, channel: SocketChannel, environment: _Environment, were_threads: int) -> NoReturn:
     """Run a rank of a group and end the process.
 
     How it ended is said at once: what a library does at exit may wait for ranks that are gone, so after a failure
@@ -148,29 +142,29 @@ def _run_rank(job: wire.Job, channel: wire.SocketChannel, environment: _Environm
     outcome = _run_here(job, channel, environment, were_threads, None)
     at = time.monotonic()
     try:
-        if outcome[0] == FINISHED:
+        if outcome.kind == FINISHED:
             threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
         _flush()
-        channel.send(wire.frame((wire.DONE, job.token, *outcome, at)))
-        if outcome[0] == FINISHED:
+        channel.send(wire.frame(wire.Done(job.token, outcome, at)))
+        if outcome.kind == FINISHED:
             _await_dismissal(channel)
             atexit._run_exitfuncs()
             _flush()
-    except wire.ChannelClosed:
+    except ChannelClosed:
         os._exit(1)
     finally:
         os._exit(0)
 
 
-def _await_dismissal(channel: wire.SocketChannel) -> None:
+def _await_dismissal(channel: SocketChannel) -> None:
     """Wait until every rank has returned: the others may still need what this process serves."""
-    with contextlib.suppress(wire.ChannelClosed):
+    with contextlib.suppress(ChannelClosed):
         while True:
             channel.receive()
 
 
 def _run_here(
-    job: wire.Job, channel: wire.SocketChannel, environment: _Environment, were_threads: int, control: Control | None
+    job: wire.Job, channel: SocketChannel, environment: _Environment, were_threads: int, control: Packets | None
 ) -> Outcome:
     """Set this process up for a job, and run it."""
     trial_dir = os.path.join(job.directory, job.home or job.trial_id)
@@ -186,13 +180,13 @@ def _run_here(
         limit_threads(job.num_threads, were=were_threads)
         seed_generators(job.seed)
     except StopRequested:
-        return (STOPPED, "", "", "", b"")
+        return Outcome(STOPPED)
     except OSError as error:
-        return (FAILED, f"the trial's process could not be prepared: {error}", "", "OSError", b"")
+        return Outcome(FAILED, f"the trial's process could not be prepared: {error}", class_name="OSError")
     return run_job(job, channel, _code, control=control)
 
 
-def _open_output(job: wire.Job, channel: wire.SocketChannel, trial_dir: str, logs: Sequence[str]) -> None:
+def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Sequence[str]) -> None:
     """Make the trial's directory and send what is printed there; on a full disk as soon as there is room.
 
     Raises:
@@ -200,16 +194,15 @@ def _open_output(job: wire.Job, channel: wire.SocketChannel, trial_dir: str, log
     """
 
     def say(text: str) -> None:
-        channel.send(wire.frame((wire.WAITING, job.token, text)))
+        channel.send(wire.frame(wire.Waits(job.token, text)))
 
     def hear(seconds: float) -> None:
         if channel.wait(seconds):
             message = channel.receive()
-            if message[0] == wire.STOP and message[1] == job.token:
+            if isinstance(message, wire.Stop) and message.token == job.token:
                 raise StopRequested
 
-    room = Room(job.directory, say, hear if job.rank is None else time.sleep)
-    try:
+    with contextlib.closing(Room(job.directory, say, hear if job.rank is None else time.sleep)) as room:
         while True:
             try:
                 _make_directory(trial_dir, job.directory)
@@ -219,8 +212,6 @@ def _open_output(job: wire.Job, channel: wire.SocketChannel, trial_dir: str, log
                 if not lacks_space(error):
                     raise
             room.wait("the trial's output")
-    finally:
-        room.close()
     make_patient(room_to_print)
 
 
@@ -240,24 +231,13 @@ def room_to_print() -> Room | None:
     return session.room_to_print() if session is not None else None
 
 
-class Code(Protocol):
-    """Where `run_job` finds the trainable."""
-
-    trainable: Any
-    objects: dict[str, Any]
-    kept: adapters.Kept
-
-    def load(self, job: wire.Job) -> None:
-        """Make the attributes those of the job."""
-
-
 def run_job(
     job: wire.Job,
-    channel: wire.Channel,
+    channel: Channel,
     code: Code,
     *,
     is_interruptible: bool = False,
-    control: Control | None = None,
+    control: Packets | None = None,
 ) -> Outcome:
     """Say that the attempt has started, run the user's code in a session, and return how it ended.
 
@@ -268,12 +248,12 @@ def run_job(
     session: Session | None = None
     is_returned = False
     try:
-        channel.send(wire.frame((wire.STARTED, job.token, os.getpid())))
+        channel.send(wire.frame(wire.Started(job.token, os.getpid())))
         code.load(job)
         config = unpickle(job.config)
         session = _session_of(job, channel, config, control)
         if damage := session.damage():
-            return (DAMAGED, damage, "", "", b"")
+            return Outcome(DAMAGED, damage)
         install(session)
         try:
             if job.kind == "class":
@@ -285,12 +265,12 @@ def run_job(
         is_returned = True
     except StopRequested:
         is_returned = True
-    except wire.ChannelClosed:
+    except ChannelClosed:
         os._exit(1)  # the driver is gone; the host ends what is left
     except SystemExit as error:
         if error.code is not None and error.code != 0:
             code_text = error.code if isinstance(error.code, int) else repr(error.code)
-            return (FAILED, f"SystemExit: the trial called sys.exit({code_text})", "", "SystemExit", b"")
+            return Outcome(FAILED, f"SystemExit: the trial called sys.exit({code_text})", class_name="SystemExit")
         is_returned = True
     except KeyboardInterrupt as error:
         if is_interruptible:
@@ -298,10 +278,10 @@ def run_job(
         return describe(error)
     except BaseException as error:  # the border to user code: whatever it raises is its outcome
         return describe(error)
-    return (STOPPED if session is not None and session.is_stopping and is_returned else FINISHED, "", "", "", b"")
+    return Outcome(STOPPED if session is not None and session.is_stopping and is_returned else FINISHED)
 
 
-def _session_of(job: wire.Job, channel: wire.Channel, config: dict[str, Any], control: Control | None) -> Session:
+def _session_of(job: wire.Job, channel: Channel, config: dict[str, Any], control: Packets | None) -> Session:
     if job.rank is None:
         return Session(job, channel, config=config, control=control)
     from sweep.worker.rank import RankSession  # imported beforehand where there are groups
@@ -324,7 +304,7 @@ def describe(error: BaseException) -> Outcome:
         line = f"{line}. {why}"
     rendered = user_traceback(error)
     print(rendered, file=sys.stderr, flush=True)
-    return (FAILED, line[:_MAX_ERROR], rendered[-_MAX_TRACEBACK:], name, _pickled(error))
+    return Outcome(FAILED, line[:_MAX_ERROR], rendered[-_MAX_TRACEBACK:], name, _pickled(error))
 
 
 def user_traceback(error: BaseException) -> str:
@@ -389,23 +369,17 @@ class _Environment:
             for name in os.environ.keys() - self._baseline.keys():
                 del os.environ[name]
             os.environ.update(self._baseline)
-        for name, value in variables.items():
+        wanted = dict(variables)
+        if self._baseline is not None:
+            wanted = {**{name: self._baseline.get(name) for name in self._given}, **variables}
+            self._given = set(variables)
+        for name, value in wanted.items():
             if value is None:
                 os.environ.pop(name, None)
             elif os.environ.get(name) != value:
                 os.environ[name] = value
         if self._baseline is not None:
-            for name in self._given - variables.keys():
-                self._restore(name, self._baseline)
-            self._given = set(variables)
             self._expected = self._data.copy()
-
-    @staticmethod
-    def _restore(name: str, baseline: Mapping[str, str]) -> None:
-        if name in baseline:
-            os.environ[name] = baseline[name]
-        else:
-            os.environ.pop(name, None)
 
 
 def _flush() -> None:
@@ -418,27 +392,17 @@ def _flush() -> None:
 
 def run_spawned(parent: int, data: int, idle: int, control: int, files: int) -> None:
     """Be a worker in a fresh interpreter (`start_method="spawn"`); the numbers are inherited descriptors, and the soft
-    limit of descriptors as the user had it.
-
-    Its first message carries `sys.path`, so that the user's modules are found.
-    """
+    limit of descriptors as the user had it."""
     die_with(parent)
     limits.set_original(files)
     become_worker(parent)
-    for descriptor in (data, control):
+    for descriptor in (data, control, idle):
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
-    channel = wire.SocketChannel(data)
-    try:
-        sys.path[:] = channel.receive()[1]
-    except wire.ChannelClosed:
-        os._exit(0)
     find_thread_pools()
-    if idle < 0:
-        serve(channel, None, control=control)
-    os.set_inheritable(idle, False)
-    serve(channel, lambda token: _say_idle(idle, token), control=control)
+    serve(SocketChannel(data), say_idle_over(idle), control=control)
 
 
-def _say_idle(idle: int, token: int) -> None:
-    os.write(idle, token.to_bytes(8, "little"))
+def say_idle_over(idle: int) -> Callable[[int], object] | None:
+    """Return what tells the host over a pipe that a job is done; None: there is no pipe, and the process ends."""
+    return None if idle < 0 else lambda token: os.write(idle, token.to_bytes(8, "little"))

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from sweep.errors import ExperimentError
+from sweep.record.proc import stat_of
 from sweep.worker.environment import DRIVER_VARIABLE, IMPORTER_VARIABLE, TRIAL_VARIABLE
 
 __all__ = ["inside_trial", "is_dead", "is_living", "namespace_of", "process_mark", "refuse_nested"]
@@ -73,10 +74,9 @@ def _counts(mark: str | None) -> bool:
 def _started_at(pid: int) -> str:
     """Return when a process started, in ticks since the machine did; empty: there is none."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        fields = stat_of(pid)
     except OSError:
         return ""
-    fields = stat.rpartition(b")")[2].split()
     return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
 
 

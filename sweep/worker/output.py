@@ -22,7 +22,8 @@ def parse_log_to_file(value: Any) -> tuple[str, str] | None:
         return None
     if value is True:
         return ("stdout", "stderr")
-    names = (value, value) if isinstance(value, (str, os.PathLike)) else tuple(value) if _is_pair(value) else ()
+    is_one = isinstance(value, (str, os.PathLike))
+    names = (value, value) if is_one else tuple(value) if isinstance(value, (list, tuple)) else ()
     found = tuple(os.fspath(name) if isinstance(name, (str, os.PathLike)) else "" for name in names)
     if len(found) != 2 or not all(found):
         raise ConfigError(
@@ -35,7 +36,3 @@ def parse_log_to_file(value: Any) -> tuple[str, str] | None:
                 f"log_to_file names {name!r}, which is no name of a file in the trial's directory; leave the path out."
             )
     return found[0], found[1]
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) == 2

@@ -26,8 +26,18 @@ from sweep.core.resources import Resources, parse_resources
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.record.files import create_private
 from sweep.record.importing import unpickle
+from sweep.worker.shipping import can_pickle
 
-__all__ = ["load_objects", "store_objects", "unwrap", "with_parameters", "with_resources"]
+__all__ = [
+    "call_problem",
+    "load_objects",
+    "name_of",
+    "refuse_asynchronous",
+    "store_objects",
+    "unwrap",
+    "with_parameters",
+    "with_resources",
+]
 
 _INNER = "__sweep_inner__"
 _OBJECTS = "__sweep_objects__"
@@ -52,19 +62,15 @@ def with_parameters(trainable: Any, **objects: Any) -> Any:
             f"with_parameters was given {inner!r}; expected a function that takes a config, or a subclass of "
             "sweep.Trainable."
         )
-    target: Any = getattr(inner, "setup") if inspect.isclass(inner) else inner  # noqa: B009 - mypy knows no setup
-    try:
-        given = {**known, **objects}
-        signature = inspect.signature(target)
-        signature.bind(*(({},) if not inspect.isclass(inner) else (None, {})), **dict.fromkeys(given))
-    except TypeError as error:
+    is_class = inspect.isclass(inner)
+    target: Any = getattr(inner, "setup") if is_class else inner  # noqa: B009 - mypy knows no setup
+    given = {**known, **objects}
+    if problem := call_problem(target, *([None] if is_class else []), {}, **dict.fromkeys(given)):
+        name = getattr(target, "__qualname__", target)
         raise TrainableError(
-            f"with_parameters cannot pass {', '.join(objects)} to {getattr(target, '__qualname__', target)}"
-            f"{inspect.signature(target)}: {error}."
-        ) from None
-    except ValueError:
-        pass  # built-in callables have no signature; the call itself will tell
-    return _wrap(trainable, _OBJECTS, {**known, **objects})
+            f"with_parameters cannot pass {', '.join(objects)} to {name}{inspect.signature(target)}: {problem}."
+        )
+    return _wrap(trainable, _OBJECTS, given)
 
 
 @refuse_unknown()
@@ -96,11 +102,46 @@ def unwrap(trainable: Any) -> tuple[Any, dict[str, Any], Any]:
     return trainable, objects or {}, resources
 
 
+def call_problem(function: Any, *arguments: Any, **keywords: Any) -> str:
+    """Return why a function cannot be called so; empty: it can, or it does not tell, as built-in ones."""
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):
+        return ""
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def refuse_asynchronous(what: str, function: Any) -> None:
+    """Refuse a coroutine function or an asynchronous generator.
+
+    Raises:
+        TrainableError: it is one; `what` it is meant to be is said.
+    """
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise TrainableError(
+            f"the {what} {name_of(function)} is asynchronous; expected a plain function. Use asyncio.run(...) inside "
+            "it."
+        )
+
+
+def name_of(trainable: Any) -> str:
+    """Return the name of a function, class or callable object as it is shown to people; a lambda's is `lambda`."""
+    while isinstance(trainable, functools.partial) and "__name__" not in vars(trainable):
+        trainable = trainable.func
+    name = getattr(trainable, "__name__", None) or type(trainable).__name__
+    return "lambda" if name == "<lambda>" else str(name)
+
+
 def _wrap(trainable: Any, attribute: str, value: Any) -> Any:
     if inspect.isclass(trainable):
         body: dict[str, Any] = {_INNER: trainable, attribute: value, "__module__": trainable.__module__}
         if attribute == _OBJECTS:
-            body["setup"] = _setup_with(trainable, value)
+            base: Any = trainable
+            body["setup"] = lambda self, config: base.setup(self, config, **value)
         return type(trainable.__name__, (trainable,), body)
     wrapper = _CallWith(trainable, value if attribute == _OBJECTS else {})
     functools.update_wrapper(wrapper, trainable, updated=())
@@ -108,10 +149,7 @@ def _wrap(trainable: Any, attribute: str, value: Any) -> Any:
     setattr(wrapper, _INNER, trainable)
     setattr(wrapper, attribute, value)
     if not hasattr(trainable, "__name__"):
-        func = trainable
-        while isinstance(func, functools.partial):
-            func = func.func
-        wrapper.__name__ = getattr(func, "__name__", type(func).__name__)
+        wrapper.__name__ = name_of(trainable)
     return wrapper
 
 
@@ -127,36 +165,25 @@ class _CallWith:
         return self._call(config)
 
 
-def _setup_with(cls: Any, objects: Mapping[str, Any]) -> Callable[..., None]:
-    def setup(self: Any, config: dict[str, Any]) -> None:
-        cls.setup(self, config, **objects)
+def _pickled(objects: Mapping[str, Any]) -> tuple[bytes, list[pickle.PickleBuffer]]:
+    """Pickle objects by value where they need it, with torch tensors turned into arrays, whose data goes beside."""
+    import cloudpickle
 
-    return setup
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if type(obj).__module__ == "torch" and type(obj).__name__ == "Tensor" and _is_array_like(obj):
+                return _tensor, (obj.contiguous().numpy(),)
+            return super().reducer_override(obj)
 
-
-class _Pickler:
-    """Pickles objects by value where they need it, with torch tensors turned into arrays, whose data goes beside."""
-
-    def __init__(self) -> None:
-        self.buffers: list[pickle.PickleBuffer] = []
-
-    def dump(self, objects: Mapping[str, Any]) -> bytes:
-        import cloudpickle
-
-        class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-            def reducer_override(self, obj: Any) -> Any:
-                if type(obj).__module__ == "torch" and type(obj).__name__ == "Tensor" and _is_array_like(obj):
-                    return _tensor, (obj.contiguous().numpy(),)
-                return super().reducer_override(obj)
-
-        file = io.BytesIO()
-        Pickler(file, protocol=5, buffer_callback=self.buffers.append).dump(dict(objects))
-        return file.getvalue()
+    file = io.BytesIO()
+    buffers: list[pickle.PickleBuffer] = []
+    Pickler(file, protocol=5, buffer_callback=buffers.append).dump(dict(objects))
+    return file.getvalue(), buffers
 
 
 def _is_array_like(tensor: Any) -> bool:
     plain = tensor.device.type == "cpu" and not tensor.requires_grad and str(tensor.layout) == "torch.strided"
-    return plain and str(tensor.dtype) not in ("torch.bfloat16",) and not tensor.is_quantized and not tensor.is_conj()
+    return plain and str(tensor.dtype) != "torch.bfloat16" and not tensor.is_quantized and not tensor.is_conj()
 
 
 def _tensor(array: Any) -> Any:
@@ -171,11 +198,10 @@ def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
     Raises:
         TrainableError: one of them cannot be pickled; the message names it.
     """
-    pickler = _Pickler()
     try:
-        body = pickler.dump(objects)
+        body, buffers = _pickled(objects)
     except Exception as error:  # whatever the objects' own __reduce__ raises
-        guilty = next((name for name, value in objects.items() if not _can_pickle(value)), "one of them")
+        guilty = next((name for name, value in objects.items() if not can_pickle(value)), "one of them")
         raise TrainableError(
             f"with_parameters cannot store the object {guilty!r}: {error}. Make it inside the trainable."
         ) from error
@@ -185,7 +211,7 @@ def store_objects(objects: Mapping[str, Any], directory: Path) -> str:
             "contiguous numpy arrays can.",
             stacklevel=2,
         )
-    parts = [memoryview(body), *(buffer.raw() for buffer in pickler.buffers)]
+    parts = [memoryview(body), *(buffer.raw() for buffer in buffers)]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -227,13 +253,3 @@ def load_objects(path: str) -> dict[str, Any]:
 
 def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNMENT) * _ALIGNMENT
-
-
-def _can_pickle(value: Any) -> bool:
-    import cloudpickle
-
-    try:
-        cloudpickle.dumps(value)
-    except Exception:  # the question is only whether
-        return False
-    return True

@@ -27,7 +27,7 @@ class RankSession(Session):
 
     def join(self) -> None:
         """Say that this rank has found the others."""
-        self._channel.send(wire.frame((wire.JOINED, self.job.token)))
+        self._channel.send(wire.frame(wire.Joined(self.job.token)))
 
     def _keep(self, checkpoint: Checkpoint, seq: int) -> str:
         """Copy this rank's files to where they will be merged, and return that directory."""
@@ -72,21 +72,20 @@ class RankSession(Session):
         token, seq = self.job.token, self._seq
         problem: CheckpointError | None = None
         while True:
-            message = self._channel.receive()
-            if message[1] != token:
+            answer = self._channel.receive()
+            if answer.token != token:
                 continue
-            kind = message[0]
-            if kind == wire.MERGE:
+            if isinstance(answer, wire.Merge):
                 try:
-                    path = self._merge(message[2], message[3])
+                    path = self._merge(answer.seq, answer.shards)
                 except CheckpointError as error:
                     path, problem = "", error
-                self._channel.send(wire.frame((wire.MERGED, token, message[2], path)))
+                self._channel.send(wire.frame(wire.Merged(token, answer.seq, path)))
                 continue
-            if len(message) > 4 and message[4]:
-                self._checkpoint = known_whole(os.path.join(self.job.directory, message[4]))
-            self.is_stopping = self.is_stopping or kind == wire.STOP
-            if not self.is_stopping and message[2] != seq:
+            if answer.checkpoint:
+                self._checkpoint = known_whole(os.path.join(self.job.directory, answer.checkpoint))
+            self.is_stopping = self.is_stopping or isinstance(answer, wire.Stop)
+            if not self.is_stopping and answer.seq != seq:
                 continue
             if problem is not None:
                 raise problem

@@ -20,7 +20,8 @@ from sweep.record.layout import checkpoint_name
 from sweep.record.manifest import MANIFEST, DamagedError, set_aside, verify
 from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
-from sweep.worker.control import Control
+from sweep.worker.channel import Channel, Packets, SocketChannel
+from sweep.worker.context import Context
 from sweep.worker.metrics import MAX_BYTES, plain_metrics, within_size
 from sweep.worker.room import Room
 
@@ -66,10 +67,10 @@ class Session:
     def __init__(
         self,
         job: wire.Job,
-        channel: wire.Channel,
+        channel: Channel,
         *,
         config: Mapping[str, Any] | None = None,
-        control: Control | None = None,
+        control: Packets | None = None,
     ) -> None:
         self.job = job
         self.control = control
@@ -85,11 +86,6 @@ class Session:
         self._last = time.monotonic()
         self._checkpoint: Checkpoint | None = None  # the latest, known to be whole
         self._pending = ""  # directory that `checkpoint_dir` gave out: the next report's checkpoint
-
-    @property
-    def num_reports(self) -> int:
-        """Reports of the trial so far, those before the checkpoint it was started from included."""
-        return self.job.base_count + self._seq
 
     @property
     def trial_dir(self) -> str:
@@ -187,7 +183,7 @@ class Session:
                 print(f"sweep: {key[:60]!r} was reported as {what}; this is said once.", file=sys.stderr, flush=True)
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
-        return wire.frame((wire.REPORT, self.job.token, self._seq + 1, values, stored))
+        return wire.frame(wire.Report(self.job.token, self._seq + 1, values, stored))
 
     def _continue_from(self, stored: str) -> None:
         self._checkpoint = known_whole(os.path.join(self.job.directory, stored))
@@ -196,59 +192,53 @@ class Session:
         """Wait for the answer to the report that was just sent; those to others are dropped, a stop is always taken."""
         token, seq = self.job.token, self._seq
         while True:
-            message = self._channel.receive()
-            if message[1] != token:
+            answer = self._channel.receive()
+            if answer.token != token:
                 continue
-            kind = message[0]
-            if kind == wire.STOP:
-                self.is_stopping = True
-                if message[3] and self.saver is not None:
+            match answer:
+                case wire.Stop(is_saving=is_saving):
+                    self.is_stopping = True
+                    if is_saving:
+                        self._save_on_demand()
+                    raise StopRequested
+                case wire.Save(seq=answered) if answered == seq:
                     self._save_on_demand()
-                raise StopRequested
-            if message[2] != seq:
-                continue
-            if kind == wire.SAVE and self.saver is not None:
-                self._save_on_demand()
-            return
+                    return
+                case wire.Continue(seq=answered) if answered == seq:
+                    return
 
     def fileno(self) -> int:
         """Return the descriptor over which a stop comes; -1 when there is none."""
-        return self._channel.fileno() if isinstance(self._channel, wire.SocketChannel) else -1
+        return self._channel.fileno() if isinstance(self._channel, SocketChannel) else -1
 
     @property
     def has_message(self) -> bool:
         """Whether something was read that nobody has taken yet."""
-        return isinstance(self._channel, wire.SocketChannel) and self._channel.has_message
+        return isinstance(self._channel, SocketChannel) and self._channel.has_message
 
     def hear_stop(self) -> bool:
         """Take one message that has come outside of a report; return whether the trial is told to stop."""
         message = self._channel.receive()
-        if message[1] == self.job.token and message[0] == wire.STOP:
+        if isinstance(message, wire.Stop) and message.token == self.job.token:
             self.is_stopping = True
         return self.is_stopping
 
     def _save_on_demand(self) -> None:
-        stored = self.save_now()
-        self._channel.send(wire.frame((wire.SAVED, self.job.token, self._seq, stored)))
-
-    def save_now(self) -> str:
-        """Have the class trainable store a checkpoint of its present state; return its path in the experiment."""
-        stored = self._save(self._seq)
-        self._checkpoint = known_whole(os.path.join(self.job.directory, stored))
-        return stored
+        """Have the class trainable store a checkpoint of its present state, and say where it is."""
+        if self.saver is not None:
+            stored = self._save(self._seq)
+            self._continue_from(stored)
+            self._channel.send(wire.frame(wire.Saved(self.job.token, self._seq, stored)))
 
     def report_with_save(self, metrics: Mapping[str, Any]) -> None:
         """Report together with a checkpoint of the class trainable's present state."""
         self._report(metrics, None, self._save)
 
     def _save(self, seq: int) -> str:
-        room = self._room()
-        try:
+        with contextlib.closing(self._room()) as room:
             while (stored := self._try_to_save(seq, room)) is None:
                 pass
             return stored
-        finally:
-            room.close()
 
     def _try_to_save(self, seq: int, room: Room) -> str | None:
         """Ask the class trainable for its state and store it; None: there was no room, and may be some now."""
@@ -314,8 +304,7 @@ class Session:
         Raises:
             StopRequested: the trial was told to end meanwhile.
         """
-        room = self._room()
-        try:
+        with contextlib.closing(self._room()) as room:
             while True:
                 try:
                     return store()
@@ -323,8 +312,6 @@ class Session:
                     if not lacks_space(error, self.trial_dir):
                         raise
                 room.wait("a checkpoint", tree_bytes(source))
-        finally:
-            room.close()
 
     def _room(self) -> Room:
         """Return how this trial waits for room while nobody else may read its channel."""
@@ -342,7 +329,7 @@ class Session:
         return hear
 
     def _say_waiting(self, text: str) -> None:
-        self._channel.send(wire.frame((wire.WAITING, self.job.token, text)))
+        self._channel.send(wire.frame(wire.Waits(self.job.token, text)))
 
     def room_to_print(self) -> Room:
         """Return how this trial waits for room for what it prints, on whatever thread."""
@@ -381,89 +368,6 @@ class Session:
             self._checkpoint = known_whole(path)
         return self._checkpoint
 
-
-class Context:
-    """What a trial may know of itself; outside a sweep everything is empty."""
-
-    def __init__(self, session: Session | None) -> None:
-        self._session = session
-
-    def get_trial_id(self) -> str | None:
-        """Return the trial's id, for instance `a1b2c_00042`; None outside a sweep."""
-        return self._session.job.trial_id if self._session else None
-
-    def get_trial_name(self) -> str | None:
-        """Return the name given by `trial_name_creator`, else `<trainable>_<trial id>`; None outside a sweep."""
-        return self._session.job.shown_name if self._session else None
-
-    def get_trial_dir(self) -> str | None:
-        """Return the trial's own directory, absolute; None outside a sweep."""
-        return self._session.trial_dir if self._session else None
-
-    def get_trial_resources(self) -> Resources | None:
-        """Return what the trial asked for; None outside a sweep."""
-        return Resources.from_json(self._session.job.resources) if self._session else None
-
-    def get_experiment_name(self) -> str | None:
-        """Return the name of the experiment; None outside a sweep."""
-        return self._session.job.experiment if self._session else None
-
-    def get_storage_path(self) -> str | None:
-        """Return the directory that holds the experiment; None outside a sweep."""
-        return os.path.dirname(self._session.job.directory) if self._session else None
-
-    def get_attempt(self) -> int:
-        """Return how many times this trial was started, this time included; 0 outside a sweep."""
-        return self._session.job.attempt if self._session else 0
-
-    def get_seed(self) -> int | None:
-        """Return the seed that the global generators of this trial were seeded with; None outside a sweep."""
-        return self._session.job.seed if self._session else None
-
-    def get_num_threads(self) -> int | None:
-        """Return how many threads numeric libraries were given; None outside a sweep."""
-        return self._session.job.num_threads if self._session else None
-
-    @property
-    def _rank(self) -> wire.Rank:
-        rank = self._session.job.rank if self._session else None
-        return rank or _ALONE
-
-    def get_world_size(self) -> int:
-        """Return the number of workers of this trial's group; 1 when it is a single process."""
-        return self._rank.size
-
-    def get_world_rank(self) -> int:
-        """Return the rank of this worker in the group, from 0."""
-        return self._rank.rank
-
-    def get_local_rank(self) -> int:
-        """Return the rank of this worker among those on the same node, from 0."""
-        return self._rank.local_rank
-
-    def get_local_world_size(self) -> int:
-        """Return the number of workers of the group on this node."""
-        return self._rank.local_size
-
-    def get_node_rank(self) -> int:
-        """Return the number of this node among those of the group, from 0."""
-        return self._rank.node_rank
-
-    def get_num_nodes(self) -> int:
-        """Return on how many nodes the group runs."""
-        return self._rank.num_nodes
-
-    def get_device_indices(self) -> tuple[int, ...]:
-        """Return the positions of this worker's own GPUs among those that it sees: `cuda:i` for each `i`."""
-        if self._session is None:
-            return ()
-        if self._session.job.rank is not None:
-            return self._session.job.rank.devices
-        shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        return tuple(range(len([token for token in shown.split(",") if token.strip()])))
-
-
-_ALONE = wire.Rank(0, 1)
 
 _session: Session | None = None
 _has_warned = False

@@ -15,15 +15,16 @@ import pickle
 import sys
 import types
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from sweep.errors import ConfigError, TrainableError
-from sweep.record.files import create_private
+from sweep.record.files import write_atomically
 from sweep.record.importing import is_reached
 
 __all__ = [
     "WARN_BYTES",
+    "can_pickle",
     "functions_of",
     "is_importable",
     "main_globals",
@@ -53,7 +54,7 @@ def pickle_trainable(trainable: Any) -> bytes:
 
     registered: list[types.ModuleType] = []
     for part in functions_of(trainable):
-        module = _module_of(part)
+        module = sys.modules.get(getattr(part, "__module__", None) or "")
         if module is None or module.__name__ == "__main__" or module in registered:
             continue
         if not (is_importable(module) and is_reached(module.__name__, part.__qualname__)):
@@ -65,12 +66,12 @@ def pickle_trainable(trainable: Any) -> bytes:
     except Exception as error:  # whatever the __reduce__ of a captured object raises
         kind = "class" if inspect.isclass(trainable) else "function" if inspect.isfunction(trainable) else "trainable"
         name = getattr(trainable, "__name__", type(trainable).__name__)
-        guilty = _guilty(trainable)
-        if guilty is None:
+        way = _way_to_guilty(trainable, _captured)
+        if not way:
             raise TrainableError(
                 f"the {kind} {name} cannot be shipped to another process: {error}. Create what it needs inside it."
             ) from error
-        variable, value = guilty
+        variable, value = way[-1]
         raise TrainableError(
             f"the {kind} {name} captures `{variable}`, a {_type_name(value)}, which cannot be shipped to another "
             f"process ({error}). Create it inside the {kind}; give large data by sweep.with_parameters."
@@ -89,7 +90,7 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
     Raises:
         ConfigError: something in it cannot be pickled; the message names the innermost such thing by its keys.
     """
-    why, num_bytes = _measured(config)
+    why, num_bytes = _measured(config, _FILES)
     if why is None:
         if is_warned and num_bytes > WARN_BYTES:
             warnings.warn(
@@ -98,20 +99,44 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
                 stacklevel=2,
             )
         return
-    path, value = "config", config
-    seen = {id(config)}
-    while len(path) < _LONGEST_PATH:
-        for step, part in _pieces_of(value):
-            if id(part) not in seen and (of_part := _why_not(part)) is not None:
-                path, value, why = f"{path}{step}", part, of_part
+    way = _way_to_guilty(config, _pieces, _FILES)
+    value = way[-1][1] if way else config
+    why = _measured(value, _FILES)[0] or why
+    raise ConfigError(
+        f"config{''.join(name for name, _ in way)} is a {_type_name(value)}, which cannot be shipped to another "
+        f"process ({why}). Put what it is made from into the config, such as a path or a number, and create it inside "
+        "the trainable."
+    )
+
+
+def can_pickle(value: Any) -> bool:
+    """Whether a value can travel to another process."""
+    return _measured(value)[0] is None
+
+
+def _way_to_guilty(
+    value: Any, parts_of: Callable[[Any], Iterable[tuple[str, Any]]], refused: tuple[type, ...] = ()
+) -> list[tuple[str, Any]]:
+    """Return the names and values that lead to the innermost part of a value that cannot be pickled."""
+    way: list[tuple[str, Any]] = []
+    seen = {id(value)}
+    while sum(len(name) for name, _ in way) < _LONGEST_WAY:
+        for name, part in _safely(parts_of, value):
+            if id(part) not in seen and _measured(part, refused)[0] is not None:
+                way.append((name, part))
                 seen.add(id(part))
+                value = part
                 break
         else:
             break
-    raise ConfigError(
-        f"{path} is a {_type_name(value)}, which cannot be shipped to another process ({why}). Put what it is made "
-        "from into the config, such as a path or a number, and create it inside the trainable."
-    )
+    return way
+
+
+def _safely(parts_of: Callable[[Any], Iterable[tuple[str, Any]]], value: Any) -> list[tuple[str, Any]]:
+    try:
+        return list(parts_of(value))
+    except Exception:  # the border to the user's own types
+        return []
 
 
 class _Counter:
@@ -125,20 +150,19 @@ class _Counter:
         return len(data)
 
 
-def _why_not(value: Any) -> str | None:
-    """Return why a value cannot be pickled; None when it can."""
-    return _measured(value)[0]
+def _measured(value: Any, refused: tuple[type, ...] = ()) -> tuple[str | None, int]:
+    """Return why a value cannot be pickled, None when it can, and how many bytes it takes.
 
-
-def _measured(value: Any) -> tuple[str | None, int]:
-    """Return why a value cannot be pickled, None when it can, and how many bytes it takes."""
+    Args:
+        refused: types of which cloudpickle would send something else than what they are.
+    """
     if _is_plain(value):
         return None, 0
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, thing: Any) -> Any:
-            if isinstance(thing, _FILES):  # cloudpickle would send what can be read from it
+            if isinstance(thing, refused):
                 raise TypeError(f"cannot pickle {type(thing).__name__!r} object")
             return super().reducer_override(thing)
 
@@ -154,8 +178,9 @@ def _measured(value: Any) -> tuple[str | None, int]:
     return None, counter.num_bytes
 
 
+# cloudpickle would send what can be read from them.
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
-_LONGEST_PATH = 500  # of what leads to a value, when nothing comes to an end
+_LONGEST_WAY = 500  # characters of what leads to a value, when nothing comes to an end
 _PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})
 
 
@@ -173,13 +198,6 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
     return kind in _PLAIN
 
 
-def _pieces_of(value: Any) -> list[tuple[str, Any]]:
-    try:
-        return list(_pieces(value))
-    except Exception:  # the border to the user's own types
-        return []
-
-
 def _pieces(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a value is made of, with the code that leads there."""
     if isinstance(value, Mapping):
@@ -194,12 +212,7 @@ def store_code(payload: bytes, directory: str | os.PathLike[str]) -> str:
     """Write a trainable's bytes once into `directory`, named by their hash, and return the path."""
     path = os.path.join(directory, f"{hashlib.sha256(payload).hexdigest()}.pkl")
     if not os.path.exists(path):
-        temporary = os.path.join(directory, f"tmp-{os.path.basename(path)}-{os.getpid()}")
-        with create_private(temporary) as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_atomically(path, payload, is_private=True, is_durable=True)
     return path
 
 
@@ -344,15 +357,32 @@ def _parts_of(container: Any, depth: int = 0) -> Iterator[Any]:
 
 def _names_an_optimizer(function: types.FunctionType) -> bool:
     """Whether the code of a function names `optim`, or something that comes from `torch.optim`."""
-    codes = [function.__code__]
-    while codes:
-        code = codes.pop()
-        codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    for code in _codes(function):
         for name in code.co_names:
             home = getattr(function.__globals__.get(name), "__module__", None) or ""
             if name == "optim" or str(home).startswith("torch.optim"):
                 return True
     return False
+
+
+def _codes(function: types.FunctionType) -> Iterator[types.CodeType]:
+    """Yield the code of a function and of those that are defined in it."""
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+        yield code
+
+
+def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the variables around a function that its code names: of the functions that it lies in, and global ones."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            continue  # not assigned yet
+    for code in _codes(function):
+        yield from ((name, function.__globals__[name]) for name in code.co_names if name in function.__globals__)
 
 
 def _is_by_value(thing: Any, module: types.ModuleType | None) -> bool:
@@ -376,44 +406,13 @@ def _is_wanted(name: str) -> bool:
 
 def _named_by(function: types.FunctionType, imports: set[str]) -> Iterator[Any]:
     """Yield the objects that the code of a function names, and note the libraries that it imports inside."""
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            continue  # not assigned yet
+    yield from (value for _, value in _variables(function))
     yield from function.__defaults__ or ()
     yield from (function.__kwdefaults__ or {}).values()
-    codes = [function.__code__]
-    while codes:
-        code = codes.pop()
-        codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-        for name in code.co_names:
-            if name in function.__globals__:
-                yield function.__globals__[name]
+    for code in _codes(function):
         for instruction in dis.get_instructions(code):
             if instruction.opname == "IMPORT_NAME" and str(instruction.argval).partition(".")[0] in SAFE_TO_PRELOAD:
                 imports.add(str(instruction.argval).partition(".")[0])
-
-
-def _module_of(part: Any) -> types.ModuleType | None:
-    return sys.modules.get(getattr(part, "__module__", None) or "")
-
-
-def _guilty(trainable: Any) -> tuple[str, Any] | None:
-    """Return name and value of a captured variable that cannot be pickled by itself, the innermost one."""
-    seen: set[int] = set()
-
-    def search(thing: Any, depth: int) -> tuple[str, Any] | None:
-        if id(thing) in seen or depth > 6:
-            return None
-        seen.add(id(thing))
-        for name, value in _captured(thing):
-            if _pickles(value):
-                continue
-            return search(value, depth + 1) or (name, value)
-        return None
-
-    return search(trainable, 0)
 
 
 def _captured(thing: Any) -> Iterator[tuple[str, Any]]:
@@ -425,18 +424,8 @@ def _captured(thing: Any) -> Iterator[tuple[str, Any]]:
         yield "self", thing.__self__
         yield from _captured(thing.__func__)
     elif inspect.isfunction(thing):
-        names = thing.__code__.co_freevars
-        for name, cell in zip(names, thing.__closure__ or (), strict=True):
-            try:
-                yield name, cell.cell_contents
-            except ValueError:
-                continue  # not assigned yet
-        codes = [thing.__code__]
-        while codes:
-            code = codes.pop()
-            codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-            yield from ((name, thing.__globals__[name]) for name in code.co_names if name in thing.__globals__)
-        yield from ((name, value) for name, value in vars(thing).items())
+        yield from _variables(thing)
+        yield from vars(thing).items()
     elif inspect.isclass(thing):
         yield from vars(thing).items()
     elif isinstance(thing, dict):
@@ -445,16 +434,6 @@ def _captured(thing: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"element {i}", value) for i, value in enumerate(thing))
     elif hasattr(thing, "__dict__"):
         yield from vars(thing).items()
-
-
-def _pickles(value: Any) -> bool:
-    import cloudpickle
-
-    try:
-        cloudpickle.dumps(value)
-    except Exception:  # the question is only whether
-        return False
-    return True
 
 
 def _type_name(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import inspect
 import os
 import tempfile
@@ -19,7 +18,7 @@ from sweep.core.results import fill
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.manifest import MANIFEST, verify
-from sweep.worker.parameters import unwrap
+from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.saved import Clock, load_from, save_into
 from sweep.worker.session import current
 from sweep.worker.shipping import WARN_BYTES, pickle_trainable, referenced_modules
@@ -315,7 +314,7 @@ def prepare(trainable: Any) -> PreparedTrainable:
     payload = pickle_trainable(inner)
     if len(payload) > WARN_BYTES:
         warnings.warn(
-            f"the trainable {_name(inner)} takes {len(payload) / 1e6:.0f} MB because of what it captures. Give large "
+            f"the trainable {name_of(inner)} takes {len(payload) / 1e6:.0f} MB because of what it captures. Give large "
             "objects to sweep.with_parameters(trainable, data=...), or load them inside.",
             stacklevel=3,
         )
@@ -324,7 +323,7 @@ def prepare(trainable: Any) -> PreparedTrainable:
     if resources is not None and not callable(resources):
         resources = parse_resources(resources)
     return PreparedTrainable(
-        name=_name(inner),
+        name=name_of(inner),
         kind="class" if is_class else "function",
         payload=payload,
         imports=referenced_modules(inner, objects),
@@ -389,36 +388,21 @@ def _check_callable(inner: Any, objects: Mapping[str, Any]) -> None:
             f"the trainable is {inner!r} of type {type(inner).__name__}; expected a function that takes a config, or a "
             "subclass of sweep.Trainable."
         )
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-        raise TrainableError(
-            f"the trainable {_name(inner)} is asynchronous; expected a plain function. Use asyncio.run(...) inside it."
-        )
-    try:
-        signature = inspect.signature(inner)
-    except (ValueError, TypeError):
-        return  # built-in callables do not tell
-    try:
-        signature.bind({}, **dict.fromkeys({*objects, *former_arguments(inner, objects)}))
-    except TypeError as error:
+    refuse_asynchronous("trainable", inner)
+    problem = call_problem(inner, {}, **dict.fromkeys({*objects, *former_arguments(inner, objects)}))
+    if problem:
         given = "".join(f", {name}=..." for name in objects)
-        lead = "Unknown argument found in the" if str(error).startswith("missing") else "the"
+        lead = "Unknown argument found in the" if problem.startswith("missing") else "the"
+        name = name_of(inner)
         raise TrainableError(
-            f"{lead} trainable {_name(inner)}{signature} cannot be called as {_name(inner)}(config{given}): "
-            f"{error}. Expected one argument, the config; bind others with functools.partial or "
-            "sweep.with_parameters."
-        ) from None
+            f"{lead} trainable {name}{inspect.signature(inner)} cannot be called as {name}(config{given}): {problem}. "
+            "Expected one argument, the config; bind others with functools.partial or sweep.with_parameters."
+        )
 
 
 def _overrides(cls: type, method: str) -> bool:
     mine, base = getattr(cls, method), getattr(Trainable, method)
     return getattr(mine, "__func__", mine) is not getattr(base, "__func__", base)
-
-
-def _name(inner: Any) -> str:
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    name = getattr(inner, "__name__", None) or type(inner).__name__
-    return "lambda" if name == "<lambda>" else str(name)
 
 
 def _import_path(inner: Any) -> str:

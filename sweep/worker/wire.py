@@ -1,70 +1,23 @@
-"""What driver and workers say to each other: pickled tuples behind a length of four bytes, over a stream socket.
+"""What the processes of an engine say to each other: a class for each message, and how it is written.
 
-    driver -> worker   a `Job`                          once per attempt
-                       (CONTINUE, token, seq, False)    answer to report `seq`
-                       (SAVE, token, seq, False)        the same; a class trainable stores a checkpoint first
-                       (STOP, token, seq, save)         end; may come at any time
-    worker -> driver   (STARTED, token, pid)
-                       (REPORT, token, seq, metrics, checkpoint)
-                       (SAVED, token, seq, checkpoint)
-                       (WAITING, token, text)           what the trial waits for; empty: nothing any more
-                       (DONE, token, kind, error, traceback, class_name, pickled)
+Jobs, reports and their answers go over stream sockets (`channel.SocketChannel`, `engines.link.Link`), and what concerns
+the processes themselves over packet sockets (`channel.Packets`). For a training group the host stands between: upwards
+it speaks like a worker, and to each rank like a driver.
 
-For a training group the host stands between: upwards it speaks like a worker, and to each rank like a driver.
-
-    above -> host      a `GroupJob`                     in place of a `Job`
-    host -> above      (PIDS, token, pids)              of the ranks, before anything else
-                       (WAITING, token, text)           what the group, or a rank of it, waits for
-    host -> rank       (CONTINUE or STOP, token, seq, False, path)       path: the checkpoint stored with that report
-                       (MERGE, token, seq, shards)      make one checkpoint of these directories
-    rank -> host       (JOINED, token)                  it has found the others
-                       (REPORT, token, seq, metrics, shard)
-                       (WAITING, token, text)           what it waits for; empty: nothing any more
-                       (MERGED, token, seq, checkpoint)         empty: it could not be made
-                       (DONE, token, kind, error, traceback, class_name, pickled, at)
-
-The token counts the attempts of an engine, so that a reused worker cannot take an answer meant for an earlier trial.
+A token counts the attempts of an engine, so that a reused worker cannot take an answer meant for an earlier trial.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
-import select
 import struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, get_args
 
-from sweep.errors import SweepError
-
-__all__ = [
-    "GroupJob",
-    "WAITING",
-    "PIDS",
-    "MERGED",
-    "MERGE",
-    "JOINED",
-    "GROUP",
-    "CONTINUE",
-    "DONE",
-    "JOB",
-    "REPORT",
-    "SAVE",
-    "SAVED",
-    "STARTED",
-    "STOP",
-    "Channel",
-    "ChannelClosed",
-    "Frames",
-    "Job",
-    "Rank",
-    "SocketChannel",
-    "frame",
-]
-
-JOB, CONTINUE, SAVE, STOP, STARTED, REPORT, SAVED, DONE, GROUP, PIDS, WAITING, JOINED, MERGE, MERGED = range(14)
+from sweep.core.trial import Outcome
 
 _LENGTH = struct.Struct("<I")
-_READ_BYTES = 1 << 18
+
+# --- to a worker -----------------------------------------------------------------------------------------------------
 
 
 class Rank(NamedTuple):
@@ -95,7 +48,7 @@ class Rank(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Everything a worker must know to run one attempt.
+    """Driver to worker, host to rank, once per attempt: everything that is needed to run it.
 
     Attributes:
         token: of the attempt in its engine.
@@ -152,56 +105,268 @@ class Job(NamedTuple):
         return self.trial_name or f"{self.name}_{self.trial_id}"
 
 
+class RankJob(NamedTuple):
+    """What a rank's job has in place of what the group's says; `variables` are added to those."""
+
+    rank: Rank
+    variables: dict[str, str | None]
+    num_threads: int
+
+
 class GroupJob(NamedTuple):
-    """Everything a host must know to run one group.
+    """Driver, or worker with a `fit()`, to host, once per group: everything that is needed to run it.
 
     Attributes:
-        job: the values of the `Job` that all ranks have in common; its `variables` come before those of each rank.
-        ranks: for each rank the values of its `Rank`, its own variables, its number of threads.
+        job: what all ranks have in common.
         is_listening: the first port's socket listens and is handed to rank 0; otherwise ports are only kept free.
-        path: `sys.path` for ranks that are started as fresh interpreters; empty: they are forked.
+        is_spawned: ranks are started as fresh interpreters; otherwise they are forked.
         log_limit_bytes: of each rank's output.
         start_s, barrier_s, hang_s: see `core.group.Limits`.
     """
 
-    job: tuple[Any, ...]
-    ranks: tuple[tuple[tuple[Any, ...], dict[str, str | None], int], ...]
+    job: Job
+    ranks: tuple[RankJob, ...]
     is_listening: bool = False
-    path: tuple[str, ...] = ()
+    is_spawned: bool = False
     log_limit_bytes: int = 0
     start_s: float = 300.0
     barrier_s: float = 300.0
     hang_s: float | None = None
 
 
-class ChannelClosed(SweepError):
-    """The other side is gone."""
+class Continue(NamedTuple):
+    """Answer to report `seq`: go on. To a rank with the checkpoint that was stored with that report; empty: none."""
+
+    token: int
+    seq: int
+    checkpoint: str = ""
 
 
-class Channel(Protocol):
-    """How a session talks to its driver."""
+class Save(NamedTuple):
+    """Driver to worker, answer to report `seq`: a class trainable stores a checkpoint, then goes on."""
 
-    def send(self, data: bytes) -> None:
-        """Send what `frame` returned.
-
-        Raises:
-            ChannelClosed: nobody will read it.
-        """
-
-    def receive(self) -> tuple[Any, ...]:
-        """Wait for the next message.
-
-        Raises:
-            ChannelClosed: there will be none.
-        """
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for a message, at most so long; whether `receive` has one, or will say that there will be none."""
+    token: int
+    seq: int
 
 
-def frame(message: tuple[Any, ...]) -> bytes:
-    """Return the bytes that carry `message`."""
-    data = pickle.dumps(message, 5)
+class Stop(NamedTuple):
+    """Answer to report `seq`, or at any time: end, and store a checkpoint first if so told. To a rank as `Continue`."""
+
+    token: int
+    seq: int
+    is_saving: bool = False
+    checkpoint: str = ""
+
+
+class Merge(NamedTuple):
+    """Host to rank: make one checkpoint of these directories, which came with report `seq`."""
+
+    token: int
+    seq: int
+    shards: tuple[str, ...]
+
+
+# --- from a worker ---------------------------------------------------------------------------------------------------
+
+
+class Started(NamedTuple):
+    """Worker or host to driver: the user's code is about to run."""
+
+    token: int
+    pid: int
+
+
+class Report(NamedTuple):
+    """Worker to driver, rank to host: a report; `checkpoint` is a path in the experiment, of a rank its shard."""
+
+    token: int
+    seq: int
+    metrics: dict[str, Any]
+    checkpoint: str | None
+
+
+class Saved(NamedTuple):
+    """Worker or host to driver: a checkpoint that came after the report that it belongs to."""
+
+    token: int
+    seq: int
+    checkpoint: str
+
+
+class Waits(NamedTuple):
+    """Worker, rank or host, upwards: what the trial waits for; empty: nothing any more."""
+
+    token: int
+    reason: str
+
+
+class Done(NamedTuple):
+    """Worker, rank or host, upwards, last: how the user's code ended, and when by the monotonic clock."""
+
+    token: int
+    outcome: Outcome
+    at: float
+
+
+class Pids(NamedTuple):
+    """Host to driver, before anything else of a group: the processes of its ranks."""
+
+    token: int
+    pids: tuple[int, ...]
+
+
+class Joined(NamedTuple):
+    """Rank to host: it has found the others."""
+
+    token: int
+
+
+class Merged(NamedTuple):
+    """Rank to host: the checkpoint that was made; empty: it could not be."""
+
+    token: int
+    seq: int
+    checkpoint: str
+
+
+# --- between driver and host -----------------------------------------------------------------------------------------
+
+
+class StartWorker(NamedTuple):
+    """Driver to host, with a data socket: fork a worker for it, whose output goes to `logs`."""
+
+    token: int
+    logs: tuple[str, ...]
+    log_limit_bytes: int
+    is_spawned: bool
+
+
+class StartGroup(NamedTuple):
+    """Driver or worker to host, with a data socket and ports: run the group that is told over the socket."""
+
+    token: int
+    num_descriptors: int
+
+
+class Kill(NamedTuple):
+    """Driver to host: end the worker's tree, if that attempt still runs."""
+
+    token: int
+
+
+class Retire(NamedTuple):
+    """Driver to host: end an idle reused worker."""
+
+
+class Hello(NamedTuple):
+    """Host to driver, first: it is there."""
+
+    pid: int
+
+
+class Exited(NamedTuple):
+    """Host to driver: the worker that was made for `token` is gone, with its tree; `status` as of wait()."""
+
+    token: int
+    status: int
+    peak_rss_bytes: int
+
+
+class Idle(NamedTuple):
+    """Host to driver: a reused worker is done and has left nothing behind."""
+
+    token: int
+
+
+class Retired(NamedTuple):
+    """Host to driver: the idle worker is gone."""
+
+
+class Refused(NamedTuple):
+    """Host or zygote to driver: the kernel allows no process or descriptor for this token, or this host's number."""
+
+    number: int
+    errno: int
+
+
+# --- between driver and zygote ---------------------------------------------------------------------------------------
+
+
+class Setup(NamedTuple):
+    """Driver to zygote, once; `num_files` is the soft limit of descriptors that trials get."""
+
+    path: list[str]
+    modules: tuple[str, ...]
+    is_reusing: bool
+    is_importing: bool
+    driver_pid: int
+    num_files: int
+
+
+class ForkHost(NamedTuple):
+    """Driver to zygote, with the host's life socket: fork a host."""
+
+    number: int
+
+
+class EndHost(NamedTuple):
+    """Driver to zygote: kill that host, which does not answer."""
+
+    number: int
+
+
+class Importing(NamedTuple):
+    """Zygote to driver: it imports this module now."""
+
+    module: str
+
+
+class Notice(NamedTuple):
+    """Zygote to driver: what the user should be shown."""
+
+    text: str
+
+
+class Ready(NamedTuple):
+    """Zygote to driver: everything is imported, and this process has so many threads."""
+
+    num_threads: int
+
+
+class Gone(NamedTuple):
+    """Zygote to driver: that host ended, and so has everything that it left behind."""
+
+    number: int
+
+
+# --- how they are written --------------------------------------------------------------------------------------------
+
+ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
+FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged
+ToHost = StartWorker | StartGroup | Kill | Retire
+FromHost = Hello | Exited | Idle | Retired | Refused
+ToZygote = Setup | ForkHost | EndHost
+FromZygote = Importing | Notice | Ready | Gone | Refused
+Message = ToWorker | FromWorker | ToHost | FromHost | ToZygote | FromZygote
+
+_KINDS: tuple[Any, ...] = get_args(Message)
+_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
+
+
+def encode(message: Message) -> bytes:
+    """Return a message's bytes: by a number for its class, because a class by name takes four times as long."""
+    return pickle.dumps((_NUMBERS[type(message)], *message), 5)
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """Return the message that `encode` gave these bytes for."""
+    number, *values = pickle.loads(data)
+    return _KINDS[number]._make(values)
+
+
+def frame(message: Message) -> bytes:
+    """Return the bytes that carry a message over a stream."""
+    data = encode(message)
     return _LENGTH.pack(len(data)) + data
 
 
@@ -213,71 +378,19 @@ class Frames:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[tuple[Any, ...]]:
+    def feed(self, data: bytes) -> list[Any]:
         """Return the messages that `data` completes."""
         if self._rest:
             data = self._rest + data
         size = len(data)
-        if size >= 4:
-            end = 4 + int.from_bytes(data[:4], "little")
-            if end == size:  # one whole message: what a lock-step peer nearly always sends
-                self._rest = b""
-                return [pickle.loads(memoryview(data)[4:])]
-        messages = []
         view = memoryview(data)
+        messages = []
         at = 0
         while size - at >= 4:
             end = at + 4 + _LENGTH.unpack_from(data, at)[0]
             if end > size:
                 break
-            messages.append(pickle.loads(view[at + 4 : end]))
+            messages.append(decode(view[at + 4 : end]))
             at = end
-        self._rest = bytes(view[at:])
+        self._rest = data[at:]
         return messages
-
-
-class SocketChannel:
-    """The worker's end of its socket: blocking, one thread at a time."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._frames = Frames()
-        self._ready: list[tuple[Any, ...]] = []
-
-    def fileno(self) -> int:
-        """Return the descriptor."""
-        return self._descriptor
-
-    @property
-    def has_message(self) -> bool:
-        """Whether `receive` would return without reading."""
-        return bool(self._ready)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for something to read, at most so long; whether there is."""
-        if self._ready:
-            return True
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        return bool(poll.poll(1000 * seconds))
-
-    def send(self, data: bytes) -> None:
-        """Send what `frame` returned, whole."""
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._descriptor, view) :]
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise ChannelClosed from error
-
-    def receive(self) -> tuple[Any, ...]:
-        """Wait for the next message."""
-        while not self._ready:
-            try:
-                data = os.read(self._descriptor, _READ_BYTES)
-            except ConnectionResetError:
-                continue  # the driver closed with a message of ours unread; what it had written still comes
-            if not data:
-                raise ChannelClosed
-            self._ready = self._frames.feed(data)
-        return self._ready.pop(0)

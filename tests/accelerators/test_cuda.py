@@ -35,10 +35,10 @@ from sweep.accelerators.cuda import ask, count_files, is_blank, take_at_its_word
     ],
 )
 def test_a_list_that_nobody_can_check_is_read_by_the_form_of_its_entries(value, number, names, why):
-    devices, said = take_at_its_word("CUDA_VISIBLE_DEVICES", value, vendor="nvidia", number=number)
-    assert [device.id for device in devices] == names
-    assert [device.visible for device in devices] == names
-    assert why is None or said == why
+    seen = take_at_its_word("CUDA_VISIBLE_DEVICES", value, vendor="nvidia", number=number)
+    assert [device.id for device in seen.devices] == names
+    assert [device.visible for device in seen.devices] == names
+    assert why is None or seen.why == why
 
 
 @pytest.mark.parametrize("value", ["", " ", "-1", "NoDevFiles", "cpu", ",0", "none"])

@@ -10,29 +10,15 @@ from typing import Any
 
 import pytest
 
-from sweep.accelerators import gpu
-from sweep.accelerators.gpu import (
-    KNOWN_TYPES,
-    Gpu,
-    Instance,
-    amd_parent,
-    amd_visible,
-    check_type,
-    count,
-    detect,
-    find_amd,
-    labels_of,
-    look,
-    nvml,
-    visible,
-)
+from sweep.accelerators import nvml
+from sweep.accelerators.amd import amd_parent, find_amd, look_at_amd
+from sweep.accelerators.gpu import count, detect, look, look_at_nvidia
+from sweep.accelerators.gpu_types import KNOWN_TYPES, check_type, labels_of
+from sweep.accelerators.nvml import Gpu, Instance, open_library
 from sweep.core.resources import Device
 from sweep.errors import ResourceError
 
 MIB, GIB = 1 << 20, 1 << 30
-
-
-# --- a library that is made up; other test files use it too ----------------------------------------------------------
 
 
 class NVMLError(Exception):
@@ -175,7 +161,7 @@ def install(monkeypatch):
 
     def put(library: ModuleType | None) -> Any:
         monkeypatch.setitem(sys.modules, "pynvml", library)
-        monkeypatch.setattr(gpu, "_opened", None)
+        monkeypatch.setattr(nvml, "_opened", None)
         return library
 
     return put
@@ -184,9 +170,6 @@ def install(monkeypatch):
 def shown(devices):
     """Return what identifies a device and what a child is told."""
     return [(device.id, device.visible) for device in devices]
-
-
-# --- the inventory ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -295,7 +278,11 @@ def test_an_instance_has_a_type_of_its_own_and_its_own_memory(install, tmp_path)
     )
 
 
-# --- CUDA_VISIBLE_DEVICES --------------------------------------------------------------------------------------------
+def named(found, parent):
+    """Return the devices that a list names where CUDA counts along the bus."""
+    environ = {"CUDA_VISIBLE_DEVICES": parent, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return shown(look_at_nvidia(found, environ).devices)
+
 
 FOUR = [Gpu(Device(identity)) for identity in ("GPU-aa1", "GPU-aa2", "GPU-b", "GPU-c")]
 
@@ -330,11 +317,11 @@ FOUR = [Gpu(Device(identity)) for identity in ("GPU-aa1", "GPU-aa2", "GPU-b", "G
     ],
 )
 def test_the_parents_list_is_read_as_cuda_reads_it(parent, expected):
-    assert shown(visible(FOUR, parent)) == expected
+    assert named(FOUR, parent) == expected
 
 
 def test_the_beginning_of_a_uuid_is_handed_on_as_the_parent_wrote_it():
-    assert shown(visible([Gpu(Device("GPU-5d5ba0d6-d33d"))], "GPU-5d5b")) == [("GPU-5d5ba0d6-d33d", "GPU-5d5b")]
+    assert named([Gpu(Device("GPU-5d5ba0d6-d33d"))], "GPU-5d5b") == [("GPU-5d5ba0d6-d33d", "GPU-5d5b")]
 
 
 CUT = [
@@ -362,10 +349,8 @@ CUT = [
     ],
 )
 def test_instances_are_named_by_their_own_uuid_or_by_their_gpus_and_two_numbers(parent, expected):
-    assert shown(visible(CUT, parent)) == expected
+    assert named(CUT, parent) == expected
 
-
-# --- where no driver answers -----------------------------------------------------------------------------------------
 
 SILENT = FakeNvml(init_error=NVMLError_LibraryNotFound())
 NO_DRIVER = "NVIDIA's driver library, libnvidia-ml.so.1, is not here"
@@ -460,9 +445,6 @@ def test_gpus_that_are_hidden_are_counted_all_the_same(install, monkeypatch, tmp
     assert count(sysfs=tmp_path, dev=tmp_path) == 2
 
 
-# --- the order in which CUDA counts ----------------------------------------------------------------------------------
-
-
 def never(visible, order):
     pytest.fail(f"CUDA was asked about {visible}, {order}")
 
@@ -543,24 +525,21 @@ def test_where_cuda_does_not_answer_an_index_stays_a_name_of_which_nothing_is_kn
     assert "Set CUDA_DEVICE_ORDER=PCI_BUS_ID as well, or write the UUIDs" in said
 
 
-# --- the library in one process --------------------------------------------------------------------------------------
-
-
 def test_the_library_stays_open(install):
     library = install(FakeNvml(FakeGpu("GPU-a")))
-    assert nvml() is library
-    assert nvml() is library
+    assert open_library() is library
+    assert open_library() is library
     assert library.num_inits == 1
 
 
 def test_a_forked_child_opens_the_library_for_itself(install):
     library = install(FakeNvml(FakeGpu("GPU-a")))
-    nvml()
+    open_library()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        nvml()
-        nvml()
+        open_library()
+        open_library()
         os.write(writer, b"%d" % library.num_inits)
         os._exit(0)
     os.close(writer)
@@ -572,20 +551,17 @@ def test_a_forked_child_opens_the_library_for_itself(install):
 
 def test_a_library_that_somebody_closed_is_opened_again(install):
     library = install(FakeNvml(FakeGpu("GPU-a")))
-    nvml()
+    open_library()
     library.nvmlShutdown()
-    assert nvml() is library
+    assert open_library() is library
     assert (library.num_inits, library.num_open) == (2, 1)
 
 
 def test_a_driver_that_appears_later_is_found(install):
     library = install(FakeNvml(init_error=NVMLError_LibraryNotFound()))
-    assert nvml() is None
+    assert open_library() is None
     library.init_error = None
-    assert nvml() is library
-
-
-# --- AMD -------------------------------------------------------------------------------------------------------------
+    assert open_library() is library
 
 
 def write_node(root, number, *, banks=(), product=None, **properties):
@@ -701,10 +677,11 @@ def test_hips_list_decides_and_cudas_where_there_is_none(environ, expected):
         ({"ROCR_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "0"}, "Use HIP_VISIBLE_DEVICES instead"),
     ],
 )
-def test_lists_of_amd_that_contradict_each_other_are_refused_where_there_are_such_gpus(environ, says):
+def test_lists_of_amd_that_contradict_each_other_are_refused_where_there_are_such(install, tmp_path, environ, says):
+    install(None)
     with pytest.raises(ResourceError, match=says):
-        amd_visible((Device("GPU-1", vendor="amd"),), environ)
-    assert amd_visible((), environ) == ()
+        look_at_amd((Device("GPU-1", vendor="amd"),), environ)
+    assert detect(environ, sysfs=tmp_path, trust=False) == ()
 
 
 AMDS = tuple(Device(f"GPU-{n}f", visible=str(n), vendor="amd") for n in range(4))
@@ -726,7 +703,7 @@ AMDS = tuple(Device(f"GPU-{n}f", visible=str(n), vendor="amd") for n in range(4)
     ],
 )
 def test_the_lists_of_amd_leave_what_they_name(environ, expected):
-    assert shown(amd_visible(AMDS, environ)) == expected
+    assert shown(look_at_amd(AMDS, environ).devices) == expected
 
 
 def test_a_machine_without_nvidia_has_amds_gpus(install, tmp_path):
@@ -742,9 +719,6 @@ def test_nvidias_gpus_count_where_there_are_both(install, tmp_path):
     write_node(tmp_path, 1, **AMD, unique_id=1)
     assert shown(detect({}, sysfs=tmp_path)) == [("GPU-a", "0")]
     assert detect({"CUDA_VISIBLE_DEVICES": "-1"}, sysfs=tmp_path) == ()
-
-
-# --- types -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

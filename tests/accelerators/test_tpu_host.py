@@ -59,9 +59,6 @@ def types_of(devices):
     return [(device.id, device.visible, device.type) for device in devices]
 
 
-# --- chips -----------------------------------------------------------------------------------------------------------
-
-
 def test_chips_are_counted_on_the_pci_bus_among_other_devices(machine):
     root = machine(NETWORK_CARD, V6E, GPU, V6E)
     labels = ("TPU-V6E", "v6e")
@@ -191,8 +188,6 @@ def test_the_environment_of_this_process_is_the_default(machine, monkeypatch):
     assert describe(root).slice_name == "mine"
 
 
-# --- identity --------------------------------------------------------------------------------------------------------
-
 GKE = {
     "TPU_WORKER_ID": "2",
     "TPU_WORKER_HOSTNAMES": "a,b, c ,d",
@@ -281,9 +276,6 @@ def test_a_worker_id_is_a_number_or_unknown(machine, text, worker_id):
 )
 def test_the_topology_stands_in_a_text_of_many_lines(machine, text, topology):
     assert describe(machine(V6E), {}, Fetch(tpu_env=text)).topology == topology
-
-
-# --- the server ------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

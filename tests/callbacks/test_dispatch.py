@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import pickle
-import re
 import threading
 from pathlib import Path
 from typing import Any, ClassVar
@@ -95,7 +94,7 @@ def test_our_form_gets_the_trial_and_a_read_only_result() -> None:
 
 def test_tunes_form_gets_keywords_and_a_plain_dict_with_the_config() -> None:
     tunes = Tunes()
-    saved = trial(checkpoint=CheckpointRef("c"))
+    saved = trial(checkpoint=CheckpointRef("abcde_00000/checkpoint_000002"))
     batches = [
         [told(Hook.START, trial()), told(Hook.RESULT, trial(), {"loss": 1})],
         [told(Hook.SAVE, saved), told(Hook.COMPLETE, saved)],
@@ -107,7 +106,7 @@ def test_tunes_form_gets_keywords_and_a_plain_dict_with_the_config() -> None:
         ("result", dict, {"lr": 0.5, "fixed": 1}, "0_lr=0.5000", 1),
         ("end", 1, ["train_abcde_00000"]),
         ("begin", 2, 1),
-        ("checkpoint", "/x/c"),
+        ("checkpoint", "/x/abcde_00000/checkpoint_000002"),
         ("complete", ["iteration", "trial", "trials"]),
         ("end", 2, ["train_abcde_00000"]),
     ]
@@ -306,145 +305,6 @@ def test_callbacks_can_be_named_in_the_environment() -> None:
     for bad in ("nothing.Here", "sweep.run", "sweep", "sweep.NoSuch"):
         with pytest.raises(ConfigError, match="SWEEP_CALLBACKS names"):
             callbacks_from({"SWEEP_CALLBACKS": bad})
-
-
-# --- what every sweep has ---
-
-
-def test_every_failure_is_appended_to_error_txt(tmp_path: Path) -> None:
-    def fails(config: dict[str, Any]) -> None:
-        raise ValueError("no luck today")
-
-    analysis = sweep.run(
-        fails, storage_path=tmp_path, verbose=0, engine="inline", max_failures=1, raise_on_failed_trial=False
-    )
-    text = Path(analysis.trials[0].path, "error.txt").read_text()
-    assert text.count("ValueError: no luck today") == 2
-    assert "Failure # 1 (occurred at 20" in text
-    assert "Failure # 2 (occurred at 20" in text
-    assert "test_dispatch.py" in text
-
-
-def test_a_stop_key_that_nobody_reports_is_said_once_after_ten_reports_of_a_trial(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def train(config: dict[str, Any]) -> None:
-        for _ in range(config["reports"]):
-            sweep.report(accuracy=0.5)
-
-    def said_with(reports: int) -> str:
-        space = {"reports": sweep.grid_search([reports, reports])}
-        sweep.run(train, config=space, stop={"acuracy": 0.9}, storage_path=tmp_path, engine="inline")
-        return "".join(capfd.readouterr())
-
-    said = said_with(3)
-    assert said.count("made 3 reports without 'acuracy', which stop= names") == 1  # at the end of a trial
-    assert said.count("stop=") == 1
-    said = said_with(11)
-    assert said.count("made 10 reports without 'acuracy', which stop= names") == 1
-    assert "Did you mean 'accuracy'" in said
-
-
-def test_a_progress_that_nobody_reports_is_said_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    def train(config: dict[str, Any]) -> None:
-        for epoch in range(3):
-            sweep.report(loss=0.5, epoch=epoch)
-
-    scheduler = sweep.ASHAScheduler(time_attr="epochs", max_t=20, metric="loss", mode="min")
-    sweep.run(train, num_samples=3, scheduler=scheduler, storage_path=tmp_path, engine="inline")
-    said = "".join(capfd.readouterr())
-    assert said.count("made 3 reports without 'epochs', which time_attr of asha names; it decides nothing") == 1
-    assert "Did you mean 'epoch'" in said
-
-
-def test_a_score_of_checkpoints_that_is_not_reported_is_said_at_the_first_one(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def train(config: dict[str, Any]) -> None:
-        for step in range(3):
-            (tmp_path / "state").mkdir(exist_ok=True)
-            sweep.report(acc=-abs(step - 1), checkpoint=sweep.Checkpoint(tmp_path / "state"))
-
-    keep = sweep.CheckpointConfig(num_to_keep=1, checkpoint_score_attribute="accuracy")
-    sweep.run(train, num_samples=2, checkpoint_config=keep, storage_path=tmp_path, engine="inline")
-    said = "".join(capfd.readouterr())
-    assert said.count("reported no 'accuracy', which checkpoint_score_attribute names") == 1
-    assert "Did you mean 'acc'" in said
-
-
-def test_a_stop_key_that_is_reported_from_the_second_trial_on_is_not_said(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def train(config: dict[str, Any]) -> None:
-        for step in range(12):
-            sweep.report(loss=0.5) if step < 8 else sweep.report(accuracy=0.5)
-
-    sweep.run(train, stop={"accuracy": 0.9}, num_samples=2, storage_path=tmp_path, engine="inline")
-    assert "stop=" not in "".join(capfd.readouterr())
-
-
-@pytest.mark.parametrize(("metric", "is_said"), [("los", True), ("val_loss", False), ("loss", False)])
-def test_a_metric_that_looks_misspelt_is_said_at_the_first_report(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], metric: str, is_said: bool
-) -> None:
-    def train(config: dict[str, Any]) -> None:
-        sweep.report(loss=0.5)
-        sweep.report({"loss": 0.5, metric: 1.0})
-
-    sweep.run(train, metric=metric, mode="min", num_samples=2, storage_path=tmp_path, engine="inline")
-    said = "".join(capfd.readouterr())
-    assert said.count("reported 'loss' and no 'los', which is the metric") == is_said
-
-
-def failing_alike(config: dict[str, Any]) -> None:
-    if config["x"] == "late":
-        sweep.report(loss=1.0)
-    if config["x"] == "other":
-        raise ValueError("another one")
-    config["lr"]
-
-
-@pytest.mark.parametrize(
-    ("xs", "counts"),
-    [
-        (["early"] * 9, [2, 5]),
-        (["early"] * 3, [2]),
-        (["early"], []),
-        (["early", "other", "early"], []),
-        (["early", "late", "early"], []),
-    ],
-)
-def test_the_same_failure_of_the_first_trials_is_said_at_once_with_its_count_and_not_for_each(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], xs: list[str], counts: list[int]
-) -> None:
-    sweep.run(
-        failing_alike,
-        config={"x": sweep.grid_search(xs)},
-        name="alike",
-        storage_path=tmp_path,
-        raise_on_failed_trial=False,
-        max_concurrent_trials=1,
-    )
-    said = "".join(capfd.readouterr())
-    line = failing_alike.__code__.co_firstlineno + 5
-    found = re.findall(
-        rf"the first (\d+) trials that failed did so alike, before their first report: KeyError: 'lr' "
-        rf"\(test_dispatch\.py:{line}\)",
-        said,
-    )
-    assert [int(count) for count in found] == counts
-
-
-def test_a_trial_that_fails_again_and_again_is_counted_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    sweep.run(
-        failing_alike,
-        config={"x": "early"},
-        storage_path=tmp_path,
-        engine="inline",
-        max_failures=6,
-        raise_on_failed_trial=False,
-    )
-    assert "failed did so alike" not in "".join(capfd.readouterr())
 
 
 # --- reporters ---

@@ -137,7 +137,6 @@ def test_nothing_is_kept_of_trials_that_ended_and_no_file_stays_open(make: Any, 
     assert len(logger._files) == 0
     assert not getattr(logger, "_configs", None)
     assert not getattr(logger, "_columns", None)
-    assert not logger._paths
     logger.on_experiment_end([])
     read = json_lines if make is JsonLoggerCallback else csv_rows
     assert all(len(read(tmp_path, trial.id)) == 2 for trial in trials)

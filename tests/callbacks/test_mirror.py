@@ -20,7 +20,8 @@ from sweep.callbacks import mirror
 from sweep.callbacks.mirror import MirrorCallback
 from sweep.record import filesystems
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import download_experiment, open_storage_for_reading, parse_storage
+from sweep.record.remote import open_storage_for_reading, pull
+from sweep.record.storage import parse_storage
 from sweep.record.upload import OtherDriver, UploadStopped
 
 LIMIT_S = 20  # for what happens at once
@@ -291,7 +292,7 @@ def test_a_sweep_goes_on_from_its_checkpoints_after_its_machine_was_lost(tmp_pat
     (tmp_path / "go_on").touch()
     shutil.rmtree(tmp_path / "cache")
 
-    assert download_experiment(storage, "lost")
+    assert pull(storage, "lost")
     ended = run(resume="AUTO+ERRORED").trials[0]
     assert ended.status == "TERMINATED"
     assert (ended.last_result["step"], ended.last_result["start"]) == (4, 2)

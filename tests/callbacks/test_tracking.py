@@ -12,13 +12,12 @@ import pytest
 
 from sweep.callbacks import tracking
 from sweep.callbacks.dispatch import Dispatcher
-from sweep.callbacks.tracking import TrackingCallback, numbers_of, read_once, trial_name
+from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.messages import Hook, Notify
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
 from sweep.core.results import Result
 from sweep.core.trial import Status, Trial, evolve
-from sweep.errors import ConfigError
 
 TRIAL = Trial("abcde_00000", {"lr": 0.1}, Resources(), Status.RUNNING, attempt=1)
 OTHER = evolve(TRIAL, id="abcde_00001")
@@ -37,18 +36,19 @@ class Told(TrackingCallback):
         self.gate.wait()
         self.told.append(what)
 
-    def _begin(self, trial: Trial) -> None:
+    def _begin(self, trial: Trial, run: Any | None) -> Any:
         self._tell("begin", trial.number)
+        return trial.id
 
-    def _record(self, trial: Trial, iteration: int, result: Result) -> None:
+    def _record(self, trial: Trial, run: Any, iteration: int, result: Result) -> None:
         self._tell("record", trial.number, iteration)
         if result.get("bad"):
             raise ConnectionError("no route")
 
-    def _keep(self, trial: Trial) -> None:
+    def _keep(self, trial: Trial, run: Any) -> None:
         self._tell("keep", trial.number)
 
-    def _finish(self, trial: Trial, outcome: str) -> None:
+    def _finish(self, trial: Trial, run: Any, outcome: str) -> None:
         self._tell("finish", trial.number, outcome)
 
 
@@ -185,19 +185,3 @@ def test_a_trial_is_called_by_its_name_where_it_has_one() -> None:
 
     assert trial_name(TRIAL) == "abcde_00000"
     assert trial_name(Named()) == "train_abcde_00000"  # type: ignore[arg-type]
-
-
-def test_a_key_is_given_once_as_a_text_or_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "key"
-    file.write_text("  secret\n")
-    (tmp_path / "empty").write_text("\n")
-    given: dict[str, Any] = {"name": "api_key", "service": "it"}
-    assert read_once(None, None, **given) is None
-    assert read_once("k", None, **given) == "k"
-    assert read_once(None, str(file), **given) == "secret"
-    with pytest.raises(ConfigError, match="api_key and api_key_file were both given"):
-        read_once("k", str(file), **given)
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        read_once(None, str(tmp_path / "none"), **given)
-    with pytest.raises(ConfigError, match="is empty"):
-        read_once(None, str(tmp_path / "empty"), **given)

@@ -200,6 +200,20 @@ def test_a_key_reaches_the_library_and_its_absence_is_said_before_the_first_tria
     ready(tmp_path)
 
 
+def test_a_key_is_given_once_as_a_text_or_a_file(runs: list[Run], tmp_path: Path) -> None:
+    file, empty = tmp_path / "key", tmp_path / "empty"
+    file.write_text("  secret\n")
+    empty.write_text("\n")
+    setup_wandb(api_key_file=str(file))
+    assert os.environ["WANDB_API_KEY"] == "secret"
+    with pytest.raises(ConfigError, match="api_key and api_key_file were both given"):
+        setup_wandb(api_key="k", api_key_file=str(file))
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        WandbLoggerCallback(api_key_file=str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="is empty"):
+        WandbLoggerCallback(api_key_file=str(empty))
+
+
 def test_a_missing_library_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"Run: pip install wandb$"):

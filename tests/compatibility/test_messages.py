@@ -26,7 +26,7 @@ from made_experiment import MadeExperiment
 import sweep as tune
 from sweep import api
 from sweep.cli.main import sweep as command
-from sweep.launch import registry
+from sweep.launch import registry, spec
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.worker import session
 from sweep.worker.trainable import prepare
@@ -407,7 +407,7 @@ def test_the_names_of_searchers_and_schedulers_are_those_that_there_are():
 
 def test_every_parameter_that_tune_once_had_is_in_the_guide():
     told = set(re.findall(r"`(\w+)`", " ".join(left for left, _ in table("Parameters"))))
-    assert {*api._FORMER, *api._CHECKPOINT_FORMS} - told == set()
+    assert {*api._FORMER, *spec.CHECKPOINT_FORMS} - told == set()
     new = set(re.findall(r"`(\w+)`", section("Parameters").partition("\nNew are ")[2].partition(":")[0]))
     assert new <= inspect.signature(tune.run).parameters.keys()
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.engines import NODE, collect, has_released, trial
+from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import Continue, Event, Exit, Exited, Reported, Saved, Start, Waiting
 from sweep.engines.local import LocalEngine
-from sweep.worker.trainable import prepare
 
 
 @dataclass
@@ -50,14 +49,14 @@ class Story:
         return [event.reason for event in self.events if isinstance(event, Waiting)]
 
 
-def play(directory, function, trials=None, *, answer=None, in_turn=False, nodes=(NODE,), **options) -> Story:
+def play(directory, function, trials=None, *, answer=None, in_turn=False, **fields) -> Story:
     """Run trials (default: one) of `function` in a local engine and return the story.
 
     Args:
         in_turn: each trial starts when the one before is released.
     """
     trials = trials or [trial()]
-    engine = LocalEngine(directory, prepare(function), nodes=nodes, **options)
+    engine = LocalEngine(context(directory, function, **fields))
     answer = answer or (lambda report: Continue(report.trial_id, report.attempt, report.seq))
     events: list[Event] = []
     try:

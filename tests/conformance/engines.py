@@ -28,7 +28,8 @@ from sweep.core.messages import (
 from sweep.core.resources import Bundle, Node, Placement, Resources
 from sweep.core.resources import BundlePlacement as At
 from sweep.core.trial import Trial, evolve
-from sweep.engines.base import Engine
+from sweep.engines.base import Engine, EngineContext, EngineFactory
+from sweep.worker.trainable import prepare
 
 T = TypeVar("T")
 
@@ -69,6 +70,11 @@ def trial(number: int = 0, attempt: int = 1, **changes: Any) -> Trial:
         placement=Placement((At("local"),)),
     )
     return evolve(base, **changes)
+
+
+def context(directory: Any, trainable: Any, **fields: Any) -> EngineContext:
+    """Return what a run would give to its engine, on one node of eight CPUs."""
+    return EngineContext(directory=directory, trainable=prepare(trainable), **{"nodes": [NODE], **fields})
 
 
 def collect(
@@ -118,7 +124,7 @@ def shapes(events: list[Event]) -> list[Any]:
 
 
 class EngineContract:
-    """Subclass it as `TestX(EngineContract)` and define `make`; override the rest where the engine needs it.
+    """Subclass it as `TestX(EngineContract)` and define `factory`.
 
     Attributes:
         is_immediate_kill: a `Kill` ends a trial that is computing or waiting, not only at its next report.
@@ -127,22 +133,22 @@ class EngineContract:
 
     has_virtual_time = False
 
-    def make(self, directory: Any, behaviour: Behaviour, *, start_at: float = 0.0) -> Engine:
-        """Return an engine whose trials behave so."""
+    def factory(self, behaviour: Behaviour) -> EngineFactory:
+        """Return what makes the engine from the context of a run whose trials behave so."""
         raise NotImplementedError
 
-    def drive(self, engine: Engine, script: Callable[[], T]) -> T:
-        """Run `script`, which calls the engine's methods, in the way in which this engine is driven."""
-        return script()
+    def make(self, directory: Any, behaviour: Behaviour, **fields: Any) -> Engine:
+        """Return an engine of a run whose trials behave so; `fields` are of its context."""
+        return self.factory(behaviour)(context(directory, behaviour.as_function(), **fields))
 
     @pytest.fixture
     def run(self, tmp_path):
         """Return `run(behaviour, script)`: make an engine, drive the script with it, close it."""
 
-        def runner(behaviour, script, **options):
-            engine = self.make(tmp_path, behaviour, **options)
+        def runner(behaviour, script, **fields):
+            engine = self.make(tmp_path, behaviour, **fields)
             try:
-                return self.drive(engine, lambda: script(engine))
+                return engine.run_loop(lambda: script(engine))
             finally:
                 engine.close()
 
@@ -357,8 +363,8 @@ class EngineContract:
             return inner
 
         try:
-            one = self.drive(first, script(first, 0))
-            two = self.drive(second, script(second, 1))
+            one = first.run_loop(script(first, 0))
+            two = second.run_loop(script(second, 1))
         finally:
             first.close()
             second.close()

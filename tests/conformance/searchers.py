@@ -39,6 +39,33 @@ def is_inside(config: Mapping[str, Any]) -> bool:
     )
 
 
+class Recorder(Searcher):
+    """Answer from a list, then with a config that names the trial, and write down what is heard."""
+
+    def __init__(self, answers=(), metric="loss", mode="min") -> None:
+        super().__init__(metric, mode)
+        self.answers = list(answers)
+        self.heard: list[tuple[Any, ...]] = []
+
+    def suggest(self, trial_id):
+        return self.answers.pop(0) if self.answers else {"id": trial_id}
+
+    def suggestion_state(self, trial_id):
+        return {"of": trial_id}
+
+    def retell(self, trial_id, config, state):
+        self.heard.append(("retell", trial_id, config, state))
+
+    def on_trial_result(self, trial_id, result):
+        self.heard.append(("result", trial_id, dict(result)))
+
+    def on_trial_complete(self, trial_id, result=None, error=False):
+        self.heard.append(("end", trial_id, result, error))
+
+    def observe(self, config, result):
+        self.heard.append(("observe", config, dict(result)))
+
+
 class Session:
     """Drive a searcher as the engine does, three trials at a time, and keep the record that a restart is told."""
 
@@ -187,6 +214,23 @@ class SearcherContract:
         searcher = self.ready()
         assert searcher.num_trials(NUM_SAMPLES) == NUM_SAMPLES
         assert searcher.num_trials(None) is None
+
+    def test_a_restored_search_goes_on_where_the_saved_one_was(self, tmp_path: Any) -> None:
+        def configs(searcher: Searcher, number: int, prefix: str) -> list[Any]:
+            found = []
+            for n in range(number):
+                found.append(searcher.suggest(f"{prefix}{n}"))
+                loss = math.nan if n % 5 == 4 else loss_of(found[-1])
+                searcher.on_trial_complete(f"{prefix}{n}", {"loss": loss})
+            return found
+
+        saved, restored = self.make(), self.make()
+        assert saved.set_search_properties("loss", "min", self.space, seed=11)
+        configs(saved, 12, "t")
+        saved.save(tmp_path / "state")
+        restored.restore(str(tmp_path / "state"))
+        assert restored.set_search_properties("loss", "min", self.space, seed=99)
+        assert configs(restored, 4, "later") == configs(saved, 4, "later")
 
     def test_a_second_metric_is_a_collision(self) -> None:
         searcher = self.make()

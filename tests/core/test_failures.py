@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from core_world import World, cpus, tid
 
-from sweep.core.failures import CLASSES, RETRIED, class_of
-from sweep.core.messages import Ask, Exit, Exited, ExitKind, Kill, NodesChanged, PauseTrial, PlanChanged
+from sweep.core.failures import (
+    CLASSES,
+    RETRIED,
+    after_exit,
+    budget_spent,
+    class_of,
+    fell_back,
+    wants_save,
+    was_put_off,
+)
+from sweep.core.messages import Ask, Exit, Exited, ExitKind, Kill, NodesChanged, PauseTrial, PlanChanged, ResizeTrial
+from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, Device, Node, Resources
-from sweep.core.trial import Status
+from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 
 PENDING, STARTING, RUNNING, STOPPING, PAUSED, TERMINATED, ERROR = Status
 
@@ -360,3 +372,90 @@ def test_a_request_to_be_alone_is_recorded_and_told_apart():
     assert Resources.from_json(alone.to_json()) == alone
     assert alone != cpus(1)
     assert hash(alone) != hash(cpus(1))
+
+
+LEAVING = Trial(tid(0), {}, cpus(1), Status.STOPPING, reason="why it stops")
+
+
+def test_what_finished_by_itself_keeps_only_the_reason_of_an_end():
+    ended = Exit(ExitKind.FINISHED)
+    told = {}
+    for to in (Status.TERMINATED, Status.PAUSED, Status.PENDING):
+        status, trial = after_exit(evolve(LEAVING, next_status=to), ended, Plan(), 0.0)
+        told[to] = (status, trial.reason)
+    assert told == {
+        Status.TERMINATED: (Status.TERMINATED, "why it stops"),
+        Status.PAUSED: (Status.TERMINATED, ""),
+        Status.PENDING: (Status.TERMINATED, ""),
+    }
+
+
+AT_WORK = Trial(tid(0), {}, cpus(1), Status.RUNNING, attempt=1)
+REF = CheckpointRef("t/checkpoint_000003", 3, 3, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "expected"),
+    [(REF, "starts again from t/checkpoint_000003: it is cut"), (None, "starts again from the beginning: it is cut")],
+)
+def test_a_trial_whose_checkpoint_is_damaged_starts_from_another_and_has_not_failed(checkpoint, expected):
+    trial = evolve(AT_WORK, checkpoint=checkpoint, started_from=CheckpointRef("t/checkpoint_000004", 4))
+    status, after = after_exit(trial, Exit(ExitKind.DAMAGED, "it is cut"), Plan(), 0.0)
+    assert (status, after.reason, after.failures, after.losses) == (Status.PENDING, expected, 0, 0)
+    assert fell_back(after)
+
+
+@pytest.mark.parametrize(
+    ("kind", "started_from"), [(ExitKind.DAMAGED, None), (ExitKind.FAILED, REF), (ExitKind.FAILED, None)]
+)
+def test_what_fails_otherwise_has_failed_whatever_it_was_started_from(kind, started_from):
+    trial = evolve(AT_WORK, started_from=started_from)
+    status, after = after_exit(trial, Exit(kind, "raised"), Plan(max_failures=1), 0.0)
+    assert (status, after.failures + after.losses) == (Status.PENDING, 1)
+    assert not fell_back(after)
+
+
+def test_how_often_a_trial_was_lost_is_said_from_the_second_time_on():
+    told = []
+    for losses in range(3):
+        plan = Plan(max_losses=losses)
+        status, after = after_exit(evolve(AT_WORK, losses=losses), Exit(ExitKind.LOST, "the host died"), plan, 0.0)
+        told.append((status, after.reason))
+    assert told == [
+        (Status.ERROR, "lost: the host died"),
+        (Status.ERROR, "lost 2 times: the host died"),
+        (Status.ERROR, "lost 3 times: the host died"),
+    ]
+
+
+RESIZE = ResizeTrial(tid(0), cpus(2))
+
+
+@pytest.mark.parametrize(
+    ("to", "pending", "expected"),
+    [
+        (Status.PAUSED, None, True),
+        (Status.PAUSED, RESIZE, True),
+        (Status.PENDING, RESIZE, True),
+        (Status.PENDING, PauseTrial(tid(0)), False),
+        (Status.PENDING, None, False),
+        (Status.ERROR, None, False),
+        (Status.TERMINATED, RESIZE, None),  # as `checkpoint_at_end` says
+    ],
+)
+def test_a_trial_that_goes_on_later_saves_before_it_ends(to, pending, expected):
+    trial = evolve(LEAVING, next_status=to, pending=pending)
+    for at_end in (False, True):
+        plan = Plan(can_save_on_demand=True, checkpoint_at_end=at_end)
+        assert wants_save(trial, plan) is (at_end if expected is None else expected)
+        assert not wants_save(trial, replace(plan, can_save_on_demand=False))
+        assert not wants_save(evolve(trial, is_saved=True), plan)
+
+
+def test_what_the_budget_put_off_is_begun_when_there_is_time():
+    trial = Trial(tid(0), {}, cpus(1), Status.TERMINATED, reason=budget_spent(10))
+    assert [was_put_off(trial, Plan(time_budget_s=20.0), now) for now in (19.0, 20.0, 21.0)] == [True, False, False]
+    assert was_put_off(trial, Plan(), 1e9)
+    assert not was_put_off(evolve(trial, attempt=1), Plan(), 0.0)
+    assert not was_put_off(evolve(trial, reason="stopped"), Plan(), 0.0)
+    assert not was_put_off(evolve(trial, status=Status.ERROR), Plan(), 0.0)

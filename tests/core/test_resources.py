@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sweep
+from sweep.accelerators import inventory
 from sweep.core.messages import NodesChanged
 from sweep.core.resources import (
     STRATEGIES,
@@ -27,7 +28,6 @@ from sweep.core.resources import (
     parse_resources,
 )
 from sweep.errors import ConfigError, ResourceError
-from sweep.launch import inventory
 from sweep.record.records import decode_event, encode_event
 
 
@@ -104,6 +104,7 @@ def test_resources_are_taken_as_they_are():
             "gpu_type='A100'; expected a number of at least 0. Only accelerator_type takes",
         ),
         ({"gpu": "A100"}, "gpu='A100'; expected a number of at least 0. Only accelerator_type takes a text."),
+        ({"cpu": 10**400}, "cpu=1000"),  # no float holds it
         ({"cpu": 0}, "nothing at all"),
         ({"gpus": 1}, "did you mean 'gpu'"),
         ({"num_cpus": 1}, "did you mean 'cpu'"),
@@ -343,7 +344,7 @@ def test_bytes_are_read_as_people_write_them(text, number):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "G", "-1", "4 X", "4i", "4 ib", "1e9", "four", True, -1, float("nan"), None, [1], "1,5G"]
+    "text", ["", "G", "-1", "4 X", "4i", "4 ib", "1e9", "four", True, -1, float("nan"), None, [1], "1,5G", 10**400]
 )
 def test_what_is_no_amount_of_memory_is_refused(text):
     with pytest.raises(ResourceError, match="no amount of memory"):

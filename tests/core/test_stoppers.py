@@ -194,6 +194,8 @@ def test_a_timeout_is_taken_in_seconds_or_as_a_timedelta(timeout, seconds):
         (lambda: TimeoutStopper(timedelta(0)), "timeout is datetime.timedelta(0)"),
         (lambda: TimeoutStopper(math.nan), "timeout is nan"),
         (lambda: TimeoutStopper(True), "timeout is True"),
+        (lambda: TimeoutStopper(math.inf), "timeout is inf"),
+        (lambda: TimeoutStopper(10**400), "timeout is 1000"),
         (lambda: FunctionStopper(3), "not 3"),
         (lambda: CombinedStopper(lambda trial_id, result: True), "Wrap a function: FunctionStopper(function)"),
     ],

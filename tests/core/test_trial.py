@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweep.core.resources import Resources
-from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, evolve, shown_status
+from sweep.core.results import Result
+from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, evolve, revived, shown_status
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "life-of-a-trial.md"
 
@@ -84,6 +85,40 @@ def test_a_trial_knows_its_number_and_where_it_is():
         assert (now.is_held, now.is_ended) == (status in HELD, status in ENDED)
 
 
-def test_a_checkpoint_reference_survives_json():
-    ref = CheckpointRef("a/c1", 3, 30, 1.5)
-    assert CheckpointRef(*ref.to_json()) == ref
+@pytest.mark.parametrize(
+    ("recorded", "meant"),
+    [
+        (["a/c1", 3, 30, 1.5], CheckpointRef("a/c1", 3, 30, 1.5)),
+        ('["a/c1", 3, 30, 1.5]', CheckpointRef("a/c1", 3, 30, 1.5)),
+        (CheckpointRef("a/c1", 3, 30, 1.5).to_json(), CheckpointRef("a/c1", 3, 30, 1.5)),
+        ("a/c1", CheckpointRef("a/c1")),
+        ('"a/c1"', CheckpointRef("a/c1")),
+        *((nothing, None) for nothing in (None, "", "null", [])),
+    ],
+)
+def test_a_checkpoint_reference_is_read_in_every_form_of_a_record(recorded, meant):
+    assert CheckpointRef.parse(recorded) == meant
+
+
+def test_a_checkpoint_reference_names_its_owner_and_its_directory():
+    ref = CheckpointRef("abcde_00001/checkpoint_000003")
+    assert (ref.owner, ref.name) == ("abcde_00001", "checkpoint_000003")
+
+
+def test_a_trial_that_is_started_again_from_scratch_has_nothing_of_before():
+    ref = CheckpointRef("t/checkpoint_000003", 3, 3, 1.5)
+    trial = evolve(
+        Trial("abcde_00000", {}, Resources(), Status.RUNNING, attempt=1),
+        checkpoint=ref,
+        count=5,
+        judged_to=7,
+        failures=2,
+        losses=1,
+        last_result=Result({"m": 1}),
+    )
+    fresh = revived(trial, from_scratch=True)
+    assert (fresh.checkpoint, fresh.count, fresh.judged_to, fresh.last_result) == (None, 0, 0, None)
+    again = revived(trial, from_scratch=False)
+    assert (again.checkpoint, again.count, again.judged_to, again.last_result) == (ref, 5, 7, {"m": 1})
+    assert (again.failures, again.losses, again.status) == (fresh.failures, fresh.losses, fresh.status)
+    assert (again.failures, again.losses, again.status) == (0, 0, Status.PENDING)

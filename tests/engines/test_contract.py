@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.engines import NODE, EngineContract
+from dataclasses import replace
+
+from conformance.engines import EngineContract
 
 from sweep.core.messages import Start
 from sweep.core.resources import Placement, Resources
@@ -15,15 +17,13 @@ from sweep.worker.trainable import prepare
 
 
 class TestLocal(EngineContract):
-    def make(self, directory, behaviour, *, start_at=0.0):
-        return LocalEngine(directory, prepare(behaviour.as_function()), nodes=[NODE], start_at=start_at)
+    def factory(self, behaviour):
+        return LocalEngine
 
 
 class TestLocalReusing(EngineContract):
-    def make(self, directory, behaviour, *, start_at=0.0):
-        return LocalEngine(
-            directory, prepare(behaviour.as_function()), nodes=[NODE], start_at=start_at, reuse_actors=True
-        )
+    def factory(self, behaviour):
+        return lambda context: LocalEngine(replace(context, reuse_actors=True))
 
 
 class _Gang(LocalEngine):
@@ -38,27 +38,24 @@ class _Gang(LocalEngine):
 
 
 class TestLocalGroup(EngineContract):
-    def make(self, directory, behaviour, *, start_at=0.0):
+    def factory(self, behaviour):
         trainer = DataParallelTrainer(behaviour.as_function(), scaling_config=ScalingConfig(num_workers=2))
-        return _Gang(directory, prepare(trainer), nodes=[NODE], start_at=start_at)
+        return lambda context: _Gang(replace(context, trainable=prepare(trainer)))
 
 
 class TestInline(EngineContract):
-    def make(self, directory, behaviour, *, start_at=0.0):
-        return InlineEngine(directory, prepare(behaviour.as_function()), nodes=[NODE], start_at=start_at)
-
-    def drive(self, engine, script):
-        return engine.run(script)
+    def factory(self, behaviour):
+        return InlineEngine
 
 
 class TestSimulator(EngineContract):
     has_virtual_time = True
 
-    def make(self, directory, behaviour, *, start_at=0.0):
+    def factory(self, behaviour):
         def curve(config, done):
             for step in range(1, behaviour.num_reports + 1):
                 yield Point(1.0, {"loss": float(step)})
             if behaviour.does_raise:
                 raise ValueError("as it was told to")
 
-        return Simulator(curve, [NODE], start_at=start_at)
+        return Simulator.factory(curve)

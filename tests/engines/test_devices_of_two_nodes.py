@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from conformance.driving import play
-from conformance.engines import collect, has_released, trial
+from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import Continue, Reported, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.engines.local import LocalEngine
-from sweep.worker.trainable import prepare
 
 NODES = tuple(Node(name, 4, devices=(Device("GPU-0", visible=visible),)) for name, visible in (("m", "4"), ("n", "5")))
 
@@ -34,7 +33,7 @@ def look_around(config):
 @pytest.fixture
 def drive(tmp_path):
     """Return a function that runs some trials at once, in workers that stay, and returns what each reported."""
-    engine = LocalEngine(tmp_path, prepare(look_around), nodes=NODES, reuse_actors=True)
+    engine = LocalEngine(context(tmp_path, look_around, nodes=NODES, reuse_actors=True))
 
     def run(*trials):
         for one in trials:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.core.messages import ExitKind
+from sweep.core.messages import ExitKind, Kill
+from sweep.core.trial import Outcome
 from sweep.engines.exits import classify, describe_signal, num_oom_kills
 
 
 @pytest.mark.parametrize(
     ("outcome", "status", "facts", "kind", "says"),
     [
-        (("FINISHED", "", "", "", b""), 9, {}, ExitKind.FINISHED, ""),
-        (("FAILED", "E: x", "", "E", b""), 0, {"is_killed_by_us": True}, ExitKind.FAILED, "E: x"),
-        (None, 9, {"is_killed_by_us": True, "kill_reason": "late"}, ExitKind.KILLED, "late"),
+        (Outcome("FINISHED"), 9, {}, ExitKind.FINISHED, ""),
+        (Outcome("FAILED", "E: x", class_name="E"), 0, {"kill": Kill("a", 1)}, ExitKind.FAILED, "E: x"),
+        (None, 9, {"kill": Kill("a", 1, "late")}, ExitKind.KILLED, "late"),
         (None, None, {}, ExitKind.LOST, "supervised"),
         (None, 9, {}, ExitKind.KILLED, "SIGKILL"),
         (None, 9, {"has_oom_kill": True, "peak_rss_bytes": 1 << 30}, ExitKind.OUT_OF_MEMORY, "up to 1GiB"),

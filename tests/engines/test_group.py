@@ -18,25 +18,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance.engines import NODE, collect, has_released, has_reported
+from conformance.engines import NODE, collect, context, has_released, has_reported
 from conformance.engines import trial as a_trial
 from leftovers import MARK, marked, wait_until_gone
 
 import sweep
+from sweep.core.config import FailureConfig, RunConfig
 from sweep.core.messages import Exit, Exited, ExitKind, Kill, Reported, Start
 from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources
 from sweep.core.trial import evolve
+from sweep.engines.base import EngineContext
 from sweep.engines.group import Group
 from sweep.engines.local import LocalEngine
 from sweep.errors import TrialsFailed, UserCodeError
-from sweep.launch.config import FailureConfig, RunConfig
+from sweep.record.facts import read_facts
 from sweep.record.layout import shards_name
 from sweep.record.reader import ExperimentReader
-from sweep.record.resume import record
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.trainer import Backend
 from sweep.worker import wire
-from sweep.worker.trainable import prepare
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
 
@@ -84,7 +84,7 @@ def reports(analysis) -> list[dict[str, Any]]:
 
 
 def exits(analysis) -> list[Exit]:
-    told = record(Path(analysis.experiment_path) / "sweep.db")
+    told = read_facts(Path(analysis.experiment_path) / "sweep.db")
     return [row.event.exit for row in told if isinstance(row.event, Exited)]
 
 
@@ -343,7 +343,7 @@ def test_every_rank_writes_to_a_log_of_its_own(run):
 
 
 def test_a_rank_that_prints_without_end_is_kept_below_the_limit(run, monkeypatch):
-    monkeypatch.setitem(LocalEngine.__init__.__kwdefaults__, "log_limit_bytes", 10_000)
+    monkeypatch.setitem(EngineContext.__init__.__kwdefaults__, "log_limit_bytes", 10_000)
 
     def loop():
         if sweep.get_context().get_world_rank() == 1:
@@ -474,7 +474,7 @@ def test_a_group_whose_host_is_killed_is_lost_with_all_that_it_started_and_start
 def engine_of(directory: Path, loop: Any) -> tuple[LocalEngine, Start]:
     """Return an engine, and the start of a group of two."""
     trainer = DataParallelTrainer(loop, scaling_config=ScalingConfig(num_workers=2))
-    engine = LocalEngine(directory, prepare(trainer), nodes=[NODE])
+    engine = LocalEngine(context(directory, trainer))
     place = BundlePlacement(NODE.id)
     request = Resources((Bundle(cpu=1),) * 2)
     return engine, Start(evolve(a_trial(), resources=request, placement=Placement((place, place))))
@@ -568,23 +568,23 @@ class Bench:
             resources={},
             is_chdir=False,
         )
-        ranks = tuple((tuple(wire.Rank(rank, size)), {}, 1) for rank in range(size))
-        self.driver.send(wire.frame((wire.GROUP, tuple(wire.GroupJob(tuple(job), ranks)))))
+        ranks = tuple(wire.RankJob(wire.Rank(rank, size), {}, 1) for rank in range(size))
+        self.driver.send(wire.frame(wire.GroupJob(job, ranks)))
         self.handle(self.upstream, *also_ready)
 
     def handle(self, *ready: int) -> None:
         self.group.handle(dict.fromkeys(ready, select.POLLIN))
 
-    def say(self, rank: int, kind: int, *values: Any) -> None:
-        os.write(self.ranks[rank], wire.frame((kind, 7, *values)))
+    def say(self, rank: int, message: wire.FromWorker) -> None:
+        os.write(self.ranks[rank], wire.frame(message))
 
-    def heard(self) -> list[tuple[Any, ...]]:
-        """Return what the driver was told since the last call, without the token."""
+    def heard(self) -> list[Any]:
+        """Return what the driver was told since the last call."""
         try:
             data = self.driver.recv(1 << 20)
         except BlockingIOError:
             return []
-        return [(kind, *rest) for kind, _, *rest in wire.Frames().feed(data)]
+        return wire.Frames().feed(data)
 
     def leave(self) -> None:
         """Close the driver's end, and wait until the group can see it: a process that was just made may hold a copy of
@@ -612,8 +612,9 @@ def bench(tmp_path, monkeypatch):
 def test_when_one_process_cannot_be_made_none_is_and_all_are_tried_again(bench):
     bench.refusals = [None, OSError(errno.EAGAIN, "Resource temporarily unavailable")]
     bench.start(2)
-    ((kind, text),) = bench.heard()
-    assert (kind, text.partition(" (")[0]) == (wire.WAITING, "cannot start: processes")
+    (waits,) = bench.heard()
+    assert isinstance(waits, wire.Waits)
+    assert waits.reason.partition(" (")[0] == "cannot start: processes"
     assert not is_there(bench.pids[0])
     assert 100.0 < bench.group.deadline() <= 100.1
     bench.now = 100.01
@@ -621,7 +622,7 @@ def test_when_one_process_cannot_be_made_none_is_and_all_are_tried_again(bench):
     assert bench.heard() == []
     bench.now = 100.2
     bench.handle()
-    assert bench.heard() == [(wire.WAITING, ""), (wire.PIDS, bench.pids[1:])]
+    assert bench.heard() == [wire.Waits(7, ""), wire.Pids(7, tuple(bench.pids[1:]))]
     assert len(bench.pids) == 3
     assert all(map(is_there, bench.pids[1:]))
 
@@ -630,7 +631,7 @@ def test_when_one_process_cannot_be_made_none_is_and_all_are_tried_again(bench):
 def test_a_new_rank_is_not_taken_for_what_was_ready_under_its_descriptors_number_before(bench):
     bench.start(2, also_ready=range(1000))
     assert all(map(is_there, bench.pids))
-    assert bench.heard() == [(wire.PIDS, bench.pids)]
+    assert bench.heard() == [wire.Pids(7, tuple(bench.pids))]
 
 
 def test_a_group_that_nobody_wants_any_more_is_not_tried_again(bench):
@@ -654,32 +655,32 @@ def test_a_group_whose_driver_is_gone_is_ended(bench):
 
 def test_what_a_rank_wrote_before_it_died_is_told_before_its_end(bench):
     bench.start(1)
-    bench.say(0, wire.STARTED, 1)
-    bench.say(0, wire.JOINED)
-    bench.say(0, wire.REPORT, 1, {"loss": 0.5}, None)
+    bench.say(0, wire.Started(7, 1))
+    bench.say(0, wire.Joined(7))
+    bench.say(0, wire.Report(7, 1, {"loss": 0.5}, None))
     os.kill(bench.pids[0], signal.SIGKILL)
     os.waitid(os.P_PID, bench.pids[0], os.WEXITED | os.WNOWAIT)
     (pidfd,) = [number for number, _ in bench.group.descriptors()][2:]
     bench.handle(pidfd)
     pids, started, reported, done = bench.heard()
-    assert pids == (wire.PIDS, bench.pids)
-    assert started == (wire.STARTED, bench.pids[0])
-    assert reported == (wire.REPORT, 1, {"loss": 0.5}, None)
-    assert done[:2] == (wire.DONE, "KILLED")
+    assert pids == wire.Pids(7, tuple(bench.pids))
+    assert started == wire.Started(7, bench.pids[0])
+    assert reported == wire.Report(7, 1, {"loss": 0.5}, None)
+    assert done.outcome.kind == "KILLED"
     assert bench.group.is_over
 
 
 def test_what_is_said_with_the_token_of_another_attempt_is_not_heard(bench):
     bench.start(1)
-    bench.say(0, wire.JOINED)
-    os.write(bench.ranks[0], wire.frame((wire.REPORT, 6, 1, {"loss": 0.5}, None)))
+    bench.say(0, wire.Joined(7))
+    os.write(bench.ranks[0], wire.frame(wire.Report(6, 1, {"loss": 0.5}, None)))
     bench.handle(bench.group.descriptors()[1][0])
-    assert bench.heard() == [(wire.PIDS, bench.pids), (wire.STARTED, bench.pids[0])]
-    bench.driver.send(wire.frame((wire.STOP, 6, 0, False)))
+    assert bench.heard() == [wire.Pids(7, tuple(bench.pids)), wire.Started(7, bench.pids[0])]
+    bench.driver.send(wire.frame(wire.Stop(6, 0)))
     bench.handle(bench.upstream)
-    bench.say(0, wire.REPORT, 1, {"loss": 0.5}, None)
+    bench.say(0, wire.Report(7, 1, {"loss": 0.5}, None))
     bench.handle(bench.group.descriptors()[1][0])
-    assert bench.heard() == [(wire.REPORT, 1, {"loss": 0.5}, None)]
+    assert bench.heard() == [wire.Report(7, 1, {"loss": 0.5}, None)]
 
 
 def test_shards_of_a_checkpoint_that_was_never_completed_are_removed(bench):

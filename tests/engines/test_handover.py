@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conformance.engines import context
 
 import sweep
 from sweep.accelerators.meter import Holder, MemoryUse
@@ -10,7 +11,6 @@ from sweep.core.messages import Waiting
 from sweep.core.resources import Device, Node
 from sweep.engines.handover import Clear, HandOver, Quarantined, Waits
 from sweep.engines.local import LocalEngine
-from sweep.worker.trainable import prepare
 
 GIB = 1 << 30
 
@@ -293,7 +293,7 @@ def test_only_the_device_of_the_node_whose_memory_stays_is_put_into_quarantine(t
     nodes = [Node("one", 1, devices=(Device("0"),)), Node("two", 1, devices=(Device("0"),))]
     hand_over = HandOver(memory, devices=[ONE, TWO], patience_s=0.05, look_every_s=0.02)
     memory.now["one", "0"] = use(30)
-    engine = LocalEngine(tmp_path / "x", prepare(uses_gpu), nodes=nodes, hand_over=hand_over)
+    engine = LocalEngine(context(tmp_path / "x", uses_gpu, nodes=nodes), hand_over=hand_over)
     analysis = sweep.run(
         uses_gpu,
         num_samples=4,
@@ -335,7 +335,7 @@ def test_a_gpu_is_given_on_only_when_its_memory_is_back_and_the_wait_says_whose_
         memory, devices=[(node.id, device) for device in node.devices], patience_s=0.5, look_every_s=0.02
     )
     memory.is_used = True
-    engine = LocalEngine(tmp_path / "x", prepare(uses_gpu), nodes=[node], hand_over=hand_over)
+    engine = LocalEngine(context(tmp_path / "x", uses_gpu, nodes=[node]), hand_over=hand_over)
     reasons = []
     first = engine.next_events
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from conformance.driving import play
-from conformance.engines import NODE, collect, has_released, trial
+from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import ExitKind, Kill, Start
 from sweep.engines.hangs import Hangs, processor_s
 from sweep.engines.local import LocalEngine
 from sweep.worker.session import report
-from sweep.worker.trainable import prepare
 
 
 def looks(used: dict[int, list[float]], every_s: float = 10.0) -> list[int | None]:
@@ -69,22 +69,17 @@ def test_threads_of_an_import_are_named_when_a_trial_hangs(tmp_path, monkeypatch
     os.mkfifo(tmp_path / "never")
     gate = str(tmp_path / "never")
     said: list[str] = []
-    engine = LocalEngine(
-        tmp_path / "exp",
-        prepare(lambda config: Path(gate).read_text()),
-        nodes=[NODE],
-        preload=["threaded"],
-        notice=said.append,
-        hang_s=0.3,
-    )
-    try:
+
+    def train(config):
+        Path(gate).read_text()
+
+    given = context(tmp_path / "exp", train, preload=["threaded"], notice=said.append)
+    with closing(LocalEngine(given, hang_s=0.3)) as engine:
         engine.execute(Start(trial(7)))
         while not said:
             engine.next_events(engine.now() + 0.05)
         engine.execute(Kill("abcde_00007", 1))
         collect(engine, has_released(1))
-    finally:
-        engine.close()
     (notice,) = said
     assert notice.startswith("trial 00007 has neither reported nor computed for 0.3 s, and importing threaded")
     assert notice.endswith("started threads (1), whose locks it may wait for; if it hangs, use start_method='spawn'")
@@ -98,12 +93,9 @@ def test_a_trial_that_waits_after_its_first_report_does_not_hang(tmp_path, monke
     def train(config):
         report({"loss": 1.0})
 
-    engine = LocalEngine(tmp_path / "exp", prepare(train), nodes=[NODE], preload=["threaded"], hang_s=0.1)
-    try:
+    with closing(LocalEngine(context(tmp_path / "exp", train, preload=["threaded"]), hang_s=0.1)) as engine:
         engine.execute(Start(trial()))
         collect(engine, lambda seen: any(hasattr(event, "metrics") for event in seen), answer=None)
         for _ in range(10):  # nobody answers its report
             engine.next_events(engine.now() + 0.05)
         assert engine.notices == []
-    finally:
-        engine.close()

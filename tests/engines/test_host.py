@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
 import socket
 
 import pytest
 
-from sweep.engines.host import KILL, REFUSED, START, START_GROUP, Host
+from sweep.engines.host import Host
 from sweep.worker import wire
 
 
@@ -21,7 +20,7 @@ def wired(tmp_path):
     pidfd = os.pidfd_open(os.getpid())
     host = Host(theirs, pidfd, is_reusing=False)
     yield host, ours
-    host._drop_control(None)
+    host._drop_control()
     os.close(pidfd)
     ours.close()
     theirs.close()
@@ -39,15 +38,15 @@ def test_a_fork_that_the_kernel_refuses_is_told_the_driver_and_leaves_no_descrip
     read, write = os.pipe()
     os.close(write)
     before = len(os.listdir("/proc/self/fd"))
-    host._start((START, 1, (), 0, False), read)
-    assert pickle.loads(driver.recv(1000)) == (REFUSED, 1, errno.EAGAIN)
+    host._start(wire.StartWorker(1, (), 0, False), read)
+    assert wire.decode(driver.recv(1000)) == wire.Refused(1, errno.EAGAIN)
     assert len(os.listdir("/proc/self/fd")) == before - 1  # the trial's socket, and nothing is open besides
     assert host._timeout_ms() is None  # it does not try again by itself
 
 
 @pytest.mark.parametrize(
     ("message", "num_sent"),
-    [((START, 3, (), 0, False), 0), ((START_GROUP, 3, 3), 0), ((START_GROUP, 3, 3), 2)],
+    [(wire.StartWorker(3, (), 0, False), 0), (wire.StartGroup(3, 3), 0), (wire.StartGroup(3, 3), 2)],
     ids=["its_socket", "all_of_a_group", "a_port_of_a_group"],
 )
 def test_a_start_whose_descriptors_found_no_room_here_is_refused(wired, message, num_sent):
@@ -55,9 +54,9 @@ def test_a_start_whose_descriptors_found_no_room_here_is_refused(wired, message,
     host, driver = wired
     pairs = [os.pipe() for _ in range(num_sent)]
     before = set(os.listdir("/proc/self/fd"))
-    socket.send_fds(driver, [pickle.dumps(message)], [read for read, _ in pairs])
+    socket.send_fds(driver, [wire.encode(message)], [read for read, _ in pairs])
     host._on_message()
-    assert pickle.loads(driver.recv(1000)) == (REFUSED, 3, errno.EMFILE)
+    assert wire.decode(driver.recv(1000)) == wire.Refused(3, errno.EMFILE)
     assert set(os.listdir("/proc/self/fd")) == before  # those that came are closed
     for pair in pairs:
         for descriptor in pair:
@@ -70,16 +69,16 @@ def test_a_group_whose_ranks_the_kernel_refuses_is_told_the_driver(wired, monkey
     monkeypatch.setattr("sweep.engines.host.end_descendants", lambda: 0)
     ours, theirs = socket.socketpair()
     values = dict.fromkeys(wire.Job._fields, "") | {"directory": str(tmp_path), "trial_id": "x", "variables": {}}
-    group = wire.GroupJob(tuple(wire.Job(**values | {"token": 5})), ((tuple(wire.Rank(0, 1)), {}, 1),))
-    ours.sendall(wire.frame((wire.GROUP, tuple(group))))
-    socket.send_fds(driver, [pickle.dumps((START_GROUP, 5, 1))], [theirs.fileno()])
+    group = wire.GroupJob(wire.Job(**values | {"token": 5}), (wire.RankJob(wire.Rank(0, 1), {}, 1),))
+    ours.sendall(wire.frame(group))
+    socket.send_fds(driver, [wire.encode(wire.StartGroup(5, 1))], [theirs.fileno()])
     theirs.close()
     host._on_message()
     (only,) = host._groups
     only.handle({descriptor: 1 for descriptor, _ in only.descriptors()})
     assert only.is_over
     host._on_group_over(only)
-    assert pickle.loads(driver.recv(1000)) == (REFUSED, 5, errno.EAGAIN)
+    assert wire.decode(driver.recv(1000)) == wire.Refused(5, errno.EAGAIN)
     assert host._groups == []
     ours.close()
 
@@ -98,7 +97,7 @@ def test_each_file_of_the_output_is_trimmed_also_where_a_reused_worker_writes_by
     host._is_reusing, host._log_limit, host._worker = is_reusing, 1000, 4242
     host._logs = (str(tmp_path / "born" / "out"), str(tmp_path / "born" / "err"))
     monkeypatch.setattr(os, "readlink", lambda path: str(tmp_path / "now" / "out"))
-    host._trim_log(is_final=True)
+    host._trim_log()
     small = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*") if path.stat().st_size <= 1000}
     assert small == trimmed
 
@@ -108,9 +107,9 @@ def test_a_late_kill_for_an_attempt_that_ended_does_not_hit_its_successor(wired,
     killed = []
     monkeypatch.setattr(host, "_kill_worker", lambda **_: killed.append(True))
     host._worker, host._done = os.getpid(), 7
-    driver.send(pickle.dumps((KILL, 7)))
+    driver.send(wire.encode(wire.Kill(7)))
     host._on_message()
     assert killed == []
-    driver.send(pickle.dumps((KILL, 8)))
+    driver.send(wire.encode(wire.Kill(8)))
     host._on_message()
     assert killed == [True]

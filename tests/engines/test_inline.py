@@ -6,20 +6,20 @@ import io
 import os
 import pdb
 import threading
+from dataclasses import replace
 
 import pytest
-from conformance.engines import NODE, collect, has_released, trial
+from conformance.engines import collect, context, has_released, trial
 
 from sweep.core.messages import ExitKind, Kill, Reported, Start
 from sweep.engines.inline import InlineEngine
 from sweep.errors import SweepError
 from sweep.worker.session import report
-from sweep.worker.trainable import prepare
 
 
 def make(directory, function, **options):
     """Return an inline engine."""
-    return InlineEngine(directory, prepare(function), nodes=[NODE], **options)
+    return InlineEngine(context(directory, function, **options))
 
 
 def test_user_code_runs_on_the_calling_thread_and_the_loop_on_another(tmp_path):
@@ -32,7 +32,7 @@ def test_user_code_runs_on_the_calling_thread_and_the_loop_on_another(tmp_path):
         engine.execute(Start(trial()))
         return collect(engine, has_released(1)), threading.get_ident()
 
-    events, loops_thread = engine.run(loop)
+    events, loops_thread = engine.run_loop(loop)
     (told,) = [event for event in events if isinstance(event, Reported)]
     assert told.metrics["thread"] == threading.get_ident() != loops_thread
     assert told.metrics["trial"] == "abcde_00000"
@@ -48,14 +48,14 @@ def test_a_debugger_works_in_user_code(tmp_path):
         debugger.set_trace()
         return {"value": value}
 
-    engine = InlineEngine(tmp_path, prepare(lambda config: 1), nodes=[NODE])
+    engine = InlineEngine(context(tmp_path, lambda config: 1))
     engine._code.trainable = train  # a stream cannot be shipped; here it need not
 
     def loop():
         engine.execute(Start(trial()))
         return collect(engine, has_released(1))
 
-    events = engine.run(loop)
+    events = engine.run_loop(loop)
     assert events[-2].exit.kind is ExitKind.FINISHED
     assert "42" in output.getvalue()
 
@@ -67,7 +67,7 @@ def test_an_error_of_the_loop_is_raised_by_run(tmp_path):
         raise LookupError("in the loop")
 
     with pytest.raises(LookupError, match="in the loop"):
-        engine.run(loop)
+        engine.run_loop(loop)
 
 
 def test_ctrl_c_in_user_code_reaches_the_loop_and_the_caller(tmp_path):
@@ -86,7 +86,7 @@ def test_ctrl_c_in_user_code_reaches_the_loop_and_the_caller(tmp_path):
             raise
 
     with pytest.raises(KeyboardInterrupt):
-        engine.run(loop)
+        engine.run_loop(loop)
     assert heard == [True]
 
 
@@ -101,7 +101,7 @@ def test_a_loop_that_ends_while_trials_run_ends_them_at_their_next_report(tmp_pa
         engine.execute(Start(trial()))
         return collect(engine, lambda events: any(isinstance(e, Reported) for e in events), answer=None)
 
-    assert len(engine.run(loop)) == 2
+    assert len(engine.run_loop(loop)) == 2
 
 
 def test_a_kill_takes_effect_at_the_next_report(tmp_path):
@@ -115,13 +115,13 @@ def test_a_kill_takes_effect_at_the_next_report(tmp_path):
         engine.execute(Start(trial()))
         return collect(engine, has_released(1), answer=lambda r: Kill(r.trial_id, r.attempt, "enough"))
 
-    events = engine.run(loop)
+    events = engine.run_loop(loop)
     assert (events[-2].exit.kind, events[-2].exit.error) == (ExitKind.KILLED, "enough")
 
 
 def test_an_inline_sweep_inside_an_inline_trial_is_refused(tmp_path):
     def train(config):
-        make(tmp_path / "inner", lambda config: 1).run(lambda: None)
+        make(tmp_path / "inner", lambda config: 1).run_loop(lambda: None)
 
     engine = make(tmp_path, train)
 
@@ -129,5 +129,18 @@ def test_an_inline_sweep_inside_an_inline_trial_is_refused(tmp_path):
         engine.execute(Start(trial()))
         return collect(engine, has_released(1))
 
-    ended = engine.run(loop)[-2].exit
+    ended = engine.run_loop(loop)[-2].exit
     assert ended.class_name == SweepError.__name__
+
+
+def test_a_trial_gets_the_variables_of_the_run_and_those_of_its_trainable(tmp_path):
+    given = context(tmp_path, lambda config: {"seen": os.environ["OF_RUN"] + os.environ["OF_BOTH"] + os.environ["OWN"]})
+    own = replace(given.trainable, env={"OWN": "c", "OF_BOTH": "-"})
+    engine = InlineEngine(replace(given, trainable=own, env={"OF_RUN": "a", "OF_BOTH": "b"}))
+
+    def loop():
+        engine.execute(Start(trial()))
+        return collect(engine, has_released(1))
+
+    (told,) = [event for event in engine.run_loop(loop) if isinstance(event, Reported)]
+    assert told.metrics["seen"] == "abc"

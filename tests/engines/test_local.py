@@ -9,11 +9,12 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from conformance.driving import play
-from conformance.engines import NODE, collect, has_released, has_reported, trial
+from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import Watch, of_experiment
 
 from sweep.core.messages import Continue, ExitKind, Kill, Reported, Save, Saved, Start, Stop
@@ -25,7 +26,7 @@ from sweep.errors import ConfigError
 from sweep.record.checkpoints import Checkpoint
 from sweep.worker.parameters import with_parameters
 from sweep.worker.session import get_checkpoint, get_context, report
-from sweep.worker.trainable import Trainable, prepare
+from sweep.worker.trainable import Trainable
 
 # --- ends ----------------------------------------------------------------------------------------------------
 
@@ -173,15 +174,12 @@ def test_a_stop_sent_while_the_trial_computes_is_obeyed_at_its_next_report(tmp_p
         report({"step": 2})
         report({"step": 3})
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
-    try:
+    with closing(LocalEngine(context(tmp_path, train))) as engine:
         engine.execute(Start(trial()))
         collect(engine, has_reported(1))
         engine.execute(Stop("abcde_00000", 1, 0))
         fifo.write_bytes(b"go")
         events = collect(engine, has_released(1), answer=None)
-    finally:
-        engine.close()
     assert [event.metrics["step"] for event in events if isinstance(event, Reported)] == [2]
     assert events[-2].exit.kind is ExitKind.STOPPED
 
@@ -205,16 +203,13 @@ def test_a_trial_that_ends_without_reading_a_stop_still_has_its_last_word(tmp_pa
         Path(config["fifo"]).read_bytes()
         raise ValueError("my last word")
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
-    try:
+    with closing(LocalEngine(context(tmp_path, train))) as engine:
         engine.execute(Start(trial(config={"fifo": str(tmp_path / "go")})))
         collect(engine, has_reported(1))
         for _ in range(3):
             engine.execute(Stop("abcde_00000", 1, 0))
         (tmp_path / "go").write_bytes(b"go")
         events = collect(engine, has_released(1))
-    finally:
-        engine.close()
     assert events[0].exit.error == "ValueError: my last word"
 
 
@@ -229,16 +224,13 @@ def test_what_a_trial_left_running_is_gone_when_its_exit_is_told(tmp_path):
         os.wait()
         return {"pids": [child.pid for child in children]}
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
-    try:
+    with closing(LocalEngine(context(tmp_path, train))) as engine:
         engine.execute(Start(trial()))
         events = collect(engine, has_released(1))
         (told,) = [event for event in events if isinstance(event, Reported)]
         assert len(told.metrics["pids"]) == 2
         left = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in of_experiment(tmp_path)]
         assert not any(line.startswith(b"sleep") for line in left)
-    finally:
-        engine.close()
 
 
 def test_kill_ends_a_trial_that_holds_the_interpreter_and_ignores_signals(tmp_path):
@@ -250,14 +242,11 @@ def test_kill_ends_a_trial_that_holds_the_interpreter_and_ignores_signals(tmp_pa
         report({"a": 1})
         ctypes.PyDLL(None).sleep(1000)
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
-    try:
+    with closing(LocalEngine(context(tmp_path, train))) as engine:
         engine.execute(Start(trial()))
         collect(engine, has_reported(1))
         engine.execute(Kill("abcde_00000", 1, "too slow"))
         events = collect(engine, has_released(1))
-    finally:
-        engine.close()
     assert (events[0].exit.kind, events[0].exit.error) == (ExitKind.KILLED, "too slow")
 
 
@@ -267,16 +256,13 @@ def test_kill_ends_a_trial_whose_host_is_stopped(tmp_path, monkeypatch):
     def train(config):
         report({"host": os.getppid()})
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
-    try:
+    with closing(LocalEngine(context(tmp_path, train))) as engine:
         engine.execute(Start(trial()))
         (told,) = [e for e in collect(engine, has_reported(1), answer=None) if isinstance(e, Reported)]
         os.kill(told.metrics["host"], 19)
         engine.execute(Kill("abcde_00000", 1))
         events = collect(engine, has_released(1))
         assert events[0].exit.kind is ExitKind.KILLED
-    finally:
-        engine.close()
 
 
 def test_close_leaves_no_process(tmp_path):
@@ -284,7 +270,7 @@ def test_close_leaves_no_process(tmp_path):
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
         report({"a": 1})
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
+    engine = LocalEngine(context(tmp_path, train))
     engine.execute(Start(trial(0)))
     engine.execute(Start(trial(1)))
     collect(engine, has_reported(2), answer=None)
@@ -299,12 +285,11 @@ def test_a_zygote_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
         report({"a": 1})
         report({"a": 2})
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE])
-    try:
+    with closing(LocalEngine(context(tmp_path, train))) as engine:
         engine.execute(Start(trial(0)))
         collect(engine, has_reported(1), answer=None)
-        watch = Watch([engine._nursery.pid])
-        os.kill(engine._nursery.pid, 9)
+        watch = Watch([engine._hosts._nursery.pid])
+        os.kill(engine._hosts._nursery.pid, 9)
         assert watch.left() == []
         engine.execute(Start(trial(1)))
         engine.execute(Start(trial(2)))
@@ -313,8 +298,6 @@ def test_a_zygote_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
         exits = [event.exit.kind for event in events if hasattr(event, "exit")]
         assert exits == [ExitKind.FINISHED] * 3
         assert any("SIGKILL" in notice for notice in engine.notices)
-    finally:
-        engine.close()
     assert of_experiment(tmp_path) == []
 
 
@@ -389,7 +372,7 @@ def test_a_worker_leads_a_session_is_preferred_by_the_oom_killer_and_heeds_ctrl_
     assert metrics["heeds"]
     assert metrics["score"] == min(1000, own + 500)
     assert metrics["cwd"] == os.getcwd()
-    (metrics,) = play(tmp_path / "chdir", train, chdir=True).metrics
+    (metrics,) = play(tmp_path / "chdir", train, is_chdir=True).metrics
     assert metrics["cwd"] == str(tmp_path / "chdir" / "abcde_00000")
 
 
@@ -619,15 +602,12 @@ def test_children_of_a_reused_worker_are_gone_when_its_trials_exit_is_told(tmp_p
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         return {"child": child.pid}
 
-    engine = LocalEngine(tmp_path, prepare(train), nodes=[NODE], reuse_actors=True)
-    try:
+    with closing(LocalEngine(context(tmp_path, train, reuse_actors=True))) as engine:
         engine.execute(Start(trial()))
         events = collect(engine, has_released(1))
         (told,) = [event for event in events if isinstance(event, Reported)]
         state = Path(f"/proc/{told.metrics['child']}/stat")
         assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
-    finally:
-        engine.close()
 
 
 def test_an_idle_worker_is_ended_before_its_device_goes_to_another_request(tmp_path):
@@ -766,7 +746,7 @@ def test_while_a_module_is_imported_the_trials_that_wait_say_so(tmp_path):
     (tmp_path / "slow_module.py").write_text(f"open({str(tmp_path / 'gate')!r}).read()\n")
     os.mkfifo(tmp_path / "gate")
     sys.path.insert(0, str(tmp_path))
-    engine = LocalEngine(tmp_path / "exp", prepare(lambda config: 1), nodes=[NODE], preload=["slow_module"])
+    engine = LocalEngine(context(tmp_path / "exp", lambda config: 1, preload=["slow_module"]))
     try:
         engine.execute(Start(trial()))
         events = collect(engine, lambda seen: bool(seen))
@@ -814,13 +794,10 @@ def test_without_a_free_descriptor_a_start_waits_and_the_trial_is_not_to_blame(t
             raise error
         return real(*args)
 
-    engine = LocalEngine(tmp_path, prepare(lambda config: 1), nodes=[NODE])
-    try:
+    with closing(LocalEngine(context(tmp_path, lambda config: 1))) as engine:
         monkeypatch.setattr(socket, "socketpair", pair)
         engine.execute(Start(trial()))
         events = collect(engine, has_released(1))
-    finally:
-        engine.close()
     assert [event.reason for event in events if hasattr(event, "reason")] == [
         f"waits for descriptors (ulimit -n {files})",
         f"cannot start: descriptors (ulimit -n {files})",
@@ -843,4 +820,4 @@ def test_numbers_that_json_cannot_say_arrive_exactly(tmp_path):
 
 def test_an_unknown_start_method_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="expected 'zygote' or 'spawn'"):
-        LocalEngine(tmp_path, prepare(lambda config: 1), nodes=[NODE], start_method="fork")
+        LocalEngine(context(tmp_path, lambda config: 1, start_method="fork"))

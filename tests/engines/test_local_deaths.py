@@ -19,6 +19,7 @@ from pathlib import Path
 from sweep.core.messages import Continue, Exited, Reported, Start
 from sweep.core.resources import Node, Resources
 from sweep.core.trial import Trial
+from sweep.engines.base import EngineContext
 from sweep.engines.local import LocalEngine
 from sweep.worker.session import report
 from sweep.worker.trainable import prepare
@@ -39,7 +40,8 @@ def family():
     subprocess.Popen(["sleep", "1000"], start_new_session=True)
     daemon()
 
-engine = LocalEngine(Path(sys.argv[1]), prepare(train), nodes=[Node(cpus=2)], start_method=sys.argv[2])
+engine = LocalEngine(EngineContext(directory=Path(sys.argv[1]), trainable=prepare(train), nodes=[Node(cpus=2)],
+                                   start_method=sys.argv[2]))
 for number in range(2):
     engine.execute(Start(Trial(id=f"abcde_{{number:05d}}", config={{}}, resources=Resources(), attempt=1)))
 ready = 0
@@ -212,8 +214,9 @@ def test_nothing_is_left_when_the_driver_is_killed_while_modules_are_imported(tm
     script.write_text(
         "import sys\nfrom pathlib import Path\nfrom sweep.engines.local import LocalEngine\n"
         "from sweep.core.resources import Node\nfrom sweep.worker.trainable import prepare\n"
-        "engine = LocalEngine(Path('exp').absolute(), prepare(lambda config: None), nodes=[Node()], "
-        "preload=['slow_to_import'])\nwhile True:\n    engine.next_events(None)\n"
+        "from sweep.engines.base import EngineContext\n"
+        "engine = LocalEngine(EngineContext(directory=Path('exp'), trainable=prepare(lambda config: None), "
+        "nodes=[Node()], preload=['slow_to_import']))\nwhile True:\n    engine.next_events(None)\n"
     )
     driver = subprocess.Popen(
         [sys.executable, str(script)], cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.getcwd()}

@@ -11,6 +11,7 @@ from typing import Any
 import sweep
 from sweep import CheckpointConfig, FailureConfig, RunConfig, TuneConfig, Tuner
 from sweep.schedulers import ASHAScheduler
+from sweep.train import DataParallelTrainer, ScalingConfig
 
 KILL = "GOLDEN_DRIVER"  # its process id: trial 3 kills it at its third step
 STEPS = 4
@@ -33,6 +34,10 @@ class GoldenError(Exception):
 
 def double(spec: Any) -> Any:
     return spec.config.x * 2
+
+
+def double_in_group(spec: Any) -> Any:
+    return spec.config.train_loop_config.x * 2
 
 
 def _step(config: dict[str, Any], step: int) -> dict[str, Any]:
@@ -60,6 +65,21 @@ def train(config: dict[str, Any]) -> None:
         sweep.report(metrics, started_at=start, hostname="golden", pid=1)
 
 
+def train_in_group(config: dict[str, Any]) -> None:
+    """Report and save at each step, as each of two workers; the first does what becomes of the trial."""
+    context = sweep.get_context()
+    start, found = 0, sweep.get_checkpoint()
+    if found is not None:
+        with found.as_directory() as directory:
+            start = int(Path(directory, "step").read_text())
+    for step in range(start + 1, STEPS + 1):
+        is_first = context.get_world_rank() == 0
+        metrics = _step(config, step) if is_first else {"loss": 0.0}
+        with sweep.checkpoint_dir() as directory:
+            Path(directory, "step" if is_first else "other").write_text(str(step))
+        sweep.report(metrics, started_at=start, hostname="golden", pid=1)
+
+
 class Train(sweep.Trainable):
     """The same as a class; what it saves is a dict."""
 
@@ -78,22 +98,31 @@ class Train(sweep.Trainable):
         self.started_at = self.at = checkpoint["at"]
 
 
+LEVELS = {"finishes": 4.0, "stopped": 9.0, "raises": 3.0, "killed": 2.0, "late": 1.0}
+
+
 def level(spec: Any) -> float:
-    return {"finishes": 4.0, "stopped": 9.0, "raises": 3.0, "killed": 2.0, "late": 1.0}[spec.config.case]
+    return LEVELS[spec.config.case]
+
+
+def level_in_group(spec: Any) -> float:
+    return LEVELS[spec.config.train_loop_config.case]
 
 
 def tuner(trainable: Any, name: str, storage: str) -> Tuner:
     is_class = isinstance(trainable, type)
+    is_group = isinstance(trainable, DataParallelTrainer)
+    space = {
+        # each says what becomes of it before the driver is killed; the last never begins
+        "case": sweep.grid_search(["finishes", "stopped", "raises", "killed", "late"]),
+        "level": sweep.sample_from(level_in_group if is_group else level),
+        "x": sweep.loguniform(0.1, 10.0),
+        "doubled": sweep.sample_from(double_in_group if is_group else double),
+        "ballast": Ballast(7),
+    }
     return Tuner(
         trainable,
-        param_space={
-            # each says what becomes of it before the driver is killed; the last never begins
-            "case": sweep.grid_search(["finishes", "stopped", "raises", "killed", "late"]),
-            "level": sweep.sample_from(level),
-            "x": sweep.loguniform(0.1, 10.0),
-            "doubled": sweep.sample_from(double),
-            "ballast": Ballast(7),
-        },
+        param_space={"train_loop_config": space} if is_group else space,
         tune_config=TuneConfig(
             metric="loss",
             mode="min",
@@ -117,4 +146,10 @@ def tuner(trainable: Any, name: str, storage: str) -> Tuner:
 def first(name: str, storage: str) -> None:
     """Run an experiment up to the step that kills this process."""
     os.environ[KILL] = str(os.getpid())
-    tuner({"function": train, "class": Train}[name], name, storage).fit()
+    tuner(trainable(name), name, storage).fit()
+
+
+def trainable(name: str) -> Any:
+    if name == "trainer":
+        return DataParallelTrainer(train_in_group, scaling_config=ScalingConfig(num_workers=2))
+    return {"function": train, "class": Train}[name]

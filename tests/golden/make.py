@@ -1,9 +1,10 @@
 """Make the golden experiments of this version: `python tests/golden/make.py v2` writes `tests/golden/v2/`.
 
 Each is an experiment as its killed driver left it, with one trial that finished, one that was stopped early, one in
-ERROR, one that was running and one that had not begun; `function/` of a function, `class/` of a class. They are made
-once for a format of the files, committed, and never made again: `tests/test_golden.py` proves that whatever this
-package becomes, it reads, resumes and replays them. Make a new one, beside the old, when what is written changes.
+ERROR, one that was running and one that had not begun; `function/` of a function, `class/` of a class, `trainer/` of a
+training group of two workers. They are made once for a format of the files, committed, and never made again:
+`tests/test_golden.py` proves that whatever this package becomes, it reads, resumes and replays them. Make a new one,
+beside the old, when what is written changes.
 
 Their pickles name what `golden_work.py` defines, by reference alone, so they do not depend on the version of Python.
 Places and names of the machine that made them are replaced.
@@ -28,14 +29,13 @@ PLACE = "/golden"  # stands for where they were made
 
 def main(version: str) -> None:
     target = HERE / version
-    if target.exists():
-        raise SystemExit(f"{target} exists; what is golden is never made again.")
+    missing = [name for name in ("function", "class", "trainer") if not (target / name).exists()]  # none is made again
     with tempfile.TemporaryDirectory() as place:
         shutil.copy(HERE / "golden_work.py", place)
-        for name in ("function", "class"):
+        for name in missing:
             _run(name, place)
             _neutral(Path(place, name), place)
-        for name in ("function", "class"):
+        for name in missing:
             shutil.copytree(Path(place, name), target / name, symlinks=True)
     print(f"{target}: {sum(path.stat().st_size for path in target.rglob('*') if path.is_file()) / 1e3:.0f} kB")
 

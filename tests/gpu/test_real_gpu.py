@@ -12,8 +12,9 @@ import pytest
 
 import sweep
 from sweep.accelerators.cuda import ask as ask_cuda
-from sweep.accelerators.gpu import ask, detect, nvml, why_silent
+from sweep.accelerators.gpu import detect
 from sweep.accelerators.meter import read_memory
+from sweep.accelerators.nvml import ask, open_library, why_silent
 from sweep.worker.gpu_memory import wait_for_gpu
 
 pytestmark = pytest.mark.gpu
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def library():
     """The driver's library; without it there is nothing to test."""
-    found = nvml()
+    found = open_library()
     if found is None:
         pytest.skip(f"no NVIDIA driver answers here: {why_silent()}")
     return found

@@ -305,6 +305,8 @@ def test_a_signal_that_comes_just_before_the_driver_waits_is_not_slept_through(t
     from sweep.launch.interrupt import interruptible
 
     class Engine:
+        waker = None
+
         def __init__(self) -> None:
             self.loop = Loop()
             self.waker = self.loop.waker
@@ -354,6 +356,8 @@ def test_hang_ups_that_follow_the_first_do_not_kill(tmp_path):
     from sweep.launch.interrupt import interruptible
 
     class Engine:
+        waker = None
+
         def __init__(self) -> None:
             self.posted: list[object] = []
 
@@ -377,6 +381,8 @@ def test_a_hang_up_that_is_ignored_stays_ignored_and_another_handler_comes_back(
     from sweep.launch.interrupt import interruptible
 
     class Engine:
+        waker = None
+
         def post(self, event: object) -> None:
             raise AssertionError
 

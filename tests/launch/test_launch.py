@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ import pytest
 import sweep
 from sweep.cli.main import main
 from sweep.errors import ConfigError, ExperimentError, SearchError
-from sweep.schedulers.policy import read_policy
+from sweep.schedulers.pbt_policy import read_policy
 
 
 def descends(config: dict[str, Any]) -> None:
@@ -178,6 +179,17 @@ def test_what_cannot_be_copied_is_said_and_the_results_are_here(
     said = capfd.readouterr().err
     assert "memory://bucket/sweeps/pbt is not complete: 1 checkpoint" in said
     assert "the same call with resume=True copies the rest" in said
+
+
+def test_an_experiment_at_the_root_of_a_file_system_is_restored_by_its_uri(
+    tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(tmp_path, scheduler=None, config={"lr": 0.25, "steps": 1}, storage_path="memory://")
+    shutil.rmtree(tmp_path / "cache")
+    results = sweep.Tuner.restore("memory://pbt", descends).fit()
+    assert [result.metrics["score"] for result in results] == [0.25]
+    assert os.listdir(tmp_path) == ["cache"]  # nothing was run anew, beside it
 
 
 def test_the_command_line_reads_remote_storage(

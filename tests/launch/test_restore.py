@@ -19,6 +19,7 @@ from sweep.record.recipe import pack_recipe, read_recipe, write_recipe
 
 WORK = """
 import os
+import time
 import sweep
 from sweep import RunConfig, TuneConfig, Tuner
 
@@ -32,6 +33,8 @@ def train(config):
         own = sweep.get_context().get_trial_dir() + "/next"
         os.makedirs(own, exist_ok=True)
         open(own + "/step", "w").write(str(step))
+        if step == 4 and "TO_BE_KILLED" in os.environ:
+            time.sleep(60)  # its driver is killed meanwhile
         sweep.report(
             {"loss": config["x"] / step, "double": config["double"], "started_at": start},
             checkpoint=sweep.Checkpoint.from_directory(own),
@@ -78,7 +81,7 @@ def test_a_killed_sweep_is_read_and_restored_in_a_fresh_process(tmp_path: Path) 
     first = subprocess.Popen(
         [sys.executable, "-c", "import work; work.first()"],
         cwd=tmp_path,
-        env=environment,
+        env={**environment, "TO_BE_KILLED": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

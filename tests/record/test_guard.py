@@ -82,21 +82,20 @@ def test_what_runs_in_the_directory_is_no_harm(guarded: Guarded, monkeypatch: py
     monkeypatch.setattr(guard_module, "_LOOK_S", 0.0)
     looked = threading.Event()
     count = 0
-    there = guarded.guard._is_there
+    root, real = guarded.layout.root, os.stat
 
-    def counted() -> bool:
+    def counted(path, *arguments, **named):
         nonlocal count
-        count += 1
+        count += path == str(root)
         if count == 3:
             looked.set()
-        return there()
+        return real(path, *arguments, **named)
 
-    root = guarded.layout.root
     (root / "trial").mkdir()
     guarded.layout.database.write_text("more of the record")
     (root / "sweep.db-wal").write_text("a log")
     os.utime(root)
-    monkeypatch.setattr(guarded.guard, "_is_there", counted)
+    monkeypatch.setattr(os, "stat", counted)
     assert looked.wait(10)
     guarded.guard.check()
     assert not guarded.woken.is_set()
@@ -111,11 +110,11 @@ def test_a_file_system_that_does_not_answer_or_numbers_anew_is_no_proof(
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "stat", refuse)
-    assert guarded.guard._is_there()
+    guarded.guard.check()
     monkeypatch.setattr(
         os, "stat", lambda path, *_, **__: real("/") if path == str(guarded.layout.root) else real(path)
     )
-    assert guarded.guard._is_root_there()
+    guarded.guard.check()
 
 
 def test_a_directory_that_takes_no_files_is_refused_and_nothing_is_left(tmp_path: Path) -> None:

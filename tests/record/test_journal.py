@@ -13,9 +13,10 @@ from sweep.core.sweep import Changes
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
 from sweep.record import journal as journal_module
+from sweep.record.facts import read_facts
 from sweep.record.journal import Journal
 from sweep.record.reader import ExperimentReader
-from sweep.record.resume import load, record
+from sweep.record.resume import load
 
 
 class Failing:
@@ -58,7 +59,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_written_twice(tmp_path
     journal._db = Failing(real, times=3)
     journal.commit([Asked(Ask.INTERRUPT)], [[]], Changes(), 1.0)
     journal._db = real
-    kinds = [(row.seq, row.event) for row in record(tmp_path / "sweep.db")]
+    kinds = [(row.seq, row.event) for row in read_facts(tmp_path / "sweep.db")]
     assert kinds == [(1, Asked(Ask.DRAIN)), (2, Asked(Ask.INTERRUPT))]
     assert "disk is full" in told[0]  # once, however often it is tried
     assert told[1:] == [f"{tmp_path / 'sweep.db'} can be written again: the sweep goes on."]
@@ -73,7 +74,7 @@ def test_a_wait_for_the_disk_ends_when_a_person_wants_it_and_nothing_of_the_batc
         journal.commit([Asked(Ask.INTERRUPT)], [[]], Changes(), 1.0)
     journal._db = real
     journal.close()
-    assert [row.event for row in record(tmp_path / "sweep.db")] == [Asked(Ask.DRAIN)]
+    assert [row.event for row in read_facts(tmp_path / "sweep.db")] == [Asked(Ask.DRAIN)]
     assert len(told) == 1
 
 
@@ -107,7 +108,7 @@ def test_a_disk_that_stays_full_ends_the_sweep_with_everything_before_intact(tmp
     with pytest.raises(ExperimentError, match=r"could not be written.*free some space and resume"):
         journal.commit([Asked(Ask.INTERRUPT)], [[]], Changes(), 1.0)
     journal._db = real
-    assert [row.event for row in record(tmp_path / "sweep.db")] == [Asked(Ask.DRAIN)]
+    assert [row.event for row in read_facts(tmp_path / "sweep.db")] == [Asked(Ask.DRAIN)]
 
 
 def test_a_trial_and_its_results_come_back_as_they_were(tmp_path, journal):
@@ -120,7 +121,7 @@ def test_a_trial_and_its_results_come_back_as_they_were(tmp_path, journal):
     assert (loaded.config, loaded.status, loaded.count, loaded.judged_to) == ({"x": (1, 2.5)}, Status.RUNNING, 1, 1)
     assert loaded.last_result is not None
     assert str(loaded.last_result["loss"]) == "nan"
-    (row,) = record(tmp_path / "sweep.db")
+    (row,) = read_facts(tmp_path / "sweep.db")
     assert isinstance(row.event, Reported)
     assert row.caused is None  # what a report usually causes is not written down
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweep.record import manifest
-from sweep.record.manifest import MANIFEST, DamagedError, set_aside, verify, write_manifest
+from sweep.record.manifest import MANIFEST, METADATA, DamagedError, set_aside, verify, write_manifest
 
 
 @pytest.fixture
@@ -82,22 +82,28 @@ def test_what_has_no_manifest_or_more_than_was_stored_passes_where_that_is_no_da
             verify(tmp_path / name, is_exact=False)
 
 
-def test_what_cannot_be_read_for_now_is_not_called_damaged(stored: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (PermissionError(13, "Permission denied"), PermissionError),  # for now
+        (OSError(5, "Input/output error"), DamagedError),
+    ],
+)
+def test_an_error_of_the_disk_is_damage_and_what_cannot_be_read_for_now_is_not(
+    stored: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, raised: type[Exception]
+):
     def refuse(path: str) -> int:
-        raise PermissionError(13, "Permission denied", path)
+        raise error
 
     monkeypatch.setattr(os.path, "getsize", refuse)
-    with pytest.raises(PermissionError):
+    with pytest.raises(raised, match=str(error.strerror)):
         verify(stored)
 
 
-def test_an_error_of_the_disk_is_damage(stored: Path, monkeypatch: pytest.MonkeyPatch):
-    def refuse(path: str) -> int:
-        raise OSError(5, "Input/output error", path)
-
-    monkeypatch.setattr(os.path, "getsize", refuse)
-    with pytest.raises(DamagedError, match="Input/output error"):
-        verify(stored)
+def test_metadata_and_what_its_writer_left_half_done_are_no_part_of_what_was_stored(stored: Path):
+    for name in (METADATA, f".{METADATA}.4242"):
+        (stored / name).write_text("{")
+    verify(stored)
 
 
 def test_what_is_damaged_is_moved_aside_once_under_a_name_that_is_free(stored: Path, tmp_path: Path):

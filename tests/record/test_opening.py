@@ -92,8 +92,8 @@ def test_a_log_without_an_index_is_read_from_a_copy_that_is_made_once(
     shutil.copy(root / "sweep.db-wal", copy)  # copied once more, meanwhile
     assert len(reader.trials()) == 2
     assert len(os.listdir(temporary)) == 1
-    opening._copies._delete()
-    opening._copies._known.clear()
+    opening._delete_copies()
+    opening._copies.clear()
     assert os.listdir(temporary) == []
 
 

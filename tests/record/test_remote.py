@@ -18,26 +18,15 @@ from made_experiment import MadeExperiment
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
 from sweep.record import filesystems
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, verify
-from sweep.record.layout import ExperimentLayout, copy_root, storage_root
+from sweep.record.layout import ExperimentLayout, copy_root, split_uri, storage_root
 from sweep.record.lock import DriverLock
+from sweep.record.mirrored import Lease, MirrorState, is_log, is_mirrored
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import (
-    Mark,
-    MirrorState,
-    Storage,
-    check_writable,
-    copy_record,
-    download_experiment,
-    has_checkpoint,
-    has_experiment,
-    is_log,
-    is_mirrored,
-    open_storage_for_reading,
-    parse_storage,
-    references,
-    storage_of,
-)
-from sweep.record.upload import Uploader
+from sweep.record.remote import has_checkpoint, has_experiment, open_storage_for_reading, pull
+from sweep.record.schema import open_for_reading
+from sweep.record.storage import Storage, check_writable, parse_storage, storage_of
+from sweep.record.stored import references
+from sweep.record.upload import Uploader, copy_record
 
 
 @pytest.fixture(autouse=True)
@@ -135,6 +124,18 @@ def test_storage_that_cannot_be_meant_is_refused(path, filesystem, says):
         parse_storage(path, filesystem)
 
 
+@pytest.mark.parametrize(
+    ("uri", "parts"),
+    [
+        ("s3://b/dir/made/", ("s3://b/dir", "made")),
+        ("memory://made", ("memory://", "made")),
+        ("/exp/made", ("/exp", "made")),
+    ],
+)
+def test_the_uri_of_an_experiment_is_that_of_its_storage_and_its_name(uri, parts):
+    assert split_uri(uri) == parts
+
+
 def test_a_bucket_must_have_a_name(monkeypatch):
     monkeypatch.setattr(fsspec.core, "url_to_fs", lambda uri: (MemoryFileSystem(), ""))
     with pytest.raises(ConfigError, match="names no bucket; expected s3://bucket/directory"):
@@ -186,6 +187,7 @@ def test_logs_are_told_from_artifacts(name, is_one):
         ("driver.lock", False),
         ("sweep.db-wal", False),
         (".sweep-mirror.json.123", False),
+        ("..sweep-mirror.json.123", False),
         (".sweep-outgoing", False),
         (".probe-12", False),
         ("tmp-x", False),
@@ -218,7 +220,7 @@ def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
 
     assert has_experiment(storage, "made")
     assert not has_experiment(storage, "other")
-    assert download_experiment(storage, "made")
+    assert pull(storage, "made")
     assert ExperimentReader(experiment.root).snapshot().trials == before.trials
     here = sorted(str(path.relative_to(experiment.root)) for path in experiment.root.rglob("checkpoint_*"))
     assert here == [f"{trial_id}/checkpoint_00000{n}" for trial_id in (going, failed) for n in (1, 2)]
@@ -228,7 +230,7 @@ def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
     assert (experiment.root / done / "plot.png").read_text() == "plot"
     assert (experiment.root / "tuner.pkl").read_bytes() == b"recipe"
     assert not list(storage.local_root.glob(".incoming*"))
-    assert not download_experiment(storage, "made")
+    assert not pull(storage, "made")
     # the rest comes when it is used
     assert has_checkpoint(experiment.root, f"{done}/checkpoint_000002")
     assert not has_checkpoint(experiment.root, f"{done}/checkpoint_000009")
@@ -237,9 +239,9 @@ def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
 
 
 def test_there_is_nothing_to_bring_from_local_storage_or_an_empty_place(tmp_path, storage):
-    assert not download_experiment(parse_storage(tmp_path), "made")
+    assert not pull(parse_storage(tmp_path), "made")
     assert not has_experiment(parse_storage(tmp_path), "made")
-    assert not download_experiment(storage, "made")
+    assert not pull(storage, "made")
     assert not storage.local_root.exists()
     assert not has_checkpoint(tmp_path, "t/checkpoint_000001")
 
@@ -250,11 +252,12 @@ def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage
     experiment.commit()
     uploaded(storage, experiment)
     older = tmp_path / "older"
-    copy_record(experiment.root / "sweep.db", older)
+    with contextlib.closing(open_for_reading(experiment.root / "sweep.db")) as db:
+        copy_record(db, older)
     save(experiment, trial_id, 1)
-    assert not download_experiment(storage, "made")  # what is here went further
+    assert not pull(storage, "made")  # what is here went further
     (experiment.root / ".sweep-mirror.json").unlink()  # also when only the records themselves can tell
-    assert not download_experiment(storage, "made")
+    assert not pull(storage, "made")
     assert ExperimentReader(experiment.root).trial(trial_id).count == 1
     uploaded(storage, experiment)
     newer = ExperimentReader(experiment.root).snapshot()
@@ -268,11 +271,11 @@ def test_a_newer_local_copy_stays_and_an_older_one_is_replaced(tmp_path, storage
         for place in ("", "-wal"):
             shutil.copy(f"{older}{place}", experiment.root / f"sweep.db{place}")
 
-    assert download_experiment(storage, "made")
+    assert pull(storage, "made")
     assert ExperimentReader(experiment.root).snapshot().trials == newer.trials
     assert "of" not in ExperimentReader(experiment.root).meta
     verify(experiment.root / trial_id / "checkpoint_000001")
-    assert MirrorState.load(experiment.root).seq == newer.seq
+    assert Lease.read(storage.experiment("made")).seq == newer.seq
 
 
 def test_copies_that_both_went_on_are_refused_and_nothing_is_changed(tmp_path, storage):
@@ -286,6 +289,7 @@ def test_copies_that_both_went_on_are_refused_and_nothing_is_changed(tmp_path, s
     experiment.close()
     shutil.rmtree(experiment.root)
 
+    storage.experiment("made").remove_tree("")
     elsewhere = made(storage)
     for x in range(3):
         elsewhere.trial({"x": x}, at=2.0)
@@ -294,8 +298,12 @@ def test_copies_that_both_went_on_are_refused_and_nothing_is_changed(tmp_path, s
     elsewhere.db.close()
     shutil.rmtree(elsewhere.root)
     shutil.copytree(ours, elsewhere.root)
-    with pytest.raises(ExperimentError, match=r"two different experiments, or one that was continued in both places"):
-        download_experiment(storage, "made")
+    with pytest.raises(ExperimentError, match=r"two different experiments, or one that was continued in") as error:
+        pull(storage, "made")
+    said = str(error.value)
+    assert f"{elsewhere.root} (up to event 1) and memory://b/dir/made (up to event 3, written by pid " in said
+    assert f"delete the copy that you do not want: shutil.rmtree('{elsewhere.root}') or " in said
+    assert "fsspec.filesystem('memory').rm('/b/dir/made', recursive=True)" in said
     assert len(ExperimentReader(elsewhere.root).trials()) == 1
     assert not list(storage.local_root.glob(".incoming*"))
 
@@ -314,7 +322,7 @@ def test_an_experiment_that_a_driver_uses_is_not_replaced(tmp_path, storage):
     lock = DriverLock(ExperimentLayout(experiment.root).lock)
     try:
         with pytest.raises(ExperimentError, match="in use by another driver"):
-            download_experiment(storage, "made")
+            pull(storage, "made")
     finally:
         lock.release()
     assert ExperimentReader(experiment.root).trials() == ()
@@ -332,7 +340,7 @@ def test_a_checkpoint_that_is_damaged_or_whose_upload_was_cut_is_left_out_and_on
     remote.write(f"{damaged}/model", b"?" * len(f"{trial_id} 2"))
     experiment.close()
     shutil.rmtree(experiment.root)
-    assert download_experiment(storage, "made")
+    assert pull(storage, "made")
     assert sorted(path.name for path in (experiment.root / trial_id).iterdir()) == ["checkpoint_000003"]
 
     shutil.rmtree(experiment.root / whole)
@@ -345,16 +353,17 @@ def test_a_checkpoint_that_is_damaged_or_whose_upload_was_cut_is_left_out_and_on
 
     monkeypatch.setattr(MemoryFileSystem, "get_file", unreachable)
     with pytest.raises(CheckpointError, match=r"checkpoint_00000\d cannot be read: TimeoutError: no answer"):
-        download_experiment(storage, "made")
+        pull(storage, "made")
 
 
 def test_storage_that_cannot_be_reached_is_named(storage, monkeypatch):
     def unreachable(*arguments, **how):
         raise TimeoutError("no answer")
 
-    monkeypatch.setattr(MemoryFileSystem, "isfile", unreachable)
-    with pytest.raises(ExperimentError, match="memory://b/dir/made cannot be read: TimeoutError: no answer"):
-        download_experiment(storage, "made")
+    monkeypatch.setattr(MemoryFileSystem, "info", unreachable)
+    for ask in (pull, has_experiment):  # it may be there
+        with pytest.raises(ExperimentError, match="memory://b/dir/made cannot be read: TimeoutError: no answer"):
+            ask(storage, "made")
 
 
 # --- reading ---
@@ -380,7 +389,7 @@ def test_an_experiment_is_read_by_its_uri_without_its_checkpoints_and_artifacts(
         assert Path(directory, "model").read_text() == f"{trial_id} 1"
     # continuing there brings what its trials need
     shutil.rmtree(experiment.root / path)
-    assert download_experiment(storage, "made")
+    assert pull(storage, "made")
     verify(experiment.root / path)
 
 
@@ -432,19 +441,27 @@ def test_what_a_trial_continues_from_is_read_from_the_record(storage):
     clone = ["CloneTrial", two, one, [f"{one}/checkpoint_000001.2", 1, 1, 0.5], {"x": 1}]
     experiment.set(two, started_from=json.dumps([f"{one}/checkpoint_000001", 1, 1, 0.5]), pending=json.dumps(clone))
     experiment.commit()
-    assert references(experiment.root / "sweep.db") == {
-        one: {f"{one}/checkpoint_000001"},
-        two: {f"{one}/checkpoint_000001", f"{one}/checkpoint_000001.2"},
-    }
+    with contextlib.closing(open_for_reading(experiment.root / "sweep.db")) as db:
+        assert references(db) == {
+            one: {f"{one}/checkpoint_000001"},
+            two: {f"{one}/checkpoint_000001", f"{one}/checkpoint_000001.2"},
+        }
 
 
-def test_a_mark_and_a_state_are_read_as_they_were_written_and_damage_means_none(tmp_path, storage):
+def test_a_lease_and_a_state_are_read_as_they_were_written_and_damage_means_none(tmp_path, storage):
     remote = storage.experiment("made")
-    assert Mark.read(remote) is None
-    Mark("run", 3, 1.5, "host", 7).write(remote)
-    assert Mark.read(remote) == Mark("run", 3, 1.5, "host", 7)
-    state = MirrorState("run", 3, "before", {"a": (1, 2)}, {"t/checkpoint_000001": False})
+    assert Lease.read(remote) is None
+    lease = Lease("run", 3, 1.5, "host", 7, epoch=2)
+    lease.write(remote)
+    assert Lease.read(remote) == lease
+    state = MirrorState("version", "run", {"a": (1, 2)}, ["t/checkpoint_000001"])
     state.save(tmp_path)
     assert MirrorState.load(tmp_path) == state
     (tmp_path / ".sweep-mirror.json").write_text('{"run": 1')
     assert MirrorState.load(tmp_path) == MirrorState()
+
+
+def test_a_lease_of_an_earlier_version_has_no_epoch_and_one_of_a_later_may_say_more(storage):
+    remote = storage.experiment("made")
+    remote.write(".sweep-record.json", b'{"run": "r", "seq": 3, "wall": 1.5, "host": "h", "pid": 7, "more": 1}')
+    assert Lease.read(remote) == Lease("r", 3, 1.5, "h", 7, epoch=0)

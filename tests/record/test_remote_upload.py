@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import sqlite3
 from pathlib import Path
 
 import fsspec
@@ -14,11 +16,15 @@ from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
 
 from sweep.record import filesystems, upload
-from sweep.record.checkpoints import MANIFEST, Checkpoint, discard, persist, verify
+from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, verify
 from sweep.record.filesystems import RemoteDirectory
+from sweep.record.mirrored import Lease, MirrorState
 from sweep.record.reader import ExperimentReader
-from sweep.record.remote import Mark, MirrorState, copy_record, download_experiment, parse_storage, references
-from sweep.record.upload import OtherDriver, Uploader, UploadStopped
+from sweep.record.remote import pull
+from sweep.record.schema import open_for_reading
+from sweep.record.storage import parse_storage
+from sweep.record.stored import references
+from sweep.record.upload import OtherDriver, Uploader, UploadStopped, copy_record
 
 WRITES = ("put_file", "pipe_file", "rm_file", "mv")
 
@@ -117,6 +123,7 @@ def test_everything_is_there_after_a_pass_and_the_next_sends_only_what_has_chang
     uploader = uploader_of(storage, experiment, log_files=["mine.txt"])
     uploader.sync()
     assert changes.take() == [
+        ("pipe_file", ".sweep-record.json"),
         ("put_file", f"{path}/inner/state"),
         ("put_file", f"{path}/model"),
         ("pipe_file", f"{path}/{MANIFEST}"),
@@ -152,6 +159,7 @@ def test_artifacts_are_those_of_the_trial_and_no_checkpoints_or_half_written_one
     uploader_of(storage, experiment).sync(with_artifacts=True)
     files = [name for how, name in changes.take() if "checkpoint_000001" not in name]
     assert files == [
+        ".sweep-record.json",
         f"{TRIAL}/checkpoint_mine/notes",
         f"{TRIAL}/plots/a.png",
         "sweep.db",
@@ -165,10 +173,12 @@ def test_a_driver_that_begins_again_sends_nothing_that_is_there(storage, experim
     uploader_of(storage, experiment).sync()
     changes.take()
     uploader_of(storage, experiment).sync()
-    assert changes.take() == [("put_file", "sweep.db"), ("pipe_file", ".sweep-record.json")]
+    assert [name for how, name in changes.take()] == [".sweep-record.json", "sweep.db", ".sweep-record.json"]
     os.unlink(experiment.root / ".sweep-mirror.json")
+    assert not pull(storage, "made")
     uploader_of(storage, experiment).sync()
-    assert [name for how, name in changes.take()] == [f"{TRIAL}/result.json", "sweep.db", ".sweep-record.json"]
+    made = [".sweep-record.json", f"{TRIAL}/result.json", "sweep.db", ".sweep-record.json"]
+    assert [name for how, name in changes.take()] == made
 
 
 def test_a_checkpoint_deleted_here_is_deleted_there_after_the_record_that_does_not_need_it(
@@ -178,7 +188,7 @@ def test_a_checkpoint_deleted_here_is_deleted_there_after_the_record_that_does_n
     old = save(experiment, 1)
     uploader.sync()
     new = save(experiment, 2)
-    discard(experiment.root / old)
+    experiment.discard(old)
     changes.take()
     uploader.sync([TRIAL])
     made = changes.take()
@@ -205,14 +215,15 @@ def test_a_checkpoint_that_was_sent_just_before_a_kill_and_then_deleted_here_is_
     uploader_of(storage, experiment).sync()
     sent = save(experiment, 1)
     changes.take()
-    changes.fail_at = 4  # the record; nobody has written down what was sent before it
+    changes.fail_at = 5  # the record; nobody has written down what was sent before it
     with pytest.raises(ConnectionError):
         uploader_of(storage, experiment).sync()
     changes.fail_at = None
     assert storage.experiment("made").has(f"{sent}/{MANIFEST}")
     save(experiment, 2)
-    discard(experiment.root / sent)
+    experiment.discard(sent)
     changes.take()
+    pull(storage, "made")
     uploader_of(storage, experiment).sync()
     assert storage.experiment("made").find(sent) == {}
 
@@ -231,8 +242,8 @@ def test_older_checkpoints_stay_while_the_one_that_the_record_refers_to_could_no
     first = save(experiment, 1)
     uploader.sync()
     second = save(experiment, 2)
-    discard(experiment.root / first)
-    discard(experiment.root / second)  # faster than it could be sent
+    experiment.discard(first)
+    experiment.discard(second)  # faster than it could be sent
     uploader.sync()
     remote = storage.experiment("made")
     assert remote.has(f"{first}/{MANIFEST}")
@@ -271,7 +282,7 @@ def test_whatever_write_is_the_last_the_copy_can_be_continued_from_a_whole_check
         old = save(experiment, 1)
         uploader_of(storage, experiment).sync()
         new = save(experiment, 2)
-        discard(experiment.root / old)
+        experiment.discard(old)
         changes.take()
         changes.fail_at = fail_at
         try:
@@ -286,14 +297,16 @@ def test_whatever_write_is_the_last_the_copy_can_be_continued_from_a_whole_check
         # another machine
         monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / f"{fail_at}-other"))
         other = parse_storage("memory://b")
-        assert download_experiment(other, "made")
+        assert pull(other, "made")
         root = other.local_root / "made"
-        ((latest,),) = references(root / "sweep.db").values()
+        with contextlib.closing(open_for_reading(root / "sweep.db")) as db:
+            ((latest,),) = references(db).values()
         assert latest in (old, new)
         verify(root / latest)
         Checkpoint(root / latest).to_directory(tmp_path / "out")
 
         # the same machine goes on, and in the end there is exactly what is here
+        assert not pull(storage, "made")
         uploader_of(storage, experiment).sync()
         there = storage.experiment("made").find()
         assert sorted(name for name in there if "checkpoint" in name) == [
@@ -312,6 +325,40 @@ def test_an_upload_that_was_cut_by_another_content_of_that_name_is_begun_anew(st
     path = save(experiment, 1)
     uploader_of(storage, experiment).sync()
     assert sorted(remote.find(path)) == [f"{path}/{MANIFEST}", f"{path}/inner/state", f"{path}/model"]
+
+
+def test_a_checkpoint_that_a_lost_machine_sent_before_its_record_is_replaced_by_that_of_its_name(
+    tmp_path, storage, experiment, changes, monkeypatch
+):
+    first = save(experiment, 1)
+    uploader_of(storage, experiment).sync()
+    lost = save(experiment, 2)
+    also_lost = save(experiment, 3)
+    changes.take()
+    changes.fail_at = 8  # the record
+    with pytest.raises(ConnectionError):
+        uploader_of(storage, experiment).sync()
+    changes.fail_at = None
+    remote = storage.experiment("made")
+    assert remote.has(f"{lost}/{MANIFEST}")
+    assert remote.has(f"{also_lost}/{MANIFEST}")
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "other"))
+    other = parse_storage("memory://b")
+    assert pull(other, "made")
+    root = other.local_root / "made"
+    assert sorted(path.name for path in root.glob("*/checkpoint_*")) == ["checkpoint_000001"]
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "model").write_text("another")
+    persist(tmp_path / "source", root / lost)
+    with contextlib.closing(sqlite3.connect(root / "sweep.db")) as db:
+        row = (3, TRIAL, 1, 2.0, 2.0, lost, "{}")
+        db.execute("INSERT INTO event VALUES (3, 2.0, 2.0, 'Reported', ?, 1, NULL, NULL)", (TRIAL,))
+        db.execute("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        db.commit()
+    Uploader(other.experiment("made"), root).sync()
+    assert remote.read(f"{lost}/model") == b"another"
+    assert not remote.find(also_lost)
+    assert remote.has(f"{first}/{MANIFEST}")
 
 
 def test_metadata_set_after_a_checkpoint_was_sent_follows(storage, experiment, changes):
@@ -334,18 +381,104 @@ def test_a_damaged_checkpoint_is_named_and_the_rest_is_sent(storage, experiment,
     uploader.sync()
     assert list(uploader.problems) == [path]
     assert "model is missing" in uploader.problems[path]
-    assert [name for how, name in changes.take()] == ["sweep.db", ".sweep-record.json"]
+    assert [name for how, name in changes.take()] == [".sweep-record.json", "sweep.db", ".sweep-record.json"]
 
 
 def test_a_second_driver_is_noticed_and_the_first_sends_nothing_more(storage, experiment, changes):
     first = uploader_of(storage, experiment)
     first.sync()
-    Mark("another", 5, 0.0, "far", 42).write(storage.experiment("made"))
+    Lease("another", 5, 0.0, "far", 42, epoch=2).write(storage.experiment("made"))
     changes.take()
     with pytest.raises(OtherDriver, match=r"another driver \(pid 42 on far\) writes to memory://b/made"):
         first.sync()
     assert changes.take() == []
+    pull(storage, "made")
     uploader_of(storage, experiment).sync()  # one that begins after it has found what it left
+
+
+def test_a_driver_that_begins_where_another_has_written_since_the_pull_sends_nothing(storage, experiment, changes):
+    uploader_of(storage, experiment).sync()
+    pull(storage, "made")
+    Lease("another", 5, 0.0, "far", 42, epoch=2).write(storage.experiment("made"))
+    changes.take()
+    with pytest.raises(OtherDriver, match="pid 42 on far"):
+        uploader_of(storage, experiment).sync()
+    assert changes.take() == []
+
+
+def test_a_driver_that_takes_over_while_checkpoints_are_sent_keeps_its_record(storage, experiment, monkeypatch):
+    uploader = uploader_of(storage, experiment)
+    uploader.sync()
+    remote = storage.experiment("made")
+    before = remote.read("sweep.db")
+    save(experiment, 1)
+    real = RemoteDirectory.put
+
+    def put(self, pairs):
+        Lease("another", 5, 0.0, "far", 42, epoch=2).write(remote)
+        return real(self, pairs)
+
+    monkeypatch.setattr(RemoteDirectory, "put", put)
+    with pytest.raises(OtherDriver, match="pid 42 on far"):
+        uploader.sync()
+    assert remote.read("sweep.db") == before
+
+
+def test_what_a_driver_of_before_writes_late_is_written_over(storage, experiment, changes):
+    uploader = uploader_of(storage, experiment)
+    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    uploader.sync()
+    remote = storage.experiment("made")
+    Lease("before", 1, 0.0, "far", 42, epoch=0).write(remote)
+    remote.write("sweep.db", b"older")
+    changes.take()
+    uploader.sync()
+    assert [name for how, name in changes.take()] == [
+        ".sweep-record.json",
+        "tuner.pkl",
+        "sweep.db",
+        ".sweep-record.json",
+    ]
+    assert Lease.read(remote).epoch == 2
+
+
+def test_a_lease_whose_writing_failed_halfway_is_not_taken_for_anothers(storage, experiment, changes):
+    changes.fail_at, changes.is_before = 1, False
+    uploader = uploader_of(storage, experiment)
+    with pytest.raises(ConnectionError):
+        uploader.sync()
+    changes.fail_at = None
+    uploader.sync()
+    assert storage.experiment("made").has("sweep.db")
+
+
+def test_a_remote_directory_that_was_deleted_meanwhile_is_filled_anew(storage, experiment):
+    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    path = save(experiment, 1)
+    uploader = uploader_of(storage, experiment)
+    uploader.sync()
+    remote = storage.experiment("made")
+    before = remote.find().keys()
+    assert f"{path}/{MANIFEST}" in before
+    remote.remove_tree("")
+    uploader.sync()
+    assert remote.find().keys() == before
+
+
+def test_a_checkpoint_stored_again_under_the_name_of_a_discarded_one_is_sent_again(storage, experiment):
+    path = save(experiment, 1)
+    uploader = uploader_of(storage, experiment)
+    uploader.sync()
+    experiment.discard(path)
+    source = experiment.root / "tmp-source"
+    source.mkdir()
+    (source / "model").write_text("another")
+    persist(source, experiment.root / path, is_source_spent=True)
+    experiment.report(TRIAL, {"loss": 1.0}, checkpoint=path)
+    experiment.commit()
+    uploader.sync()
+    assert sorted(storage.experiment("made").find(path)) == [f"{path}/{MANIFEST}", f"{path}/model"]
+    assert storage.experiment("made").read(f"{path}/model") == b"another"
 
 
 def test_checkpoints_of_another_machine_that_are_not_here_are_left_alone(tmp_path, storage, experiment, monkeypatch):
@@ -355,16 +488,17 @@ def test_checkpoints_of_another_machine_that_are_not_here_are_left_alone(tmp_pat
     uploader_of(storage, experiment).sync()
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "other"))
     other = parse_storage("memory://b")
-    assert download_experiment(other, "made")
+    assert pull(other, "made")
     root = other.local_root / "made"
     assert not (root / path).exists()
     uploader = Uploader(other.experiment("made"), root)
     uploader.sync()
     uploader.sync()
     os.unlink(root / ".sweep-mirror.json")
+    assert not pull(other, "made")
     Uploader(other.experiment("made"), root).sync()
     assert storage.experiment("made").has(f"{path}/{MANIFEST}")
-    assert MirrorState.load(root).checkpoints == {path: False}
+    assert MirrorState.load(root).elsewhere == [path]
     Checkpoint(root / path).get_metadata()
     verify(root / path)
 
@@ -372,18 +506,18 @@ def test_checkpoints_of_another_machine_that_are_not_here_are_left_alone(tmp_pat
 def test_a_pass_ends_between_two_files_when_there_is_no_time_left(storage, experiment, changes, monkeypatch):
     monkeypatch.setattr(upload, "_AT_ONCE", 1)
     save(experiment, 1)
-    uploader = uploader_of(storage, experiment, is_over=lambda: len(changes.made) >= 1)
+    uploader = uploader_of(storage, experiment, is_over=lambda: len(changes.made) >= 2)
     with pytest.raises(UploadStopped):
         uploader.sync()
-    assert len(changes.take()) == 1
+    assert len(changes.take()) == 2
     assert (uploader.num_unsent_checkpoints(), uploader.num_files) == (1, 0)
 
 
 def test_the_copy_of_a_record_in_use_is_consistent_and_one_file(tmp_path, experiment):
     experiment.trial({"x": 2})  # not committed
     (tmp_path / "copy").mkdir()
-    seq = copy_record(experiment.root / "sweep.db", tmp_path / "copy" / "sweep.db")
-    assert seq == 1
+    with contextlib.closing(open_for_reading(experiment.root / "sweep.db")) as db:
+        copy_record(db, tmp_path / "copy" / "sweep.db")
     assert [trial.number for trial in ExperimentReader(tmp_path / "copy").trials()] == [0]
     assert os.listdir(tmp_path / "copy") == ["sweep.db"]
 
@@ -403,7 +537,8 @@ def test_a_directory_that_is_no_object_store_gets_its_record_in_one_piece(tmp_pa
 
     monkeypatch.setattr(DirFileSystem, "mv", mv)
     uploader_of(storage, experiment).sync()
-    assert moved == [("exp/made/sweep.db", "exp/made/sweep.db")]
+    lease, manifest = "exp/made/.sweep-record.json", f"exp/made/{path}/{MANIFEST}"
+    assert moved == [(name, name) for name in (lease, manifest, "exp/made/sweep.db", lease)]
     root = tmp_path / "remote" / "exp" / "made"
     verify(root / path)
     assert ExperimentReader(root).trial(TRIAL).count == 1
@@ -411,22 +546,23 @@ def test_a_directory_that_is_no_object_store_gets_its_record_in_one_piece(tmp_pa
     assert sorted(entry.name for entry in root.iterdir()) == [".sweep-record.json", TRIAL, "sweep.db"]
 
 
-def test_file_systems_that_send_several_files_at_once_are_given_many(tmp_path, storage, monkeypatch):
+def test_many_files_are_given_to_the_file_system_at_once_and_one_that_is_gone_is_left_out(
+    storage, experiment, monkeypatch
+):
     batches = []
+    real = MemoryFileSystem.put
 
     def put(self, sources, targets, **how):
         batches.append(len(sources))
-        for source, target in zip(sources, targets, strict=True):
-            self.put_file(source, target)
+        if "65.log" in targets[-5]:
+            Path(sources[-5]).unlink(missing_ok=True)
+        return real(self, sources, targets, **how)
 
-    monkeypatch.setattr(MemoryFileSystem, "async_impl", True)
     monkeypatch.setattr(MemoryFileSystem, "put", put)
-    pairs = []
+    (experiment.root / TRIAL).mkdir()
     for number in range(70):
-        place = tmp_path / f"{number}"
-        place.write_text("x")
-        pairs.append((place, f"{number:02d}"))
-    Path(pairs[65][0]).unlink()
-    sent = storage.experiment("made").put(pairs)
-    assert sent == [name for place, name in pairs if name != "65"]
-    assert batches == [64, 6]
+        (experiment.root / TRIAL / f"{number:02d}.log").write_text("x")
+    uploader_of(storage, experiment).sync()
+    assert batches == [64, 6, 5]
+    there = {name.rpartition("/")[2] for name in storage.experiment("made").find(TRIAL)}
+    assert there == {f"{number:02d}.log" for number in range(70) if number != 65}

@@ -17,8 +17,9 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, Status
 from sweep.engines.simulator import Point, Simulator
 from sweep.launch.drive import drive
+from sweep.record.facts import Fact, read_facts
 from sweep.record.journal import Journal
-from sweep.record.resume import Told, _Shadow, load, record, retell
+from sweep.record.resume import _Shadow, load, retell
 from sweep.schedulers import ASHAScheduler, FIFOScheduler, Scheduler
 
 SPACE = {"x": uniform(0, 1)}
@@ -238,7 +239,7 @@ def test_an_optuna_search_continues_as_if_it_had_not_been_cut(tmp_path):
     with pytest.raises(PowerCut):
         go(root, searcher=OptunaSearch(sampler="tpe"), num=14, cut=60, is_after=True)
     sweep = go(root, searcher=OptunaSearch(sampler="tpe"), num=14)
-    before = sum(1 for told in record(root / "sweep.db") if type(told.event).__name__ == "PlanChanged")
+    before = sum(1 for told in read_facts(root / "sweep.db") if type(told.event).__name__ == "PlanChanged")
     assert before == 2
     assert configs_of(sweep)[:8] == configs_of(whole)[:8]
 
@@ -288,9 +289,9 @@ def test_a_checkpoint_that_is_gone_is_named_and_the_trial_continues_from_the_one
 
 def test_the_record_says_what_every_event_caused(tmp_path):
     go(tmp_path, num=3, scheduler=ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2))
-    kinds = {type(told.event).__name__ for told in record(tmp_path / "sweep.db")}
+    kinds = {type(told.event).__name__ for told in read_facts(tmp_path / "sweep.db")}
     assert {"PlanChanged", "NodesChanged", "Suggested", "Started", "Reported", "Exited", "Released"} <= kinds
-    caused = [row[0] for told in record(tmp_path / "sweep.db") for row in told.caused or ()]
+    caused = [row[0] for told in read_facts(tmp_path / "sweep.db") for row in told.caused or ()]
     assert {"Suggest", "Start", "Stop", "Discard", "Notify"} <= set(caused)
 
 
@@ -300,7 +301,7 @@ def test_exits_keep_their_story(tmp_path):
         yield
 
     go(tmp_path, num=1, crash=failing)
-    exits = [told.event.exit for told in record(tmp_path / "sweep.db") if type(told.event).__name__ == "Exited"]
+    exits = [told.event.exit for told in read_facts(tmp_path / "sweep.db") if type(told.event).__name__ == "Exited"]
     assert exits == [Exit(ExitKind.FAILED, "ValueError: no luck", class_name="ValueError")]
 
 
@@ -375,7 +376,7 @@ def test_a_later_attempt_is_told_again_with_the_request_and_the_place_that_it_ha
             (Reported("abcde_00000", 3, 1, {}), None, {"m": 1}),
         ]
     ):
-        shadow.tell(Told(number, 0.0, event, caused, metrics))
+        shadow.tell(Fact(number, 0.0, event, caused, metrics))
     assert scheduler.heard == [
         ("add", "00000"),
         ("result", "00000", one, "a"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from pathlib import Path
 
 import pandas as pd
@@ -187,7 +186,7 @@ def test_the_ray_style_begins_with_rays_columns_in_rays_order(mixed: ExperimentA
     assert frame["checkpoint_dir_name"][0] == "checkpoint_2"
     assert frame["done"].tolist() == [True, True, True, True, False, False]
     assert frame["pid"][0] == 4242
-    with pytest.raises(ConfigError, match="sweep, ray, optuna"):
+    with pytest.raises(ConfigError, match=r"expected .sweep., .ray. or .optuna."):
         mixed.dataframe(style="rai")
 
 
@@ -349,14 +348,6 @@ def test_an_earlier_report_is_named_where_no_last_report_has_a_number(tmp_path: 
     assert "at an earlier step loss=1 (trial 00001 at step 1, scope='all')" in repr(analysis)
 
 
-def test_what_users_named_is_escaped_in_html(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path, metric="<b>")
-    made.report(made.trial({"x": "<script>"}), {"<b>": 1.0})
-    page = ExperimentAnalysis(made.close())._repr_html_()
-    assert "<script>" not in page
-    assert "<b>" not in page
-
-
 def test_a_result_grid_is_a_sequence_of_results(mixed: ExperimentAnalysis) -> None:
     grid = ResultGrid(mixed)
     assert len(grid) == 6
@@ -459,10 +450,6 @@ def test_frames_and_configs_are_fresh_each_time(mixed: ExperimentAnalysis) -> No
     config["net"]["width"] = 99
     assert mixed.dataframe()["loss"][0] == 1.0
     assert mixed.best_config == {"lr": 0.1, "net": {"width": 16}, "act": "relu"}
-
-
-def test_an_analysis_can_be_pickled(mixed: ExperimentAnalysis) -> None:
-    assert pickle.loads(pickle.dumps(mixed)).best_config == mixed.best_config
 
 
 def test_a_missing_a_foreign_and_a_damaged_file_are_told_apart(tmp_path: Path) -> None:

@@ -64,6 +64,10 @@ def grid(made: MadeExperiment) -> ResultGrid:
     return ResultGrid(ExperimentAnalysis(made.close()))
 
 
+def opened(grid: ResultGrid, **options: Any) -> ExperimentAnalysis:
+    return ExperimentAnalysis(grid.experiment_path, **options)
+
+
 # --- fields ---
 
 
@@ -85,7 +89,7 @@ def test_every_field_that_tune_fills_in_is_there(grid: ResultGrid) -> None:
         "iterations_since_restore": 3,
         "checkpoint_dir_name": None,
     }
-    assert grid._analysis.trials[0].last_result == grid._analysis.results["abcde_00000"] == result
+    assert opened(grid).trials[0].last_result == opened(grid).results["abcde_00000"] == result
     assert "should_checkpoint" not in result
 
 
@@ -126,7 +130,7 @@ def test_an_odd_timestamp_costs_the_date_only(tmp_path: Path, stamp: Any) -> Non
 
 
 def test_a_trial_has_what_tunes_trials_have(grid: ResultGrid) -> None:
-    ended, failed, running = grid._analysis.trials
+    ended, failed, running = opened(grid).trials
     assert str(ended) == ended.trial_name == "train_abcde_00000"
     assert (ended.trainable_name, ended.custom_trial_name) == ("train", None)
     assert ended.evaluated_params == {"lr": 0.1}
@@ -139,16 +143,12 @@ def test_a_trial_has_what_tunes_trials_have(grid: ResultGrid) -> None:
     assert (running.resources.total.cpu, running.resources.total.gpu) == (2.0, 1.0)
     assert ended.checkpoint is not None
     assert Path(ended.checkpoint.path).name == "checkpoint_000002"
-    assert {ended: 1}[grid._analysis.trials[0]] == 1
-
-
-def trusting(grid: ResultGrid) -> ResultGrid:
-    return ResultGrid(ExperimentAnalysis(grid.experiment_path, trust=True))
+    assert {ended: 1}[opened(grid).trials[0]] == 1
 
 
 def test_a_trials_errors_are_texts_unless_the_experiment_is_trusted(grid: ResultGrid) -> None:
-    assert grid._analysis.trials[1].get_pickled_error() is None
-    ended, failed, _ = trusting(grid)._analysis.trials
+    assert opened(grid).trials[1].get_pickled_error() is None
+    ended, failed, _ = opened(grid, trust=True).trials
     assert (ended.get_error(), ended.get_pickled_error(), ended.error_file) == (None, None, None)
     assert failed.get_error() == 'Traceback\n  File "train.py", line 3'
     assert isinstance(failed.get_pickled_error(), Boom)
@@ -168,7 +168,7 @@ def test_a_given_name_is_the_trials_name(made: MadeExperiment) -> None:
 
 
 def test_a_trial_that_ran_when_its_driver_died_says_so(grid: ResultGrid) -> None:
-    running = grid._analysis.trials[2]
+    running = opened(grid).trials[2]
     assert running.status == "RUNNING"
     assert running.reason == "no driver runs it: it was running when its driver died"
     assert repr(grid).endswith("no driver runs it)")
@@ -253,7 +253,7 @@ def test_an_error_has_the_users_own_exception_as_its_cause_where_the_experiment_
     assert (str(error), error.class_name, error.__cause__) == ("Boom: lr", "Boom", None)
     assert [one.__cause__ for one in grid.errors] == [None]
     assert isinstance(Result.from_path(grid[1].path, trust=True).error.__cause__, Boom)
-    grid = trusting(grid)
+    grid = ResultGrid(opened(grid, trust=True))
     error = grid[1].error
     assert isinstance(error, UserCodeError)
     assert str(error) == "Boom: lr"
@@ -356,7 +356,7 @@ def test_an_object_whose_code_is_gone_is_shown_as_its_text(tmp_path: Path) -> No
 
 
 def test_paths_lie_on_the_file_system_that_is_given_with_them(grid: ResultGrid) -> None:
-    for where in (grid, grid[0], grid._analysis):
+    for where in (grid, grid[0], opened(grid)):
         path = getattr(where, "experiment_path", None) or where.path  # type: ignore[union-attr]
         assert where.filesystem.exists(f"{path}/checkpoint_000002") is (where == grid[0])  # type: ignore[union-attr]
         assert where.filesystem.exists(path)  # type: ignore[union-attr]
@@ -394,7 +394,7 @@ def test_what_was_pickled_is_read_in_another_process_without_the_trainable(tmp_p
         tune_config=tune.TuneConfig(metric="loss", mode="min", trial_name_creator=lambda trial: f"t{trial.number}"),
         run_config=tune.RunConfig(name="run", storage_path=str(tmp_path), verbose=0),
     ).fit()
-    analysis = grid._analysis
+    analysis = opened(grid)
     assert isinstance(analysis.trials[0], TrialView)
     target = tmp_path / "p.pkl"
     target.write_bytes(pickle.dumps((analysis, grid, grid[0], grid.get_best_result(), analysis.trials)))

@@ -220,6 +220,8 @@ def test_brackets_that_could_hold_no_rung_are_left_out():
         ({"reduction_factor": "4"}, "reduction_factor is '4'"),
         ({"reduction_factor": math.inf}, "reduction_factor is inf"),
         ({"max_t": math.inf}, "max_t is inf"),
+        ({"grace_period": 10**400}, "grace_period is 1000"),  # no float holds it
+        ({"type": "promote"}, "type is 'promote'; expected 'stopping' or 'promotion'"),
         ({"brackets": 0}, "brackets is 0"),
         ({"brackets": 1.5}, "brackets is 1.5"),
     ],
@@ -433,11 +435,26 @@ def test_a_trial_that_saved_late_is_paused_at_its_next_rung():
     assert [type(d) for d in told.report(0, training_iteration=3, m=0.5)] == [PauseTrial]
 
 
-def test_a_refusal_for_another_reason_is_no_news():
-    told = promoting()
-    trial = evolve(told.add(0), checkpoint=CheckpointRef("c", 1))
+@pytest.mark.parametrize(
+    ("type_", "checkpoint", "is_noted"),
+    [
+        ("promotion", None, True),
+        ("promotion", CheckpointRef("c", 1), False),
+        ("stopping", None, False),  # a person's pause: no trial waits to be promoted
+    ],
+)
+def test_only_a_trial_that_cannot_wait_to_be_promoted_is_news(type_, checkpoint, is_noted):
+    told = asha("max", max_t=9, reduction_factor=3, type=type_)
+    trial = evolve(told.add(0), checkpoint=checkpoint)
     told.scheduler.on_refused(trial, PauseTrial(trial.id))
-    assert told.scheduler.notices == []
+    assert ["cannot wait to be promoted" in notice for notice in told.scheduler.notices] == [True] * is_noted
+
+
+def test_an_infinite_score_is_shown_as_it_is():
+    told = promoting()
+    told.add(0)
+    (pause,) = told.report(0, training_iteration=1, m=math.inf)
+    assert "m=inf at 1 is not among" in pause.reason
 
 
 def test_who_was_promoted_runs_before_new_trials_and_the_highest_first():
@@ -509,11 +526,6 @@ def test_the_log_line_of_promotion_says_how_many_went_on():
         "Using AsyncHyperBand: num_stopped=0\n"
         "Bracket: Iter 9.000: 0 of 0 promoted | Iter 3.000: 0 of 0 promoted | Iter 1.000: 1 of 3 promoted"
     )
-
-
-def test_another_type_is_refused():
-    with pytest.raises(ConfigError, match="type is 'promote'; expected 'stopping' or 'promotion'"):
-        ASHAScheduler(type="promote")
 
 
 @settings(max_examples=60)

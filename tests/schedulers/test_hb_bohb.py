@@ -45,6 +45,10 @@ def reach(told, number, time, m):
     return decisions
 
 
+def test_it_is_a_hyperband_scheduler_as_in_tune():
+    assert issubclass(HyperBandForBOHB, HyperBandScheduler)
+
+
 def test_the_largest_bracket_is_filled_first():
     told = told_of(9 + 5 + 3 + 1)
     assert [num_taken for _, _, num_taken, _ in told.scheduler.state()] == [9, 5, 3, 1]

@@ -458,7 +458,7 @@ def test_wrong_bounds_are_named(bounds, words):
     ("arguments", "words"),
     [
         ({"perturbation_interval": 0}, "perturbation_interval is 0; expected a finite number above 0"),
-        ({"quantile_fraction": 0.6}, "quantile_fraction is 0.6; expected a number from 0 to 0.5"),
+        ({"quantile_fraction": 0.6}, "quantile_fraction is 0.6; expected a number of at least 0 and at most 0.5"),
         ({"custom_explore_fn": "f"}, "custom_explore_fn is 'f'"),
         ({"mode": "best"}, "mode is 'best'"),
         ({"time_attr": ""}, "time_attr is ''"),

@@ -314,9 +314,9 @@ def test_what_happened_at_a_barrier_is_found_out_from_the_results_that_follow():
     [
         ({"perturbation_interval": 0}, "perturbation_interval is 0; expected a finite number above 0"),
         ({"burn_in_period": -1}, "burn_in_period is -1"),
-        ({"quantile_fraction": 0.6}, "quantile_fraction is 0.6; expected a number from 0 to 0.5"),
+        ({"quantile_fraction": 0.6}, "quantile_fraction is 0.6; expected a number of at least 0 and at most 0.5"),
         ({"quantile_fraction": -0.1}, "quantile_fraction is -0.1"),
-        ({"resample_probability": 2}, "resample_probability is 2; expected a number from 0 to 1"),
+        ({"resample_probability": 2}, "resample_probability is 2; expected a number of at least 0 and at most 1"),
         ({"perturbation_factors": ()}, "perturbation_factors is ()"),
         ({"perturbation_factors": ("1.2",)}, "perturbation_factors is ('1.2',)"),
         ({"perturbation_factors": 1.2}, "perturbation_factors is 1.2"),

@@ -21,8 +21,8 @@ from sweep.core.sweep import Sweep
 from sweep.core.trial import CheckpointRef, Status, evolve
 from sweep.errors import ConfigError, SweepError
 from sweep.launch.drive import drive
+from sweep.schedulers.pbt_policy import Exploit, change_points
 from sweep.schedulers.pbt_replay import PopulationBasedTrainingReplay
-from sweep.schedulers.policy import Exploit, change_points
 from sweep.simulation.virtual import Point, simulate
 
 TRIAL = "abcde_00000"

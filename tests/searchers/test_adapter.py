@@ -60,6 +60,12 @@ class Whole(Foreign):
     def on_trial_result(self, trial_id, result):
         self.heard.append((trial_id, result))
 
+    def on_pause(self, trial_id):
+        self.heard.append(("pause", trial_id))
+
+    def on_unpause(self, trial_id):
+        self.heard.append(("unpause", trial_id))
+
     def set_max_concurrency(self, max_concurrent):
         return max_concurrent < 3
 
@@ -166,8 +172,11 @@ def test_whatever_else_it_has_is_used(tmp_path):
     assert [search.set_max_concurrency(2), search.set_max_concurrency(3)] == [True, False]
     search.suggest("a")
     search.on_trial_result("a", {"score": 1})
+    for trial_id in ("a", "unknown"):
+        search.on_pause(trial_id)
+        search.on_unpause(trial_id)
     search.add_evaluated_point({"x": 0.5}, 2.0)
-    assert theirs.heard == [("a", {"score": 1}), ({"x": 0.5}, 2.0)]
+    assert theirs.heard == [("a", {"score": 1}), ("pause", "a"), ("unpause", "a"), ({"x": 0.5}, 2.0)]
     search.save(tmp_path / "state")
     new = as_searcher(Whole())
     new.restore(tmp_path / "state")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import doctest
 
 import pytest
+from conformance.searchers import Recorder
 
-import searchers.base
+import searchers.ask_tell
 from searchers import (
     ConcurrencyLimiter,
     GridSearch,
@@ -30,23 +31,6 @@ SPACE = {"lr": loguniform(1e-4, 1.0), "kind": choice(["a", "b"]), "n": {"width":
 
 def loss_of(config):
     return config["x"] + config["n"]["width"] + (config["kind"] == "a") + abs(config["lr"] - 0.1)
-
-
-class Hears(Searcher):
-    """Write down what it is told."""
-
-    def __init__(self):
-        super().__init__("loss", "min")
-        self.heard = []
-
-    def suggest(self, trial_id):
-        return {"id": trial_id}
-
-    def on_trial_result(self, trial_id, result):
-        self.heard.append(("result", trial_id, dict(result)))
-
-    def on_trial_complete(self, trial_id, result=None, error=False):
-        self.heard.append(("complete", trial_id, result, error))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +64,7 @@ def test_a_loop_suggests_what_a_sweep_of_one_trial_at_a_time_does(make):
 
 
 def test_what_is_told_reaches_the_searcher_as_from_a_sweep():
-    search = Hears()
+    search = Recorder()
     assert [search.ask() for _ in range(3)] == [(f"0000{n}", {"id": f"0000{n}"}) for n in range(3)]
     search.tell("00001", {"loss": 2, "eval": {"top": {"1": 0.5}}}, is_done=False)
     search.tell("00001", {"loss": 1})
@@ -90,19 +74,19 @@ def test_what_is_told_reaches_the_searcher_as_from_a_sweep():
     assert search.heard == [
         ("result", "00001", {"training_iteration": 1, "loss": 2, "eval/top/1": 0.5}),
         ("result", "00001", {"training_iteration": 2, "loss": 1}),
-        ("complete", "00001", {"training_iteration": 2, "loss": 1}, False),
+        ("end", "00001", {"training_iteration": 2, "loss": 1}, False),
         ("result", "00000", {"training_iteration": 7, "loss": 5}),
-        ("complete", "00000", None, True),
-        ("complete", "00002", None, False),
+        ("end", "00000", None, True),
+        ("end", "00002", None, False),
     ]
 
 
 def test_the_last_result_counts_when_a_trial_ends_without_one():
-    search = Hears()
+    search = Recorder()
     trial_id, _ = search.ask()
     search.tell(trial_id, {"loss": 2}, is_done=False)
     search.tell(trial_id)
-    assert search.heard[-1] == ("complete", trial_id, {"training_iteration": 1, "loss": 2}, False)
+    assert search.heard[-1] == ("end", trial_id, {"training_iteration": 1, "loss": 2}, False)
 
 
 def test_the_end_of_a_search_is_said():
@@ -123,7 +107,7 @@ def test_a_search_that_waits_says_for_what():
 
 
 def test_none_and_nonsense_are_told_apart():
-    class Odd(Hears):
+    class Odd(Recorder):
         def suggest(self, trial_id):
             return None
 
@@ -143,7 +127,7 @@ def test_none_and_nonsense_are_told_apart():
     ],
 )
 def test_wrong_tellings_are_refused(tell, message):
-    search = Hears()
+    search = Recorder()
     search.ask()
     with pytest.raises(SearchError, match=message):
         tell(search)
@@ -161,5 +145,5 @@ def test_a_subclass_that_calls_no_constructor_can_be_asked():
 
 
 def test_the_example_of_the_docstring_gives_what_it_shows():
-    results = doctest.testmod(searchers.base)
+    results = doctest.testmod(searchers.ask_tell)
     assert (results.failed, results.attempted > 3) == (0, True)

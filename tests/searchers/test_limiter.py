@@ -3,49 +3,24 @@
 from __future__ import annotations
 
 import pytest
+from conformance.searchers import Recorder
 
 from searchers import (
     EXHAUSTED,
     NOT_NOW,
     BasicVariantGenerator,
+    BOHBSearch,
     ConcurrencyLimiter,
     OptunaSearch,
     RandomSearch,
-    Searcher,
     SearchError,
     grid_search,
+    uniform,
 )
 
 
-class Scripted(Searcher):
-    """Answer from a list and write down what is heard."""
-
-    def __init__(self, answers=()):
-        super().__init__("loss", "min")
-        self.answers = list(answers)
-        self.heard = []
-
-    def suggest(self, trial_id):
-        return self.answers.pop(0) if self.answers else {"id": trial_id}
-
-    def suggestion_state(self, trial_id):
-        return {"of": trial_id}
-
-    def retell(self, trial_id, config, state):
-        self.heard.append(("retell", trial_id, config, state))
-
-    def on_trial_result(self, trial_id, result):
-        self.heard.append(("result", trial_id, result))
-
-    def on_trial_complete(self, trial_id, result=None, error=False):
-        self.heard.append(("end", trial_id, result, error))
-
-    def observe(self, config, result):
-        self.heard.append(("observe", config, result))
-
-
 def test_no_more_than_the_limit_are_open():
-    limiter = ConcurrencyLimiter(Scripted(), 2)
+    limiter = ConcurrencyLimiter(Recorder(), 2)
     assert limiter.suggest("a") == {"id": "a"}
     assert limiter.suggest("b") == {"id": "b"}
     assert limiter.suggest("c") is NOT_NOW
@@ -60,14 +35,14 @@ def test_an_open_trial_is_answered_again_when_all_places_are_taken():
 
 
 def test_answers_without_a_config_take_no_place():
-    limiter = ConcurrencyLimiter(Scripted([NOT_NOW, EXHAUSTED]), 1)
+    limiter = ConcurrencyLimiter(Recorder([NOT_NOW, EXHAUSTED]), 1)
     assert limiter.suggest("a") is NOT_NOW
     assert limiter.suggest("a") is EXHAUSTED
     assert limiter.suggest("a") == {"id": "a"}
 
 
 def test_a_batch_is_passed_on_whole_in_order_of_completion():
-    limiter = ConcurrencyLimiter(Scripted(), 3, batch=True)
+    limiter = ConcurrencyLimiter(Recorder(), 3, batch=True)
     for trial_id in "abc":
         limiter.suggest(trial_id)
     limiter.on_trial_complete("b", {"loss": 2})
@@ -85,7 +60,7 @@ def test_a_batch_is_passed_on_whole_in_order_of_completion():
 
 
 def test_a_batch_that_the_searcher_cut_short_does_not_stall():
-    limiter = ConcurrencyLimiter(Scripted([{"n": 1}, {"n": 2}, NOT_NOW]), 3, batch=True)
+    limiter = ConcurrencyLimiter(Recorder([{"n": 1}, {"n": 2}, NOT_NOW]), 3, batch=True)
     assert [limiter.suggest(trial_id) for trial_id in "abc"] == [{"n": 1}, {"n": 2}, NOT_NOW]
     limiter.on_trial_complete("a", {"loss": 1})
     limiter.on_trial_complete("b", {"loss": 2})
@@ -94,13 +69,13 @@ def test_a_batch_that_the_searcher_cut_short_does_not_stall():
 
 
 def test_unknown_trials_do_not_reach_the_searcher():
-    limiter = ConcurrencyLimiter(Scripted(), 1)
+    limiter = ConcurrencyLimiter(Recorder(), 1)
     limiter.on_trial_complete("nobody", {"loss": 1})
     assert limiter.searcher.heard == []
 
 
 def test_everything_else_is_passed_through():
-    limiter = ConcurrencyLimiter(Scripted(), 1)
+    limiter = ConcurrencyLimiter(Recorder(), 1)
     limiter.on_trial_result("a", {"loss": 1})
     limiter.observe({"x": 1}, {"loss": 1})
     limiter.retell("a", {"x": 1}, {"of": "a"})
@@ -114,7 +89,7 @@ def test_everything_else_is_passed_through():
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_a_restart_finds_the_places_taken_as_they_were(batch):
-    limiter = ConcurrencyLimiter(Scripted(), 2, batch=batch)
+    limiter = ConcurrencyLimiter(Recorder(), 2, batch=batch)
     limiter.retell("a", {}, None)
     limiter.retell("b", {}, None)
     limiter.on_trial_complete("a", {"loss": 1})
@@ -124,7 +99,7 @@ def test_a_restart_finds_the_places_taken_as_they_were(batch):
 
 
 def test_a_searcher_that_limits_itself_is_asked_and_told_directly():
-    class Limited(Scripted):
+    class Limited(Recorder):
         def set_max_concurrency(self, max_concurrent):
             self.heard.append(("limit", max_concurrent))
             return True
@@ -134,7 +109,7 @@ def test_a_searcher_that_limits_itself_is_asked_and_told_directly():
     limiter.on_trial_complete("a", {"loss": 1})
     limiter.on_trial_complete("z", None, True)
     limiter.retell("c", {}, None)
-    assert limiter._live == set()  # else they would stay for ever: completions are not looked at
+    assert limiter.suggest("d") == {"id": "d"}
     assert limiter.searcher.heard == [
         ("limit", 1),
         ("end", "a", {"loss": 1}, False),
@@ -143,14 +118,27 @@ def test_a_searcher_that_limits_itself_is_asked_and_told_directly():
     ]
 
 
+@pytest.mark.parametrize(("outer", "inner"), [(1, 2), (2, 1), (1, 1)])
+def test_of_two_limits_of_a_searcher_that_limits_itself_the_smaller_holds_and_pauses_make_room(outer, inner):
+    bohb = BOHBSearch({"x": uniform(0, 1)}, metric="loss", mode="min")
+    limiter = ConcurrencyLimiter(ConcurrencyLimiter(bohb, inner), outer)
+    assert isinstance(limiter.suggest("a"), dict)
+    assert limiter.suggest("b") is NOT_NOW
+    limiter.on_pause("a")
+    assert isinstance(limiter.suggest("b"), dict)
+    limiter.on_unpause("a")
+    limiter.on_trial_complete("b", {"loss": 1.0})
+    assert limiter.suggest("c") is NOT_NOW
+
+
 def test_a_searcher_that_answers_none_is_asked_again_and_takes_no_place():
-    limiter = ConcurrencyLimiter(Scripted([None]), 1)
+    limiter = ConcurrencyLimiter(Recorder([None]), 1)
     assert limiter.suggest("a") is NOT_NOW
     assert limiter.suggest("a") == {"id": "a"}
 
 
 def test_a_batch_of_one_is_passed_on_at_once_and_others_wait_for_all_that_are_open():
-    limiter = ConcurrencyLimiter(Scripted(), 1, batch=True)
+    limiter = ConcurrencyLimiter(Recorder(), 1, batch=True)
     limiter.suggest("a")
     limiter.on_trial_complete("a", {"loss": 1})
     assert [entry[1] for entry in limiter.searcher.heard] == ["a"]

@@ -185,8 +185,8 @@ def test_a_lasting_storage_is_not_told_twice(tmp_path):
         ({"constraints": 3}, "constraints is 3; expected names of metrics"),
         ({"constraints": []}, r"constraints is \[\]; expected names"),
         ({"constraints": [1]}, r"constraints is \[1\]; expected names"),
-        ({"constraints": {"a": "b"}}, "sets 'a' to 'b'; expected the largest feasible value"),
-        ({"constraints": {"a": math.nan}}, "sets 'a' to nan"),
+        ({"constraints": {"a": "b"}}, r"constraints\['a'\] is 'b'; expected a finite number"),
+        ({"constraints": {"a": math.nan}}, r"constraints\['a'\] is nan"),
         ({"constraints": "a", "sampler": "cmaes"}, "cannot go with the sampler 'cmaes'"),
         (
             {"constraints": "a", "points_to_evaluate": [{}], "evaluated_rewards": [1]},

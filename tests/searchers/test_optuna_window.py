@@ -69,7 +69,7 @@ def test_below_the_window_nothing_changes():
 def test_beyond_it_the_estimator_sees_the_best_and_the_newest():
     search, _ = asked(50, 76)
     best = sorted(range(48), key=lambda number: search.study.trials[number].value)[:25]
-    assert numbers(search._window, search.study) == sorted(best) + list(range(48, 76))
+    assert numbers(search._sampling.window, search.study) == sorted(best) + list(range(48, 76))
     _, whole = asked(None, 76)
     assert [config for _, config, _ in whole] != [config for _, config, _ in asked(50, 76)[1]]
 
@@ -85,7 +85,7 @@ def test_points_of_others_count():
     for number in range(60):
         search.observe({"kind": "a", "lr": 0.01, "x": number / 60}, {"loss": number})
     search.suggest("t")
-    assert numbers(search._window, search.study) == [*range(25), *range(35, 61)]
+    assert numbers(search._sampling.window, search.study) == [*range(25), *range(35, 61)]
 
 
 @pytest.mark.parametrize(
@@ -148,5 +148,5 @@ def test_the_good_trials_of_the_estimator_are_those_that_it_would_have_without_a
 
 @pytest.mark.parametrize("window", [49, 0, -1, True, 60.0, "all"])
 def test_a_wrong_window_is_refused(window):
-    with pytest.raises(SearchError, match="expected an int of at least 50, or None for no bound"):
+    with pytest.raises(SearchError, match="expected a whole number of at least 50"):
         OptunaSearch(window=window)

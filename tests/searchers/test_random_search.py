@@ -84,7 +84,8 @@ def test_a_trial_that_ended_is_forgotten():
     for n in range(100):
         search.suggest(f"t{n}")
         search.on_trial_complete(f"t{n}", {"loss": 1})
-    assert search._drawn.live == {}
+    search.suggest("t0")
+    assert search.get_state()["count"] == 101  # else "t0" had been answered as before
 
 
 @pytest.mark.parametrize(

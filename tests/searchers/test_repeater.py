@@ -10,6 +10,8 @@ from conformance.searchers import Session
 from searchers import (
     NOT_NOW,
     BasicVariantGenerator,
+    BOHBSearch,
+    ConcurrencyLimiter,
     OptunaSearch,
     RandomSearch,
     Repeater,
@@ -126,6 +128,27 @@ def test_points_of_others_are_learned_from_without_the_index():
     repeater = Repeater(Counting(), repeat=2)
     repeater.observe({"n": 1, "__trial_index__": 0}, {"loss": 1})
     assert repeater.searcher.heard == [("observe", {"n": 1}, {"loss": 1})]
+
+
+def test_a_suggestion_is_paused_while_none_of_its_trials_goes_on():
+    repeater = Repeater(ConcurrencyLimiter(BOHBSearch({"x": uniform(0, 1)}, metric="loss", mode="min"), 1), repeat=2)
+
+    def has_place():
+        return isinstance(repeater.suggest("c"), dict)
+
+    repeater.suggest("a")
+    repeater.on_pause("a")  # the second trial of the group is still to come
+    repeater.suggest("b")
+    assert not has_place()
+    repeater.on_pause("b")
+    repeater.on_unpause("a")
+    assert not has_place()
+    repeater.on_trial_complete("a", {"loss": 1.0})  # "b" waits, nothing runs
+    assert has_place()
+    assert has_place()
+    repeater.on_unpause("b")
+    repeater.suggest("d")
+    assert repeater.suggest("e") is NOT_NOW
 
 
 def test_trials_are_counted():

@@ -166,7 +166,7 @@ def test_one_sample_is_a_plain_number_and_several_are_an_array(make, types):
         (lambda: sp.randint(4, 3), "swap them"),
         (lambda: sp.randint(0.5, 3), "expected a whole number"),
         (lambda: sp.randint(0, 10**30), "beyond"),
-        (lambda: sp.uniform(0, 10**400), "too large"),
+        (lambda: sp.uniform(0, 10**400), "upper is 1000.*; expected a number that a float holds"),
         (lambda: sp.randint(True, 3), "lower is True"),
         (lambda: sp.qrandint(1, 2, 3), "no multiple of q=3"),
         (lambda: sp.qrandint(1, 2, 0), "q is 0"),
@@ -215,12 +215,8 @@ def test_the_base_of_a_log_range_is_taken_with_a_warning_and_changes_nothing(mak
 
 
 def test_domains_are_found_under_the_path_of_converters():
-    assert {name: getattr(sample, name) for name in sample.__all__} == {
-        name: getattr(sp, name) for name in sample.__all__
-    }
-    assert {"Categorical", "Domain", "Float", "Function", "Integer", "LogUniform", "Quantized", "Uniform"} <= set(
-        sample.__all__
-    )
+    for name in ("Categorical", "Domain", "Float", "Function", "Integer", "LogUniform", "Quantized", "Uniform"):
+        assert getattr(sample, name) is getattr(sp, name)
 
 
 def test_whole_floats_are_integers_because_yaml_writes_them():

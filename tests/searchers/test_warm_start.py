@@ -20,7 +20,8 @@ from searchers import (
     sample_from,
     uniform,
 )
-from searchers.history import DomainSpace, HistorySearch
+from searchers.history import HistorySearch
+from searchers.named_space import DomainSpace
 from searchers.warm_start import Learned
 
 SPACE = {"lr": loguniform(1e-4, 1.0), "kind": choice(["a", "b"]), "twice": sample_from(lambda c: c["lr"] * 2), "n": 3}

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from every_policy import SCHEDULERS, SEARCHERS, world_of
 
 import sweep
+from searchers import BOHBSearch
 from sweep.cli.main import sweep as command
 from sweep.errors import ExperimentError
 from sweep.simulation.rerun import rerun
@@ -122,6 +123,11 @@ def test_processes_under_every_policy_come_out_as_recorded(tmp_path: Path, sched
     assert found.differences == []
     assert found.num_events > 20
     assert rerun(root).difference is None
+
+
+def test_a_searcher_that_does_not_count_paused_trials_decides_again_as_it_did(tmp_path: Path) -> None:
+    root = run(tmp_path, search_alg=BOHBSearch(max_concurrent=2), scheduler=sweep.HyperBandForBOHB(max_t=9))
+    assert rerun(root, trainable=Climbs).difference is None
 
 
 def changed(root: Path, change: Callable[[sqlite3.Connection], None]) -> None:

@@ -28,8 +28,10 @@ from sweep.core.sweep import Sweep
 from sweep.engines.simulator import Point, Simulator
 from sweep.launch.drive import drive
 from sweep.launch.policies import build_policies
+from sweep.launch.spec import RunSpec
+from sweep.record.facts import read_facts
 from sweep.record.journal import Journal
-from sweep.record.resume import load, record, retell
+from sweep.record.resume import load, retell
 
 LONGEST = 9
 
@@ -103,9 +105,8 @@ def run(
 ) -> Any:
     """Drive one run; returns what is due if it was killed, else the scheduler's state."""
     exists = (root / "sweep.db").exists()
-    policies = build_policies(
-        search_alg, scheduler, config=space, metric="loss", mode="min", num_samples=num_samples, seed=5
-    )
+    given = {"search_alg": search_alg, "scheduler": scheduler, "config": space, "num_samples": num_samples}
+    policies = build_policies(RunSpec(curve, metric="loss", mode="min", **given), seed=5)
     is_adaptive = policies.searcher.is_adaptive
     plan = Plan(
         num_trials=policies.searcher.num_trials(num_samples),
@@ -147,7 +148,7 @@ def run(
 def story(root: Path) -> tuple[list[Any], dict[str, Any]]:
     """Return what happened, without what a restart may change: numbers of attempts and of events."""
     events: list[Any] = []
-    for told in record(root / "sweep.db"):
+    for told in read_facts(root / "sweep.db"):
         match told.event:
             case Suggested(trial_id, config, _, _) if isinstance(config, Mapping):
                 events.append((round(told.at, 6), "config", trial_id, dict(config)))
@@ -169,7 +170,7 @@ def test_the_record_of_a_killed_run_begins_where_it_was_left(tmp_path: Path) -> 
     killed_at = load(tmp_path / "sweep.db").at
     assert due
     assert all(when >= killed_at for when in due.values())
-    held = {told.event.trial_id for told in record(tmp_path / "sweep.db") if isinstance(told.event, Started)}
+    held = {told.event.trial_id for told in read_facts(tmp_path / "sweep.db") if isinstance(told.event, Started)}
     assert set(due) <= held
 
 
@@ -192,7 +193,7 @@ def check_resumed(tmp_path: Path, parts: tuple[float, ...], once: Callable[..., 
     whole.mkdir()
     expected_state = once(whole)
     expected = story(whole)
-    num_commits = len({told.at for told in record(whole / "sweep.db")})
+    num_commits = len({told.at for told in read_facts(whole / "sweep.db")})
     assert num_commits > 10
     for part in parts:
         root = tmp_path / f"killed-{part}"

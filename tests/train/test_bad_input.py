@@ -56,9 +56,6 @@ def scaled(**fields):
     return sweep.run(TorchTrainer(loop), config={"scaling_config": fields}, verbose=0)
 
 
-# --- what a group asks for -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -148,9 +145,6 @@ def test_resources_are_given_by_the_scaling_config_only():
         sweep.with_resources(TorchTrainer(loop), {"cpu": 2})
 
 
-# --- the config ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -190,9 +184,6 @@ def test_fit_is_refused_where_something_is_to_be_searched():
         TorchTrainer(loop, train_loop_config={"lr": sweep.grid_search([1, 2])}).fit()
     with pytest.raises(ConfigError, match=words):
         JaxTrainer(loop, scaling_config=ScalingConfig(num_workers=sweep.grid_search([1, 2]))).fit()
-
-
-# --- what a trainer is made of ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -334,9 +325,6 @@ def test_an_unknown_key_of_the_runtime_env_of_all_trials_is_refused():
 def test_a_hang_limit_is_a_number_of_seconds(value):
     with pytest.raises(ConfigError, match=f"hang_timeout_s is {value!r}; expected seconds above 0"):
         FailureConfig(hang_timeout_s=value)
-
-
-# --- what is no trainable --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
 from leftovers import MARK, wait_until_gone
 from recorded import most_at_once, overlapping_runs
 
 import sweep
 from sweep.core.messages import Exited, ExitKind, Released
 from sweep.core.resources import Device
+from sweep.core.trial import Outcome
 from sweep.errors import CheckpointError, ResourceError, UserCodeError
+from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
-from sweep.record.resume import record
 from sweep.train import (
     DataParallelTrainer,
     FailureConfig,
@@ -36,6 +39,7 @@ from sweep.train import (
 )
 from sweep.train.fit import _Nested
 from sweep.worker import wire
+from sweep.worker.channel import SocketChannel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
 
@@ -69,7 +73,7 @@ def reports(analysis) -> list[dict[str, Any]]:
 
 
 def exits(analysis) -> list[Any]:
-    told = record(Path(analysis.experiment_path) / "sweep.db")
+    told = read_facts(Path(analysis.experiment_path) / "sweep.db")
     return [row.event.exit for row in told if isinstance(row.event, Exited)]
 
 
@@ -91,9 +95,6 @@ def report_with(metrics: dict[str, Any], contents: dict[str, str]) -> None:
 
 def rank() -> int:
     return sweep.get_context().get_world_rank()
-
-
-# --- checkpoints and restarts ----------------------------------------------------------------------------------------
 
 
 def test_a_group_whose_rank_was_killed_goes_on_from_the_merged_checkpoint(run):
@@ -242,7 +243,16 @@ def test_a_trainer_that_is_fitted_alone_raises_what_ended_its_group(tmp_path):
         sweep.shutdown()
 
 
-# --- drivers that end ------------------------------------------------------------------------------------------------
+def test_a_trainer_that_is_fitted_alone_stores_its_run_in_the_file_system_of_its_run_config(tmp_path):
+    sweep.init(num_cpus=4, num_gpus=0)
+    stored = DirFileSystem(str(tmp_path), LocalFileSystem(auto_mkdir=True))
+    run_config = RunConfig(name="alone", storage_path="kept", storage_filesystem=stored, verbose=0)
+    try:
+        group(lambda: None, run_config=run_config).fit()
+    finally:
+        sweep.shutdown()
+    assert (tmp_path / "kept" / "alone" / "sweep.db").exists()
+
 
 DRIVER = """
 import os, sys, tempfile
@@ -312,8 +322,6 @@ def test_a_sweep_of_groups_whose_driver_was_ended_is_resumed_from_the_merged_che
     assert steps[-1][0] == second + 1
     assert set(files(only(analysis).checkpoint.path).values()) == {str(second + 1)}
 
-
-# --- groups inside trials --------------------------------------------------------------------------------------------
 
 THREE = sweep.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}, {"CPU": 1}])
 
@@ -395,14 +403,15 @@ class StopAll(sweep.Stopper):
 
 def test_a_group_that_has_ended_before_its_report_is_answered_is_heard_to_its_end():
     ours, theirs = socket.socketpair()
-    theirs.sendall(wire.frame((wire.REPORT, 1, 1, {"a": 1}, None)) + wire.frame((wire.DONE, 1, "STOPPED", *"abc", b"")))
+    stopped = Outcome("STOPPED", *"abc")
+    theirs.sendall(wire.frame(wire.Report(1, 1, {"a": 1}, None)) + wire.frame(wire.Done(1, stopped, 0.0)))
     theirs.close()
     nested = object.__new__(_Nested)
     nested._session = SimpleNamespace(has_message=False, fileno=lambda: -1)
     nested._is_forwarding, nested._history, nested._kept = False, [], []
     with ours:
-        outcome = nested._serve(wire.SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
-    assert outcome == ("STOPPED", *"abc", b"")
+        outcome = nested._serve(SocketChannel(ours.fileno()), SimpleNamespace(base_count=0, token=1))
+    assert outcome == stopped
     assert nested._history == [{"a": 1}]
 
 
@@ -438,6 +447,22 @@ def test_a_trial_that_is_stopped_while_its_group_runs_ends_it_at_once(run, tmp_p
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2
     assert ExitKind.KILLED not in [ended.kind for ended in exits(analysis)]
     assert sorted(path.name for path in tmp_path.glob("left-*")) == ["left-0", "left-1", "left-trial"]
+
+
+@pytest.mark.parametrize(("attribute", "expected"), [("val/score", [5, 4, 1]), (None, [4, 1])])
+def test_a_group_inside_keeps_as_many_checkpoints_as_it_was_asked_to(run, attribute, expected):
+    def loop():
+        for score in (2, 3, 5, 4, 1):
+            report_with({"val": {"score": score}}, {f"rank{rank()}": "x"})
+
+    def train(config):
+        keep = sweep.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute=attribute)
+        result = inside(loop, checkpoint_config=keep).fit()
+        there = [metrics["val"]["score"] for kept, metrics in result.best_checkpoints if os.path.isdir(kept.path)]
+        sweep.report(kept=there, dirs=len([one for one in os.scandir(result.path) if one.name.startswith("checkp")]))
+
+    row = only(run(train, resources_per_trial=THREE)).last_result
+    assert (row["kept"], row["dirs"]) == (expected, len(expected))
 
 
 def test_a_group_that_fails_inside_raises_in_the_trial_with_the_cause(run):
@@ -611,14 +636,11 @@ def test_a_trials_process_that_dies_takes_the_group_inside_with_it(run, tmp_path
     assert only(analysis).last_result["left"] == 0
 
 
-# --- how many run at a time ------------------------------------------------------------------------------------------
-
-
 def holders(experiment: str) -> Iterator[tuple[list[str], int]]:
     """Yield after every recorded event which trials hold resources, and how many have not been started yet."""
     held: list[str] = []
     started: set[str] = set()
-    rows = list(record(Path(experiment) / "sweep.db"))
+    rows = list(read_facts(Path(experiment) / "sweep.db"))
     number = len({row[1] for told in rows for row in told.caused or () if row[0] == "Start"})
     for told in rows:
         if isinstance(told.event, Released):

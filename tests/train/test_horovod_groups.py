@@ -193,8 +193,6 @@ def test_a_trainer_takes_a_horovod_config_only():
     assert HorovodTrainer(tell, horovod_config=HorovodConfig(timeout_s=9)).backend == HorovodConfig(9)
 
 
-# --- with Horovod itself ---------------------------------------------------------------------------------------------
-
 REAL = '''
 import json, os, signal, sys, tempfile
 from pathlib import Path

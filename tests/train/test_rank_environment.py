@@ -157,9 +157,6 @@ def trainer(backend, **scaling):
     return DataParallelTrainer(loop, backend_config=backend, scaling_config=ScalingConfig(**scaling))
 
 
-# --- the expected tables ---------------------------------------------------------------------------------------------
-
-
 def threads(number):
     names = [*(f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")), "VECLIB_MAXIMUM_THREADS"]
     return dict.fromkeys(names, str(number))
@@ -200,9 +197,6 @@ def torch(rank, size, device="cpu", *, backend="nccl", **place):
 
 def cuda(shown):
     return {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
-# --- GPUs ------------------------------------------------------------------------------------------------------------
 
 
 def test_without_gpus_anywhere_they_are_hidden_all_the_same(tmp_path):
@@ -320,9 +314,6 @@ def test_people_who_hand_out_devices_themselves_find_the_parents_list_untouched(
     assert [rank["devices"] for rank in ranks] == [[0], [1]]
 
 
-# --- TPUs ------------------------------------------------------------------------------------------------------------
-
-
 def chips(shown, bounds):
     return {"TPU_VISIBLE_CHIPS": shown, "TPU_CHIPS_PER_HOST_BOUNDS": bounds, "TPU_HOST_BOUNDS": "1,1,1"}
 
@@ -390,9 +381,6 @@ def test_eight_workers_on_two_slices_know_their_slice_and_its_hosts(tmp_path):
     compare(run_one(group, tmp_path), tables, tmp_path)
 
 
-# --- what the user sets ----------------------------------------------------------------------------------------------
-
-
 def test_variables_of_init_reach_ranks_and_take_the_place_of_defaults(tmp_path):
     own = {"NCCL_SOCKET_IFNAME": "ens5", "OMP_NUM_THREADS": "2", "MY_OWN": "a b=c", "TO_BE_NEARER": "far"}
     sweep.init(num_cpus=8, num_gpus=0, runtime_env={"env_vars": own})
@@ -424,9 +412,6 @@ def test_a_users_fraction_of_the_memory_under_the_newer_name_is_the_only_one(tmp
     ranks = run_one(trainer(JaxLike(), num_workers=1, use_gpu=True, resources_per_worker={"GPU": 0.5}), tmp_path)
     expected = {**who(0, 1, is_virtual=True), **cuda("0"), **threads(1)}
     compare(ranks, [{**expected, "JAX_PLATFORMS": "cuda", "XLA_CLIENT_MEM_FRACTION": ".2"}], tmp_path)
-
-
-# --- several trials --------------------------------------------------------------------------------------------------
 
 
 def loop_that_meets(config):
@@ -475,9 +460,6 @@ def test_no_trial_sees_what_another_sets_neither_beside_it_nor_after_it(tmp_path
     assert dict(os.environ) == before
 
 
-# --- other ways to start ---------------------------------------------------------------------------------------------
-
-
 def test_ranks_that_are_fresh_interpreters_have_the_same_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("TPU_HOST_BOUNDS", "2,2,1")
     sweep.init(num_cpus=8, num_gpus=0, num_tpus=4, runtime_env={"env_vars": {"MY_OWN": "1"}})
@@ -501,9 +483,6 @@ def test_fit_alone_gives_the_same_environment(tmp_path):
     ranks = [json.loads((path / f"rank{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
     given = {**cuda("0,1"), **threads(1), "NCCL_SOCKET_IFNAME": "ens5"}
     compare(ranks, [{**torch(rank, 2, f"cuda:{rank}"), **given} for rank in range(2)], tmp_path)
-
-
-# --- the trainers themselves -----------------------------------------------------------------------------------------
 
 
 def test_workers_of_a_torch_trainer_have_what_torchrun_would_give_them(tmp_path):
@@ -533,9 +512,6 @@ def test_workers_with_shares_of_a_gpu_see_the_same_one_and_that_is_said(tmp_path
     compare(ranks, [{**table, **own} for table in tables], tmp_path)
     said = "workers of a group hold 0.5 of a GPU each and share one; they talk by gloo"
     assert f"sweep: {said}\n" in capsys.readouterr().err
-
-
-# --- a fit() inside a trial ------------------------------------------------------------------------------------------
 
 
 def nested(config):

@@ -13,11 +13,12 @@ import pytest
 
 import sweep
 from searchers.space import choice, grid_search, randint, sample_from, uniform
+from sweep.accelerators import inventory
 from sweep.core.packing import Packer
 from sweep.core.resources import STRATEGIES, Bundle, Device, Node, Resources
 from sweep.errors import ResourceError
-from sweep.launch import inventory
-from sweep.train.scaling import GPU_VISIBILITIES, ScalingConfig
+from sweep.train.scaling import ScalingConfig
+from sweep.train.scaling_checks import VISIBILITIES
 
 V6E = {"use_tpu": True, "topology": "4x4", "accelerator_type": "TPU-V6E"}
 
@@ -40,8 +41,6 @@ def quietly(**given: object) -> ScalingConfig:
         warnings.simplefilter("ignore")
         return ScalingConfig(**given)
 
-
-# --- what a group asks for -------------------------------------------------------------------------------------------
 
 # Every example of the pages "Configuring Scale and Accelerators" and "Configuring Scale and GPUs".
 EXAMPLES = [
@@ -250,9 +249,6 @@ def test_the_totals_are_those_of_all_workers_and_the_head(given, totals):
     assert list(found) == list(totals)
 
 
-# --- what is wrong ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -430,7 +426,7 @@ def test_an_unknown_strategy_is_refused_with_the_nearest(value, words):
     assert words in line
 
 
-@pytest.mark.parametrize("value", GPU_VISIBILITIES)
+@pytest.mark.parametrize("value", VISIBILITIES)
 def test_a_visibility_is_kept_for_the_trainer(value):
     assert ScalingConfig(use_gpu=True, gpu_visibility=value).gpu_visibility == value
 
@@ -621,9 +617,6 @@ def test_everything_after_the_two_first_fields_is_given_by_name():
         ScalingConfig(2, True, True)
 
 
-# --- warnings --------------------------------------------------------------------------------------------------------
-
-
 def test_chips_that_stay_unused_are_warned_of_once_where_the_config_is_made():
     with pytest.warns(UserWarning, match="stay unused") as caught:
         config = ScalingConfig(num_workers=4, **V6E, resources_per_worker={"TPU": 2})
@@ -658,9 +651,6 @@ def test_trainer_resources_are_deprecated_and_honoured_as_a_head(head, bundle, w
 
 def test_without_trainer_resources_there_is_no_head_and_no_warning():
     assert ScalingConfig(2).head is None
-
-
-# --- what a search leaves open ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -752,9 +742,6 @@ def test_an_open_config_warns_of_what_is_decided_and_of_the_rest_when_it_is():
     (warning,) = caught
     assert warning.filename == __file__
     assert config.merged({"num_workers": 8}).slice_plan.warnings == ()
-
-
-# --- a config as a value ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("given", "resources"), EXAMPLES)
@@ -851,8 +838,6 @@ def test_a_config_is_no_dict():
     assert ScalingConfig() != {}
     assert copy.deepcopy(ScalingConfig(2)) == ScalingConfig(2)
 
-
-# --- overrides -------------------------------------------------------------------------------------------------------
 
 BASE = {"num_workers": 2, "use_gpu": True, "resources_per_worker": {"CPU": 4, "GPU": 1}}
 

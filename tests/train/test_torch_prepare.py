@@ -31,7 +31,7 @@ from torch.utils.data import (
 from torch.utils.data.distributed import DistributedSampler
 
 from sweep.errors import ConfigError, UserCodeError
-from sweep.train import torch_prepare
+from sweep.train import torch_prepare, torch_sampling
 from sweep.train.torch_prepare import (
     ShardedSampler,
     enable_reproducibility,
@@ -611,9 +611,9 @@ def test_a_random_sampler_gives_all_ranks_one_sequence_and_leaves_the_trials_gen
                 draw()  # the training loop draws between the batches, how often may differ
                 parts[-1].append(item)
         sequences.append([item for turn in zip(*parts, strict=True) for item in turn])
-    torch_prepare._seed_cpu_generators(SEED)
+    torch_sampling.seed_cpu_generators(SEED)
     assert sequences[0] == [draw() for _ in range(1000)]
-    torch_prepare._seed_cpu_generators(SEED + 1)
+    torch_sampling.seed_cpu_generators(SEED + 1)
     assert sequences[1] == [draw() for _ in range(1000)]
 
 
@@ -1101,12 +1101,12 @@ def test_only_copies_to_a_gpu_are_not_waited_for(device, is_async, monkeypatch):
 def undo(monkeypatch):
     """Put back what `enable_reproducibility` changes in the process."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
-    states = torch_prepare._generator_states()
+    states = torch_sampling.generator_states()
     benchmark = torch.backends.cudnn.benchmark
     yield
     torch.use_deterministic_algorithms(False)
     torch.backends.cudnn.benchmark = benchmark
-    torch_prepare._restore_generators(states)
+    torch_sampling.restore_generators(states)
 
 
 @pytest.mark.parametrize(

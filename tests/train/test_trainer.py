@@ -50,8 +50,6 @@ def one(cpu=1.0, gpu=0.0, **more):
     return Bundle(cpu=cpu, gpu=gpu, **more)
 
 
-# --- the space -------------------------------------------------------------------------------------------------------
-
 FIRST = wire.Rank(0, 2)
 LR = sweep.uniform(0, 1)
 WIDTH = sweep.choice([16, 32])
@@ -134,9 +132,6 @@ def test_a_space_is_a_new_one_and_the_given_one_stays_as_it_is():
     space["scaling_config"]["num_workers"] = 7
     assert given == {"train_loop_config": {"net": {"lr": LR}}, "scaling_config": {"num_workers": 2}}
     assert trainer.train_loop_config == {"net": {"width": WIDTH}}
-
-
-# --- requests --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -241,9 +236,6 @@ def test_an_option_that_makes_no_sense_is_found_among_the_requests():
         DataParallelTrainer(loop).requests_of({"scaling_config": {"num_workers": sweep.choice([1, 0])}})
 
 
-# --- what a group is besides -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("kind", "framework", "visibility", "num_ports"),
     [
@@ -290,9 +282,6 @@ def test_workers_on_slices_are_counted_by_the_config_of_the_trial():
     config = {"num_workers": 8, "use_tpu": True, "topology": "4x4", "accelerator_type": "TPU-V6E"}
     assert trainer.spec_of({"scaling_config": config}).workers_per_slice == 4
     assert trainer.resources_of({"scaling_config": config}).bundles_per_slice == 4
-
-
-# --- as a trainable --------------------------------------------------------------------------------------------------
 
 
 class Named:
@@ -351,9 +340,6 @@ def test_a_prepared_trainer_tells_the_driver_all_it_must_know():
     assert prepared.objects == {}
 
 
-# --- what a rank runs ------------------------------------------------------------------------------------------------
-
-
 class Peer:
     """A host that answers every report with `go on`, and keeps what was sent."""
 
@@ -365,19 +351,19 @@ class Peer:
         self.sent += self._frames.feed(data)
 
     def receive(self):
-        return (wire.CONTINUE, 7, self.sent[-1][2], False, "")
+        return wire.Continue(7, self.sent[-1].seq)
 
     @property
     def kinds(self):
-        return [message[0] for message in self.sent]
+        return [type(message) for message in self.sent]
 
     @property
     def reports(self):
         filled_in = {"timestamp", "time_this_iter_s", "pid", "hostname"}
         return [
-            {key: value for key, value in message[3].items() if key not in filled_in}
+            {key: value for key, value in message.metrics.items() if key not in filled_in}
             for message in self.sent
-            if message[0] == wire.REPORT
+            if isinstance(message, wire.Report)
         ]
 
 
@@ -413,7 +399,7 @@ def run_rank(tmp_path):
 def test_a_rank_says_that_it_has_joined_and_runs_the_loop_with_the_merged_config(run_rank):
     trainer = DataParallelTrainer(loop, train_loop_config={"lr": 0.1, "net": {"width": 8, "depth": 2}})
     peer = run_rank(trainer, {"train_loop_config": {"net": {"width": 16}}, "scaling_config": {"num_workers": 2}})
-    assert peer.kinds == [wire.JOINED, wire.REPORT]
+    assert peer.kinds == [wire.Joined, wire.Report]
     assert peer.reports == [{"got": {"lr": 0.1, "net": {"width": 16, "depth": 2}}}]
     assert run_rank(trainer, {}).reports == [{"got": {"lr": 0.1, "net": {"width": 8, "depth": 2}}}]
 
@@ -522,7 +508,7 @@ def test_the_group_is_joined_before_the_loop_and_left_after_it(run_rank, train_l
     trainer = DataParallelTrainer(lambda config: train_loop(backend.calls), backend_config=backend)
     peer = run_rank(trainer, {}, wire.Rank(1, 2), is_shipped=False)
     assert backend.calls == ["start 1 of 2", *middle, "finish"]
-    assert peer.kinds[0] == wire.JOINED
+    assert peer.kinds[0] == wire.Joined
 
 
 def test_a_loop_that_raises_leaves_nothing_in_order(run_rank):
@@ -542,9 +528,6 @@ def test_a_group_that_is_not_joined_is_a_failed_start_with_its_cause(run_rank):
     assert isinstance(caught.value.__cause__, OSError)
 
 
-# --- in an engine of single processes --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("own", "config"),
     [
@@ -560,7 +543,7 @@ def test_a_group_of_one_runs_where_there_are_no_ranks(run_rank, own, config):
     scaling = ScalingConfig(**own)
     trainer = DataParallelTrainer(takes_nothing, scaling_config=scaling, backend_config=backend)
     peer = run_rank(trainer, config, None, is_shipped=False)
-    assert peer.kinds == [wire.REPORT]
+    assert peer.kinds == [wire.Report]
     assert backend.calls == ["start 0 of 1", "finish"]
 
 
@@ -578,9 +561,6 @@ def test_larger_groups_are_refused_there(run_rank, own, config, number):
     with pytest.raises(UserCodeError, match=f"the group has {number} workers; use engine='local'"):
         run_rank(trainer, config, None, is_shipped=False)
     assert backend.calls == []
-
-
-# --- the oldest form -------------------------------------------------------------------------------------------------
 
 
 def with_directory(config, checkpoint_dir):
@@ -671,9 +651,6 @@ def test_a_creator_chooses_backend_and_timeout():
     assert backend == TorchConfig("gloo", 60)
 
 
-# --- backends as values ----------------------------------------------------------------------------------------------
-
-
 def test_the_default_backends_are_those_of_the_frameworks():
     kinds = [DataParallelTrainer, TorchTrainer, JaxTrainer, TensorflowTrainer]
     assert [type(kind(loop).backend).__name__ for kind in kinds] == [
@@ -691,9 +668,6 @@ def test_what_a_trainer_was_given_cannot_be_changed_from_outside():
     trainer = DataParallelTrainer(loop, train_loop_config=own)
     own["lr"] = 7
     assert trainer.train_loop_config == {"lr": 0.1}
-
-
-# --- the reference ---------------------------------------------------------------------------------------------------
 
 
 def documented():

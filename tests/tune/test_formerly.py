@@ -63,13 +63,14 @@ def test_what_was_never_there_is_not_found():
 @pytest.mark.parametrize(
     ("thing", "moved"),
     [
-        (sweep.RunConfig(name="one"), {"sweep.launch.config": "sweep.config"}),
+        (sweep.RunConfig(name="one"), {"sweep.core.config": "sweep.config"}),
+        (sweep.RunConfig(name="one"), {"sweep.core.config": "sweep.launch.config"}),
         (
             sweep.CLIReporter(metric_columns=["loss"]),
             {"sweep.display.reporters": "sweep.callbacks.reporters", "sweep.display.table": "sweep.callbacks.table"},
         ),
     ],
-    ids=["a config", "a reporter"],
+    ids=["a config", "a config of launch", "a reporter"],
 )
 def test_a_pickle_that_names_former_paths_is_read(thing, moved):
     data = pickle.dumps(thing, 0)

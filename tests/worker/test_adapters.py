@@ -28,14 +28,14 @@ class Driver:
         self.stop_at = stop_at
 
     def send(self, data):
-        self.reports += [message for message in self.frames.feed(data) if message[0] == wire.REPORT]
+        self.reports += [message for message in self.frames.feed(data) if isinstance(message, wire.Report)]
 
     def receive(self):
-        seq = self.reports[-1][2]
-        return (wire.STOP if seq == self.stop_at else wire.CONTINUE, 7, seq, False)
+        seq = self.reports[-1].seq
+        return wire.Stop(7, seq) if seq == self.stop_at else wire.Continue(7, seq)
 
     def values(self, *names):
-        return [tuple(message[3].get(name) for name in names) for message in self.reports]
+        return [tuple(message.metrics.get(name) for name in names) for message in self.reports]
 
 
 @pytest.fixture
@@ -53,9 +53,6 @@ def opened(tmp_path):
 
     yield make
     install(None)
-
-
-# --- functions --------------------------------------------------------------------------------------------------------
 
 
 def of_before(config, reporter):
@@ -148,9 +145,6 @@ def test_nothing_is_no_report(opened, returned):
     assert driver.reports == []
 
 
-# --- checkpoint_dir() -------------------------------------------------------------------------------------------------
-
-
 def test_what_is_written_into_checkpoint_dir_comes_with_the_next_report(opened, tmp_path):
     def train(config):
         for step in range(2):
@@ -161,7 +155,7 @@ def test_what_is_written_into_checkpoint_dir_comes_with_the_next_report(opened, 
 
     driver = Driver()
     run_function(opened(driver), train, {}, {})
-    assert [message[4] for message in driver.reports] == [
+    assert [message.checkpoint for message in driver.reports] == [
         "abcde_00003/checkpoint_000001",
         "abcde_00003/checkpoint_000002",
         None,
@@ -178,7 +172,7 @@ def test_a_checkpoint_whose_writing_failed_is_not_taken_along(opened, tmp_path):
 
     driver = Driver()
     run_function(opened(driver), train, {}, {})
-    assert driver.reports[0][4] is None
+    assert driver.reports[0].checkpoint is None
     assert os.listdir(tmp_path / "abcde_00003") == []
 
 
@@ -209,9 +203,6 @@ def test_the_functions_of_before_tell_what_the_context_tells(opened, tmp_path):
     assert told == ["abcde_00003", "mine", str(tmp_path / "abcde_00003")]
     assert module.get_trial_resources().bundles[0].cpu == 1.0
     assert module.is_session_enabled()
-
-
-# --- classes ----------------------------------------------------------------------------------------------------------
 
 
 class Counter(Trainable):
@@ -267,7 +258,7 @@ def test_an_object_continues_where_its_checkpoint_says_and_saves_how_far_it_came
         driver = Driver()
         config = {"done": []}
         run_class(opened(driver, start, base_count), Saver, config, {}, Kept())
-        return config["done"], driver.reports[-1][4]
+        return config["done"], driver.reports[-1].checkpoint
 
     _, stored = run("", 0)
     done, again = run(str(tmp_path / stored), 6)

@@ -49,9 +49,6 @@ def is_free(gpu_id):
         return False
 
 
-# --- which ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("visible", "gpu_id", "expected"),
     [
@@ -147,9 +144,6 @@ def test_without_the_library_it_is_said_what_to_install(install, library, words)
     assert isinstance(caught.value, SweepError)
 
 
-# --- how long --------------------------------------------------------------------------------------------------------
-
-
 def test_memory_that_drops_is_waited_for(install, naps):
     install(FakeNvml(FakeGpu("GPU-a", used=[0, FULL, FULL, 10 * GIB, 0])))  # the first is read by the inventory
     assert wait_for_gpu(delay_s=2) is True
@@ -240,9 +234,6 @@ def test_the_limit_that_has_no_meaning_is_accepted_with_a_warning(machine):
     with pytest.warns(DeprecationWarning, match="use target_util") as caught:
         assert wait_for_gpu(0, gpu_memory_limit=0.1)
     assert caught[0].filename == __file__
-
-
-# --- a share ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

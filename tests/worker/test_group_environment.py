@@ -18,9 +18,6 @@ TORCH, JAX = GroupSpec("torch", visibility="share"), GroupSpec("jax")
 PLAIN = GroupSpec()  # the ranks find each other by themselves
 
 
-# --- what is planned -------------------------------------------------------------------------------------------------
-
-
 def node(*visible, name="n", kind="gpu", **values):
     """Return a node with one device for each entry; its ids differ from what the variables must hold."""
     return Node(name, devices=tuple(Device(f"id-{entry}", kind, visible=str(entry), **values) for entry in visible))
@@ -60,8 +57,6 @@ def variables(plans):
     every = [dict(one.variables) for one in plans]
     return [without_gpu(one) if one.get("ROCR_VISIBLE_DEVICES") == "" else one for one in every]
 
-
-# --- what is expected ------------------------------------------------------------------------------------------------
 
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo"}
 MEETING = {
@@ -115,9 +110,6 @@ def torch(rank, size, device="cpu", **place):
 def chips(shown, bounds):
     """Return the variables that show a part of a host."""
     return {"TPU_VISIBLE_CHIPS": shown, "TPU_CHIPS_PER_HOST_BOUNDS": bounds, "TPU_HOST_BOUNDS": "1,1,1"}
-
-
-# --- CPUs ------------------------------------------------------------------------------------------------------------
 
 
 def test_two_torch_workers_on_cpus_written_out():
@@ -198,9 +190,6 @@ def test_each_worker_has_the_threads_of_its_own_bundle():
     plans = plan((Bundle(cpu=2.0), Bundle(cpu=8.0)), [on(), on()], PLAIN, nodes=[Node("n")])
     assert variables(plans) == [{**who(0, 2), **threads(2)}, {**who(1, 2), **threads(8)}]
     assert [one.num_threads for one in plans] == [2, 8]
-
-
-# --- GPUs ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -297,8 +286,6 @@ def test_workers_on_a_node_without_gpus_are_not_told_of_those_of_another():
     assert variables([only])[0] == {**who(0, 1), **threads(1)}
 
 
-# --- parts of a GPU --------------------------------------------------------------------------------------------------
-
 HALF = Bundle(cpu=1.0, gpu=0.5)
 A_PART = {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.45"}
 
@@ -377,8 +364,6 @@ def test_jax_may_take_the_workers_part_of_the_memory_less_a_tenth(share, fractio
     ]
 
 
-# --- GPUs of AMD -----------------------------------------------------------------------------------------------------
-
 AMD = [node(*range(4), vendor="amd")]
 
 
@@ -414,8 +399,6 @@ def test_amds_and_cudas_variable_agree_where_the_parent_has_both(environ, names)
     plans = plan(CPU, [on()], PLAIN, nodes=nodes, environ=environ)
     assert [dict(one.variables) for one in plans] == [{**who(0, 1), **threads(1), **NO_GPU}]
 
-
-# --- what the user has set -------------------------------------------------------------------------------------------
 
 _GPU_TORCH = {**torch(0, 1, "cuda:0"), **threads(1), **cuda("0")}
 _GPU_JAX = {**who(0, 1, is_virtual=True), **threads(1), **cuda("0"), **A_PART, "JAX_PLATFORMS": "cuda"}
@@ -491,9 +474,6 @@ def test_people_who_hand_out_devices_themselves_see_all_and_are_told_which_were_
     given = {} if is_exported else keep
     assert variables(plans) == [{**torch(rank, 2, f"cuda:{rank + 1}"), **threads(1), **given} for rank in range(2)]
     assert [one.rank.devices for one in plans] == [(1,), (2,)]
-
-
-# --- TPUs ------------------------------------------------------------------------------------------------------------
 
 
 def host(number, name="n"):
@@ -653,9 +633,6 @@ def test_variables_of_slices_that_the_user_has_set_stay():
     assert variables(plans) == expected
 
 
-# --- TensorFlow ------------------------------------------------------------------------------------------------------
-
-
 def test_tensorflows_workers_know_each_others_ports():
     plans = plan(CPU, [on(), on(), on()], GroupSpec("tensorflow"), nodes=[Node("n")], ports=(41000, 41001, 41002))
     assert [one.rank.port for one in plans] == [41000, 41001, 41002]
@@ -666,9 +643,6 @@ def test_tensorflows_workers_know_each_others_ports():
             "task": {"type": "worker", "index": rank},
         }
         assert has == {**who(rank, 3), **threads(1)}
-
-
-# --- Horovod ---------------------------------------------------------------------------------------------------------
 
 
 def horovod(rank, size, **others):
@@ -720,7 +694,20 @@ def test_horovods_local_ranks_count_whatever_gpus_are_seen(visibility, shown):
     ]
 
 
-# --- heads and nodes -------------------------------------------------------------------------------------------------
+def test_horovods_ranks_with_one_local_rank_are_counted_across_the_nodes_that_have_it():
+    names = ("a", "a", "b", "c", "c", "c")
+    nodes = [Node(name) for name in "abc"]
+    told = variables(plan(CPU, [on(name=name) for name in names], HOROVOD, nodes=nodes))
+    keys = [f"HOROVOD_{key}" for key in ("LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")]
+    assert [[one[key] for key in keys] for one in told] == [
+        ["0", "2", "0", "3"],
+        ["1", "2", "0", "2"],
+        ["0", "1", "1", "3"],
+        ["0", "3", "2", "3"],
+        ["1", "3", "1", "2"],
+        ["2", "3", "0", "1"],
+    ]
+    assert [one["HOROVOD_HOSTNAME"] for one in told] == [f"localhost-{i}" for i in (0, 0, 1, 2, 2, 2)]
 
 
 def test_a_head_is_no_rank_and_its_gpu_is_nobodys():
@@ -785,9 +772,6 @@ def test_workers_without_devices_are_grouped_by_node_in_the_order_of_their_bundl
     ]
 
 
-# --- what a host is told ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("framework", "number", "kind"),
     [
@@ -807,9 +791,7 @@ def test_a_host_is_told_of_each_rank_and_of_the_limits():
     job = Job(1, "abcde_00001", 1, "e", "/e", "", "function", "f", "", b"", {"A": "1"}, 1, 0, 0, "", {}, False)
     spec = GroupSpec("torch", start_s=1.0, barrier_s=2.0, hang_s=3.0)
     plans = plan(Bundle(cpu=2.0), [on(), on()], spec, nodes=[Node("n")])
-    told = group_job(job, plans, spec, path=["/p"], log_limit_bytes=5)
-    assert Job(*told.job) == job
-    assert [(Rank(*rank), own, number) for rank, own, number in told.ranks] == [
-        (one.rank, dict(one.variables), 2) for one in plans
-    ]
-    assert told[2:] == (True, ("/p",), 5, 1.0, 2.0, 3.0)
+    told = group_job(job, plans, spec, is_spawned=True, log_limit_bytes=5)
+    assert told.job == job
+    assert list(told.ranks) == [(one.rank, dict(one.variables), 2) for one in plans]
+    assert told[2:] == (True, True, 5, 1.0, 2.0, 3.0)

@@ -121,9 +121,6 @@ def test_an_error_that_says_nothing_is_doubted_twice_and_only_where_little_is_le
     assert [room.is_doubtful(MIB) for _ in range(3)] == [True, True, False]
 
 
-# --- what an error says ---
-
-
 def nested(*errors: BaseException) -> BaseException:
     try:
         for number, one in enumerate(errors[1:]):
@@ -159,9 +156,6 @@ def test_how_much_there_is_and_how_much_is_free(tmp_path: Path) -> None:
     assert tree_bytes(tmp_path) == 1000
     assert (free_bytes(tmp_path) or 0) > 0
     assert free_bytes(tmp_path / "gone") is None
-
-
-# --- prints ---
 
 
 def write_through(path: Path, room: Callable[[], Any]) -> io.TextIOWrapper:

@@ -1,0 +1,380 @@
+"""What there is to run on: detected, or declared with `sweep.init`."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweep.accelerators import gpu, tpu, tpu_host
+from sweep.accelerators.gpu_types import labels_of
+from sweep.checks import is_number, resource
+from sweep.core.config import env_vars_of
+from sweep.core.resources import Device, Node, parse_bytes
+from sweep.errors import ConfigError, ResourceError, refuse_unknown
+
+__all__ = [
+    "available",
+    "checked_nodes",
+    "cluster_resources",
+    "detected",
+    "env_vars",
+    "init",
+    "is_initialized",
+    "notices",
+    "shutdown",
+]
+
+# Arguments of Ray's `init` that say something about a cluster, its processes or its pages; there is none of them here.
+_OF_A_CLUSTER = frozenset(
+    {
+        "configure_logging",
+        "dashboard_host",
+        "dashboard_port",
+        "ignore_reinit_error",
+        "include_dashboard",
+        "log_to_driver",
+        "logging_config",
+        "logging_format",
+        "logging_level",
+        "namespace",
+        "object_store_memory",
+        "_temp_dir",
+    }
+)
+_NOT_HERE = {
+    "local_mode": "Pass engine='inline' to run.",
+    "address": "There is no cluster to connect to; leave it out.",
+}
+_declared: tuple[Node, ...] | None = None
+_env_vars: dict[str, str] | None = None
+_notices: tuple[str, ...] = ()  # of what was declared
+
+
+@refuse_unknown(_NOT_HERE, who="sweep.init", unlisted=_OF_A_CLUSTER)
+def init(
+    *,
+    num_cpus: float | None = None,
+    num_gpus: int | None = None,
+    num_tpus: int | None = None,
+    memory: int | str | None = None,
+    resources: Mapping[str, float] | None = None,
+    nodes: Sequence[Node] | None = None,
+    gpu_ids: Sequence[str] | None = None,
+    gpu_type: str | Sequence[str] | None = None,
+    gpu_memory: int | str | Sequence[int | str] | None = None,
+    tpu_type: str | None = None,
+    tpu_topology: str | None = None,
+    runtime_env: Mapping[str, Mapping[str, str]] | None = None,
+    **of_a_cluster: Any,
+) -> tuple[Node, ...]:
+    """Declare what sweeps of this process may use; what is not named is detected.
+
+    Declaring does not enforce: more CPUs than the machine has only means more trials at a time. Declared GPUs
+    beyond the detected ones exist on paper, which is how requests for a large machine are tried out on a small one;
+    but a `CUDA_VISIBLE_DEVICES` that is set is law.
+
+    Args:
+        num_cpus: CPUs to hand out, any fraction.
+        num_gpus, num_tpus: devices to hand out. Where `CUDA_VISIBLE_DEVICES` names GPUs, the first of those and never
+            more; where it is empty, none if the machine has any.
+        memory: bytes, or a text such as "16G".
+        resources: other countable things by name.
+        nodes: the whole inventory, instead of all the others but `runtime_env`.
+        gpu_ids: which GPUs to hand out, as `CUDA_VISIBLE_DEVICES` would name them: indices or UUIDs. They count instead
+            of that list, and a run says so where they differ.
+        gpu_type: what the GPUs are, for instance "A100"; one for all, or one for each.
+        gpu_memory: of each GPU, in bytes or as a text such as "80GiB"; one for all, or one for each.
+        tpu_type: what the TPU chips are, for instance "v6e" or "TPU-V6E".
+        tpu_topology: shape of the chips, for instance "2x4"; says how many there are, too.
+        runtime_env: `{"env_vars": {name: value}}`, variables for the processes of trials, until `shutdown` or until
+            others are given. Alone it leaves the inventory as it is.
+        of_a_cluster: what only concerns a cluster of Ray, such as `ignore_reinit_error`, changes nothing.
+
+    Returns:
+        The inventory.
+
+    Raises:
+        ResourceError: a negative or non-numeric amount, more GPUs than `CUDA_VISIBLE_DEVICES` allows, a TPU type or
+            topology that does not exist.
+        ConfigError: arguments that contradict each other, or of another form; two nodes, or two devices of one node,
+            with the same id.
+    """
+    global _declared, _env_vars, _notices
+    machine = (num_cpus, num_gpus, num_tpus, memory, resources, gpu_ids, gpu_type, gpu_memory, tpu_type, tpu_topology)
+    is_machine = any(value is not None for value in machine)
+    variables = env_vars_of(runtime_env, "sweep.init") if runtime_env is not None else _env_vars
+    declared, said = _declared, _notices
+    if nodes is not None:
+        if is_machine:
+            raise ConfigError("sweep.init takes either nodes= or the amounts of one machine, not both.")
+        declared, said = checked_nodes(nodes), ()
+    elif is_machine or runtime_env is None:
+        for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
+            is_right = value is None or (is_number(value) and value >= 0 and (name == "num_cpus" or value % 1 == 0))
+            if not is_right:
+                kind = "number" if name == "num_cpus" else "whole number"
+                resource.refuse(f"sweep.init: {name}", value, f"a {kind} of at least 0")
+        found = detected()[0]
+        num_found = sum(device.kind == "gpu" for device in found.devices)
+        note = found.gpu_note if gpu_ids is None and num_gpus in (None, num_found or None) else ""
+        gpus = _gpus([d for d in found.devices if d.kind == "gpu"], num_gpus, gpu_ids, gpu_type, gpu_memory)
+        said = _notices_of(gpus, is_named=gpu_ids is not None)
+        tpus = _tpus([d for d in found.devices if d.kind == "tpu"], num_tpus, tpu_type, tpu_topology)
+        cpus = found.cpus if num_cpus is None else float(num_cpus)
+        num_bytes = found.memory if memory is None else parse_bytes(memory)
+        declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice, note),)
+    _declared, _env_vars, _notices = declared, variables, said
+    return available()
+
+
+def _gpus(
+    found: list[Device],
+    number: int | None,
+    ids: Sequence[str] | None,
+    types: str | Sequence[str] | None,
+    memory: int | str | Sequence[int | str] | None,
+) -> list[Device]:
+    """Return the declared GPUs: the named ones, else the first detected ones, and then some on paper."""
+    if ids is not None:
+        gpus = _named_gpus(_gpu_names(ids))
+        if number is not None and number != len(gpus):
+            raise ConfigError(
+                f"sweep.init: gpu_ids names {len(gpus)} and num_gpus is {number}; expected the same number. Leave "
+                "num_gpus out."
+            )
+    elif number is not None:
+        gpus = found[: int(number)] + _gpus_on_paper(int(number), len(found))
+    else:
+        gpus = found
+    names = _for_each("gpu_type", types, len(gpus))
+    amounts = _for_each("gpu_memory", memory, len(gpus))
+    return [_as_declared(*declared) for declared in zip(gpus, names, amounts, strict=True)]
+
+
+def _gpus_on_paper(number: int, num_found: int) -> list[Device]:
+    """Return the declared GPUs beyond the detected ones; their names are those of no real one.
+
+    Raises:
+        ResourceError: the parent's list of devices forbids them.
+    """
+    if number <= num_found:
+        return []
+    there, seen = gpu.count(), gpu.look()
+    if seen.law and (there or not seen.is_blank):
+        allowed = f"{num_found} GPU{'' if num_found == 1 else 's'}"
+        raise ResourceError(
+            f"sweep.init: num_gpus is {number} and this process may use {allowed}: {seen.why}. Lower num_gpus or "
+            f"change {seen.law.partition('=')[0]}; gpu_ids=[...] or nodes=[...] declare other devices."
+        )
+    first = max(there, num_found)
+    return [Device(str(index), "gpu") for index in range(first, first + number - num_found)]
+
+
+def checked_nodes(nodes: Iterable[Node], who: str = "sweep.init") -> tuple[Node, ...]:
+    """Return a declared inventory in which (node, device) names one thing only.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if not isinstance(nodes, Iterable):
+        raise ConfigError(f"{who}: nodes is {nodes!r:.100}; expected a list of sweep.Node.")
+    found = tuple(nodes)
+    for node in found:
+        if not isinstance(node, Node):
+            raise ConfigError(f"{who}: nodes has {node!r:.100}; expected sweep.Node(...).")
+    if (twice := _twice(node.id for node in found)) is not None:
+        raise ConfigError(f"{who}: nodes has two with the id {twice!r}; expected an id of its own for each.")
+    for node in found:
+        if (twice := _twice(device.id for device in node.devices)) is not None:
+            raise ConfigError(
+                f"{who}: the node {node.id!r} has two devices with the id {twice!r}; expected an id of its own for "
+                "each. Devices of different nodes may have the same."
+            )
+    return found
+
+
+def _twice(ids: Iterable[str]) -> str | None:
+    return next((name for name, number in Counter(ids).items() if number > 1), None)
+
+
+def _as_declared(device: Device, name: Any, memory: Any) -> Device:
+    """Return a GPU with another type and another amount of memory, where they are given."""
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise ConfigError(f"sweep.init: gpu_type has {name!r}; expected a text such as 'A100'.")
+    if name is None and memory is None:
+        return device
+    try:
+        num_bytes = device.memory if memory is None else parse_bytes(memory)
+    except ResourceError:
+        raise ResourceError(
+            f"sweep.init: gpu_memory has {memory!r}; expected bytes or a text such as '80GiB'."
+        ) from None
+    name = device.type if name is None else name.strip()
+    is_amd = re.match(r"amd\b", name, re.IGNORECASE) is not None
+    vendor = device.vendor or ("amd" if is_amd else "")
+    return replace(device, type=name, memory=num_bytes, labels=labels_of(name, num_bytes), vendor=vendor)
+
+
+def _for_each(argument: str, value: Any, number: int) -> list[Any]:
+    """Return one value for each of the GPUs, None where nothing is given."""
+    if value is None:
+        return [None] * number
+    if number == 0:
+        raise ConfigError(f"sweep.init: {argument} is {value!r} and there is no GPU. Give num_gpus or gpu_ids as well.")
+    if isinstance(value, (list, tuple)):
+        if len(value) != number:
+            raise ConfigError(
+                f"sweep.init: {argument} has {len(value)} entries and there are {number} GPUs; expected one value, or "
+                "one for each GPU."
+            )
+        return list(value)
+    return [value] * number
+
+
+def _gpu_names(ids: Any) -> list[str]:
+    """Return the names of GPUs as texts; plain numbers are taken as indices."""
+    if not isinstance(ids, (list, tuple)):
+        raise ConfigError(f"sweep.init: gpu_ids is {ids!r}; expected a list of indices or UUIDs, such as ['0', '1'].")
+    names = []
+    for name in ids:
+        text = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+        text = text.strip() if isinstance(text, str) else ""
+        if not text or "," in text or text.startswith("-"):
+            raise ConfigError(f"sweep.init: gpu_ids has {name!r}; expected the index or the UUID of one GPU.")
+        names.append(text)
+    return names
+
+
+def _named_gpus(names: Sequence[str]) -> list[Device]:
+    """Return the GPUs of these names: what is known of those that this machine has, the others on paper."""
+    named: dict[str, Device] = {}
+    for name in names:
+        # To both vendors it is the only one, so that each reads the name by its own rules.
+        alone = {**os.environ, "CUDA_VISIBLE_DEVICES": name, "HIP_VISIBLE_DEVICES": name}
+        there = gpu.detect(alone, trust=False)
+        device = there[0] if there else Device(name, "gpu", visible=name)
+        if device.id in named:
+            raise ConfigError(f"sweep.init: gpu_ids names the GPU {device.id} twice; expected each once.")
+        named[device.id] = device
+    return list(named.values())
+
+
+def _notices_of(gpus: Sequence[Device], *, is_named: bool) -> tuple[str, ...]:
+    """Return what people should be told of the GPUs that were declared."""
+    seen = gpu.look()
+    if not is_named:
+        return seen.notices if gpus else ()
+    allowed = {device.id for device in seen.devices}
+    hidden = [device.visible or device.id for device in gpus if device.id not in allowed]
+    if not hidden or not seen.law:
+        return ()
+    return (f"sweep.init(gpu_ids=...) names {', '.join(hidden)}, which {seen.law} does not; gpu_ids counts",)
+
+
+def _tpus(found: list[Device], number: int | None, name: str | None, topology: str | None) -> list[Device]:
+    """Return the declared TPU chips: the first detected ones, and then some on paper."""
+    if name is not None and not isinstance(name, str):
+        raise ResourceError(f"sweep.init: tpu_type is {name!r}; expected a text such as 'v6e'.")
+    try:
+        generation = None if name is None else tpu.parse_generation(name)
+        chips = None if topology is None else _chips_of(topology, generation)
+    except ResourceError as error:
+        raise ResourceError(f"sweep.init: {error}") from None
+    if number is not None and chips is not None and number != chips:
+        raise ConfigError(
+            f"sweep.init: tpu_topology {topology!r} has {chips} chips and num_tpus is {number}; expected the same "
+            "number. Leave one of them out."
+        )
+    number = chips if number is None else int(number)
+    paper = [Device(f"tpu{i}", "tpu", visible=str(i), vendor="google") for i in range(len(found), number or 0)]
+    tpus = found if number is None else found[:number] + paper
+    if generation is None:
+        return tpus
+    if not tpus:
+        raise ConfigError(f"sweep.init: tpu_type is {name!r} and there is no TPU chip. Give num_tpus or tpu_topology.")
+    return [replace(chip, type=generation.type, labels=generation.labels) for chip in tpus]
+
+
+def _chips_of(topology: str, generation: tpu.Generation | None) -> int:
+    """Return the number of chips of a topology; of a known generation only a topology that it has."""
+    if generation is not None:
+        return math.prod(tpu.parse_topology(topology, generation))
+    if not isinstance(topology, str) or re.fullmatch(r"\s*[1-9]\d*(x[1-9]\d*){1,2}\s*", topology.lower()) is None:
+        raise ResourceError(f"topology is {topology!r}; expected numbers of chips with x between them, such as '2x4'.")
+    return math.prod(int(number) for number in topology.lower().split("x"))
+
+
+def env_vars() -> dict[str, str]:
+    """Return the environment variables that `init` was given for the processes of trials."""
+    return dict(_env_vars or {})
+
+
+def notices() -> tuple[str, ...]:
+    """Return what people should be told of how the GPUs of `available()` were found."""
+    return _notices if _declared is not None else gpu.look().notices
+
+
+def shutdown() -> None:
+    """Forget what was declared."""
+    global _declared, _env_vars, _notices
+    _declared, _env_vars, _notices = None, None, ()
+
+
+def is_initialized() -> bool:
+    """Whether something was declared."""
+    return _declared is not None or _env_vars is not None
+
+
+def available() -> tuple[Node, ...]:
+    """Return the declared inventory, else the detected one."""
+    return _declared if _declared is not None else detected()
+
+
+def cluster_resources() -> dict[str, float]:
+    """Return the totals of the inventory, under the names that requests use in upper case (`CPU`, `GPU`, `memory`)."""
+    totals: dict[str, float] = defaultdict(float)
+    for node in available():
+        totals["CPU"] += node.cpus
+        for device in node.devices:
+            totals[device.kind.upper()] += 1
+        if node.memory:
+            totals["memory"] += node.memory
+        for name, amount in node.custom.items():
+            totals[name] += amount
+    return dict(totals)
+
+
+def detected() -> tuple[Node, ...]:
+    """Return this machine: the CPUs this process may run on (affinity, cgroup quota), its memory, GPUs, TPU chips."""
+    chips = tpu_host.detect()
+    slice_name = tpu_host.describe().slice_name if chips else ""
+    gpus = gpu.look()
+    return (Node("local", _cpus(), _memory(), (*gpus.devices, *chips), slice=slice_name, gpu_note=gpus.why),)
+
+
+def _cpus() -> float:
+    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return float(number) if quota is None else float(min(number, max(1, math.floor(quota))))
+
+
+def _cgroup_quota() -> float | None:
+    """Return the CPUs a container may use, None when there is no limit (cgroup version 2, then 1)."""
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with suppress(OSError, ValueError):  # not this version
+            limit, period = " ".join(Path("/sys/fs/cgroup", name).read_text() for name in names).split()
+            return None if limit == "max" or int(limit) <= 0 else int(limit) / int(period)
+    return None
+
+
+def _memory() -> int:
+    import psutil
+
+    return int(psutil.virtual_memory().total)

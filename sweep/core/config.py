@@ -1,0 +1,374 @@
+"""What a sweep, a `Tuner` or a trainer is configured with: frozen, checked values, under the names that Tune uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from sweep.checks import number, one_of, refuse, whole
+from sweep.core.failures import CLASSES, RETRIED
+from sweep.errors import ConfigError, nearest, refuse_unknown
+
+if TYPE_CHECKING:
+    import os
+
+    from searchers.base import Searcher
+    from sweep.callbacks.base import Callback
+    from sweep.core.stoppers import Stopper
+    from sweep.schedulers.base import Scheduler
+
+__all__ = [
+    "CheckpointConfig",
+    "FailureConfig",
+    "ResumeConfig",
+    "RunConfig",
+    "SyncConfig",
+    "TuneConfig",
+    "env_vars_of",
+    "fields_of",
+]
+
+
+def fields_of(config: type, where: str) -> dict[str, str]:
+    """Return what to say to whoever gives a field of `config` to something that holds the whole of it."""
+    return {
+        item.name: f"It is a field of {config.__name__}: {where}=sweep.{config.__name__}({item.name}=...)."
+        for item in fields(config)
+    }
+
+
+class _ShowsChanges:
+    """A repr of only the fields that differ from their defaults."""
+
+    def __repr__(self) -> str:
+        shown = []
+        for item in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, item.name)
+            default = item.default_factory() if callable(item.default_factory) else item.default
+            if value != default:
+                shown.append(f"{item.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
+    """Return the variables of a runtime environment, `{"env_vars": {name: value}}`; none for None.
+
+    Args:
+        who: was given it, for the errors.
+
+    Raises:
+        ConfigError: another shape.
+    """
+    if runtime_env is None:
+        return {}
+    if not isinstance(runtime_env, Mapping):
+        raise ConfigError(f"{who}: runtime_env is {runtime_env!r:.100}; expected {{'env_vars': {{'NAME': 'value'}}}}.")
+    for key in runtime_env:
+        if key != "env_vars":
+            raise ConfigError(
+                f"{who}: runtime_env has an unknown key {key!r}. {nearest(str(key), ['env_vars'])} Files and packages "
+                "are those of the driver."
+            )
+    variables = {} if runtime_env.get("env_vars") is None else runtime_env["env_vars"]
+    if not isinstance(variables, Mapping):
+        raise ConfigError(f"{who}: env_vars is {variables!r:.100}; expected a dict of texts: {{'NAME': 'value'}}.")
+    for name, value in variables.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise ConfigError(f"{who}: env_vars has the name {name!r}; expected a text without '='.")
+        if not isinstance(value, str) or "\0" in value:
+            raise ConfigError(f"{who}: env_vars has {name}={value!r:.100}; expected a text. Write {str(value)!r:.100}.")
+    return dict(variables)
+
+
+@refuse_unknown(
+    {
+        "controller_failure_limit": "The driver is no process of its own that could fail alone; leave it out.",
+        "max_retries": "It is called max_failures.",
+        "timeout": "Say trial_timeout_s, for a trial as a whole, or report_timeout_s, for one report.",
+    }
+)
+@dataclass(frozen=True, repr=False)
+class FailureConfig(_ShowsChanges):
+    """What happens when trials fail, and for how long they may run.
+
+    The classes of failures: `user` (its code raised), `killed` (a signal ended it, or it left without a word),
+    `timeout`, `hung`, `out_of_memory` (of the machine or of a device), `nan`, `start` (it ended before its code began)
+    and `lost` (what supervised it is gone). The last two count to a limit of their own: three in a row.
+
+    Attributes:
+        max_failures: failures a trial may have and still be started again, from its checkpoint; -1: unlimited.
+        fail_fast: the first failed trial ends the sweep; "raise": and its exception leaves `run` at once.
+        hang_timeout_s: another spelling of `report_timeout_s`.
+        report_timeout_s: seconds that a trial, or a worker of a training group, may take for a report, while it does
+            not wait for the sweep; then the stacks of its processes are written to its log and it is killed, as
+            `hung`. None: for ever.
+        trial_timeout_s: seconds that a trial may run, in all its attempts; then it is asked to stop, and keeps its
+            results if it does so at its next report. Otherwise it is killed, at most five seconds later, as `timeout`.
+        retry_on: classes of failures after which a trial is started again; None: all but `timeout` and `nan`. A trial
+            that is started again after a `timeout` has all its time again.
+        out_of_memory: "retry" as after any failure; "retry_alone": once more even where `max_failures` is used up, with
+            nothing else on its nodes; "fail": never again.
+        nan: a metric of the sweep that is NaN is recorded ("record"), or a failure of the trial ("error").
+
+    Raises:
+        ConfigError: a value that makes no sense.
+    """
+
+    max_failures: int = 0
+    fail_fast: bool | str = False
+    hang_timeout_s: float | timedelta | None = None
+    report_timeout_s: float | timedelta | None = None
+    trial_timeout_s: float | timedelta | None = None
+    retry_on: Collection[str] | None = None
+    out_of_memory: str = "retry"
+    nan: str = "record"
+
+    def __post_init__(self) -> None:
+        most = whole("max_failures", self.max_failures, least=-1, expected="a whole number, or -1 for no limit")
+        object.__setattr__(self, "max_failures", most)
+        if not (isinstance(self.fail_fast, bool) or str(self.fail_fast).lower() == "raise"):
+            refuse("fail_fast", self.fail_fast, "True, False or 'raise'")
+        for name in ("hang_timeout_s", "report_timeout_s", "trial_timeout_s"):
+            given = getattr(self, name)
+            if given is not None:
+                limit = given.total_seconds() if isinstance(given, timedelta) else given
+                number(name, limit, above=0, below=1e9, expected="seconds above 0, or None for no limit")
+        if None not in (self.hang_timeout_s, self.report_timeout_s) and self.hang_timeout_s != self.report_timeout_s:
+            raise ConfigError(
+                f"hang_timeout_s={self.hang_timeout_s!r} and report_timeout_s={self.report_timeout_s!r} are two "
+                "spellings of one limit; give one of them."
+            )
+        one_of("out_of_memory", self.out_of_memory, ("retry", "retry_alone", "fail"))
+        one_of("nan", self.nan, ("record", "error"))
+        if self.retry_on is not None:
+            object.__setattr__(self, "retry_on", _classes(self.retry_on))
+        if self.fail_fast and self.max_failures != 0:
+            raise ConfigError(
+                f"fail_fast with max_failures={self.max_failures}: choose one, they contradict each other."
+            )
+
+    @property
+    def report_limit_s(self) -> float | None:
+        """Seconds that a report may take, whichever spelling was used."""
+        return _seconds(self.hang_timeout_s if self.report_timeout_s is None else self.report_timeout_s)
+
+    @property
+    def trial_limit_s(self) -> float | None:
+        """Seconds that a trial may run."""
+        return _seconds(self.trial_timeout_s)
+
+    @property
+    def retried(self) -> tuple[str, ...]:
+        """The classes of failures after which a trial is started again."""
+        return RETRIED if self.retry_on is None else tuple(self.retry_on)
+
+
+def _seconds(value: float | timedelta | None) -> float | None:
+    return value.total_seconds() if isinstance(value, timedelta) else None if value is None else float(value)
+
+
+def _classes(given: Any) -> tuple[str, ...]:
+    """Return classes of failures in their usual order."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Collection) else given
+    for name in names if isinstance(names, tuple) else (names,):
+        if not isinstance(name, str) or name not in CLASSES:
+            raise ConfigError(
+                f"retry_on has {name!r}; expected classes of failures: {', '.join(CLASSES)}. "
+                + (nearest(name, list(CLASSES)) if isinstance(name, str) else "")
+            )
+    return tuple(name for name in CLASSES if name in names)
+
+
+@refuse_unknown(
+    {
+        "_checkpoint_keep_all_ranks": "The files of all ranks are kept, in one checkpoint; leave it out.",
+        "_checkpoint_upload_from_workers": "Workers write into the trial's directory themselves; leave it out.",
+        "keep_checkpoints_num": "It is called num_to_keep.",
+        "checkpoint_score_attr": "It is called checkpoint_score_attribute; checkpoint_score_order is 'min' or 'max'.",
+        "checkpoint_freq": "It is called checkpoint_frequency.",
+    }
+)
+@dataclass(frozen=True, repr=False)
+class CheckpointConfig(_ShowsChanges):
+    """Which checkpoints are made and kept.
+
+    Attributes:
+        num_to_keep: per trial; None keeps all. The latest is kept in any case.
+        checkpoint_score_attribute: result key (paths with `/`) by which the best are kept; None: the latest are.
+        checkpoint_score_order: "max" or "min".
+        checkpoint_frequency: class trainables save each that many iterations; 0: never by themselves.
+        checkpoint_at_end: class trainables save when they are stopped; None: they do.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: str = "max"
+    checkpoint_frequency: int = 0
+    checkpoint_at_end: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_to_keep is not None:
+            whole(
+                "num_to_keep", self.num_to_keep, least=1, expected="a whole number of at least 1, or None to keep all"
+            )
+        one_of("checkpoint_score_order", self.checkpoint_score_order, ("min", "max"))
+        whole("checkpoint_frequency", self.checkpoint_frequency)
+
+
+@refuse_unknown(
+    {
+        "upload_dir": "Give the URI as storage_path.",
+        "syncer": "Pass storage_filesystem, an fsspec file system, beside storage_path.",
+        "sync_to_driver": "Everything is written in place; leave it out.",
+        "sync_on_checkpoint": "Checkpoints are copied at once; leave it out.",
+        "sync_process_timeout": "It is called sync_timeout.",
+    }
+)
+@dataclass(frozen=True, repr=False)
+class SyncConfig(_ShowsChanges):
+    """How an experiment is copied to remote storage while it runs.
+
+    Attributes:
+        sync_period: seconds between two copies; checkpoints and the ends of trials are copied at once.
+        sync_timeout: seconds that the end of the sweep waits for what is still being copied.
+        sync_artifacts: copy other files in the trials' directories, too.
+        sync_artifacts_on_checkpoint: with `sync_artifacts`: copy them whenever a checkpoint is copied.
+    """
+
+    sync_period: float = 300
+    sync_timeout: float = 1800
+    sync_artifacts: bool = False
+    sync_artifacts_on_checkpoint: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("sync_period", "sync_timeout"):
+            number(name, getattr(self, name), above=0, is_finite=False, expected="seconds above 0")
+
+
+class _ResumeType(Enum):
+    RESUME = "resume"
+    RESTART = "restart"
+    SKIP = "skip"
+
+
+@refuse_unknown()
+@dataclass(frozen=True, repr=False)
+class ResumeConfig(_ShowsChanges):
+    """What a resumed sweep does with the trials that it finds.
+
+    Attributes:
+        finished: trials that are TERMINATED; only SKIP: they are kept as they are.
+        unfinished: trials that had not ended: RESUME from their checkpoint, or SKIP: they are ended.
+        errored: trials in ERROR: RESUME from their checkpoint, RESTART from nothing, or SKIP.
+    """
+
+    ResumeType = _ResumeType
+
+    finished: _ResumeType | str = _ResumeType.SKIP
+    unfinished: _ResumeType | str = _ResumeType.RESUME
+    errored: _ResumeType | str = _ResumeType.SKIP
+
+    def __post_init__(self) -> None:
+        allowed = {
+            "finished": ("skip",),
+            "unfinished": ("resume", "skip"),
+            "errored": ("resume", "restart", "skip"),
+        }
+        for name, known in allowed.items():
+            value = getattr(self, name)
+            text = value.value if isinstance(value, _ResumeType) else str(value).lower()
+            if text not in known:
+                raise ConfigError(
+                    f"ResumeConfig({name}={value!r}): expected {' or '.join(item.upper() for item in known)}."
+                )
+            object.__setattr__(self, name, _ResumeType(text))
+
+
+_NOT_OF_RUN_CONFIG = {
+    "logging_config": "What a worker prints is kept in its trial's directory, whatever its level; leave it out.",
+    "upload_dir": "Give the URI as storage_path.",
+    "env_vars": "Write runtime_env={'env_vars': {'NAME': 'value'}}.",
+    **fields_of(FailureConfig, "failure_config"),
+    **fields_of(CheckpointConfig, "checkpoint_config"),
+    **fields_of(SyncConfig, "sync_config"),
+}
+
+
+@refuse_unknown(_NOT_OF_RUN_CONFIG)
+@dataclass(frozen=True, repr=False)
+class RunConfig(_ShowsChanges):
+    """Where a sweep lives and how it is run; the fields are parameters of `sweep.run`.
+
+    Attributes:
+        storage_path: a directory, or the URI of one that fsspec knows, such as `s3://bucket/sweeps`.
+        storage_filesystem: an fsspec file system of your own; then `storage_path` is a path in it.
+        log_to_file: True: what a trial prints goes to `stdout` and `stderr` in its directory; a name: both to that
+            file; a pair of names. False: both to `output.log`.
+        local_dir: not supported; the name that `storage_path` once had.
+        runtime_env: `{"env_vars": {name: value}}`: variables that every process of a trial has before its code runs;
+            `worker_runtime_env` is the same.
+    """
+
+    name: str | None = None
+    storage_path: str | os.PathLike[str] | None = None
+    storage_filesystem: Any = None
+    failure_config: FailureConfig | None = None
+    checkpoint_config: CheckpointConfig | None = None
+    sync_config: SyncConfig | None = None
+    stop: Mapping[str, float] | Callable[..., bool] | Stopper | Sequence[Stopper] | None = None
+    callbacks: Sequence[Callback] | None = None
+    progress_reporter: Callback | None = None
+    verbose: int | None = None
+    log_to_file: bool | str | Sequence[str] = False
+    local_dir: str | None = None
+    runtime_env: Mapping[str, Mapping[str, str]] | None = None
+    worker_runtime_env: Mapping[str, Mapping[str, str]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.local_dir is not None:
+            raise ConfigError(f"local_dir is called storage_path now: RunConfig(storage_path={self.local_dir!r}).")
+        if self.runtime_env is not None and self.worker_runtime_env is not None:
+            raise ConfigError("runtime_env and worker_runtime_env are the same; give one of them.")
+        _ = self.env_vars  # the check
+
+    @property
+    def env_vars(self) -> dict[str, str]:
+        """The variables of `runtime_env`."""
+        return env_vars_of(
+            self.runtime_env if self.runtime_env is not None else self.worker_runtime_env, type(self).__name__
+        )
+
+
+@refuse_unknown(
+    {
+        **fields_of(RunConfig, "run_config"),
+        "param_space": "It is an argument of Tuner itself: Tuner(train, param_space={...}).",
+        "config": "It is an argument of Tuner itself, called param_space there: Tuner(train, param_space={...}).",
+    }
+)
+@dataclass(frozen=True, repr=False)
+class TuneConfig(_ShowsChanges):
+    """What is searched and how; the fields are parameters of `sweep.run`.
+
+    Attributes:
+        chdir_to_trial_dir: run each trial in its own directory; by default in that of the caller.
+    """
+
+    metric: str | Sequence[str] | None = None
+    mode: str | Sequence[str] | None = None
+    search_alg: Searcher | str | None = None
+    scheduler: Scheduler | str | None = None
+    num_samples: int = 1
+    max_concurrent_trials: int | None = None
+    time_budget_s: float | timedelta | None = None
+    reuse_actors: bool = False
+    trial_name_creator: Callable[[Any], str] | None = None
+    trial_dirname_creator: Callable[[Any], str] | None = None
+    chdir_to_trial_dir: bool = False
+    seed: int | None = field(default=None)
+
+
+_NOT_OF_RUN_CONFIG.update(fields_of(TuneConfig, "tune_config"))  # the two name each other's fields

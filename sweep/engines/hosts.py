@@ -1,0 +1,213 @@
+"""The processes that attempts run in, as the driver sees them: a zygote, and a host for each slot."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from sweep.engines.base import EngineContext
+from sweep.engines.loop import Loop
+from sweep.engines.nursery import Nursery, own_path
+from sweep.engines.processes import await_end
+from sweep.engines.slots import Attempt, Slot
+from sweep.worker import limits, wire
+from sweep.worker.channel import Packets
+
+__all__ = ["Hosts"]
+
+_SLOT_FILES = 4  # life and data socket, and their other ends for a moment
+
+
+@dataclass(eq=False)
+class Hosts:
+    """Starts hosts and ends them; what they say of attempts is for the engine.
+
+    Attributes:
+        log: gets what the modules print that are imported in advance.
+        environ: the variables that trials start from.
+        hear: is given what a host says. Its last word is `Gone`: with all that it had left behind, or nobody is there
+            to say so, and then the engine ends what can be found.
+        refuse: an attempt gets no host, because of this errno.
+        is_importing: the zygote imports this module now.
+        is_ready: it has imported these modules, which started so many threads.
+        say: is told what the user should be shown.
+        slots: those that there are, by number.
+    """
+
+    context: EngineContext
+    loop: Loop
+    log: Path
+    environ: Mapping[str, str]
+    hear: Callable[[Slot, wire.FromHost | wire.Gone], None]
+    refuse: Callable[[Attempt, int], None]
+    is_importing: Callable[[str], None]
+    is_ready: Callable[[int, tuple[str, ...]], None]
+    say: Callable[[str], None]
+    slots: dict[int, Slot] = field(default_factory=dict, init=False)
+    _nursery: Nursery | None = field(default=None, init=False)
+    _has_import_crashed: bool = field(default=False, init=False)  # then trials import for themselves
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
+
+    @cached_property
+    def _modules(self) -> tuple[str, ...]:
+        modules = tuple(dict.fromkeys((*self.context.preload, *self.context.trainable.imports)))
+        if any(name.startswith("sweep.train.") for name in modules):
+            modules = (*modules, "sweep.engines.group", "sweep.worker.rank")
+        return modules
+
+    def start(self) -> Nursery:
+        """Start a zygote.
+
+        Raises:
+            OSError: the kernel allows no process or descriptor.
+        """
+        is_spawning = self.context.start_method == "spawn"
+        setup = wire.Setup(
+            path=own_path(),
+            modules=() if is_spawning or self._has_import_crashed else self._modules,
+            is_reusing=self.context.reuse_actors,
+            is_importing=not is_spawning,
+            driver_pid=os.getpid(),
+            num_files=limits.users_limit(),
+        )
+        nursery = Nursery(
+            setup,
+            directory=self.context.directory.absolute(),
+            log=self.log,
+            environ=self.environ,
+            lock_fd=self.context.lock_fd,
+        )
+        self._nursery = nursery
+        self.loop.listen(nursery.packets.socket.fileno(), lambda: self._on_nursery(nursery))
+        return nursery
+
+    def free(self) -> Slot | None:
+        """Return a slot without an attempt, rather one in which no reused worker waits; None: there is none."""
+        found = [s for s in self.slots.values() if s.attempt is None and not s.is_dead and not s.is_retiring]
+        slot = min(found, key=lambda slot: slot.link is not None, default=None)
+        if slot is not None and slot.link is not None:
+            # An idle worker for another request: the host ends it first, because it reads its messages in order.
+            slot.retire()
+            slot.drop_link(self.loop)
+        return slot
+
+    def new(self) -> Slot:
+        """Have a host made, which says hello when it is there.
+
+        Raises:
+            OSError: the kernel allows no process or descriptor.
+        """
+        taken = [slot.link is None for slot in self.slots.values() if slot.attempt is not None]
+        if taken:
+            limits.keep_reserve(_SLOT_FILES + sum(taken))  # those that have no link yet will need one
+        nursery = self._nursery or self.start()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        try:
+            slot = Slot(next(self._numbers), Packets(ours), nursery)
+            nursery.ask_for_host(slot.number, theirs)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self.slots[slot.number] = slot
+        self.loop.listen(ours.fileno(), lambda: self._on_host(slot))
+        return slot
+
+    def give_up_idle(self) -> None:
+        """End the hosts that nothing needs now; when there is no attempt in any, one stays for the next."""
+        living = [slot for slot in self.slots.values() if not slot.is_dead]
+        idle = [slot for slot in living if slot.attempt is None and not slot.is_retiring]
+        for slot in idle[1:] if len(idle) == len(living) else idle:
+            if slot.link is not None:
+                slot.retire()  # its devices must be clean before they are granted again
+                continue
+            self.loop.ignore(slot.life.socket.fileno())
+            slot.life.close()
+            if not slot.nursery.is_alive:  # nobody would say that it is gone
+                self._bury(slot)
+
+    def end(self, slot: Slot) -> None:
+        """End a host that does not do what it is told, for instance because it was stopped."""
+        if slot.nursery.is_alive:
+            slot.nursery.end_host(slot.number)
+        elif slot.pid:
+            await_end(slot.pid, patience_s=0)
+
+    def close(self) -> None:
+        """End everything, and return when it is gone."""
+        orphans = []
+        for slot in self.slots.values():
+            if slot.link is not None:
+                slot.link.socket.close()
+            slot.life.close()
+            if slot.pid and not slot.nursery.is_alive:
+                orphans.append(slot.pid)
+        if self._nursery is not None:
+            self._nursery.close()
+        for pid in orphans:
+            await_end(pid)
+        self.slots.clear()
+
+    def _on_host(self, slot: Slot) -> None:
+        for message in slot.life.receive_all():
+            self.hear(slot, message)
+        if slot.is_dead and slot.number in self.slots:
+            self.loop.ignore(slot.life.socket.fileno())
+            if not slot.nursery.is_alive:
+                self._bury(slot)
+            # otherwise the zygote says when everything that it left behind is gone
+
+    def _bury(self, slot: Slot) -> None:
+        for message in slot.life.receive_all():
+            self.hear(slot, message)
+        self.loop.ignore(slot.life.socket.fileno())
+        slot.life.close()
+        del self.slots[slot.number]
+        self.hear(slot, wire.Gone(slot.number))
+
+    def _on_nursery(self, nursery: Nursery) -> None:
+        for message in nursery.packets.receive_all():
+            self._on_zygotes_word(nursery, message)
+        if not nursery.is_alive:
+            self._on_nursery_gone(nursery)
+
+    def _on_zygotes_word(self, nursery: Nursery, message: wire.FromZygote) -> None:
+        match message:
+            case wire.Importing(module):
+                nursery.importing = module
+                self.is_importing(module)
+            case wire.Notice(text):
+                self.say(text)
+            case wire.Ready(num_threads):
+                nursery.importing = ""
+                self.is_ready(num_threads - 1, self._modules)
+            case wire.Gone(number) if number in self.slots:
+                self._bury(self.slots[number])
+            case wire.Refused(number, errno) if number in self.slots:
+                slot = self.slots[number]
+                attempt, slot.attempt = slot.attempt, None
+                self._bury(slot)
+                if attempt is not None:
+                    self.refuse(attempt, errno)
+
+    def _on_nursery_gone(self, nursery: Nursery) -> None:
+        """Trials go on without their zygote; another is started when the next host is needed."""
+        self.loop.ignore(nursery.packets.socket.fileno())
+        how = nursery.close()
+        while_importing = ""
+        if nursery.importing:
+            self._has_import_crashed = True
+            while_importing = f" while importing {nursery.importing}; trials import for themselves now"
+        self.say(f"the process that imports modules in advance ended ({how}){while_importing}")
+        if self._nursery is nursery:
+            self._nursery = None
+        for slot in [slot for slot in self.slots.values() if slot.nursery is nursery]:
+            if slot.is_dead or not slot.pid:
+                self._bury(slot)

@@ -1,0 +1,155 @@
+"""From what was asked to what decides: plan, policies, packer, requests and verdicts. No file and no process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from searchers.space import Domain
+from searchers.variants import grid_values, has_domains, path_name, walk
+from sweep.core.messages import Verdict
+from sweep.core.packing import Packer
+from sweep.core.plan import Plan
+from sweep.core.resources import Node, Resources, parse_resources
+from sweep.core.results import Result
+from sweep.errors import ConfigError, ResourceError
+from sweep.launch.policies import Policies, build_policies, refuse_foreign_domains
+from sweep.launch.spec import RunSpec
+from sweep.schedulers.resource_changing import ResourceChangingScheduler
+from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["Built", "build"]
+
+_AHEAD = 64  # configs that may wait for a place, where the searcher loses nothing by being asked early
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a sweep decides with.
+
+    Attributes:
+        seed: of searcher, scheduler and trials.
+        wanted: what every trial asks for; None: that depends on its config.
+        variables: flattened config paths that vary among trials; None: only the searcher knows.
+    """
+
+    spec: RunSpec
+    seed: int
+    policies: Policies
+    plan: Plan
+    packer: Packer
+    wanted: Resources | None
+    request_of: Callable[[Mapping[str, Any]], Resources]
+    judge: Callable[[str, Result], Verdict] | None
+    variables: tuple[str, ...] | None
+
+
+def build(
+    spec: RunSpec,
+    trainable: PreparedTrainable,
+    nodes: Sequence[Node],
+    *,
+    seed: int,
+    open_requests: Iterable[Resources] = (),
+    **facts: Any,
+) -> Built:
+    """Return what a sweep of that trainable on those nodes decides with.
+
+    Args:
+        open_requests: of trials that go on.
+        facts: fields of the plan that follow from the experiment, not from what was asked: `prefix`, `lost`, graces.
+
+    Raises:
+        ConfigError, SpaceError, ResourceError: something makes no sense, or can never be granted.
+    """
+    refuse_foreign_domains(spec.config)
+    wanted, request_of = _requests(spec, trainable)
+    policies = build_policies(spec, seed)
+    if trainable.group is not None and isinstance(policies.scheduler, ResourceChangingScheduler):
+        raise ConfigError(
+            "ResourceChangingScheduler changes what a trial asks for, and a training group keeps its size: its "
+            "request comes from its ScalingConfig alone. Use another scheduler, or search over num_workers."
+        )
+    plan = _plan(spec, trainable, policies, **facts)
+    packer = Packer(nodes)
+    requests = {*open_requests, *([] if wanted is None else [wanted]), *_least_group(spec, trainable, packer)}
+    for request in requests:
+        if not packer.could_ever_fit(request):
+            why = packer.why_never(request)
+            if trainable.group is not None:  # its request comes from its ScalingConfig alone
+                why = why.replace("Lower resources_per_trial", "Lower num_workers or resources_per_worker")
+            raise ResourceError(why)
+    variables = _variables(spec, policies)
+    return Built(spec, seed, policies, plan, packer, wanted, request_of, spec.stop_rules.judge, variables)
+
+
+def _requests(
+    spec: RunSpec, trainable: PreparedTrainable
+) -> tuple[Resources | None, Callable[[Mapping[str, Any]], Resources]]:
+    given, own = spec.resources_per_trial, trainable.resources
+    if given is not None and own is not None:
+        where = "in one place" if trainable.group is None else "by the trainer's ScalingConfig only"
+        raise ResourceError(
+            f"resources were given twice: by resources_per_trial and by the trainable itself. Give them {where}."
+        )
+    wanted = given if given is not None else own
+    if callable(wanted):
+        return None, lambda config: parse_resources(wanted(config))
+    fixed = parse_resources(wanted)
+    return fixed, lambda config: fixed
+
+
+def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, **facts: Any) -> Plan:
+    keep, failures, searcher = spec.checkpoints, spec.failures, policies.searcher
+    is_class = trainable.can_save_on_demand
+    for name in ("checkpoint_frequency", "checkpoint_at_end"):
+        if getattr(keep, name) and not is_class:
+            raise ConfigError(f"{name} is for class trainables; a function reports checkpoints by itself.")
+    return Plan(
+        num_trials=searcher.num_trials(spec.samples),
+        ask_ahead=1 if searcher.is_adaptive else max(2, min(_AHEAD, spec.max_concurrent_trials or _AHEAD)),
+        metric=policies.metric,
+        mode=policies.mode,
+        required=policies.optimised if spec.strict_metric else (),
+        numbers=policies.numbers(spec.stop_rules.criteria),
+        stop=spec.stop_rules.criteria,
+        time_budget_s=spec.budget_s,
+        can_save_on_demand=is_class,
+        max_failures=failures.max_failures,
+        retry_on=failures.retried,
+        out_of_memory=failures.out_of_memory,
+        nan=failures.nan,
+        trial_timeout_s=failures.trial_limit_s,
+        fail_fast=bool(failures.fail_fast),
+        num_to_keep=keep.num_to_keep,
+        checkpoint_score=keep.checkpoint_score_attribute or "",
+        checkpoint_mode=keep.checkpoint_score_order,
+        checkpoint_frequency=keep.checkpoint_frequency,
+        checkpoint_at_end=is_class if keep.checkpoint_at_end is None else keep.checkpoint_at_end,
+        retry_errored=spec.resuming.errored,
+        retry_unfinished=spec.resuming.unfinished,
+        **facts,
+    )
+
+
+def _least_group(spec: RunSpec, trainable: PreparedTrainable, packer: Packer) -> list[Resources]:
+    """Return the smallest request that groups of the space come to, if none of them fits: some of several sizes may
+    run, and the trials of the others say why they cannot."""
+    found = [] if trainable.requests is None else trainable.requests(spec.config or {})
+    if spec.engine == "inline" and found and all(len(resources.bundles) > 1 for resources in found):
+        raise ConfigError(
+            "engine='inline' runs trials in this process, and a group of several workers needs processes. Use "
+            "engine='local', or ScalingConfig(num_workers=1) to debug."
+        )
+    if not found or any(packer.could_ever_fit(resources) for resources in found):
+        return []
+    return [min(found, key=lambda resources: len(resources.bundles))]
+
+
+def _variables(spec: RunSpec, policies: Policies) -> tuple[str, ...] | None:
+    config = spec.config or {}
+    if spec.search_alg is not None and not has_domains(config):
+        return None
+    varied = [path for path, leaf in walk(config) if isinstance(leaf, Domain) or grid_values(leaf) is not None]
+    return tuple(dict.fromkeys([*map(path_name, varied), *policies.scheduler.mutated_paths]))

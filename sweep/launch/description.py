@@ -1,0 +1,89 @@
+"""What a run says of itself: in the record, and to its callbacks before the first trial."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from searchers import ConcurrencyLimiter
+from sweep.core.ranking import objectives_of
+from sweep.core.values import shown
+from sweep.display.ending import Ending
+from sweep.launch.build import Built
+from sweep.launch.place import Place
+from sweep.launch.policies import describe
+from sweep.record.recipe import space_keys
+from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["COMPLETE", "meta_of_run", "setup_info"]
+
+COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had heard of everything
+
+
+def meta_of_run(
+    built: Built,
+    place: Place,
+    trainable: PreparedTrainable,
+    log_files: Sequence[str] | None,
+    old_meta: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what is recorded of the experiment as a whole."""
+    spec, policies, config = built.spec, built.policies, built.spec.config or {}
+    return {
+        COMPLETE: False,  # until the end
+        "name": place.name,
+        "prefix": built.plan.prefix,
+        "created": old_meta.get("created", time.time()),
+        "trainable": {"name": trainable.name, "kind": trainable.kind},
+        "import_path": spec.import_path or trainable.import_path,
+        "metric": policies.metric,
+        "mode": policies.mode if policies.metric else None,
+        "metrics": _list_of(policies.metrics),
+        "modes": _list_of(policies.modes),
+        "space": {key: shown(value, 100_000) for key, value in config.items()},
+        "space_keys": space_keys(config),
+        "variables": None if built.variables is None else list(built.variables),
+        "log_to_file": list(log_files) if log_files else None,
+        "searcher": describe(policies.searcher, spec.config),
+        "scheduler": describe(policies.scheduler),
+        "num_samples": spec.num_samples,
+        "num_trials": built.plan.num_trials,
+        "resources_per_trial": None if built.wanted is None else built.wanted.to_json(),
+        "seed": built.seed,
+        "storage_path": place.parent,
+        "resume_command": place.resume_command,
+        "python": sys.version.split()[0],
+    }
+
+
+def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
+    """Return what callbacks are told before the first trial."""
+    spec, policies = built.spec, built.policies
+    limit = f" (limit {spec.max_concurrent_trials})" if spec.max_concurrent_trials else ""
+    searcher = policies.searcher
+    inner = searcher.searcher if isinstance(searcher, ConcurrencyLimiter) else searcher
+    return {
+        "experiment_dir": str(place.layout.root),
+        "stop": spec.stop,
+        "num_samples": spec.num_samples,
+        "total_num_samples": built.plan.num_trials,
+        "plan": built.plan,
+        "num_trials": built.plan.num_trials,
+        "name": place.name,
+        "searcher": describe(inner, spec.config) + limit,
+        "scheduler": describe(policies.scheduler),
+        "seed": built.seed,
+        "verbose": spec.verbosity,
+        "nodes": built.packer.nodes,
+        "objectives": objectives_of(policies.metrics, policies.modes or policies.mode),
+        "resume_command": place.resume_command,
+        "ending": ending,
+        "is_resumed": place.exists,
+    }
+
+
+def _list_of(names: str | Sequence[str] | None) -> list[str] | None:
+    """Return the names of several objectives; None when there is one, or none."""
+    return list(names) if names and not isinstance(names, str) else None

@@ -1,0 +1,67 @@
+"""Arguments of `run`, carried out: from whoever gave them to the analysis, or to what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sweep.errors import TrialsFailed
+from sweep.launch.launcher import Launch
+from sweep.launch.registry import registered
+from sweep.launch.spec import RunSpec
+from sweep.record.importing import end_module
+from sweep.record.recipe import pack_recipe
+from sweep.worker.nested import refuse_nested
+
+if TYPE_CHECKING:
+    from sweep.results.analysis import ExperimentAnalysis
+
+__all__ = ["execute", "raise_failed"]
+
+
+def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
+    """Run a sweep to its end and return its analysis.
+
+    Args:
+        trainable: as for `run`, or the name under which it was registered.
+        arguments: parameters of `run`; what is left out has its default.
+
+    Raises:
+        SweepError: as `run`.
+    """
+    end_module("sweep.run")
+    refuse_nested()
+    name = trainable if isinstance(trainable, str) else None
+    spec = RunSpec.of(registered(name) if name is not None else trainable, {**arguments, "trainable_name": name})
+    # Packed now, because searchers and schedulers change once they are used.
+    analysis, was_interrupted = Launch(spec, pack_recipe(spec.changed())).run()
+    is_bare = str(spec.failures.fail_fast).lower() == "raise"
+    if not was_interrupted and (spec.raise_on_failed_trial or is_bare):
+        raise_failed(analysis, is_bare=is_bare)
+    return analysis
+
+
+def raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None:
+    """Raise for failed trials, if there are any.
+
+    Args:
+        is_bare: raise the first one's own exception, when it could be kept.
+
+    Raises:
+        TrialsFailed: some failed; the message names them.
+    """
+    failed = [trial for trial in analysis.trials if trial.status == "ERROR"]
+    if not failed:
+        return
+    shown = "\n".join(f"  {trial.trial_id}: {trial.error}" for trial in failed[:5])
+    more = f"\n  and {len(failed) - 5} more" if len(failed) > 5 else ""
+    cause = failed[0].error
+    own = cause.__cause__ if cause is not None else None
+    if is_bare and own is not None:
+        own.add_note(f"in trial {failed[0].trial_id}:\n{getattr(cause, 'traceback', '')}".rstrip())
+        raise own
+    raise TrialsFailed(
+        f"{len(failed)} of {len(analysis.trials)} trials failed:\n{shown}{more}\n"
+        f"Everything is kept in {analysis.experiment_path}; pass raise_on_failed_trial=False to get the analysis "
+        "instead."
+    ) from cause

@@ -1,0 +1,105 @@
+"""What a run says to its user, line by line, and what it says before it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from searchers import ConcurrencyLimiter
+from sweep.accelerators import inventory
+from sweep.callbacks.base import Callback
+from sweep.core.plan import Plan
+from sweep.engines.base import Engine
+from sweep.launch.build import Built
+from sweep.launch.policies import describe, unsearched_lists
+from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["Notices", "differences", "surprises"]
+
+
+class Notices:
+    """Says one line at a time: by the display if it can show them, else on stderr.
+
+    Attributes:
+        display: shows the sweep; None: nothing does.
+        is_mute: whether everything fails now for one reason, which is raised: then nothing else is said.
+    """
+
+    def __init__(self, verbosity: int) -> None:
+        self.display: Callback | None = None
+        self.is_mute: Callable[[], bool] = lambda: False
+        self._is_quiet = not verbosity
+
+    def say(self, text: str) -> None:
+        """Say it, unless nothing is to be printed."""
+        if not self._is_quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Say what concerns everybody: also when nothing is to be printed."""
+        if self.is_mute():
+            return
+        show = getattr(self.display, "notice", None)
+        if show is not None:
+            show(text)
+        else:
+            with contextlib.suppress(OSError):  # the reader of stderr has gone
+                print(f"sweep: {text}", file=sys.stderr, flush=True)
+
+
+def surprises(built: Built, trainable: PreparedTrainable) -> Iterator[str]:
+    """Yield, a line each, what silently costs people a day: a search too wide, unseen GPUs, lists that stay lists."""
+    spec, searcher = built.spec, built.policies.searcher
+    best, width = searcher.best_concurrency, _width(built)
+    if best is not None and width > best:
+        yield (
+            f"{width} trials at a time: {describe(searcher)} suggests from fewer results than it could have; "
+            f"up to {best} at a time it loses little. max_concurrent_trials={best} waits for them."
+        )
+    if spec.nodes is None and not isinstance(spec.engine, Engine):
+        yield from inventory.notices()
+    if trainable.notices is not None:
+        yield from trainable.notices(spec.config or {})
+    lists = unsearched_lists(spec.search_alg, built.policies.scheduler, spec.config)
+    if lists:
+        yield lists
+    gpus = _num_gpus(built)
+    is_own = trainable.resources is not None or built.wanted is None
+    if gpus and not is_own and not any(bundle.gpu for bundle in built.wanted.bundles):  # type: ignore[union-attr]
+        yield (
+            f"{gpus} GPU{'s are' if gpus > 1 else ' is'} here and trials ask for none: they will not see any. "
+            "Pass resources_per_trial={'cpu': 1, 'gpu': 1} to use them."
+        )
+
+
+def differences(before: Plan, now: Plan, old_meta: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
+    """Return what a resumed run was asked that the last one was not; empty: nothing."""
+    of_one_run: dict[str, Any] = {"retry_errored": "", "retry_unfinished": True, "lost": ()}
+    old, new = (replace(plan, **of_one_run).to_json() for plan in (before, now))
+    derived = ("prefix", "ask_ahead", "required", "numbers")
+    changes = [f"{key} {old[key]!r} -> {new[key]!r}" for key in new if key not in derived and old[key] != new[key]]
+    for key in ("searcher", "scheduler", "space"):
+        if old_meta.get(key) != meta[key]:
+            changes.append(f"{key} {old_meta.get(key)} -> {meta[key]}")
+    return ", ".join(changes)
+
+
+def _width(built: Built) -> int:
+    """Return how many trials will run at a time, as far as their CPUs and GPUs say; 1 where the config decides."""
+    if built.wanted is None:
+        return 1
+    limits = [built.plan.num_trials, built.spec.max_concurrent_trials]
+    cpus = sum(node.cpus for node in built.packer.nodes)
+    for total, each in ((cpus, "cpu"), (_num_gpus(built), "gpu")):
+        share = sum(getattr(bundle, each) for bundle in built.wanted.bundles)
+        limits.append(int(total / share) if share else None)
+    searcher = built.policies.searcher
+    limits.append(searcher.max_concurrent if isinstance(searcher, ConcurrencyLimiter) else None)
+    return min((limit for limit in limits if limit), default=sys.maxsize)
+
+
+def _num_gpus(built: Built) -> int:
+    return sum(device.kind == "gpu" for node in built.packer.nodes for device in node.devices)

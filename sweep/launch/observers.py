@@ -1,0 +1,77 @@
+"""Who observes a run: the user's callbacks, the default loggers, the display, what gives notices, the remote copy."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sweep.callbacks.base import Callback
+from sweep.callbacks.named import callbacks_from
+from sweep.callbacks.watch import AlikeFailures, DamageNotice, ErrorFileCallback, MissingKeys, SpaceNotice
+from sweep.display.ending import Ending, EndingNotice
+from sweep.launch.build import Built
+from sweep.launch.notices import Notices
+from sweep.launch.place import Place
+from sweep.launch.policies import describe
+from sweep.launch.settings import NO_LOGGERS, is_set
+
+if TYPE_CHECKING:
+    from sweep.callbacks.mirror import MirrorCallback
+
+__all__ = ["callbacks_of", "mirror_of"]
+
+_ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result has
+
+
+def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callback]:
+    """Return the callbacks of a run in the order in which they hear; the display becomes that of `notices`."""
+    from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
+
+    spec, plan, scheduler = built.spec, built.plan, built.policies.scheduler
+    found = [*(spec.callbacks or ()), *callbacks_from(os.environ)]
+    rules = dict.fromkeys(plan.stop, "which stop= names; it ends nothing until it is reported")
+    base = getattr(scheduler, "base_scheduler", scheduler)
+    if time_attr := getattr(base, "time_attr", ""):
+        rules[time_attr] = f"which time_attr of {describe(base)} names; it decides nothing until it is reported"
+    rules = {key: rule for key, rule in rules.items() if key not in _ALWAYS_THERE}
+    metric = built.policies.metric if plan.required else ""
+    if metric or rules or plan.checkpoint_score:
+        found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say))
+    found += [ErrorFileCallback(), AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
+    if getattr(scheduler, "log_config", False):
+        from sweep.callbacks.policy import PolicyFiles
+
+        found.append(PolicyFiles(scheduler.mutated_paths))
+    for kind in (JsonLoggerCallback, CSVLoggerCallback):
+        if not is_set(NO_LOGGERS) and not any(isinstance(callback, kind) for callback in found):
+            found.append(kind())
+    if spec.progress_reporter is not None:
+        notices.display = spec.progress_reporter
+    elif spec.verbosity:
+        from sweep.display.progress import Progress
+
+        notices.display = Progress(verbose=spec.verbosity)
+    found += [] if notices.display is None else [notices.display]
+    if spec.verbosity and not getattr(notices.display, "shows_ending", False):
+        found.append(EndingNotice(ending, can_save_on_demand=plan.can_save_on_demand))
+    return found
+
+
+def mirror_of(built: Built, place: Place, log_files: tuple[str, ...], notices: Notices) -> MirrorCallback | None:
+    """Return what copies the experiment to remote storage; None when it is stored here."""
+    if not place.storage.is_remote:
+        return None
+    from sweep.callbacks.mirror import MirrorCallback
+    from sweep.core.config import SyncConfig
+
+    sync = built.spec.sync_config or SyncConfig()
+    return MirrorCallback(
+        place.storage,
+        place.layout.root,
+        sync.sync_period,
+        sync_timeout_s=sync.sync_timeout,
+        sync_artifacts=sync.sync_artifacts,
+        sync_artifacts_on_checkpoint=sync.sync_artifacts_on_checkpoint,
+        log_files=log_files,
+        notice=notices.say,
+    )

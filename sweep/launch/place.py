@@ -1,0 +1,102 @@
+"""Where a run's experiment lies, and whether one is there already."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+
+from sweep.errors import ConfigError, ExperimentError
+from sweep.launch.spec import HAS_NO_RESUME, RunSpec
+from sweep.record.layout import ExperimentLayout, tidy_name
+from sweep.record.remote import has_experiment, pull
+from sweep.record.storage import Storage, parse_storage
+from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["Place", "place_of", "start_from"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The directory of a run's experiment.
+
+    Attributes:
+        exists: there is an experiment, and it is continued.
+        resume_command: what people call, or type, to continue it.
+    """
+
+    storage: Storage
+    layout: ExperimentLayout
+    exists: bool
+    resume_command: str
+
+    @property
+    def name(self) -> str:
+        return self.layout.root.name
+
+    @property
+    def parent(self) -> str:
+        """What holds the experiment: a directory, or a URI."""
+        return self.storage.uri or str(self.layout.root.parent)
+
+
+def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
+    """Find the directory of a run, bringing the experiment there if it lies elsewhere and is to be continued.
+
+    Raises:
+        ConfigError: the name cannot name a directory, or the storage is none.
+        ExperimentError: there is an experiment of that name, and it is not to be continued.
+    """
+    storage = parse_storage(spec.storage_path, spec.storage_filesystem)
+    name = spec.name
+    if name is None:
+        base = name = f"{tidy_name(trainable.name)}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
+        number = 1
+        while (storage.local_root / name).exists() or has_experiment(storage, name):
+            number += 1
+            name = f"{base}_{number}"
+    elif name != tidy_name(name):
+        raise ConfigError(
+            f"name={name!r} cannot name a directory; use letters, digits, '.', '_' and '-', for instance "
+            f"{tidy_name(name)!r}."
+        )
+    is_resumed = spec.resuming.is_wanted
+    if is_resumed and storage.is_remote:
+        pull(storage, name)
+    layout = ExperimentLayout(storage.local_root / name)
+    exists = layout.database.exists()
+    is_typed = bool(spec.import_path)  # by the command line
+    if not is_resumed and (exists or has_experiment(storage, name)):
+        resume, other = ("--resume", "another --name") if is_typed else ("resume=True", "another name=")
+        raise ExperimentError(
+            f"there already is an experiment {name!r} in {storage.uri or storage.local_root}. Continue it with "
+            f"{resume}, give {other}, or delete it: {storage.deletion(name, is_shell=is_typed)}"
+        )
+    return Place(storage, layout, exists, _resume_command(spec, trainable, storage, layout))
+
+
+def _resume_command(spec: RunSpec, trainable: PreparedTrainable, storage: Storage, layout: ExperimentLayout) -> str:
+    root = layout.root
+    if spec.import_path:  # the command line started it, and can start it again
+        is_usual = root.parent == parse_storage().local_root
+        where = "" if is_usual else f" --storage {storage.uri or root.parent}"
+        return f"sweep resume {root.name}{where}"
+    if HAS_NO_RESUME.get():
+        place = f"{storage.uri.rstrip('/')}/{root.name}" if storage.uri else os.path.relpath(root)
+        is_named = trainable.group is None and trainable.name != "lambda"
+        return f"sweep.Tuner.restore({place!r}, {trainable.name if is_named else 'trainable'}).fit()"
+    return f"the same call with name={root.name!r}, resume=True"
+
+
+def start_from(path: str | os.PathLike[str] | None) -> str:
+    """Return the checkpoint that trials start from, absolute; empty: none.
+
+    Raises:
+        ConfigError: there is no such directory.
+    """
+    if path is None:
+        return ""
+    found = os.path.abspath(getattr(path, "path", path))
+    if not os.path.isdir(found):
+        raise ConfigError(f"restore is {found!r}; expected the directory of a checkpoint.")
+    return found

@@ -1,0 +1,55 @@
+"""What /proc says of processes. A descriptor is waited for a while: what cannot be seen would count as gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["list_names", "read", "stat_of"]
+
+T = TypeVar("T")
+
+_PATIENCE_S = 1.0  # for a descriptor to become free
+
+
+def read(path: str) -> bytes:
+    """Return what a file of /proc says.
+
+    Raises:
+        OSError: the process is gone, is somebody else's, or no descriptor became free.
+    """
+    return _patiently(_read, path)
+
+
+def list_names(path: str) -> list[str]:
+    """Return the names in a directory of /proc; errors as of `read`."""
+    return _patiently(os.listdir, path)
+
+
+def stat_of(pid: int | str) -> list[bytes]:
+    """Return the fields of a process's `stat`, from its state on, as proc(5) lists them.
+
+    Raises:
+        OSError: the process is gone.
+    """
+    return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _patiently(look: Callable[[str], T], path: str) -> T:
+    give_up = 0.0
+    while True:
+        try:
+            return look(path)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or (give_up and time.monotonic() > give_up):
+                raise
+        give_up = give_up or time.monotonic() + _PATIENCE_S
+        time.sleep(0.01)

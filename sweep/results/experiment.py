@@ -1,0 +1,180 @@
+"""What an experiment shows of itself as a whole, whether one holds its analysis or the grid of its results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep import checks
+from sweep.core.ranking import Objectives, best_of, shown_objectives
+from sweep.errors import ConfigError, MetricError, nearest
+from sweep.record.reader import ExperimentReader
+from sweep.record.rows import TrialRow
+from sweep.results.notebook import analysis_page
+from sweep.results.views import local_filesystem, several_objectives
+from sweep.results.winners import (
+    SCOPES,
+    best_by_last,
+    best_reports,
+    better_earlier,
+    front_of,
+    objectives_front,
+    scores,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Experiment"]
+
+_MAX_SHOWN = 5  # trials of a Pareto set
+
+
+class Experiment:
+    """What the analysis of an experiment and the grid of its results have in common: tables, and who is best."""
+
+    def __init__(self, reader: ExperimentReader, default_metric: str | None, default_mode: str | None) -> None:
+        self._reader = reader
+        self._objectives: Objectives = reader.objectives
+        self.default_metric = default_metric
+        self.default_mode = default_mode
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_summary(self)})"
+
+    def _repr_html_(self) -> str:
+        return analysis_page(self)
+
+    @property
+    def experiment_path(self) -> str:
+        """Directory of the experiment."""
+        return str(self._reader.root)
+
+    @property
+    def filesystem(self) -> Any:
+        """The fsspec file system on which `experiment_path` lies: that of this machine."""
+        return local_filesystem()
+
+    def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
+        """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).
+
+        Args:
+            metric, mode: show each trial's best report ever by them instead of its last; one alone is completed by the
+                defaults.
+            style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
+
+        Raises:
+            ConfigError: a mode that is not min or max, a metric without any mode, an unknown style.
+        """
+        from sweep.results.frames import trial_frame
+
+        chosen = None
+        if metric is not None or mode is not None:
+            metric, mode = self.chosen_metric(metric, mode)
+            best = best_reports(self._reader, metric, mode, infinite=True)
+            chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
+        shown = metric or self.default_metric or self._reader.metric
+        return trial_frame(self._reader, chosen=chosen, style=style, metric=shown)
+
+    def get_dataframe(
+        self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
+    ) -> pd.DataFrame:
+        """Return `dataframe(metric=filter_metric, mode=filter_mode)`, under the name that Tune's `ResultGrid` has."""
+        return self.dataframe(filter_metric, filter_mode, style=style)
+
+    def history(self) -> pd.DataFrame:
+        """Return one row per report: trial_id, step, time_s (of driving), the metrics, attempt, time_total_s,
+        timestamp."""
+        from sweep.results.frames import history_frame
+
+        return history_frame(self._reader)
+
+    def events(self) -> pd.DataFrame:
+        """Return one row per recorded event: what happened, to which trial, and what the sweep did about it."""
+        from sweep.results.frames import event_frame
+
+        return event_frame(self._reader)
+
+    def chosen_metric(self, metric: str | None = None, mode: str | None = None) -> tuple[str, str]:
+        """Return the metric and the mode by which trials are compared: these, completed by the defaults.
+
+        Raises:
+            ConfigError: one of them is not known, or there are several objectives and none is named (a ValueError).
+        """
+        metric = metric or self.default_metric
+        if not metric and self._objectives:
+            raise ConfigError(several_objectives(self._objectives, "get_pareto_trials()"))
+        modes = {name: one for name, one in self._objectives if one != "obs"}
+        mode = mode or self.default_mode or modes.get(metric or "")
+        if not metric or not mode:
+            missing = " and ".join(name for name, value in (("metric", metric), ("mode", mode)) if not value)
+            raise ConfigError(
+                f"no {missing} {'is' if len(missing) < 10 else 'are'} known; give metric='...' and mode='min' or 'max' "
+                "here or to the run; on the command line --metric and --goal."
+            )
+        return metric, checks.mode(mode)
+
+    def _best(self, metric: str, mode: str, scope: str, is_finite_only: bool) -> tuple[TrialRow, float]:
+        """Return the best trial and its value.
+
+        Raises:
+            MetricError: no trial has a usable number.
+        """
+        checks.one_of("scope", scope, SCOPES)
+        found = scores(self._reader, metric, mode, scope, infinite=not is_finite_only)
+        best = best_of(found, mode, infinite=not is_finite_only)
+        if best is not None:
+            return self._reader.snapshot().by_id[best[0]], best[1]
+        names = self._reader.metric_names()
+        known = nearest(metric, names) if names else "Nothing was reported yet."
+        if metric in names:
+            known = "All that was reported under it is NaN, infinite or no number."
+        raise MetricError(f"no trial of {self._reader.name} has a usable number under {metric!r}. {known}")
+
+    def _front(self, metric: Sequence[str] | None, mode: Sequence[str] | None) -> list[TrialRow]:
+        metrics = list(metric or (name for name, _ in self._objectives))
+        modes = list(mode or (one for _, one in self._objectives))
+        if len(metrics) < 2 or len(metrics) != len(modes) or isinstance(metric, str):
+            raise ConfigError(
+                f"the objectives are metric={metric or metrics!r}, mode={mode or modes!r}; expected two lists of equal "
+                "length such as metric=['error', 'latency'], mode=['min', 'min'], here or given to the run."
+            )
+        for one in modes:
+            if one != "obs":
+                checks.mode(one)
+        return [row for row, _ in front_of(self._reader, metrics, modes)]
+
+
+def _summary(analysis: Experiment) -> str:
+    """Say what there is and what is best, with the scope that was used; of several objectives the Pareto set."""
+    reader = analysis._reader
+    trials = reader.trials()
+    counts = Counter(row.status for row in trials)
+    states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none yet"
+    text = f"{reader.name}: {len(trials)} trials ({states})"
+    if analysis._objectives and not analysis.default_metric:
+        front = objectives_front(reader)
+        shown = [
+            f"{row.number:05d} ({', '.join(f'{value:.6g}' for value in values.values())})"
+            for row, values in front[:_MAX_SHOWN]
+        ]
+        text += (
+            f"; Pareto set by {shown_objectives(analysis._objectives)}: {len(front)} trials, get_pareto_trials(): "
+            + ", ".join([*shown, *(["..."] if len(front) > _MAX_SHOWN else [])])
+        )
+    elif not analysis.default_metric or not analysis.default_mode:
+        text += ", no metric given"
+    best = best_by_last(reader, analysis.default_metric, analysis.default_mode)
+    earlier = better_earlier(reader, analysis.default_metric, analysis.default_mode)
+    if best is not None:
+        text += (
+            f"; best {best.metric}={best.value:.6g} ({best.mode}, trial {best.row.number:05d}, "
+            "scope='last': by the last report of each trial)"
+        )
+    if earlier is not None:
+        text += (
+            f"; at an earlier step {earlier.metric}={earlier.value:.6g} (trial {earlier.row.number:05d} at step "
+            f"{earlier.step}, scope='all')"
+        )
+    return text + ("; no driver runs it" if reader.state() == "crashed" else "")

@@ -1,0 +1,154 @@
+"""Who took whose checkpoint and which config came of it: the lines of population based training's policy files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.core.naming import evaluated_params, format_vars
+from sweep.core.trial import Trial
+
+__all__ = [
+    "Exploit",
+    "PolicyLine",
+    "PolicyLog",
+    "change_points",
+    "perturbed_tag",
+    "plain",
+    "policy_file",
+    "read_policy",
+]
+
+GLOBAL_FILE = "pbt_global.txt"
+
+# target tag, source tag, target iteration, source iteration, source config, new config
+PolicyLine = tuple[str, str, int, int, dict[str, Any], dict[str, Any]]
+_PERTURBED = "@perturbed["
+
+
+def policy_file(trial_id: str) -> str:
+    """Return the name of a trial's policy file, in the experiment's directory."""
+    return f"pbt_policy_{trial_id}.txt"
+
+
+def perturbed_tag(tag: str, config: Mapping[str, Any], changed: Iterable[str]) -> str:
+    """Return `<tag>@perturbed[lr=0.1000]`: the name of a trial that continues with a changed config.
+
+    Args:
+        tag: the trial's experiment tag when it was new.
+        changed: flattened config paths that may be changed.
+    """
+    return f"{tag}{_PERTURBED}{format_vars(evaluated_params(config, tuple(changed)))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Exploit:
+    """One trial took another's checkpoint and a changed copy of its config.
+
+    Attributes:
+        target_iteration: how far the trial was that gave up its own state. source_iteration: that of the checkpoint.
+    """
+
+    target_id: str
+    source_id: str
+    target_iteration: int
+    source_iteration: int
+    source_config: Mapping[str, Any]
+    new_config: Mapping[str, Any]
+
+    def line(self, target_tag: str, source_tag: str) -> str:
+        """Return the line of the policy files: a JSON list of six, without the line's end."""
+        values = [target_tag, source_tag, self.target_iteration, self.source_iteration]
+        return json.dumps([*values, dict(self.source_config), dict(self.new_config)], default=plain)
+
+
+class PolicyLog:
+    """Recognise exploits: a trial starts from a checkpoint that another one saved.
+
+    Args:
+        known: after a restart, the config that each trial's last exploit gave it, as `read_policy` finds it: such a
+            trial may start from the same checkpoint again, which is no new exploit.
+    """
+
+    def __init__(self, known: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._known = {trial_id: _comparable(config) for trial_id, config in (known or {}).items()}
+        self._from: dict[str, str] = {}
+
+    def restored(self, trial: Trial, trials: Mapping[str, Trial]) -> Exploit | None:
+        """Hear that an attempt of `trial` began from a checkpoint; returns the exploit that caused it, if one did."""
+        ref = trial.started_from
+        if ref is None:
+            return None
+        source_id = ref.owner
+        source = trials.get(source_id)
+        if source is None or source_id == trial.id:
+            return None
+        config = _comparable(trial.config)
+        path = self._from.get(trial.id, ref.path)
+        if self._known.get(trial.id) == config and path == ref.path:
+            return None  # the same one again, after a failure or a restart
+        self._known[trial.id], self._from[trial.id] = config, ref.path
+        last = trial.last_result.get("training_iteration", 0) if trial.last_result is not None else 0
+        return Exploit(trial.id, source_id, last, ref.training_iteration, source.config, trial.config)
+
+
+def read_policy(text: str) -> list[PolicyLine]:
+    """Return the lines of a policy file, oldest first; a last line that was cut off is left out.
+
+    Raises:
+        ValueError: another line is no JSON list of six.
+    """
+    lines = text.split("\n")
+    found = []
+    for i, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except json.JSONDecodeError:
+            if i == len(lines) - 1:
+                break  # the driver died while it wrote
+            raise
+        if not isinstance(values, list) or len(values) != 6:
+            raise ValueError(f"line {i + 1} of a policy file is {line!r:.100}; expected a JSON list of six values.")
+        found.append(tuple(values))
+    return found
+
+
+def change_points(lines: Sequence[PolicyLine]) -> tuple[dict[str, Any], list[tuple[int, dict[str, Any]]]]:
+    """Return the config that the way to the last line began with, and what it became at which training iteration.
+
+    A line says that a trial gave itself up for another. What the trial did before does not count then; what the other
+    one did does, and the file holds that in the lines before: its own are replaced by the other's at each exploit.
+
+    Args:
+        lines: as `read_policy` returns them, at least one.
+    """
+    first: dict[str, Any] = {}
+    changes: list[tuple[int, dict[str, Any]]] = []
+    wanted = ""
+    for target, source, _, iteration, old_config, new_config in reversed(lines):
+        if changes and _original_tag(target) != wanted:
+            break  # a trial without a file was the source; here are lines of what was given up
+        wanted, first = _original_tag(source), old_config
+        changes.append((iteration, new_config))
+    return first, changes[::-1]
+
+
+def _original_tag(tag: str) -> str:
+    """Return the tag that a trial had when it was new."""
+    return tag.partition(_PERTURBED)[0]
+
+
+def _comparable(config: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(dict(config), default=plain, sort_keys=True))
+
+
+def plain(value: Any) -> Any:
+    """Return a JSON value for what JSON does not know: numbers of numpy as numbers, the rest as it prints."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    item = getattr(value, "item", None)
+    return item() if callable(item) and getattr(value, "ndim", 1) == 0 else repr(value)

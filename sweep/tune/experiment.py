@@ -1,0 +1,165 @@
+"""Experiments as values: what to run and how, for `run` and `run_experiments`."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from sweep.api import run
+from sweep.callbacks.base import Callback
+from sweep.core.config import CheckpointConfig, ResumeConfig, SyncConfig, fields_of
+from sweep.errors import ConfigError, meant, refuse_unknown
+from sweep.launch.execute import raise_failed
+from sweep.schedulers import Scheduler
+
+if TYPE_CHECKING:
+    from sweep.results.analysis import TrialView
+
+__all__ = ["Experiment", "run_experiments"]
+
+
+@refuse_unknown()
+@dataclass(frozen=True)
+class Experiment:
+    """What to run and how; the fields are parameters of `sweep.run`.
+
+    Attributes:
+        name: directory of the experiment.
+        run: the trainable, or the name of a registered one.
+
+    Raises:
+        ConfigError: the name is no text, or there is nothing to run.
+    """
+
+    name: str
+    run: Any
+    stop: Any = None
+    time_budget_s: float | timedelta | None = None
+    config: Mapping[str, Any] | None = None
+    resources_per_trial: Any = None
+    num_samples: int = 1
+    storage_path: str | os.PathLike[str] | None = None
+    storage_filesystem: Any = None
+    checkpoint_config: CheckpointConfig | None = None
+    sync_config: SyncConfig | None = None
+    trial_name_creator: Callable[[Any], str] | None = None
+    trial_dirname_creator: Callable[[Any], str] | None = None
+    log_to_file: bool | str | Sequence[str] = False
+    max_failures: int = 0
+    restore: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ConfigError(f"an experiment has the name {self.name!r}; expected the name of its directory.")
+        if self.run is None:
+            raise ConfigError(f"the experiment {self.name!r} has nothing to run; give it run=function.")
+
+    @classmethod
+    def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:
+        """Return the experiment that a dict describes: `{"run": train, "config": {...}, "num_samples": 4}`.
+
+        A key `env` is put into the config, as Tune does.
+
+        Raises:
+            ConfigError: it is no dict, lacks `run`, or has an unknown key.
+        """
+        if not isinstance(spec, Mapping):
+            raise ConfigError(f"the experiment {name!r} is {spec!r:.100}; expected a dict with a key 'run'.")
+        given = dict(spec)
+        if "env" in given:
+            given["config"] = {**(given.get("config") or {}), "env": given.pop("env")}
+        known = [item.name for item in fields(cls) if item.name != "name"]
+        for key in given:
+            if key not in known:
+                raise ConfigError(f"the experiment {name!r} has an unknown key {key!r}. {meant(str(key), known)}")
+        if "run" not in given:
+            raise ConfigError(f"the experiment {name!r} has no key 'run'; it names what is run.")
+        return cls(name, **given)
+
+    @property
+    def public_spec(self) -> dict[str, Any]:
+        """What searchers, schedulers and callbacks may know: `stop`, `num_samples` and `time_budget_s`."""
+        return {"stop": self.stop, "num_samples": self.num_samples, "time_budget_s": self.time_budget_s}
+
+    def __sweep_run__(self, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Return what `run` runs, and with which arguments: the fields that differ from their defaults, and `given`.
+
+        Raises:
+            ConfigError: one of them was given by both.
+        """
+        own = {
+            item.name: value
+            for item in fields(self)
+            if item.name != "run" and (value := getattr(self, item.name)) is not item.default
+        }
+        for key in own.keys() & given.keys():
+            raise ConfigError(
+                f"{key} was given twice: by run() and by the experiment {self.name!r}. Give it in one place."
+            )
+        return self.run, {**given, **own}
+
+
+@refuse_unknown(fields_of(Experiment, "experiments"))
+def run_experiments(
+    experiments: Experiment | Sequence[Experiment] | Mapping[str, Any],
+    scheduler: Scheduler | str | None = None,
+    verbose: int | None = None,
+    progress_reporter: Callback | None = None,
+    resume: bool | str | None = None,
+    resume_config: ResumeConfig | None = None,
+    reuse_actors: bool = False,
+    raise_on_failed_trial: bool = True,
+    concurrent: bool = True,
+    callbacks: Sequence[Callback] | None = None,
+) -> list[TrialView]:
+    """Run experiments one after another, each in its own directory, and return the trials of all.
+
+    Args:
+        experiments: one, several, or a dict of name -> specification (`run`, `config`, `stop`, `num_samples` ...).
+        concurrent: has no effect: each experiment packs the whole machine, so two at a time would be no faster.
+
+    The others are those of `run`; a scheduler object is copied for each experiment.
+
+    Raises:
+        ConfigError: something is no experiment, or two have one name. Others as `run`.
+    """
+    found = _experiments(experiments)
+    trials: list[TrialView] = []
+    failed = []
+    for experiment in found:
+        analysis = run(
+            experiment,
+            scheduler=scheduler if isinstance(scheduler, str) else copy.deepcopy(scheduler),
+            verbose=verbose,
+            progress_reporter=progress_reporter,
+            resume=resume,
+            resume_config=resume_config,
+            reuse_actors=reuse_actors,
+            raise_on_failed_trial=False,
+            callbacks=callbacks,
+        )
+        trials += analysis.trials
+        if any(trial.status == "ERROR" for trial in analysis.trials):
+            failed.append(analysis)
+    if failed and raise_on_failed_trial:
+        raise_failed(failed[0])
+    return trials
+
+
+def _experiments(given: Any) -> list[Experiment]:
+    if isinstance(given, Mapping):
+        found = [Experiment.from_json(name, spec) for name, spec in given.items()]
+    else:
+        found = list(given) if isinstance(given, (list, tuple)) else [given]
+    for one in found:
+        if not isinstance(one, Experiment):
+            raise ConfigError(f"run_experiments was given {one!r:.100}; expected sweep.Experiment objects or a dict.")
+    names = [one.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two experiments are called {name!r}; each needs a directory of its own.")
+    return found

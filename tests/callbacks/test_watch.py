@@ -1,0 +1,169 @@
+"""What every sweep writes and says: tracebacks, trials that wait for room, keys that nobody reports, alike failures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweep
+from sweep.callbacks.watch import SpaceNotice
+from sweep.core.resources import Resources
+from sweep.core.trial import WAITS_FOR_SPACE, Status, Trial
+
+SHORT = f"{WAITS_FOR_SPACE}: a checkpoint of 3MiB does not fit into /x, 1MiB free"
+
+Swept = Callable[..., str]
+
+
+@pytest.fixture
+def swept(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Swept:
+    """Runs a sweep, and returns what was shown of it."""
+
+    def run(trainable: Any, *, engine: str = "inline", **given: Any) -> str:
+        sweep.run(trainable, storage_path=tmp_path, engine=engine, **given)
+        return "".join(capfd.readouterr())
+
+    return run
+
+
+def trial(number: int, reason: str = "", status: Status = Status.RUNNING) -> Trial:
+    return Trial(f"abcde_{number:05d}", {}, Resources(), status, attempt=1, reason=reason)
+
+
+def test_the_first_that_waits_is_named_once_a_minute() -> None:
+    said: list[str] = []
+    time = [100.0]
+    notice = SpaceNotice(said.append, clock=lambda: time[0])
+    trials = {one.id: one for one in (trial(0, "rank 1 waits for rank 0"), trial(1, SHORT), trial(2, SHORT))}
+    notice.on_step(trials, 0.0, ["abcde_00000"])
+    assert said == []
+    notice.on_step(trials, 0.0, list(trials))
+    notice.on_step(trials, 0.0, list(trials))
+    assert said == [f"trial 00001 {SHORT}. Free some space and it goes on; Ctrl-C ends it"]
+    time[0] = 161.0
+    notice.on_step(trials, 0.0, ["abcde_00002"])
+    assert len(said) == 2
+
+
+def test_a_trial_that_has_ended_waits_for_nothing() -> None:
+    said: list[str] = []
+    ended = trial(0, SHORT, Status.ERROR)
+    SpaceNotice(said.append).on_step({ended.id: ended}, 0.0, [ended.id])
+    assert said == []
+
+
+def test_every_failure_is_appended_to_error_txt(tmp_path: Path) -> None:
+    def fails(config: dict[str, Any]) -> None:
+        raise ValueError("no luck today")
+
+    analysis = sweep.run(
+        fails, storage_path=tmp_path, verbose=0, engine="inline", max_failures=1, raise_on_failed_trial=False
+    )
+    text = Path(analysis.trials[0].path, "error.txt").read_text()
+    assert text.count("ValueError: no luck today") == 2
+    assert "Failure # 1 (occurred at 20" in text
+    assert "Failure # 2 (occurred at 20" in text
+    assert "test_watch.py" in text
+
+
+def test_a_stop_key_that_nobody_reports_is_said_once_after_ten_reports_of_a_trial(swept: Swept) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for _ in range(config["reports"]):
+            sweep.report(accuracy=0.5)
+
+    def said_with(reports: int) -> str:
+        return swept(train, config={"reports": sweep.grid_search([reports, reports])}, stop={"acuracy": 0.9})
+
+    said = said_with(3)
+    assert said.count("made 3 reports without 'acuracy', which stop= names") == 1  # at the end of a trial
+    assert said.count("stop=") == 1
+    said = said_with(11)
+    assert said.count("made 10 reports without 'acuracy', which stop= names") == 1
+    assert "Did you mean 'accuracy'" in said
+
+
+def test_a_progress_that_nobody_reports_is_said_once(swept: Swept) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for epoch in range(3):
+            sweep.report(loss=0.5, epoch=epoch)
+
+    scheduler = sweep.ASHAScheduler(time_attr="epochs", max_t=20, metric="loss", mode="min")
+    said = swept(train, num_samples=3, scheduler=scheduler)
+    assert said.count("made 3 reports without 'epochs', which time_attr of asha names; it decides nothing") == 1
+    assert "Did you mean 'epoch'" in said
+
+
+def test_a_score_of_checkpoints_that_is_not_reported_is_said_at_the_first_one(swept: Swept, tmp_path: Path) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for step in range(3):
+            (tmp_path / "state").mkdir(exist_ok=True)
+            sweep.report(acc=-abs(step - 1), checkpoint=sweep.Checkpoint(tmp_path / "state"))
+
+    keep = sweep.CheckpointConfig(num_to_keep=1, checkpoint_score_attribute="accuracy")
+    said = swept(train, num_samples=2, checkpoint_config=keep)
+    assert said.count("reported no 'accuracy', which checkpoint_score_attribute names") == 1
+    assert "Did you mean 'acc'" in said
+
+
+def test_a_stop_key_that_is_reported_from_the_second_trial_on_is_not_said(swept: Swept) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for step in range(12):
+            sweep.report(loss=0.5) if step < 8 else sweep.report(accuracy=0.5)
+
+    assert "stop=" not in swept(train, stop={"accuracy": 0.9}, num_samples=2)
+
+
+@pytest.mark.parametrize(("metric", "is_said"), [("los", True), ("val_loss", False), ("loss", False)])
+def test_a_metric_that_looks_misspelt_is_said_at_the_first_report(swept: Swept, metric: str, is_said: bool) -> None:
+    def train(config: dict[str, Any]) -> None:
+        sweep.report(loss=0.5)
+        sweep.report({"loss": 0.5, metric: 1.0})
+
+    said = swept(train, metric=metric, mode="min", num_samples=2)
+    assert said.count("reported 'loss' and no 'los', which is the metric") == is_said
+
+
+def failing_alike(config: dict[str, Any]) -> None:
+    if config["x"] == "late":
+        sweep.report(loss=1.0)
+    if config["x"] == "other":
+        raise ValueError("another one")
+    config["lr"]
+
+
+@pytest.mark.parametrize(
+    ("xs", "counts"),
+    [
+        (["early"] * 9, [2, 5]),
+        (["early"] * 3, [2]),
+        (["early"], []),
+        (["early", "other", "early"], []),
+        (["early", "late", "early"], []),
+    ],
+)
+def test_the_same_failure_of_the_first_trials_is_said_at_once_with_its_count_and_not_for_each(
+    swept: Swept, xs: list[str], counts: list[int]
+) -> None:
+    said = swept(
+        failing_alike,
+        config={"x": sweep.grid_search(xs)},
+        engine="local",
+        raise_on_failed_trial=False,
+        max_concurrent_trials=1,
+    )
+    line = failing_alike.__code__.co_firstlineno + 5
+    found = re.findall(
+        rf"the first (\d+) trials that failed did so alike, before their first report: KeyError: 'lr' "
+        rf"\(test_watch\.py:{line}\)",
+        said,
+    )
+    assert [int(count) for count in found] == counts
+
+
+def test_a_trial_that_fails_again_and_again_is_counted_once(swept: Swept) -> None:
+    said = swept(failing_alike, config={"x": "early"}, max_failures=6, raise_on_failed_trial=False)
+    assert "failed did so alike" not in said

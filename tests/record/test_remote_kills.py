@@ -1,0 +1,237 @@
+"""A process that is killed (-9) in a push or a pull, between any two steps or in the middle of a file, does no harm.
+
+A child process does the work and ends itself, without a word, at the n-th change of a file, here or at the remote place
+(a directory behind a file system of fsspec that is no object store). That is done for every n until the work ends by
+itself; each time the same machine and another one go on from what is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec.implementations.dirfs import DirFileSystem
+from made_experiment import MadeExperiment
+
+from sweep.errors import ExperimentError
+from sweep.record import filesystems
+from sweep.record.checkpoints import MANIFEST, persist, verify
+from sweep.record.reader import ExperimentReader
+from sweep.record.remote import pull
+from sweep.record.schema import open_for_reading
+from sweep.record.storage import Storage, parse_storage
+from sweep.record.stored import StoredCheckpoints, references
+from sweep.record.upload import OtherDriver, Uploader
+
+CHANGES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "shutil.rmtree"}
+KILLED = 9
+TRIAL = "abcde_00000"
+MOST = 400
+
+
+@pytest.fixture(autouse=True)
+def no_syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed process loses nothing that it gave to the kernel: only speed depends on it."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+class Place:
+    """Machines that share one remote directory; `at` names the machine that works."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self._monkeypatch = monkeypatch
+
+    def at(self, machine: str) -> Storage:
+        self._monkeypatch.setenv("SWEEP_CACHE", str(self.root / machine))
+        self._monkeypatch.setattr(filesystems, "_homes", {})
+        return parse_storage("exp", DirFileSystem(str(self.root / "remote"), fsspec.filesystem("file")))
+
+
+def push(storage: Storage) -> None:
+    Uploader(storage.experiment("made"), storage.local_root / "made").sync(with_artifacts=True)
+
+
+def save(experiment: MadeExperiment, number: int) -> str:
+    path = f"{TRIAL}/checkpoint_{number:06d}"
+    source = experiment.root / "tmp-source"
+    (source / "inner").mkdir(parents=True)
+    (source / "inner" / "state").write_text(str(number))
+    persist(source, experiment.root / path, is_source_spent=True)
+    experiment.report(TRIAL, {"loss": 1.0}, checkpoint=path, at=float(number))
+    (experiment.root / TRIAL / "result.json").write_text("line\n" * number)
+    experiment.commit()
+    return path
+
+
+def ends_itself(work: Callable[[], None], root: Path, at: int, is_torn: bool) -> bool:
+    """Do the work in a child process that is killed before its `at`-th change of a file; whether that was reached.
+
+    Args:
+        is_torn: a file that would be opened for writing then is left with a part of something in it.
+    """
+    pid = os.fork()
+    if pid == 0:
+        count = 0
+
+        def watch(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal count
+            is_write = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+            if not (event in CHANGES or is_write) or not str(arguments[0]).startswith(str(root)):
+                return
+            count += 1
+            if count == at:
+                if is_torn and is_write and not str(arguments[0]).endswith("driver.lock"):
+                    count = -MOST
+                    with open(str(arguments[0]), "wb") as file:
+                        file.write(b'{"torn": ')
+                os._exit(KILLED)
+
+        sys.addaudithook(watch)
+        try:
+            work()
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, KILLED)
+    return code == KILLED
+
+
+def made_place(root: Path, monkeypatch: pytest.MonkeyPatch, *, is_pushed: bool = False) -> Place:
+    """One machine has pushed, another has read that, and the first has gone on: it has something new to push."""
+    place = Place(root, monkeypatch)
+    storage = place.at("first")
+    experiment = MadeExperiment(storage.local_root)
+    experiment.trial({"x": 1})
+    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    old = save(experiment, 1)
+    push(storage)
+    pull(place.at("reader"), "made", for_reading=True)
+    save(experiment, 2)
+    experiment.discard(old)
+    experiment.close()
+    if is_pushed:
+        push(place.at("first"))
+    return place
+
+
+def seq_of(storage: Storage) -> int:
+    return ExperimentReader(storage.local_root / "made").snapshot().seq
+
+
+def check_goes_on(storage: Storage) -> None:
+    """Everything that is needed to go on is in the local directory, whole."""
+    root = storage.local_root / "made"
+    with contextlib.closing(open_for_reading(root / "sweep.db")) as db:
+        ((latest,),) = references(db).values()
+    verify(root / latest)
+    number = int(latest[-1])
+    assert (root / TRIAL / "result.json").read_text() in {"line\n" * n for n in range(number, 3)}
+    assert (root / "tuner.pkl").read_bytes() == b"recipe"
+    if "first" not in root.parts:
+        assert (root / "tuner.pkl").stat().st_mode & 0o077 == 0
+
+
+def check_same(storage: Storage) -> None:
+    """The remote directory holds what the local one does, and no more."""
+    root, remote = storage.local_root / "made", storage.experiment("made")
+    found = remote.find()
+    stored = StoredCheckpoints()
+    with contextlib.closing(open_for_reading(root / "sweep.db")) as db:
+        stored.follow(db)
+    kept = {f"{path}/{name}" for path in stored.kept for name in (MANIFEST, "inner/state")}
+    assert found.keys() == {".sweep-record.json", "sweep.db", "tuner.pkl", f"{TRIAL}/result.json", *kept}
+    again = root.parent / "again"
+    remote.get(["sweep.db"], again)
+    assert ExperimentReader(again).snapshot() == ExperimentReader(root).snapshot()
+    shutil.rmtree(again)
+
+
+def go_on(storage: Storage) -> None:
+    """Do what a run does that resumes."""
+    pull(storage, "made")
+    check_goes_on(storage)
+    push(storage)
+    check_same(storage)
+
+
+@pytest.mark.parametrize(("is_torn", "is_resumed"), [(False, False), (True, True)])
+def test_a_push_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_torn: bool, is_resumed: bool
+) -> None:
+    reached = set()
+    for at in range(1, MOST):
+        place = made_place(tmp_path / str(at), monkeypatch)
+        storage = place.at("first")
+        before = seq_of(storage)
+
+        def work(storage: Storage = storage) -> None:
+            if is_resumed:
+                pull(storage, "made")
+            push(storage)
+
+        is_killed = ends_itself(work, place.root, at, is_torn)
+        shutil.copytree(place.root, tmp_path / "left", symlinks=True)
+        # the machine is lost; another one, which has read an earlier state, goes on
+        go_on(place.at("reader"))
+        reached.add(seq_of(place.at("reader")))
+        # it goes on, too, after all: the other one has done nothing new, so that nothing has parted
+        go_on(place.at("first"))
+        # or the same machine goes on
+        shutil.rmtree(place.root)
+        (tmp_path / "left").rename(place.root)
+        storage = place.at("first")
+        assert not pull(storage, "made")
+        go_on(storage)
+        assert seq_of(storage) == before
+        if not is_killed:
+            break
+    assert 20 < at < MOST - 1
+    assert len(reached) == 2  # before the record was there, and after
+
+
+@pytest.mark.parametrize(("is_torn", "machine"), [(False, "new"), (True, "reader")])
+def test_a_pull_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, is_torn: bool) -> None:
+    for at in range(1, MOST):
+        place = made_place(tmp_path / str(at), monkeypatch, is_pushed=True)
+        storage = place.at(machine)
+        is_killed = ends_itself(lambda storage=storage: pull(storage, "made"), place.root, at, is_torn)
+        go_on(storage)
+        assert seq_of(storage) == seq_of(place.at("first"))
+        if not is_killed:
+            break
+    assert 20 < at < MOST - 1
+
+
+def test_a_machine_that_was_not_lost_and_one_that_took_over_have_parted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The push of the first was killed before its record was there, and both have gone on since."""
+    place = made_place(tmp_path / "0", monkeypatch)
+    assert ends_itself(lambda: push(place.at("first")), place.root, 3, False)
+    reader = place.at("reader")
+    pull(reader, "made")
+    with contextlib.closing(sqlite3.connect(reader.local_root / "made" / "sweep.db")) as db:
+        db.execute(
+            "INSERT INTO event SELECT seq + 1, at, wall + 1, kind, trial_id, 2, NULL, NULL FROM event"
+            " ORDER BY seq DESC LIMIT 1"
+        )
+        db.commit()
+    push(reader)
+    before = sorted(path.relative_to(place.root) for path in place.root.rglob("*"))
+    with pytest.raises(ExperimentError, match=r"one that was continued in both places\. Nothing was changed"):
+        pull(place.at("first"), "made")
+    with pytest.raises(OtherDriver):
+        push(place.at("first"))
+    assert sorted(path.relative_to(place.root) for path in place.root.rglob("*")) == before
