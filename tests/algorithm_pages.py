@@ -8,7 +8,7 @@ import pkgutil
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,9 @@ class Docstring:
     example: str = ""
     source: str = ""
     departures: str = ""
+
+
+_ELSEWHERE = re.compile(r"(?:as for|The arguments are those of) `(\w+)`\.")
 
 
 @dataclass(frozen=True)
@@ -163,8 +166,24 @@ def _algorithm(kind: type[Any], page: str) -> Algorithm:
         name=preferred,
         aliases=tuple(sorted((same | {kind.__name__}) - {preferred})),
         names=tuple(names),
-        docstring=read_docstring(kind.__doc__ or ""),
+        docstring=_whole(read_docstring(kind.__doc__ or ""), kind),
     )
+
+
+def _whole(own: Docstring, kind: type[Any]) -> Docstring:
+    """Return a docstring with the arguments for which it refers to another class."""
+    said = [*own.text, *(what for names, what in own.arguments if names == "others")]
+    found = next(filter(None, (_ELSEWHERE.search(text) for text in said)), None)
+    if found is None:
+        return own
+    listed = [(names, what) for names, what in own.arguments if names != "others"]
+    mine = {name for names, _ in listed for name in names.split(", ")}
+    for names, what in read_docstring(getattr(schedulers, found[1]).__doc__).arguments:
+        taken = [name for name in names.split(", ") if name in _parameters(kind) and name not in mine]
+        listed += [(", ".join(taken), what)] if taken else []
+    order = list(_parameters(kind))
+    listed.sort(key=lambda entry: order.index(entry[0].partition(", ")[0]))
+    return replace(own, arguments=tuple(listed))
 
 
 def _is_part(make: Any) -> bool:

@@ -303,7 +303,7 @@ def test_limits_are_seconds_above_zero(name, value):
         ({"retry_on": ["kiled"]}, "retry_on has 'kiled'; expected classes of failures: user, killed.*did you mean"),
         ({"retry_on": [ValueError]}, "retry_on has <class 'ValueError'>; expected classes"),
         ({"retry_on": 3}, "retry_on has 3; expected classes"),
-        ({"out_of_memory": "alone"}, "out_of_memory is 'alone'; expected 'retry' or 'retry_alone' or 'fail'"),
+        ({"out_of_memory": "alone"}, "out_of_memory is 'alone'; expected 'retry', 'retry_alone' or 'fail'"),
         ({"nan": "raise"}, "nan is 'raise'; expected 'record' or 'error'"),
         ({"report_timeout_s": 1, "hang_timeout_s": 2}, "two spellings of one limit"),
         ({"timeout": 1}, "Say trial_timeout_s"),

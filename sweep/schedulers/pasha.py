@@ -107,8 +107,8 @@ class PASHAScheduler(RungScheduler):
     Trials pause while they wait; what `ASHAScheduler(type="promotion")` says about checkpoints holds here too.
 
     Args:
-        time_attr: curves are compared at equal times: with seconds these are the rungs alone, so that there is little
-            to estimate the noise from.
+        time_attr: result key that counts progress, in the unit of `max_t`. Curves are compared at equal times: with
+            seconds these are the rungs alone, so that there is little to estimate the noise from.
         others: as for `ASHAScheduler`.
         noise_percentile: which of the differences that are noise `epsilon` is, 0 to 100.
 

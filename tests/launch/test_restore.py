@@ -138,7 +138,7 @@ def test_failed_trials_go_on_only_when_asked(
     assert fit(tmp_path).num_errors == 2
     (tmp_path / "marker").write_text("")
     fit_again = Tuner.restore(tmp_path / "e", job, **how).fit()
-    trials = fit_again._analysis.trials
+    trials = sweep.ExperimentAnalysis(fit_again.experiment_path).trials
     assert [trial.status for trial in trials] == statuses
     assert [trial.attempt for trial in trials] == attempts
 
