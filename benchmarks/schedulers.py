@@ -24,7 +24,7 @@ from searchers.base import keyed_rng
 from searchers.space import uniform
 from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, ResumeTrial, StopTrial
 from sweep.core.resources import Node, Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.schedulers import SCHEDULERS
 from sweep.schedulers.base import Scheduler
@@ -105,7 +105,7 @@ class Crowd:
         x = float(old.config["x"])
         value = x * (1 - 0.9**count) + 0.01 * ((7 * old.number + 13 * count) % 17)  # curves that cross
         metrics = {"m": value, "cost": count * x, "x": x, "rest": 1 - x}
-        result = Result({"training_iteration": count, "time_total_s": float(count), **metrics})
+        result = TrialResult({"training_iteration": count, "time_total_s": float(count), **metrics})
         trial = self.trials[trial_id] = evolve(old, count=count, judged_to=count, last_result=result)
         began = time.thread_time()
         decisions = self.scheduler.on_result(trial, result, self.trials)

@@ -16,7 +16,7 @@ import sweep
 from searchers import SEARCHERS
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.display.renderer import About, draw_block
 from sweep.display.state import ViewState
@@ -104,7 +104,7 @@ def shown_by_the_display() -> list[str]:
         view.update(0.0, 1.0, evolve(trial, **changes))
 
     held = Placement((BundlePlacement("local", (("0", 1.0),)),))
-    result = Result({"loss": 0.5, "training_iteration": 3})
+    result = TrialResult({"loss": 0.5, "training_iteration": 3})
     put(0, gang, status=Status.RUNNING, attempt=1, placement=held, last_result=result, best_result=result)
     put(1, share, status=Status.RUNNING, attempt=1, placement=held)
     put(2, gang, reason="waits for gpu=2")

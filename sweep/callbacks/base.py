@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
@@ -46,7 +46,7 @@ class Callback:
     def on_trial_start(self, trial: Trial) -> None:
         """An attempt was started."""
 
-    def on_trial_result(self, trial: Trial, result: Result) -> None:
+    def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
         """A report is committed."""
 
     def on_checkpoint(self, trial: Trial, checkpoint: Checkpoint) -> None:
@@ -119,7 +119,7 @@ class LoggerCallback(FilesCallback):
     def log_trial_save(self, trial: Trial) -> None:
         """A checkpoint is committed."""
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
         """A report is committed; `iteration` is its training iteration."""
 
     def log_trial_pause(self, trial: Trial) -> None:
@@ -137,7 +137,7 @@ class LoggerCallback(FilesCallback):
     def on_trial_save(self, trial: Trial) -> None:
         self.log_trial_save(trial)
 
-    def on_trial_result(self, trial: Trial, result: Result) -> None:
+    def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
         iteration = result.get("training_iteration")
         self.log_trial_result(iteration if isinstance(iteration, int) else trial.count, trial, result)
 

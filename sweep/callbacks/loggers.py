@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.callbacks.base import LoggerCallback, number_of, required, step_of
-from sweep.core.results import AUTO_FILLED, Result, flatten
+from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float, is_held, printed, shown_int
 from sweep.errors import refuse_unknown
@@ -167,7 +167,7 @@ class _FileLogger(LoggerCallback):
         self._repair_once()
         super().on_trial_start(trial)
 
-    def on_trial_result(self, trial: Trial, result: Result) -> None:
+    def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
         if self._repair_to:
             self._repair_once()
         super().on_trial_result(trial, result)
@@ -251,7 +251,7 @@ class JsonLoggerCallback(_FileLogger):
         text = json.dumps(plain(trial.config), indent=2, sort_keys=True) + "\n"
         _write(path, bytearray(text.encode()), os.O_TRUNC)
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
         """Append a line."""
         known = self._configs.get(trial.id)
         if known is None or known[0] is not trial.config:
@@ -288,7 +288,7 @@ class CSVLoggerCallback(_FileLogger):
         super().__init__()
         self._columns: dict[str, dict[str, None]] = {}
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
         """Append a row."""
         path = self._path(trial.id)
         row = _csv_row(result)
@@ -332,7 +332,7 @@ class TBXLoggerCallback(LoggerCallback):
         self._make = required("tensorboardX", "TBXLoggerCallback").SummaryWriter
         self._writers: OrderedDict[str, Any] = OrderedDict()
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
         writer = self._writer(trial)
         step = step_of(result, iteration, trial.count)
         for name, value in flatten(result).items():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sweep.callbacks.base import required, step_of
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
-from sweep.core.results import Result, flatten
+from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
@@ -102,7 +102,7 @@ class MLflowLoggerCallback(TrackingCallback):
             self._log_params(trial, run)
         return run
 
-    def _record(self, trial: Trial, run: _Run, iteration: int, result: Result) -> None:
+    def _record(self, trial: Trial, run: _Run, iteration: int, result: TrialResult) -> None:
         entities = importlib.import_module("mlflow.entities")
         step = step_of(result, iteration, trial.count)
         stamp = as_float(result.get("timestamp"))

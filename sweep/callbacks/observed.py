@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, shown_status
 from sweep.record.filled import NODE_IP, date_of
 from sweep.results.trials import ERROR_FILE, ExperimentInfo, ShownTrial
@@ -44,9 +44,9 @@ class ObservedTrial(ShownTrial):
         return self._facts.config
 
     @property
-    def last_result(self) -> Result:
+    def last_result(self) -> TrialResult:
         """The last report; empty before the first."""
-        return self._facts.last_result or Result({})
+        return self._facts.last_result or TrialResult({})
 
     @property
     def error_file(self) -> str | None:

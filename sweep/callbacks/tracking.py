@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweep.callbacks.base import LoggerCallback, number_of
-from sweep.core.results import Result, flatten
+from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Trial
 
 __all__ = ["TrackingCallback", "numbers_of", "trial_name"]
@@ -44,7 +44,7 @@ class TrackingCallback(LoggerCallback):
         """Return the run of a trial, opened or gone on with (`run`, when it is open); called at each start."""
 
     @abstractmethod
-    def _record(self, trial: Trial, run: Any, iteration: int, result: Result) -> None:
+    def _record(self, trial: Trial, run: Any, iteration: int, result: TrialResult) -> None:
         """Send one report."""
 
     def _keep(self, trial: Trial, run: Any) -> None:
@@ -58,7 +58,7 @@ class TrackingCallback(LoggerCallback):
         self._open[trial.id] = trial
         self._later(trial, lambda: self._start(trial))
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
         def send() -> None:
             if trial.id not in self._runs:
                 self._start(trial)

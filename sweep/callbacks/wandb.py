@@ -12,7 +12,7 @@ from typing import Any
 from sweep.callbacks.base import required
 from sweep.callbacks.loggers import plain
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.worker.session import get_context
@@ -101,7 +101,7 @@ class WandbLoggerCallback(TrackingCallback):
             }
         )
 
-    def _record(self, trial: Trial, run: Any, iteration: int, result: Result) -> None:
+    def _record(self, trial: Trial, run: Any, iteration: int, result: TrialResult) -> None:
         row = {"training_iteration": iteration, **dict(numbers_of(result, self._excludes))}
         if self._log_config:
             row |= dict(numbers_of({"config": trial.config}, self._excludes))

@@ -13,7 +13,7 @@ from typing import Any
 
 from sweep.callbacks.base import Callback, FilesCallback
 from sweep.core.failures import fell_back
-from sweep.core.results import AUTO_FILLED, Result, flatten
+from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
 from sweep.record.filled import date_str
@@ -154,7 +154,7 @@ class MissingKeys(Callback):
         """Whether there is nothing left to look for in results."""
         return not self._metric and not self._rules
 
-    def on_trial_result(self, trial: Trial, result: Result) -> None:
+    def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
         """Look for the keys, until each was seen or missed."""
         if self._metric:
             self._look_for_metric(trial, result)
@@ -180,7 +180,7 @@ class MissingKeys(Callback):
         if self._rules and not trial.reason and trial.last_result is not None:
             self._miss(trial, trial.last_result)
 
-    def _miss(self, trial: Trial, result: Result) -> None:
+    def _miss(self, trial: Trial, result: TrialResult) -> None:
         missing, self._rules = self._rules, {}
         for rule in dict.fromkeys(missing.values()):
             keys = sorted(key for key in missing if missing[key] == rule)
@@ -190,7 +190,7 @@ class MissingKeys(Callback):
                 f"{', '.join(map(repr, keys))}, {rule}. {nearest(keys[0], list(flatten(result)))}"
             )
 
-    def _look_for_metric(self, trial: Trial, result: Result) -> None:
+    def _look_for_metric(self, trial: Trial, result: TrialResult) -> None:
         metric, self._metric = self._metric, ""
         if metric in result:
             return

@@ -15,7 +15,7 @@ from searchers.errors import nearest
 from sweep.callbacks.base import Callback
 from sweep.cli.named_option import NamedOption
 from sweep.cli.order import Order, import_trainable, parse_seconds, split_target
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError
 
@@ -217,7 +217,7 @@ class _JsonLines(Callback):
     def on_trial_start(self, trial: Trial) -> None:
         self._print("trial_start", trial, config=trial.config, attempt=trial.attempt)
 
-    def on_trial_result(self, trial: Trial, result: Result) -> None:
+    def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
         self._print("trial_result", trial, metrics=dict(result))
 
     def on_trial_save(self, trial: Trial) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweep.core.plan import Plan
-from sweep.core.results import ANONYMOUS_METRIC, AUTO_FILLED, Result, flatten
+from sweep.core.results import ANONYMOUS_METRIC, AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import Status, Trial
 from sweep.core.values import MOST, as_float, shown_int
 from sweep.errors import MetricError, closest
@@ -26,7 +26,7 @@ _USUAL = frozenset({float, bool, type(None)})
 _TEXTS = frozenset({"hostname", "trial_id", "date", "node_ip", "experiment_tag"})  # that many results have
 
 
-def fault(plan: Plan, result: Result, reported: Mapping[str, Any]) -> tuple[str, str]:
+def fault(plan: Plan, result: TrialResult, reported: Mapping[str, Any]) -> tuple[str, str]:
     """Return what is wrong with the first value that must be a number and is none, and the class of that failure;
     ("", "") when nothing is.
 
@@ -129,7 +129,7 @@ class Expected:
         """Whether there is a key that no trial has reported."""
         return bool(self._metrics or self._stop)
 
-    def hear(self, trial: Trial, result: Result) -> None:
+    def hear(self, trial: Trial, result: TrialResult) -> None:
         """Take a judged report; `trial` as it is after it."""
         self._metrics = [key for key in self._metrics if result.get(key) is None]
         self._stop = [key for key in self._stop if result.get(key) is None]

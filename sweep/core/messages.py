@@ -9,7 +9,7 @@ from typing import Any
 
 from searchers.base import Signal
 from sweep.core.resources import Node, Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Trial
 
 __all__ = [
@@ -352,7 +352,7 @@ class Notify:
 
     hook: Hook
     trial: Trial
-    result: Result | None = None
+    result: TrialResult | None = None
 
 
 @dataclass(frozen=True, slots=True)

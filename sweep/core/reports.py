@@ -9,7 +9,7 @@ from typing import Any
 from sweep.core.messages import Reported
 from sweep.core.plan import Plan
 from sweep.core.ranking import replaces
-from sweep.core.results import Result, fill
+from sweep.core.results import TrialResult, fill
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.core.values import as_float, summed
 
@@ -34,7 +34,7 @@ def filled(trial: Trial, event: Reported) -> dict[str, Any]:
     )
 
 
-def _totals(metrics: Mapping[str, Any], last: Result | None) -> dict[str, float]:
+def _totals(metrics: Mapping[str, Any], last: TrialResult | None) -> dict[str, float]:
     """Return the sums of what reports call `timesteps_this_iter` and `episodes_this_iter`, where they do."""
     found: dict[str, float] = {}
     for one, total in (("timesteps_this_iter", "timesteps_total"), ("episodes_this_iter", "episodes_total")):
@@ -44,7 +44,7 @@ def _totals(metrics: Mapping[str, Any], last: Result | None) -> dict[str, float]
     return found
 
 
-def reference(trial: Trial, path: str, result: Result | None) -> CheckpointRef:
+def reference(trial: Trial, path: str, result: TrialResult | None) -> CheckpointRef:
     """Return the reference to a checkpoint that was stored with `result`; `trial` as it is after the report."""
     values: Mapping[str, Any] = {} if result is None else result
     iteration = as_float(values.get("training_iteration"))
@@ -57,7 +57,7 @@ def reference(trial: Trial, path: str, result: Result | None) -> CheckpointRef:
     )
 
 
-def improves(trial: Trial, result: Result, plan: Plan) -> bool:
+def improves(trial: Trial, result: TrialResult, plan: Plan) -> bool:
     """Whether a result has the metric and is better than the trial's best so far; infinities are not, if that is
     finite."""
     value = result.get(plan.metric)

@@ -8,7 +8,17 @@ from typing import Any
 
 from sweep.core.values import as_float, printed
 
-__all__ = ["ANONYMOUS_METRIC", "AUTO_FILLED", "NUMBERS", "Result", "fill", "flatten", "score", "signed", "unflatten"]
+__all__ = [
+    "ANONYMOUS_METRIC",
+    "AUTO_FILLED",
+    "NUMBERS",
+    "TrialResult",
+    "fill",
+    "flatten",
+    "score",
+    "signed",
+    "unflatten",
+]
 
 ANONYMOUS_METRIC = "_metric"  # of a number that a function returns or yields by itself, as in Tune
 
@@ -50,7 +60,7 @@ NUMBERS = (
 )
 
 
-class Result(Mapping[str, Any]):
+class TrialResult(Mapping[str, Any]):
     """A report as schedulers, searchers and stoppers see it: a read-only mapping that also understands `"eval/acc"`.
 
     Attributes:
@@ -99,7 +109,7 @@ class Result(Mapping[str, Any]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"Result({self._values!r})"
+        return f"TrialResult({self._values!r})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and self._values == dict(other)
@@ -177,3 +187,6 @@ def score(value: Any, mode: str) -> float:
     """Return `value` so that larger is better, with NaN and everything that is no number as the worst of all."""
     number = signed(value, mode)
     return number if number == number else -math.inf
+
+
+Result = TrialResult  # what pickles and annotations of former versions name

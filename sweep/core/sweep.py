@@ -52,7 +52,7 @@ from sweep.core.pending_queue import PendingQueue
 from sweep.core.plan import Plan
 from sweep.core.reports import filled, improves, reference
 from sweep.core.resources import Resources
-from sweep.core.results import Result, score
+from sweep.core.results import TrialResult, score
 from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
 from sweep.core.suggestions import Suggestions
@@ -192,7 +192,7 @@ class Sweep:
         changes, self._changes = self._changes, Changes()
         return changes
 
-    def preview(self, event: Reported) -> Result | None:
+    def preview(self, event: Reported) -> TrialResult | None:
         """Return the result that a report will become, without changing anything; None if it will be dropped.
 
         For stop functions of the user, whose verdict must be in the event before it is handled.
@@ -202,7 +202,7 @@ class Sweep:
             return None
         if trial.count + 1 <= trial.judged_to:
             return None
-        return Result(filled(trial, event))
+        return TrialResult(filled(trial, event))
 
     # --- the one entry ---------------------------------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ class Sweep:
         if trial is None:
             return  # an attempt that is gone still talks
         values = filled(trial, event)
-        result = Result(values, self.seq)
+        result = TrialResult(values, self.seq)
         count = trial.count + 1
         is_stopping = trial.status is Status.STOPPING
         is_new = count > trial.judged_to and not is_stopping
@@ -344,7 +344,7 @@ class Sweep:
             self._answer(self._trials[trial.id], has_checkpoint=event.checkpoint is not None, now=now)
         self._answering = None
 
-    def _judge(self, trial: Trial, result: Result, verdict: Verdict, now: float) -> None:
+    def _judge(self, trial: Trial, result: TrialResult, verdict: Verdict, now: float) -> None:
         """Stop rules first, then the scheduler, as in Tune."""
         plan = self.plan
         if self._expected.is_open:
@@ -409,7 +409,7 @@ class Sweep:
             if isinstance(trial.pending, SaveTrial):
                 self._put(evolve(trial, pending=None))
 
-    def _bind(self, trial: Trial, path: str, result: Result | None) -> Trial:
+    def _bind(self, trial: Trial, path: str, result: TrialResult | None) -> Trial:
         """Make a stored checkpoint the one that the trial continues from."""
         if isinstance(trial.pending, CloneTrial):  # it is about to become another: what the old attempt saves is unused
             self._out.append(Discard(CheckpointRef(path)))

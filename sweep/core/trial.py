@@ -12,7 +12,7 @@ from sweep.core.resources import Placement, Resources
 
 if TYPE_CHECKING:
     from sweep.core.messages import Decision
-    from sweep.core.results import Result
+    from sweep.core.results import TrialResult
 
 __all__ = [
     "ENDED",
@@ -160,8 +160,8 @@ class Trial(NamedTuple):
     started_from: CheckpointRef | None = None
     count: int = 0  # type: ignore[assignment]  # hides tuple.count, which a trial does not need
     judged_to: int = 0
-    last_result: Result | None = None
-    best_result: Result | None = None
+    last_result: TrialResult | None = None
+    best_result: TrialResult | None = None
     failures: int = 0
     losses: int = 0
     is_saved: bool = False

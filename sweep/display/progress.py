@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TextIO
 
 from sweep.callbacks.base import Callback
-from sweep.core.results import AUTO_FILLED, Result, flatten
+from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.display.ending import Ending
 from sweep.display.formats import clean, duration, pairs, text
@@ -162,7 +162,7 @@ class Progress(Callback):
         if self._draws_at_steps and self._clock() - self._drawn_at >= _CLOCK_S:
             self.refresh()
 
-    def on_trial_result(self, trial: Trial, result: Result) -> None:
+    def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
         """With verbose=2, show the report."""
         if self._view is None or self.verbose < 2:
             return

@@ -13,7 +13,7 @@ from sweep.core.expected import is_silent
 from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
-from sweep.core.results import Result, flatten
+from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Status, Trial
 from sweep.display.formats import clean
 from sweep.display.front import Front
@@ -42,7 +42,7 @@ class Live:
     trial: Trial
     since: float
     trend: deque[float] = field(default_factory=lambda: deque(maxlen=_TREND_LENGTH))
-    last: Result | None = None
+    last: TrialResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ class ViewState:
             if name not in self.varying and not (name in first and _equal(first[name], value)):
                 self.varying[name] = None
 
-    def _report(self, live: Live, result: Result, now: float) -> None:
+    def _report(self, live: Live, result: TrialResult, now: float) -> None:
         live.last = result
         self.last_report_at = now
         value = result.get(self.plan.metric) if self.plan.metric else None

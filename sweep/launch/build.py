@@ -12,7 +12,7 @@ from sweep.core.messages import Verdict
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
 from sweep.core.resources import Node, Resources, parse_resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.errors import ConfigError, ResourceError
 from sweep.launch.policies import Policies, build_policies, refuse_foreign_domains
 from sweep.launch.spec import RunSpec
@@ -41,7 +41,7 @@ class Built:
     packer: Packer
     wanted: Resources | None
     request_of: Callable[[Mapping[str, Any]], Resources]
-    judge: Callable[[str, Result], Verdict] | None
+    judge: Callable[[str, TrialResult], Verdict] | None
     variables: tuple[str, ...] | None
 
 

@@ -25,7 +25,7 @@ from sweep.core.messages import (
     Verdict,
 )
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import Engine
@@ -35,7 +35,7 @@ __all__ = ["Observers", "Store", "drive", "tell"]
 
 RequestOf = Callable[[Mapping[str, Any]], Resources]
 Complete = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
-Judge = Callable[[str, Result], Verdict]
+Judge = Callable[[str, TrialResult], Verdict]
 
 
 class Store(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 from sweep import checks
 from sweep.core.messages import Verdict
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.stoppers import FunctionStopper, Stopper, TimeoutStopper, combine
 from sweep.errors import ConfigError
 
@@ -62,13 +62,13 @@ class StopRules:
         return cls(stopper=combine(stoppers), budget_s=budget)
 
     @property
-    def judge(self) -> Callable[[str, Result], Verdict] | None:
+    def judge(self) -> Callable[[str, TrialResult], Verdict] | None:
         """The stopper's verdict on a result; None where there is none to be asked."""
         stopper = self.stopper
         if stopper is None:
             return None
 
-        def judge(trial_id: str, result: Result) -> Verdict:
+        def judge(trial_id: str, result: TrialResult) -> Verdict:
             is_over = stopper(trial_id, result)
             return Verdict.STOP_ALL if stopper.stop_all() else Verdict.STOP if is_over else Verdict.NONE
 

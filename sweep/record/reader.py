@@ -13,7 +13,7 @@ from typing import Any
 
 from searchers.errors import nearest
 from sweep.core.ranking import Objectives, objectives_of
-from sweep.core.results import AUTO_FILLED, Result, flatten
+from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.encoding import decode, decode_metrics
@@ -321,7 +321,7 @@ class ExperimentReader:
             for owner, seq, found in connection.execute(
                 f"SELECT r.trial_id, r.seq, {value} FROM {source}", (*paths, *chosen)
             ):
-                number = found if has_path else Result(decode_metrics(found)).get(metric)
+                number = found if has_path else TrialResult(decode_metrics(found)).get(metric)
                 if isinstance(number, str):
                     number = _NUMBERS.get(number)
                 if isinstance(number, (int, float)):
@@ -381,7 +381,7 @@ def what_is_there(root: Path) -> str:
     if not root.exists():
         return f"{start}no such directory. See `sweep ls`."
     if ExperimentLayout(root.parent).database.is_file():
-        return f"{start}it is inside one. Give {root.parent}, or Result.from_path({str(root)!r}) for one trial."
+        return f"{start}it is inside one. Give {root.parent}, or TrialResult.from_path({str(root)!r}) for one trial."
     if not root.is_dir():
         return f"{start}a file. Give the directory that holds sweep.db."
     held = sorted(path.parent.name for path in root.glob("*/sweep.db"))

@@ -30,7 +30,7 @@ from sweep.core.messages import (
 )
 from sweep.core.plan import Plan
 from sweep.core.resources import Placement, Resources
-from sweep.core.results import Result, score
+from sweep.core.results import TrialResult, score
 from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
@@ -116,7 +116,7 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
 
 def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
     results = {
-        seq: Result(decode_metrics(metrics), seq)
+        seq: TrialResult(decode_metrics(metrics), seq)
         for seq, metrics in db.execute(
             "SELECT seq, metrics FROM result WHERE seq IN (SELECT last_result FROM trial UNION SELECT best_result "
             "FROM trial)"
@@ -221,7 +221,7 @@ def _kept(
     for _, trial_id, path, metrics in sorted(rows):
         if path not in existing:
             continue
-        result = Result(decode_metrics(metrics))
+        result = TrialResult(decode_metrics(metrics))
         worth = score(result.get(key), mode) if key else 0.0
         match = re.search(r"checkpoint_(\d+)", path)
         iteration, total = as_float(result.get("training_iteration")), as_float(result.get("time_total_s"))
@@ -239,7 +239,7 @@ def retell(
     database: Path,
     scheduler: Scheduler,
     searcher: Searcher,
-    judge: Callable[[str, Result], Verdict] | None = None,
+    judge: Callable[[str, TrialResult], Verdict] | None = None,
     *,
     before: int | None = None,
 ) -> None:
@@ -259,7 +259,7 @@ def retell(
         shadow.tell(fact)
 
 
-def _last_results(database: Path, before: int | None) -> dict[str, Result]:
+def _last_results(database: Path, before: int | None) -> dict[str, TrialResult]:
     db = open_for_reading(database)
     try:
         if before is None:
@@ -268,7 +268,7 @@ def _last_results(database: Path, before: int | None) -> dict[str, Result]:
         else:
             query = "SELECT trial_id, metrics, max(seq) FROM result WHERE seq < ? GROUP BY trial_id"
             rows = db.execute(query, (before,))
-        return {trial_id: Result(decode_metrics(metrics), seq) for trial_id, metrics, seq in rows}
+        return {trial_id: TrialResult(decode_metrics(metrics), seq) for trial_id, metrics, seq in rows}
     finally:
         db.close()
 
@@ -280,14 +280,14 @@ class _Shadow:
         self,
         scheduler: Scheduler,
         searcher: Searcher,
-        judge: Callable[[str, Result], Verdict] | None,
+        judge: Callable[[str, TrialResult], Verdict] | None,
         hears_results: bool,
     ) -> None:
         self.scheduler, self.searcher, self.judge = scheduler, searcher, judge
         self.hears_results = hears_results
         self.trials: dict[str, Trial] = {}
         self.view: Mapping[str, Trial] = MappingProxyType(self.trials)
-        self.last: dict[str, Result] = {}
+        self.last: dict[str, TrialResult] = {}
         self.plan = Plan()
 
     def tell(self, fact: Fact) -> None:
@@ -322,7 +322,7 @@ class _Shadow:
         trial = self.trials.get(event.trial_id)
         if trial is None or fact.metrics is None:
             return
-        result = Result(fact.metrics, fact.seq)
+        result = TrialResult(fact.metrics, fact.seq)
         changes: dict[str, Any] = {"last_result": result, "count": trial.count + 1}
         if event.checkpoint is not None:
             changes["checkpoint"] = CheckpointRef(event.checkpoint, trial.count + 1)

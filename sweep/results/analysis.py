@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from sweep import checks
-from sweep.core.results import ANONYMOUS_METRIC, flatten
-from sweep.core.results import Result as Report
+from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, refuse_unknown
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
@@ -237,7 +236,7 @@ class ExperimentAnalysis(Experiment):
         """
         key = metric or self.default_metric or self._reader.metric or "training_iteration"
         kept = result_of(self._reader, self._row_of(trial)).best_checkpoints
-        return [(checkpoint.path, Report(metrics).get(key)) for checkpoint, metrics in kept]
+        return [(checkpoint.path, TrialResult(metrics).get(key)) for checkpoint, metrics in kept]
 
     def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
         """Return the directory of `get_best_trial`, or None with a warning."""

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import checks
 from sweep.core.ranking import Objectives, best_of, shown_objectives
-from sweep.core.results import AUTO_FILLED, flatten, score
-from sweep.core.results import Result as Report
+from sweep.core.results import AUTO_FILLED, TrialResult, flatten, score
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest, refuse_unknown
 from sweep.record.checkpoints import Checkpoint
@@ -296,7 +295,7 @@ class Result(TrialView):
         kept = [(Checkpoint(layout.checkpoint(ref.path)), metrics) for ref, metrics in found]
         plan = self._reader.plan()
         if attribute := plan.get("checkpoint_score"):
-            kept.sort(key=lambda pair: score(Report(pair[1]).get(attribute), plan.get("checkpoint_mode") or "max"))
+            kept.sort(key=lambda pair: score(TrialResult(pair[1]).get(attribute), plan.get("checkpoint_mode") or "max"))
         return kept
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
@@ -311,7 +310,7 @@ class Result(TrialView):
         kept = self.best_checkpoints
         if not kept:
             raise CheckpointError(
-                f"trial {self.trial_id} has no checkpoint. Report one: sweep.report(metrics, checkpoint=...)."
+                f"trial {self.trial_id} has no checkpoint. TrialResult one: sweep.report(metrics, checkpoint=...)."
             )
         best = _best_kept(kept, metric, mode, infinite=True)
         if best is None:
@@ -357,7 +356,7 @@ class Result(TrialView):
 
 
 def _best_kept(kept: list[_Kept], metric: str, mode: str, *, infinite: bool = False) -> _Kept | None:
-    best = best_of(((index, Report(m).get(metric)) for index, (_, m) in enumerate(kept)), mode, infinite=infinite)
+    best = best_of(((index, TrialResult(m).get(metric)) for index, (_, m) in enumerate(kept)), mode, infinite=infinite)
     return None if best is None else kept[best[0]]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from searchers.pareto import pareto_front
 from sweep.core.ranking import beats, best_of, rankable
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.record.reader import ExperimentReader, TrialRow
 
 __all__ = [
@@ -109,7 +109,7 @@ def front_of(
 ) -> list[tuple[TrialRow, list[Any]]]:
     """Return the Pareto set of the last reports: (trial, its value of each objective), ordered by number."""
     rows = [row for row in reader.trials() if row.last_seq is not None]
-    reports = (Result({**(row.last_metrics or {}), "config": row.config}) for row in rows)
+    reports = (TrialResult({**(row.last_metrics or {}), "config": row.config}) for row in rows)
     points = [[report.get(name) for name in metrics] for report in reports]
     return [(rows[i], points[i]) for i in pareto_front(points, modes)]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sweep import checks
 from sweep.core.messages import Decision, StopTrial
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.rungs import Ladder, PromotionLadder, RungScheduler, StoppingLadder
@@ -118,7 +118,7 @@ class AsyncHyperBandScheduler(RungScheduler):
         limits = (max_t, grace_period, reduction_factor, stop_last_trials, rungs)
         super().__init__(time_attr, metric, mode, *limits, ladder=ladder, brackets=brackets)
 
-    def _judge(self, trial: Trial, time: float, point: Any, result: Result) -> Sequence[Decision]:
+    def _judge(self, trial: Trial, time: float, point: Any, result: TrialResult) -> Sequence[Decision]:
         ladder = self._ladder(trial)
         if isinstance(ladder, PromotionLadder):
             promoted = ladder.record(trial.id, time, point)

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweep.core.messages import Decision, ResumeTrial
 from sweep.core.resources import Node
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial
 from sweep.errors import ConfigError, refuse_unknown
 
@@ -70,7 +70,7 @@ class Scheduler(ABC):
         """Hear of a new trial."""
 
     @abstractmethod
-    def on_result(self, trial: Trial, result: Result, trials: Trials) -> Sequence[Decision]:
+    def on_result(self, trial: Trial, result: TrialResult, trials: Trials) -> Sequence[Decision]:
         """Judge a result of `trial`; nothing returned means that everything continues."""
 
     def on_trial_end(self, trial: Trial) -> Sequence[Decision]:

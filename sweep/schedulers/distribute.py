@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from sweep import checks
 from sweep.core.resources import Resources
-from sweep.core.results import Result, score
+from sweep.core.results import TrialResult, score
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.shares import Shares
@@ -43,7 +43,7 @@ class _Distribution(ABC):
         """
         self._shares.check(base)
 
-    def __call__(self, view: TrialsView, trial: Trial, result: Result, scheduler: Scheduler) -> Resources | None:
+    def __call__(self, view: TrialsView, trial: Trial, result: TrialResult, scheduler: Scheduler) -> Resources | None:
         """Return the request that a trial should have now; None: the one it has."""
         if view.base_resources is None:
             return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.metric import MetricScheduler
@@ -191,7 +191,7 @@ class HyperBandScheduler(MetricScheduler):
         if trial.id not in self._known:
             self._join(trial.id)
 
-    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+    def on_result(self, trial: Trial, result: TrialResult, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         read = self._read(result)
         if read is None:
             return ()

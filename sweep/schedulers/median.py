@@ -11,7 +11,7 @@ from typing import Any, final
 
 from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResizeTrial, StopTrial
-from sweep.core.results import Result, signed
+from sweep.core.results import TrialResult, signed
 from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.metric import MetricScheduler
@@ -117,7 +117,7 @@ class MedianStoppingRule(MetricScheduler):
     def on_trial_add(self, trial: Trial) -> None:
         self._alive[trial.id] = None
 
-    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+    def on_result(self, trial: Trial, result: TrialResult, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         read = self._read(result)
         if read is None or trial.id in self._stopped:
             return ()  # paused once, it now runs to its own end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from sweep import checks
-from sweep.core.results import Result, score
+from sweep.core.results import TrialResult, score
 from sweep.core.values import as_float
 from sweep.errors import ConfigError
 from sweep.schedulers.base import Scheduler
@@ -44,12 +44,12 @@ class MetricScheduler(Scheduler):
         self.mode = self.mode or "max"
         self._seed = seed
 
-    def _time(self, result: Result) -> float | None:
+    def _time(self, result: TrialResult) -> float | None:
         """Return the progress of a trial; None where it is NaN or no number: nothing is decided at an unknown time."""
         time = as_float(result.get(self.time_attr))
         return None if time is None or math.isnan(time) else time
 
-    def _read(self, result: Result) -> tuple[float, float] | None:
+    def _read(self, result: TrialResult) -> tuple[float, float] | None:
         """Return (time, score), a larger score being better and NaN the worst; None if either is missing."""
         time, value = self._time(result), result.get(self.metric or "")
         return None if time is None or value is None else (time, score(value, self.mode or "max"))

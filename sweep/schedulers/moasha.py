@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from sweep.core.messages import Decision, StopTrial
-from sweep.core.results import Result, signed
+from sweep.core.results import TrialResult, signed
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.schedulers.nondominated import ParetoOrder
@@ -134,14 +134,14 @@ class MOASHAScheduler(RungScheduler):
         self.modes = _modes(mode if mode is not None else "max", len(self.metrics))
         self.metric, self.mode = self.metrics[0], self.modes[0]
 
-    def _read(self, result: Result) -> tuple[float, Any] | None:
+    def _read(self, result: TrialResult) -> tuple[float, Any] | None:
         """Return (time, scores), larger scores being better; None if the time or one of the objectives is missing."""
         time, values = self._time(result), [result.get(name) for name in self.metrics]
         if time is None or any(value is None for value in values):
             return None
         return time, tuple(signed(value, mode) for value, mode in zip(values, self.modes, strict=True))
 
-    def _judge(self, trial: Trial, time: float, point: Any, result: Result) -> Sequence[Decision]:
+    def _judge(self, trial: Trial, time: float, point: Any, result: TrialResult) -> Sequence[Decision]:
         missed = self._ladder(trial).judge(trial.id, time, point)
         if missed is None:
             return ()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sweep import checks
 from sweep.core.messages import Decision
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import refuse_unknown
 from sweep.schedulers.rungs import PromotionLadder, RungScheduler
@@ -159,7 +159,7 @@ class PASHAScheduler(RungScheduler):
         top = self._rungs.num_open
         return self._rungs.milestones[top] if top < len(self._rungs.milestones) else self.max_t
 
-    def _judge(self, trial: Trial, time: float, point: Any, result: Result) -> Sequence[Decision]:
+    def _judge(self, trial: Trial, time: float, point: Any, result: TrialResult) -> Sequence[Decision]:
         promoted = self._rungs.record(trial.id, time, point)
         level = self._rungs.level(trial.id)
         if self._rungs.num_open < len(self._rungs.rungs):

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from sweep import checks
 from sweep.core.messages import CloneTrial, Decision, PauseTrial
-from sweep.core.results import Result, flatten
+from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
@@ -82,7 +82,7 @@ class PopulationBasedTrainingReplay(Scheduler):
             )
         self._trial_id = trial.id
 
-    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+    def on_result(self, trial: Trial, result: TrialResult, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         """Change the config where the policy does: from the checkpoint that is there, or from one that is yet to be."""
         iteration = as_float(result.get("training_iteration"))
         if iteration is None or trial.is_by_person:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sweep import checks
 from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, SaveTrial
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Trial, number_of
 from sweep.errors import MetricError
 from sweep.schedulers.explore import customised, quantile_size
@@ -108,7 +108,7 @@ class PopulationScheduler(MetricScheduler):
     def on_trial_add(self, trial: Trial) -> None:
         self._member(trial.id)
 
-    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+    def on_result(self, trial: Trial, result: TrialResult, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         read = self._read(result)
         if read is None:
             self._missing(result)
@@ -295,7 +295,7 @@ class PopulationScheduler(MetricScheduler):
                 self._rank(trial_id, member, member.score)
         return member
 
-    def _missing(self, result: Result) -> None:
+    def _missing(self, result: TrialResult) -> None:
         missing = [name for name in (self.time_attr, self.metric or "") if result.get(name) is None]
         what = " and ".join(repr(name) for name in missing) or f"a number as {self.time_attr!r}"
         lack = f"a result lacks {what}, which {type(self).__name__} judges by. Report it with every result"

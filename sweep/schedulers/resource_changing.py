@@ -9,7 +9,7 @@ from sweep import checks
 from sweep.core.messages import Decision, ResizeTrial, SaveTrial
 from sweep.core.packing import Packer
 from sweep.core.resources import Node, Resources, parse_resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError, ResourceError, refuse_unknown
 from sweep.schedulers.base import Scheduler
@@ -20,7 +20,7 @@ from sweep.schedulers.trials_view import TrialsView
 __all__ = ["AllocationFunction", "ResourceChangingScheduler"]
 
 # Called with a view of the sweep, a trial, its result and the scheduler; returns a request, or None for no change.
-AllocationFunction = Callable[[TrialsView, Trial, Result, "ResourceChangingScheduler"], Any]
+AllocationFunction = Callable[[TrialsView, Trial, TrialResult, "ResourceChangingScheduler"], Any]
 
 
 @refuse_unknown()
@@ -136,7 +136,7 @@ class ResourceChangingScheduler(Scheduler):
         view.add(trial)
         self.base_scheduler.on_trial_add(trial)
 
-    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+    def on_result(self, trial: Trial, result: TrialResult, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         answer = self.base_scheduler.on_result(trial, result, trials)
         self._view.see(trials)
         self._learn(trial)
@@ -205,7 +205,7 @@ class ResourceChangingScheduler(Scheduler):
                 "keeps what it has until it has saved one. Report checkpoints."
             )
 
-    def _change(self, trial: Trial, result: Result) -> ResizeTrial | None:
+    def _change(self, trial: Trial, result: TrialResult) -> ResizeTrial | None:
         """Return the change that the function wants for a trial now; None: none, or none that is possible."""
         if trial.id in self._unsavable or self._barred.get(trial.id) == self._num_ended:
             return None

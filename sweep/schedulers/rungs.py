@@ -16,7 +16,7 @@ import numpy as np
 
 from sweep import checks
 from sweep.core.messages import Decision, PauseTrial, ResumeTrial, StopTrial
-from sweep.core.results import Result, signed
+from sweep.core.results import TrialResult, signed
 from sweep.core.trial import Status, Trial
 from sweep.errors import ConfigError
 from sweep.schedulers.metric import MetricScheduler
@@ -355,7 +355,7 @@ class RungScheduler(MetricScheduler):
         self.__dict__.update({name: state[name] for name in unchanged})
 
     @abstractmethod
-    def _judge(self, trial: Trial, time: float, point: Any, result: Result) -> Sequence[Decision]:
+    def _judge(self, trial: Trial, time: float, point: Any, result: TrialResult) -> Sequence[Decision]:
         """Answer to a result below `max_t`, or to any if that ends no trial."""
 
     def _ladder(self, trial: Trial) -> Any:
@@ -370,7 +370,7 @@ class RungScheduler(MetricScheduler):
             self._drawn[trial.id] = int(generator.choice(len(weights), p=weights / weights.sum()))
         return self._ladders[self._drawn[trial.id]]
 
-    def _read(self, result: Result) -> tuple[float, Any] | None:
+    def _read(self, result: TrialResult) -> tuple[float, Any] | None:
         """Return (time, score), a larger score being better; NaN is kept, because it counts where it arrives."""
         time, value = self._time(result), result.get(self.metric or "")
         return None if time is None or value is None else (time, signed(value, self.mode or "max"))
@@ -378,7 +378,7 @@ class RungScheduler(MetricScheduler):
     def _number(self, value: float) -> str:
         return f"{value if self.mode == 'max' else -value:.4g}"
 
-    def on_result(self, trial: Trial, result: Result, trials: Mapping[str, Trial]) -> Sequence[Decision]:
+    def on_result(self, trial: Trial, result: TrialResult, trials: Mapping[str, Trial]) -> Sequence[Decision]:
         read = self._read(result)
         if read is None:
             return ()

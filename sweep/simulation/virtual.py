@@ -12,7 +12,7 @@ from sweep.core.config import CheckpointConfig
 from sweep.core.messages import Command, Event, Notify
 from sweep.core.ranking import Objectives, best_of, objectives_of, shown_objectives
 from sweep.core.resources import Node
-from sweep.core.results import Result, flatten
+from sweep.core.results import TrialResult, flatten
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.simulator import Curve, Point, Simulator
@@ -82,7 +82,7 @@ class Simulation:
         return None if best is None else best[0]
 
     @property
-    def best_result(self) -> Result | None:
+    def best_result(self) -> TrialResult | None:
         """The last report of `best_trial`."""
         trial = self.best_trial
         return trial.last_result if trial is not None else None

@@ -17,8 +17,7 @@ from sweep.core.group import START_ERROR
 from sweep.core.nesting import place_inside
 from sweep.core.ranking import best_of
 from sweep.core.resources import Device, Node, Placement, Resources
-from sweep.core.results import Result as Report
-from sweep.core.results import score
+from sweep.core.results import TrialResult, score
 from sweep.core.retention import Kept, expendable
 from sweep.core.trial import CheckpointRef, Outcome
 from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError, refuse_unknown
@@ -88,8 +87,8 @@ class NestedResult:
             CheckpointError: none is kept. MetricError: none of their reports has a number there.
         """
         if not self.best_checkpoints:
-            raise CheckpointError("no checkpoint was reported. Report one: report(metrics, checkpoint=...).")
-        found = ((checkpoint, Report(metrics).get(metric)) for checkpoint, metrics in self.best_checkpoints)
+            raise CheckpointError("no checkpoint was reported. TrialResult one: report(metrics, checkpoint=...).")
+        found = ((checkpoint, TrialResult(metrics).get(metric)) for checkpoint, metrics in self.best_checkpoints)
         best = best_of(found, mode, infinite=True)
         if best is None:
             raise MetricError(f"no report with a checkpoint has a number under {metric!r}.")
@@ -265,7 +264,7 @@ class _Nested:
             except ChannelClosed:
                 os._exit(1)  # the host is gone
             match message:
-                case wire.Report(_, seq, metrics, path):
+                case wire.TrialResult(_, seq, metrics, path):
                     count += 1
                     self._note(metrics, path, count)
                     if self._is_forwarding and not is_stopping:
@@ -313,7 +312,7 @@ class _Nested:
         """Keep as many checkpoints as were asked for: the best by score, and the latest in any case."""
         key, order = self._keep.checkpoint_score_attribute, self._keep.checkpoint_score_order
         kept = [
-            Kept(CheckpointRef(checkpoint.path), score(Report(metrics).get(key), order) if key else 0.0)
+            Kept(CheckpointRef(checkpoint.path), score(TrialResult(metrics).get(key), order) if key else 0.0)
             for checkpoint, metrics, _ in self._kept
         ]
         lost = {item.ref.path for item in expendable(kept, self._keep.num_to_keep, bool(key))}

@@ -18,7 +18,7 @@ from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
 from sweep.core.messages import Hook, Notify
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Status, Trial
 from sweep.errors import ConfigError
 
@@ -31,7 +31,7 @@ def trial(number: int = 0, **more: Any) -> Trial:
 
 
 def told(hook: Hook, one: Trial, result: dict[str, Any] | None = None) -> Notify:
-    return Notify(hook, one, Result(result) if result is not None else None)
+    return Notify(hook, one, TrialResult(result) if result is not None else None)
 
 
 def run_through(callbacks: list[Callback], batches: list[list[Notify]]) -> list[str]:
@@ -255,7 +255,7 @@ def test_an_observed_trial_may_be_given_a_name_and_travels() -> None:
 
 
 def test_a_plain_result_has_what_tune_fills_in() -> None:
-    plain = plain_result(ObservedTrial(trial(), ABOUT), Result({"loss": 1, "timestamp": 0}))
+    plain = plain_result(ObservedTrial(trial(), ABOUT), TrialResult({"loss": 1, "timestamp": 0}))
     assert {key: plain[key] for key in ("trial_id", "done", "node_ip", "experiment_tag")} == {
         "trial_id": "abcde_00000",
         "done": False,
@@ -454,7 +454,7 @@ def test_who_has_heard_enough_is_told_no_more_results(tmp_path: Path) -> None:
         heard: ClassVar[list[str]] = []
         has_heard_results = False
 
-        def on_trial_result(self, trial: Trial, result: Result) -> None:
+        def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
             self.heard.append("result")
             self.has_heard_results = True
 
@@ -465,7 +465,7 @@ def test_who_has_heard_enough_is_told_no_more_results(tmp_path: Path) -> None:
     dispatcher = Dispatcher([listens], lambda text: None)
     dispatcher.start()
     trial = Trial("abcde_00000", {}, Resources())
-    told = Notify(Hook.RESULT, trial, Result({"loss": 1}))
+    told = Notify(Hook.RESULT, trial, TrialResult({"loss": 1}))
     dispatcher.notify([told])
     while dispatcher._leaving:
         dispatcher._room.wait(0.01)

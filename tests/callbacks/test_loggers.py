@@ -26,7 +26,7 @@ from sweep.callbacks.loggers import (
 )
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ConfigError
 
@@ -38,8 +38,8 @@ def ready(logger: Any, root: Path, **info: Any) -> Any:
     return logger
 
 
-def report(step: int = 1, **metrics: Any) -> Result:
-    return Result({"training_iteration": step, **metrics})
+def report(step: int = 1, **metrics: Any) -> TrialResult:
+    return TrialResult({"training_iteration": step, **metrics})
 
 
 def json_lines(root: Path, trial: str = TRIAL.id) -> list[dict[str, Any]]:
@@ -321,7 +321,7 @@ def test_a_logger_of_ones_own_overrides_the_log_methods(tmp_path: Path) -> None:
         def log_trial_start(self, trial: Trial) -> None:
             heard.append("start")
 
-        def log_trial_result(self, iteration: int, trial: Trial, result: Result) -> None:
+        def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
             heard.append((iteration, result["loss"]))
 
         def log_trial_end(self, trial: Trial, failed: bool = False) -> None:

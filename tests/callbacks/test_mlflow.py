@@ -16,7 +16,7 @@ from sweep.callbacks import mlflow as ours
 from sweep.callbacks.mlflow import MLflowLoggerCallback, setup_mlflow
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ConfigError
 
@@ -121,8 +121,12 @@ def ready(root: Path, *arguments: Any, **given: Any) -> MLflowLoggerCallback:
 def test_each_trial_is_a_run_with_its_config_and_its_numbers(client: Client, tmp_path: Path) -> None:
     callback = ready(tmp_path, tags={"team": 3})
     callback.on_trial_start(TRIAL)
-    callback.on_trial_result(TRIAL, Result({"training_iteration": 2, "eval": {"acc": 0.5}, "x@y": math.nan, "s": "t"}))
-    callback.on_trial_result(TRIAL, Result({"training_iteration": 3, "timesteps_total": 70, "pid": 4, "timestamp": 9}))
+    callback.on_trial_result(
+        TRIAL, TrialResult({"training_iteration": 2, "eval": {"acc": 0.5}, "x@y": math.nan, "s": "t"})
+    )
+    callback.on_trial_result(
+        TRIAL, TrialResult({"training_iteration": 3, "timesteps_total": 70, "pid": 4, "timestamp": 9})
+    )
     callback.on_trial_complete(TRIAL)
     callback.on_experiment_end([])
     (run,) = client.runs
@@ -184,7 +188,7 @@ def test_what_is_large_is_sent_in_parts_that_mlflow_takes(client: Client, tmp_pa
     callback = ready(tmp_path)
     trial = evolve(TRIAL, config={f"p{n}": n for n in range(250)})
     callback.on_trial_start(trial)
-    callback.on_trial_result(trial, Result({f"m{n}": n for n in range(1200)}))
+    callback.on_trial_result(trial, TrialResult({f"m{n}": n for n in range(1200)}))
     callback.on_experiment_end([])
     assert client.batches == [(0, 100), (0, 100), (0, 50), (1000, 0), (200, 0)]
 

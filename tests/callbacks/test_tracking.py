@@ -16,7 +16,7 @@ from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.messages import Hook, Notify
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 
 TRIAL = Trial("abcde_00000", {"lr": 0.1}, Resources(), Status.RUNNING, attempt=1)
@@ -40,7 +40,7 @@ class Told(TrackingCallback):
         self._tell("begin", trial.number)
         return trial.id
 
-    def _record(self, trial: Trial, run: Any, iteration: int, result: Result) -> None:
+    def _record(self, trial: Trial, run: Any, iteration: int, result: TrialResult) -> None:
         self._tell("record", trial.number, iteration)
         if result.get("bad"):
             raise ConnectionError("no route")
@@ -60,8 +60,8 @@ def told(tmp_path: Path) -> Any:
     callback.gate.set()
 
 
-def result(step: int, **metrics: Any) -> Result:
-    return Result({"training_iteration": step, **metrics})
+def result(step: int, **metrics: Any) -> TrialResult:
+    return TrialResult({"training_iteration": step, **metrics})
 
 
 def test_the_calls_of_a_trial_are_made_in_order_and_open_runs_are_closed_at_the_end(told: Told) -> None:

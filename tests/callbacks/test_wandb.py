@@ -17,7 +17,7 @@ from sweep.callbacks import wandb as ours
 from sweep.callbacks.wandb import WandbLoggerCallback, setup_wandb
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.errors import ConfigError
 
@@ -92,7 +92,9 @@ def ready(root: Path, *arguments: Any, **given: Any) -> WandbLoggerCallback:
 def test_each_trial_is_a_run_of_its_own_beside_others(runs: list[Run], tmp_path: Path) -> None:
     callback = ready(tmp_path / "tuning", "digits", tags=["first"])
     callback.on_trial_start(TRIAL)
-    callback.on_trial_result(TRIAL, Result({"training_iteration": 1, "loss": math.inf, "eval": {"acc": 1}, "pid": 3}))
+    callback.on_trial_result(
+        TRIAL, TrialResult({"training_iteration": 1, "loss": math.inf, "eval": {"acc": 1}, "pid": 3})
+    )
     callback.on_trial_complete(TRIAL)
     callback.on_experiment_end([])
     (run,) = runs
@@ -163,7 +165,9 @@ def test_a_paused_trial_comes_back_to_the_run_of_the_same_id(runs: list[Run], tm
 def test_metrics_are_left_out_and_the_config_is_added_when_that_is_asked_for(runs: list[Run], tmp_path: Path) -> None:
     callback = ready(tmp_path, excludes=["eval", "config/lr"], log_config=True)
     callback.on_trial_start(TRIAL)
-    callback.on_trial_result(TRIAL, Result({"training_iteration": 2, "loss": 0.5, "eval": {"acc": 1}, "evaluated": 3}))
+    callback.on_trial_result(
+        TRIAL, TrialResult({"training_iteration": 2, "loss": 0.5, "eval": {"acc": 1}, "evaluated": 3})
+    )
     callback.on_experiment_end([])
     assert runs[0].rows == [{"training_iteration": 2.0, "loss": 0.5, "evaluated": 3.0, "config/net/width": 16.0}]
     with pytest.raises(ConfigError, match=r"excludes='eval' is a text"):

@@ -21,7 +21,7 @@ from sweep.core.messages import (
     StopTrial,
 )
 from sweep.core.resources import Bundle, Node, Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.engines.simulator import Point, Simulator
 from sweep.launch.drive import drive
@@ -47,7 +47,7 @@ class Told:
     def report(self, number: int, seq: int = 0, **values: Any) -> Sequence[Decision]:
         trial_id = f"abcde_{number:05d}"
         old = self.trials[trial_id]
-        result = Result({"training_iteration": old.count + 1, **values}, seq)
+        result = TrialResult({"training_iteration": old.count + 1, **values}, seq)
         trial = evolve(old, count=old.count + 1, judged_to=old.count + 1, last_result=result)
         self.trials[trial_id] = trial
         return self._keep(self.scheduler.on_result(trial, result, self.trials))

@@ -7,14 +7,14 @@ import pytest
 
 from sweep.core import expected
 from sweep.core.plan import Plan
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 
 PLAN = Plan(required=("loss", "eval/acc"), numbers=("training_iteration", "eval/step", "speed"))
 LONG = "1" + "0" * 400
 
 
 def fault(plan=PLAN, **metrics):
-    return expected.fault(plan, Result(metrics), metrics)[0]
+    return expected.fault(plan, TrialResult(metrics), metrics)[0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.core.results import AUTO_FILLED, Result, fill, flatten, score, unflatten
+from sweep.core.results import AUTO_FILLED, TrialResult, fill, flatten, score, unflatten
 
 NAN = math.nan
 
@@ -71,7 +71,7 @@ def test_a_time_that_is_no_number_does_not_hurt():
 
 
 def test_a_result_understands_paths():
-    result = Result({"eval": {"acc": 0.5, "none": None}, "a/b": 7}, seq=3)
+    result = TrialResult({"eval": {"acc": 0.5, "none": None}, "a/b": 7}, seq=3)
     assert result["eval/acc"] == 0.5
     assert result["a/b"] == 7
     assert result.get("eval/none", 1) is None
@@ -88,7 +88,7 @@ def test_a_result_understands_paths():
 
 
 def test_a_result_has_no_number_before_it_is_committed():
-    assert Result({}).seq == 0
+    assert TrialResult({}).seq == 0
 
 
 def test_keys_are_flattened_whatever_they_are():
@@ -103,10 +103,10 @@ def test_times_and_counts_that_no_float_holds_do_not_hurt():
 
 
 def test_a_result_is_read_only_and_compares_by_its_values():
-    result = Result({"m": 1})
+    result = TrialResult({"m": 1})
     with pytest.raises(TypeError):
         result["m"] = 2  # type: ignore[index]
-    assert result == {"m": 1} == Result({"m": 1}, seq=9)
+    assert result == {"m": 1} == TrialResult({"m": 1}, seq=9)
     assert result != {"m": 2}
     assert repr(result) == "Result({'m': 1})"
 

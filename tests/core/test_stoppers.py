@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.stoppers import (
     CombinedStopper,
     ExperimentPlateauStopper,
@@ -46,7 +46,7 @@ def answers(stopper, values, trial_id="a_0", key="m"):
     ],
 )
 def test_a_criterion_is_reached_at_its_value_or_above(stop, result, text):
-    assert reached(stop, Result(result)) == text
+    assert reached(stop, TrialResult(result)) == text
 
 
 def test_maximum_iteration_counts_results_per_trial():
@@ -83,7 +83,7 @@ def test_values_that_are_no_finite_number_are_no_plateau(value):
 
 def test_a_plateau_is_found_for_numbers_of_numpy_and_by_path():
     stopper = TrialPlateauStopper("eval/m", num_results=2, grace_period=np.int64(2))
-    found = [stopper("a_0", Result({"eval": {"m": np.float32(value)}})) for value in (1, 2, 2)]
+    found = [stopper("a_0", TrialResult({"eval": {"m": np.float32(value)}})) for value in (1, 2, 2)]
     assert found == [False, False, True]
 
 
@@ -114,7 +114,7 @@ def test_a_trial_is_never_stopped_by_a_window_with_nan_in_it(values):
 @given(st.dictionaries(st.sampled_from("abc"), numbers), st.dictionaries(st.sampled_from("abc"), st.just(math.nan)))
 def test_nan_reaches_no_criterion(values, nothing):
     stop = {"a": -math.inf, "b": 1.0, "c": 7.5}
-    text = reached(stop, Result({**values, **nothing}))
+    text = reached(stop, TrialResult({**values, **nothing}))
     known = {key: value for key, value in values.items() if key not in nothing and not math.isnan(value)}
     assert bool(text) == any(value >= stop[key] for key, value in known.items())
 

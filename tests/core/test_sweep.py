@@ -36,7 +36,7 @@ from sweep.core.messages import (
     Waiting,
 )
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.retention import Kept
 from sweep.core.trial import WAITS_FOR_SPACE, CheckpointRef, Status, Trial, evolve
 from sweep.errors import MetricError
@@ -632,7 +632,9 @@ def test_rule_6_an_exhausted_searcher_is_asked_again_after_a_restart_with_a_rais
 
 
 def test_rule_6_trials_in_error_are_continued_or_restarted_when_asked():
-    failed = loaded(status=ERROR, placement=None, failures=2, losses=1, reason="boom", last_result=Result({"m": 1.0}))
+    failed = loaded(
+        status=ERROR, placement=None, failures=2, losses=1, reason="boom", last_result=TrialResult({"m": 1.0})
+    )
     world = World(trials=[failed], retry_errored="continue")
     assert world.open() == ["start 0.2"]
     assert (world[0].failures, world[0].losses, world[0].checkpoint, world[0].judged_to) == (0, 0, REF, 5)
@@ -665,7 +667,7 @@ def test_rule_6_a_trial_retried_at_a_resume_is_judged_by_asha_like_any_other(mod
     asha = ASHAScheduler(max_t=9, reduction_factor=3)
     asha.set_search_properties("m", "max")
     failed = loaded(
-        status=ERROR, placement=None, checkpoint=None, last_result=Result({"m": 1.0, "training_iteration": 5})
+        status=ERROR, placement=None, checkpoint=None, last_result=TrialResult({"m": 1.0, "training_iteration": 5})
     )
     asha.on_trial_add(failed)  # as the record tells it to a new scheduler
     asha.on_trial_end(failed)
@@ -2202,7 +2204,7 @@ def test_a_trial_that_went_all_its_way_to_a_stop_rule_without_the_metric_says_so
 
 
 def test_what_earlier_runs_of_the_driver_showed_counts_after_a_resume():
-    result = Result({"loss": 1.0, "training_iteration": 1})
+    result = TrialResult({"loss": 1.0, "training_iteration": 1})
     trials = [
         loaded(n, status=TERMINATED, last_result=result, reason="never reported the metric 'los'") for n in range(2)
     ]

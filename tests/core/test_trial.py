@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, evolve, revived, shown_status
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "life-of-a-trial.md"
@@ -114,7 +114,7 @@ def test_a_trial_that_is_started_again_from_scratch_has_nothing_of_before():
         judged_to=7,
         failures=2,
         losses=1,
-        last_result=Result({"m": 1}),
+        last_result=TrialResult({"m": 1}),
     )
     fresh = revived(trial, from_scratch=True)
     assert (fresh.checkpoint, fresh.count, fresh.judged_to, fresh.last_result) == (None, 0, 0, None)

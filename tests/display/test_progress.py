@@ -16,7 +16,7 @@ from virtual_terminal import VirtualTerminal
 
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.display.ending import Ending
 from sweep.display.formats import width_of
@@ -99,7 +99,7 @@ class Feed:
         self.put(number, status=Status.RUNNING, attempt=1, placement=placement)
 
     def report(self, number: int, loss: float, step: int) -> None:
-        result = Result({"loss": loss, "training_iteration": step})
+        result = TrialResult({"loss": loss, "training_iteration": step})
         before = self.trials[f"abcde_{number:05d}"].best_result
         best = result if before is None or loss < before["loss"] else before
         self.put(number, last_result=result, best_result=best)
@@ -361,7 +361,7 @@ def test_trials_of_earlier_runs_count_by_their_last_reports_whatever_became_of_t
             ONE,
             status,
             attempt=1,
-            last_result=Result({"loss": abs(number - 1.0)}),
+            last_result=TrialResult({"loss": abs(number - 1.0)}),
         )
         for number, status in enumerate(states)
     )
@@ -372,18 +372,18 @@ def test_trials_of_earlier_runs_count_by_their_last_reports_whatever_became_of_t
 def test_ten_thousand_ended_trials_are_not_looked_at_when_one_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     view = ViewState(PLAN, None, NODES)
     for number in range(10_000):
-        last = Result({"loss": 1.0 + number})
+        last = TrialResult({"loss": 1.0 + number})
         view.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.TERMINATED, last_result=last, best_result=last))
     looked: list[str] = []
-    get = Result.get
+    get = TrialResult.get
 
-    def noted(self: Result, key: str, default: Any = None) -> Any:
+    def noted(self: TrialResult, key: str, default: Any = None) -> Any:
         looked.append(key)
         return get(self, key, default)
 
-    monkeypatch.setattr(Result, "get", noted)
+    monkeypatch.setattr(TrialResult, "get", noted)
     for step in range(100):  # the best, then the worst, in turn
-        last = Result({"loss": 0.5 if step % 2 else 1e6, "training_iteration": step})
+        last = TrialResult({"loss": 0.5 if step % 2 else 1e6, "training_iteration": step})
         view.update(0, 0, Trial("a_10000", {}, ONE, Status.RUNNING, attempt=1, last_result=last, best_result=last))
         assert view.best is not None
         assert view.best.value == (0.5 if step % 2 else 1.0)
@@ -399,7 +399,7 @@ def several(**more: Any) -> tuple[Feed, Progress, io.StringIO]:
     for number, (loss, size) in enumerate(((0.1, 1.0), (0.2, 3.0), (0.3, 2.0))):
         feed.run(number)
         for values in ((0.01, 9.0), (loss, size)):
-            last = Result({"loss": values[0], "size": values[1], "seen": 7, "training_iteration": 1})
+            last = TrialResult({"loss": values[0], "size": values[1], "seen": 7, "training_iteration": 1})
             feed.put(number, last_result=last, best_result=last)
         feed.end(number)
     progress.refresh()
@@ -423,7 +423,7 @@ def test_of_several_objectives_the_display_shows_the_pareto_set_and_no_best() ->
 def test_a_large_pareto_set_is_cut_to_its_first_few() -> None:
     view = ViewState(PLAN, 100, NODES, SEVERAL)
     for number in range(8):
-        last = Result({"loss": number, "size": number})
+        last = TrialResult({"loss": number, "size": number})
         view.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.TERMINATED, last_result=last))
     ended = shown_lines(draw_end(view, About(name="mnist"), width=80, now=0, unfinished=0))
     assert ended[2:] == [
@@ -876,7 +876,7 @@ def test_an_unlimited_sweep_says_so() -> None:
 def test_nan_is_never_the_best_of_the_board() -> None:
     view = ViewState(PLAN, 3)
     for number, loss in enumerate([float("nan"), 2.0, float("nan"), 1.0]):
-        result = Result({"loss": loss, "training_iteration": 1})
+        result = TrialResult({"loss": loss, "training_iteration": 1})
         view.update(1, 1, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1, last_result=result))
     assert view.best is not None
     assert view.best.value == 1.0
@@ -934,7 +934,7 @@ def test_a_failed_trial_that_is_started_again_is_no_longer_among_the_failures() 
 def test_a_sorted_table_has_the_best_last_report_first_and_infinities_and_nan_at_its_end() -> None:
     losses = [1.0, float("inf"), 3.0, float("nan"), 3, None]
     trials = [
-        Trial(f"a_{number:05d}", {}, ONE, last_result=None if loss is None else Result({"loss": loss}))
+        Trial(f"a_{number:05d}", {}, ONE, last_result=None if loss is None else TrialResult({"loss": loss}))
         for number, loss in enumerate(losses)
     ]
     for mode, wanted in (("max", [2, 4, 0, 1, 3, 5]), ("min", [0, 2, 4, 1, 3, 5])):

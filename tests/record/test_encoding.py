@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.record.encoding import Opaque, decode, encode, is_same
 
 
@@ -185,7 +185,7 @@ def test_what_cannot_be_pickled_is_named():
 
 
 def test_a_result_is_stored_as_a_plain_dict():
-    assert decode(encode(Result({"m": (1, math.nan)}, seq=4)))["m"][0] == 1
+    assert decode(encode(TrialResult({"m": (1, math.nan)}, seq=4)))["m"][0] == 1
 
 
 def test_a_plain_value_is_plain_json():

@@ -8,7 +8,7 @@ import pytest
 
 from sweep.core.messages import Ask, Asked, Continue, Hook, Notify, Reported
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.sweep import Changes
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
@@ -114,7 +114,7 @@ def test_a_disk_that_stays_full_ends_the_sweep_with_everything_before_intact(tmp
 def test_a_trial_and_its_results_come_back_as_they_were(tmp_path, journal):
     event, metrics = report(0, float("nan"))
     trial = Trial("abcde_00000", {"x": (1, 2.5)}, Resources(), status=Status.RUNNING, attempt=1, count=1, judged_to=1)
-    trial = evolve(trial, last_result=Result(metrics, 1))
+    trial = evolve(trial, last_result=TrialResult(metrics, 1))
     changes = Changes({trial.id: trial}, [(1, trial.id, 1, None, metrics)])
     journal.commit([event], [[Notify(Hook.RESULT, trial), Continue(trial.id, 1, 1)]], changes, 2.0)
     (loaded,) = load(tmp_path / "sweep.db").trials

@@ -23,12 +23,12 @@ from sweep.cli.main import sweep
 from sweep.core.plan import Plan
 from sweep.core.reports import improves
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.display.state import ViewState
 from sweep.errors import MetricError, SweepError
 from sweep.results.analysis import ExperimentAnalysis, ResultGrid, TrialView
-from sweep.results.views import Result as ReadResult
+from sweep.results.views import TrialResult as ReadResult
 from sweep.results.winners import best_by_last, better_earlier
 from sweep.simulation.virtual import Simulation
 from sweep.train.fit import NestedResult
@@ -57,7 +57,7 @@ class Played:
         trial_id = f"abcde_{number:05d}"
         seq = self.made.report(trial_id, metrics)
         trial = self.trials[trial_id]
-        result = Result({**metrics, "training_iteration": self.made.counts[trial_id]}, seq)
+        result = TrialResult({**metrics, "training_iteration": self.made.counts[trial_id]}, seq)
         best = {"best_result": result} if improves(trial, result, self.plan) else {}
         self.trials[trial_id] = evolve(trial, last_result=result, **best)
 

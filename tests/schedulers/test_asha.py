@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from searchers.base import EXHAUSTED, Searcher
 from searchers.space import uniform
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Status, evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
@@ -392,7 +392,7 @@ def test_the_last_result_of_a_trial_that_ends_may_promote_another():
     for number in range(2):
         reach(told, number, 2, 1.0 + number)
     told.add(2)
-    told.trials[tid(2)] = evolve(told.trials[tid(2)], last_result=Result({"training_iteration": 5, "m": 0.0}))
+    told.trials[tid(2)] = evolve(told.trials[tid(2)], last_result=TrialResult({"training_iteration": 5, "m": 0.0}))
     assert told.end(2) == [ResumeTrial(tid(1))]
 
 
@@ -401,7 +401,7 @@ def test_a_trial_that_ends_as_the_best_is_not_promoted_itself():
     for number in range(2):
         reach(told, number, 2, 1.0 + number)
     told.add(2)
-    told.trials[tid(2)] = evolve(told.trials[tid(2)], last_result=Result({"training_iteration": 5, "m": 9.0}))
+    told.trials[tid(2)] = evolve(told.trials[tid(2)], last_result=TrialResult({"training_iteration": 5, "m": 9.0}))
     assert told.end(2) == []
     assert told.scheduler.state()[0][-1][2] == []
 

@@ -18,7 +18,7 @@ from sweep.core.resources import (
     Resources,
     parse_resources,
 )
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.distribute import DistributeResources, DistributeResourcesToTopJob
@@ -69,12 +69,12 @@ class Site:
         self.view.see(self.trials)
 
     def score(self, number, value):
-        self.put(self.trials[name(number)], last_result=Result({"m": value}))
+        self.put(self.trials[name(number)], last_result=TrialResult({"m": value}))
 
     def ask(self, number):
         """Return what a trial is given after a result."""
         trial = self.trials[name(number)]
-        return self.function(self.view, trial, trial.last_result or Result({}), self.scheduler)
+        return self.function(self.view, trial, trial.last_result or TrialResult({}), self.scheduler)
 
     def turn(self, number):
         """Let a trial report, and start it again if it is given something else; whether it was."""
@@ -336,7 +336,7 @@ def test_metric_and_mode_are_those_given_or_those_of_the_run(options, metric_of_
     site = Site([Node("n", 8)], cpus(1), 2, DistributeResourcesToTopJob(**options))
     site.scheduler.metric, site.scheduler.mode = metric_of_run, None
     for number, values in enumerate([{"m": 2, "loss": 1}, {"m": 1, "loss": 2}]):
-        site.put(site.trials[name(number)], last_result=Result(values))
+        site.put(site.trials[name(number)], last_result=TrialResult(values))
     assert cpu_amounts(site.settle()) == [7, 1] if best == 0 else [1, 7]
 
 

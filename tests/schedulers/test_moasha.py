@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.core.messages import StopTrial
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import evolve
 from sweep.errors import ConfigError
 from sweep.schedulers.moasha import MOASHAScheduler
@@ -108,7 +108,9 @@ def test_a_trial_is_judged_once_per_rung_and_at_the_highest_it_reached():
 def test_a_last_result_counts_at_the_rung_it_reached():
     told = moasha(rungs=[2, 4], reduction_factor=4)
     told.add(0)
-    told.trials[tid(0)] = evolve(told.trials[tid(0)], last_result=Result({"training_iteration": 3, "a": 5, "b": 5}))
+    told.trials[tid(0)] = evolve(
+        told.trials[tid(0)], last_result=TrialResult({"training_iteration": 3, "a": 5, "b": 5})
+    )
     told.end(0)
     told.add(1)
     told.end(1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sweep.core.resources import Resources
-from sweep.core.results import Result
+from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.schedulers.pbt_policy import Exploit, PolicyLog, perturbed_tag, policy_file, read_policy
 
@@ -17,7 +17,7 @@ SOURCE = Trial("a_00001", {"lr": 0.1}, Resources())
 
 def started(config, path="a_00001/checkpoint_000004", attempt=2, trial_id="a_00000"):
     ref = CheckpointRef(path, 4, 4) if path else None
-    result = Result({"training_iteration": 6})
+    result = TrialResult({"training_iteration": 6})
     return Trial(trial_id, config, Resources(), attempt=attempt, started_from=ref, last_result=result)
 
 
