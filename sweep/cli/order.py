@@ -109,7 +109,7 @@ class Order:
         """
         config: dict[str, Any] = {}
         if self.parameters:
-            from sweep.cli.spec import space_of
+            from sweep.cli.spec_parameters import space_of
 
             config = space_of(self.parameters, is_grid=self.is_grid)
         for name, text in self.ranges.items():

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 import searchers as space
 from searchers.errors import SearchError, nearest
 from sweep.cli.order import Order, parse_seconds, split_target
+from sweep.cli.spec_parameters import Model, Number, Parameter, domain_of
 from sweep.cli.yaml_text import KeyPath, load_yaml
 from sweep.core.failures import CLASSES
 from sweep.core.resources import parse_resources
 from sweep.errors import ConfigError
 
-__all__ = ["DISTRIBUTIONS", "METHODS", "read_spec", "space_of"]
+__all__ = ["METHODS", "read_spec"]
 
 METHODS: Mapping[str, str] = {**{name: name for name in space.SEARCHERS}, "bayes": "gp", "sobol": "qmc"}
 """`method:` of a spec file -> name of the searcher."""
 
-_Number = Annotated[float, Field(strict=True)] | StrictInt
 _NOT_BUILT = {
     "command": "command lines of plain programs are not supported; let `program` name a function: train.py:train",
     "report": "reading metrics from a program's output is not supported; call sweep.report in a function",
@@ -30,39 +29,35 @@ _NOT_BUILT = {
 _DEFAULT_MAX_T = 100
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Metric(_Model):
+class _Metric(Model):
     name: str
     goal: Literal["minimize", "maximize"] = "minimize"
-    target: _Number | None = None
+    target: Number | None = None
 
 
-class _EarlyTerminate(_Model):
+class _EarlyTerminate(Model):
     type: Literal["asha", "hyperband"]
-    min_iter: _Number | None = Field(None, gt=0)
-    max_iter: _Number | None = Field(None, gt=0)
+    min_iter: Number | None = Field(None, gt=0)
+    max_iter: Number | None = Field(None, gt=0)
     s: int | None = Field(None, ge=1)
-    eta: _Number | None = Field(None, gt=1)
+    eta: Number | None = Field(None, gt=1)
     strict: bool = False
 
 
-class _Budget(_Model):
-    time: str | _Number | None = None
-    trial_time: str | _Number | None = None
-    report_time: str | _Number | None = None
+class _Budget(Model):
+    time: str | Number | None = None
+    trial_time: str | Number | None = None
+    report_time: str | Number | None = None
 
 
-class _Failures(_Model):
+class _Failures(Model):
     retries: Annotated[int, Field(ge=-1)] = 0
     retry_on: list[Literal[tuple(CLASSES)]] | None = None  # type: ignore[valid-type]
     out_of_memory: Literal["retry", "retry_alone", "fail"] | None = None
     nan: Literal["record", "error"] | None = None
 
 
-class _Spec(_Model):
+class _Spec(Model):
     program: str
     method: str = "random"
     name: str | None = None
@@ -79,18 +74,6 @@ class _Spec(_Model):
     budget: _Budget = Field(default_factory=_Budget)
     failures: _Failures = Field(default_factory=_Failures)
     start_with: list[dict[str, Any]] | None = None
-
-
-class _Parameter(_Model):
-    distribution: str | None = None
-    value: Any = None
-    values: list[Any] | None = Field(None, min_length=1)
-    min: _Number | None = None
-    max: _Number | None = None
-    q: _Number | None = None
-    mu: _Number | None = None
-    sigma: _Number | None = None
-    parameters: dict[str, Any] | None = None
 
 
 def read_spec(path: Path) -> Order:
@@ -120,23 +103,6 @@ def read_spec(path: Path) -> Order:
     if mistakes or spec is None:
         raise ConfigError(_report(path, mistakes, lines))
     return _order(spec, path)
-
-
-def space_of(parameters: Mapping[str, Any], *, is_grid: bool = False) -> dict[str, Any]:
-    """Return the search space that the `parameters` of a spec file describe.
-
-    Args:
-        is_grid: cross all listed values and whole-number ranges instead of drawing from them.
-
-    Raises:
-        ConfigError, SpaceError: a parameter makes no sense.
-    """
-    found: dict[str, Any] = {}
-    for name, given in parameters.items():
-        parameter = _Parameter.model_validate(given if isinstance(given, dict) else {"value": given})
-        inner = parameter.parameters
-        found[str(name)] = _domain(parameter, is_grid) if inner is None else space_of(inner, is_grid=is_grid)
-    return found
 
 
 def _order(spec: _Spec, path: Path) -> Order:
@@ -187,75 +153,6 @@ def _seconds(value: str | float | None) -> float | None:
     return None if value is None else parse_seconds(str(value))
 
 
-def _domain(parameter: _Parameter, is_grid: bool) -> Any:
-    kind = _distribution(parameter)
-    low, high = parameter.min, parameter.max
-    if low is not None and high is not None and low > high:
-        raise ConfigError(f"min {low:g} is above max {high:g}.")
-    if kind == "int_uniform" and not (isinstance(low, int) and isinstance(high, int)):
-        raise ConfigError("int_uniform needs whole numbers as min and max.")
-    if kind == "uniform" and is_grid:
-        raise ConfigError("method grid needs values, or whole numbers as min and max; this range has no steps.")
-    if is_grid and kind in _LISTED:
-        return space.grid_search(_LISTED[kind](parameter))
-    return _DISTRIBUTIONS[kind][2](parameter)
-
-
-def _distribution(parameter: _Parameter) -> str:
-    """Return the distribution that is named or meant.
-
-    Raises:
-        ConfigError: an unknown one, or one whose numbers are missing or too many.
-    """
-    values = parameter.model_dump(exclude={"distribution"}, exclude_unset=True)
-    given = {name for name, value in values.items() if value is not None or name == "value"}
-    kind = parameter.distribution
-    if kind is None:
-        is_whole = isinstance(parameter.min, int) and isinstance(parameter.max, int)
-        meant = (
-            ("constant", "value" in given),
-            ("categorical", "values" in given),
-            ("normal", {"mu", "sigma"} & given),
-            ("int_uniform" if is_whole else "uniform", given >= {"min", "max"}),
-        )
-        kind = next((name for name, is_meant in meant if is_meant), None)
-    if kind is None:
-        raise ConfigError("expected value, values, or min and max.")
-    if kind not in DISTRIBUTIONS:
-        raise ConfigError(f"unknown distribution {kind!r}. {nearest(kind, DISTRIBUTIONS)}")
-    needed, optional, _ = _DISTRIBUTIONS[kind]
-    if missing := set(needed) - given:
-        raise ConfigError(f"{kind} needs {' and '.join(sorted(missing))}.")
-    if others := given - {*needed, *optional}:
-        raise ConfigError(f"{kind} takes no {' and '.join(sorted(others))}.")
-    return kind
-
-
-# Name of a distribution -> the keys that it needs, those that it may have, and what it is.
-_DISTRIBUTIONS: Mapping[str, tuple[Sequence[str], Sequence[str], Callable[[Any], Any]]] = {
-    "constant": (("value",), (), lambda p: p.value),
-    "categorical": (("values",), (), lambda p: space.choice(p.values)),
-    "int_uniform": (("min", "max"), (), lambda p: space.randint(p.min, p.max + 1)),
-    "uniform": (("min", "max"), (), lambda p: space.uniform(p.min, p.max)),
-    "q_uniform": (("min", "max"), ("q",), lambda p: space.quniform(p.min, p.max, _or(p.q, 1))),
-    "log_uniform": (("min", "max"), (), lambda p: space.loguniform(math.exp(p.min), math.exp(p.max))),
-    "log_uniform_values": (("min", "max"), (), lambda p: space.loguniform(p.min, p.max)),
-    "q_log_uniform_values": (("min", "max"), ("q",), lambda p: space.qloguniform(p.min, p.max, _or(p.q, 1))),
-    "normal": ((), ("mu", "sigma"), lambda p: space.randn(_or(p.mu, 0), _or(p.sigma, 1))),
-    "q_normal": ((), ("mu", "sigma", "q"), lambda p: space.qrandn(_or(p.mu, 0), _or(p.sigma, 1), _or(p.q, 1))),
-}
-DISTRIBUTIONS = tuple(_DISTRIBUTIONS)
-# What method grid tries of a distribution.
-_LISTED: Mapping[str, Callable[[Any], Iterable[Any]]] = {
-    "categorical": lambda p: p.values,
-    "int_uniform": lambda p: range(p.min, p.max + 1),
-}
-
-
-def _or(value: float | None, default: float) -> float:
-    return default if value is None else value
-
-
 def _check_parameters(parameters: Mapping[Any, Any], where: KeyPath, is_grid: bool) -> list[tuple[KeyPath, str]]:
     mistakes: list[tuple[KeyPath, str]] = []
     for name, given in parameters.items():
@@ -267,9 +164,9 @@ def _check_parameters(parameters: Mapping[Any, Any], where: KeyPath, is_grid: bo
             mistakes.append((here, f"expected value, values, or min and max, found {_kind(given)}."))
             continue
         try:
-            parameter = _Parameter.model_validate(given)
+            parameter = Parameter.model_validate(given)
         except ValidationError as error:
-            mistakes += _mistakes(error, _Parameter, here)
+            mistakes += _mistakes(error, Parameter, here)
             continue
         if parameter.parameters is not None:
             others = parameter.model_fields_set - {"parameters"}
@@ -278,7 +175,7 @@ def _check_parameters(parameters: Mapping[Any, Any], where: KeyPath, is_grid: bo
             mistakes += _check_parameters(parameter.parameters, (*here, "parameters"), is_grid)
             continue
         try:
-            _domain(parameter, is_grid)
+            domain_of(parameter, is_grid)
         except (ConfigError, SearchError, OverflowError) as error:
             mistakes.append((here, str(error)))
     return mistakes

@@ -9,7 +9,8 @@ import pytest
 
 import searchers
 from sweep.cli.order import Order
-from sweep.cli.spec import DISTRIBUTIONS, read_spec, space_of
+from sweep.cli.spec import read_spec
+from sweep.cli.spec_parameters import DISTRIBUTIONS, space_of
 from sweep.errors import ConfigError
 
 GOOD = """\
