@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-PACKAGES = ("sweep",)
+PACKAGES = ("sweep", "sweep.train")
 
 
 def path_of(package: str) -> Path:
@@ -18,12 +18,12 @@ def stub_of(package: str) -> str:
     """What type checkers and editors are to read in place of a package's `__init__.py`."""
     module: ModuleType = importlib.import_module(package)
     lines = ["# Written by `python tests/stubs.py` from the table of names in __init__.py.", ""]
-    for name, home in module._MODULES.items():
+    for name, home in getattr(module, "_MODULES", {}).items():
         parent, _, last = home.rpartition(".")
         lines.append(f"from {parent} import {last} as {name}" if parent else f"import {home} as {name}")
     for home, names in module._NAMES.items():
         lines += [f"from {home} import {name} as {name}" for name in names.split()]
-    return "\n".join([*lines, "", "__version__: str", ""])
+    return "\n".join([*lines, *(["", "__version__: str"] if hasattr(module, "__version__") else []), ""])
 
 
 if __name__ == "__main__":

@@ -3,57 +3,30 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from sweep.core.config import CheckpointConfig, FailureConfig, RunConfig
-    from sweep.launch.tuner import fit_alone as fit_alone
-    from sweep.record.checkpoints import Checkpoint
-    from sweep.results.analysis import Result
-    from sweep.results.frames import metrics_frame as metrics_frame
-    from sweep.train.fit import TrainingFailedError, TuneReportCallback
-    from sweep.train.scaling import ScalingConfig
-    from sweep.train.trainer import DataParallelTrainer
-    from sweep.worker.session import get_checkpoint, get_context, report
-
-_HOMES = {
-    "Checkpoint": "sweep.record.checkpoints",
-    "CheckpointConfig": "sweep.core.config",
-    "DataParallelTrainer": "sweep.train.trainer",
-    "FailureConfig": "sweep.core.config",
-    "Result": "sweep.results.analysis",
-    "RunConfig": "sweep.core.config",
-    "ScalingConfig": "sweep.train.scaling",
-    "TrainingFailedError": "sweep.train.fit",
-    "TuneReportCallback": "sweep.train.fit",
-    "get_checkpoint": "sweep.worker.session",
-    "get_context": "sweep.worker.session",
-    "report": "sweep.worker.session",
-    # What trainers have of the rooms above them: how `fit()` runs outside a trial, and a dataframe of reports.
-    "fit_alone": "sweep.launch.tuner",
-    "metrics_frame": "sweep.results.frames",
+_NAMES = {
+    "sweep.core.config": "CheckpointConfig FailureConfig RunConfig",
+    # How `fit()` runs outside a trial, and a dataframe of reports: what trainers have of the rooms above them.
+    "sweep.launch.tuner": "fit_alone",
+    "sweep.record.checkpoints": "Checkpoint",
+    "sweep.results.analysis": "Result",
+    "sweep.results.frames": "metrics_frame",
+    "sweep.train.fit": "TrainingFailedError TuneReportCallback",
+    "sweep.train.scaling": "ScalingConfig",
+    "sweep.train.trainer": "DataParallelTrainer",
+    "sweep.worker.session": "get_checkpoint get_context report",
 }
+"""Where the names are: module -> names. Type checkers and editors read __init__.pyi."""
+_HOME_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "Checkpoint",
-    "CheckpointConfig",
-    "DataParallelTrainer",
-    "FailureConfig",
-    "Result",
-    "RunConfig",
-    "ScalingConfig",
-    "TrainingFailedError",
-    "TuneReportCallback",
-    "get_checkpoint",
-    "get_context",
-    "report",
-]
+__all__ = sorted(_HOME_OF.keys() - {"fit_alone", "metrics_frame"})
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
     globals()[name] = value
     return value
 
