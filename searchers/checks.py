@@ -122,15 +122,15 @@ class Checks:
             self.refuse(name, value, expected or f"{kind}{_range(least, above, most, below)}", hint)
         return float(value)
 
-    def seconds(self, name: str, value: Any, *, most: float = math.inf, is_zero_allowed: bool = False) -> float:
+    def seconds(
+        self, name: str, value: Any, *, most: float = math.inf, is_zero_allowed: bool = False, expected: str = ""
+    ) -> float:
         """Return seconds above 0 (or of at least 0) from a number or a timedelta; infinity only where `most` is."""
         given = value.total_seconds() if isinstance(value, timedelta) else value
-        is_within = is_number(given, is_finite=False) and 0 <= given <= most and (given > 0 or is_zero_allowed)
-        if not is_within:
-            bound = ("of at least 0" if is_zero_allowed else "above 0") + (
-                f" and at most {most:g}" if most < math.inf else ""
-            )
-            self.refuse(name, value, f"seconds {bound}, or a timedelta")
+        if not (is_number(given, is_finite=False) and 0 <= given <= most and (given > 0 or is_zero_allowed)):
+            bound = "of at least 0" if is_zero_allowed else "above 0"
+            limit = f" and at most {most:g}" if most < math.inf else ""
+            self.refuse(name, value, expected or f"seconds {bound}{limit}, or a timedelta")
         return float(given)
 
     def one_of(self, name: str, value: Any, known: Iterable[str], hint: str = "") -> str:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from sweep.checks import number, one_of, refuse, whole
+from sweep.checks import number, one_of, refuse, seconds, whole
 from sweep.core.failures import CLASSES, RETRIED
 from sweep.errors import ConfigError, nearest, refuse_unknown
 
@@ -132,10 +132,7 @@ class FailureConfig(_ShowsChanges):
         if not (isinstance(self.fail_fast, bool) or str(self.fail_fast).lower() == "raise"):
             refuse("fail_fast", self.fail_fast, "True, False or 'raise'")
         for name in ("hang_timeout_s", "report_timeout_s", "trial_timeout_s"):
-            given = getattr(self, name)
-            if given is not None:
-                limit = given.total_seconds() if isinstance(given, timedelta) else given
-                number(name, limit, above=0, below=1e9, expected="seconds above 0, or None for no limit")
+            _ = _seconds(name, getattr(self, name))
         if None not in (self.hang_timeout_s, self.report_timeout_s) and self.hang_timeout_s != self.report_timeout_s:
             raise ConfigError(
                 f"hang_timeout_s={self.hang_timeout_s!r} and report_timeout_s={self.report_timeout_s!r} are two "
@@ -153,12 +150,13 @@ class FailureConfig(_ShowsChanges):
     @property
     def report_limit_s(self) -> float | None:
         """Seconds that a report may take, whichever spelling was used."""
-        return _seconds(self.hang_timeout_s if self.report_timeout_s is None else self.report_timeout_s)
+        given = self.hang_timeout_s if self.report_timeout_s is None else self.report_timeout_s
+        return _seconds("report_timeout_s", given)
 
     @property
     def trial_limit_s(self) -> float | None:
         """Seconds that a trial may run."""
-        return _seconds(self.trial_timeout_s)
+        return _seconds("trial_timeout_s", self.trial_timeout_s)
 
     @property
     def retried(self) -> tuple[str, ...]:
@@ -166,8 +164,8 @@ class FailureConfig(_ShowsChanges):
         return RETRIED if self.retry_on is None else tuple(self.retry_on)
 
 
-def _seconds(value: float | timedelta | None) -> float | None:
-    return value.total_seconds() if isinstance(value, timedelta) else None if value is None else float(value)
+def _seconds(name: str, value: float | timedelta | None) -> float | None:
+    return None if value is None else seconds(name, value, most=1e9, expected="seconds above 0, or None for no limit")
 
 
 def _classes(given: Any) -> tuple[str, ...]:
