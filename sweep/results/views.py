@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import checks
 from sweep.core.ranking import Objectives, best_of, shown_objectives
-from sweep.core.results import AUTO_FILLED, TrialResult, flatten, score
+from sweep.core.results import TrialResult, flatten, own_metrics, score
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest, refuse_unknown
 from sweep.record.checkpoints import Checkpoint
@@ -23,6 +23,7 @@ from sweep.record.importing import unpickle
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
 from sweep.record.rows import ResultRow, TrialRow, trainable_name, variables_of
+from sweep.results.frames import result_frame
 from sweep.results.notebook import result_page, view_page
 from sweep.results.trials import ERROR_FILE, ExperimentInfo, ShownTrial
 from sweep.results.winners import AVERAGES, best_reports
@@ -60,6 +61,17 @@ class TrialView(ShownTrial):
         super().__init__(row, about)
         self._reader = reader
         self._reason = reason
+
+    def __setstate__(self, state: Any) -> None:
+        """Take what was pickled, by former versions too: they kept row and reader, and were no `ShownTrial`."""
+        _, values = state if isinstance(state, tuple) else (None, state)
+        if "_row" in values:
+            parts = _parts(values["_reader"], [values["_row"]])[0]
+            values = dict(zip(("_facts", "_reader", "_about", "_reason"), parts, strict=True)) | {
+                name: value for name, value in values.items() if name == "choice"
+            }
+        for name, value in values.items():
+            setattr(self, name, value)
 
     def __repr__(self) -> str:
         names = ("trial_id", "number", "status", "reason", "attempt", "failures", "path")
@@ -204,17 +216,21 @@ class Result(TrialView):
 
     def __repr__(self) -> str:
         parts = [] if self.choice is None else [str(self.choice)]
-        parts += [f"trial_id={self.trial_id!r}", f"status={self.status!r}", f"last={_own(self.last)!r}"]
+        parts += [
+            f"trial_id={self.trial_id!r}",
+            f"status={self.status!r}",
+            f"last={own_metrics(self.last, 'training_iteration')!r}",
+        ]
         best = self._best_row()
         if best is not None and best.seq != self._facts.last_seq:
-            parts.append(f"best={_own(best.metrics)!r}")
+            parts.append(f"best={own_metrics(best.metrics, 'training_iteration')!r}")
         parts.append(f"config={self._facts.config!r}")
         if self.status == "ERROR":
             parts.append(f"error={self._facts.reason}")
         nearest_one = self._best_checkpoint()
         if nearest_one is not None:
             checkpoint, metrics = nearest_one
-            parts.append(f"best_checkpoint={checkpoint.path!r} of {_own(metrics)!r}")
+            parts.append(f"best_checkpoint={checkpoint.path!r} of {own_metrics(metrics, 'training_iteration')!r}")
         return f"Result({', '.join(parts)}, path={self.path!r})"
 
     def _repr_html_(self) -> str:
@@ -324,8 +340,6 @@ class Result(TrialView):
     @property
     def metrics_dataframe(self) -> pd.DataFrame:
         """One row per report: every key flattened with `/`, filled-in ones included, then `config/...`."""
-        from sweep.results.frames import result_frame
-
         return result_frame(self._reader, self._facts)
 
     # --- inside ---
@@ -407,11 +421,6 @@ def full_result(row: TrialRow) -> dict[str, Any]:
 def _full(row: TrialRow, metrics: dict[str, Any], wall: float | None, ref: CheckpointRef | None) -> dict[str, Any]:
     values = complete(metrics, tag=row.experiment_tag, wall=wall, checkpoint=ref)
     return {**values, "trial_id": row.trial_id, "config": row.fresh_config()}
-
-
-def _own(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Return what the user reported, and the iteration."""
-    return {key: v for key, v in metrics.items() if key not in AUTO_FILLED or key == "training_iteration"}
 
 
 def _original(pickled: bytes) -> BaseException | None:
