@@ -13,7 +13,7 @@ from typing import Any
 
 from sweep.callbacks.base import Callback, FilesCallback
 from sweep.core.failures import fell_back
-from sweep.core.results import AUTO_FILLED, TrialResult, flatten
+from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
 from sweep.record.filled import date_str
@@ -194,7 +194,7 @@ class MissingKeys(Callback):
         metric, self._metric = self._metric, ""
         if metric in result:
             return
-        close = closest(metric, (key for key in flatten(result) if key not in AUTO_FILLED), _MISSPELT)
+        close = closest(metric, own_metrics(result), _MISSPELT)
         if close:
             self._notice(
                 f"trial {trial.id} reported {close!r} and no {metric!r}, which is the metric. If that is a slip, end "

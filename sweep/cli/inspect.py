@@ -24,7 +24,7 @@ from sweep.cli.tables import (
     selection_options,
 )
 from sweep.core.ranking import shown_objectives
-from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.results import flatten, own_metrics
 from sweep.core.values import printed, sound_text
 from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
@@ -294,8 +294,7 @@ def _trial_table(reader: ExperimentReader) -> Table:
     snapshot = reader.snapshot()
     found = []
     for trial in snapshot.trials:
-        report = {k: v for k, v in flatten(trial.last_metrics or {}).items() if k not in AUTO_FILLED}
-        found.append((_fixed_cells(reader, trial), report, flatten(trial.config)))
+        found.append((_fixed_cells(reader, trial), own_metrics(trial.last_metrics or {}), flatten(trial.config)))
     metrics = dict.fromkeys(key for _, report, _ in found for key in report)
     params = dict.fromkeys(key for _, _, config in found for key in config)
     shown = {key: f"metric/{key}" if key in _FIXED else key for key in metrics}

@@ -11,7 +11,7 @@ from searchers.base import Signal
 from sweep.cli.inspect import storage_option
 from sweep.cli.order import import_trainable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
-from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.results import flatten, own_metrics
 from sweep.display.formats import pairs
 from sweep.record.facts import Fact, read_facts
 from sweep.record.layout import ExperimentLayout
@@ -107,9 +107,8 @@ def _about(fact: Fact) -> str:
         case Suggested(_, config):
             return pairs(flatten(dict(config)))  # type: ignore[arg-type]
         case Reported(_, _, seq, _, checkpoint):
-            metrics = {k: v for k, v in (fact.metrics or {}).items() if k not in AUTO_FILLED}
             saved = ", with a checkpoint" if checkpoint else ""
-            return f"#{seq} {pairs(metrics)}{saved}"
+            return f"#{seq} {pairs(own_metrics(fact.metrics or {}))}{saved}"
         case Exited(_, _, exit_):
             return f"{exit_.kind.value} {exit_.error}".strip()
     return ""

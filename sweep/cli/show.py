@@ -13,7 +13,7 @@ from sweep.cli.notes import read_notes
 from sweep.cli.tables import format_option, json_text, print_rows
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
-from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.results import own_metrics
 from sweep.display.formats import at_step, clean, duration, pairs, to_yaml
 from sweep.record.layout import rank_outputs
 from sweep.record.reader import ExperimentReader, Timeline, TrialRow, find_experiment
@@ -60,9 +60,7 @@ def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
         return
     for key, value in facts.items():
         if key in ("last_report", "best_report") and value:
-            value = {
-                k: v for k, v in value.items() if k not in AUTO_FILLED or k in ("training_iteration", "time_total_s")
-            }
+            value = own_metrics(value, "training_iteration", "time_total_s")
         if value in (None, "", [], {}):
             continue
         if isinstance(value, dict):
@@ -177,8 +175,7 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         "last_report": row.last_metrics,
         "best_report": best,
         "checkpoints": [
-            f"{ref.path}   {pairs({k: v for k, v in flatten(metrics).items() if k not in AUTO_FILLED})}"
-            for ref, metrics in reader.checkpoints(row.trial_id)
+            f"{ref.path}   {pairs(own_metrics(metrics))}" for ref, metrics in reader.checkpoints(row.trial_id)
         ],
         "error": ended.get("error"),
         "traceback": ended.get("traceback"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweep.core.plan import Plan
-from sweep.core.results import ANONYMOUS_METRIC, AUTO_FILLED, TrialResult, flatten
+from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten, own_metrics
 from sweep.core.trial import Status, Trial
 from sweep.core.values import MOST, as_float, shown_int
 from sweep.errors import MetricError, closest
@@ -195,7 +195,7 @@ def _reported(trials: Mapping[str, Trial]) -> tuple[list[str], str]:
     found: set[str] = set()
     for trial in trials.values():
         if trial.last_result is not None:
-            found.update(key for key in flatten(dict(trial.last_result)) if key not in AUTO_FILLED)
+            found.update(own_metrics(trial.last_result))
     keys = sorted(found)
     more = f" and {len(keys) - _SHOWN_KEYS} more" if len(keys) > _SHOWN_KEYS else ""
     return keys, (", ".join(keys[:_SHOWN_KEYS]) + more) or "nothing of its own"

@@ -15,6 +15,7 @@ __all__ = [
     "TrialResult",
     "fill",
     "flatten",
+    "own_metrics",
     "score",
     "signed",
     "unflatten",
@@ -161,6 +162,11 @@ def flatten(nested: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
         else:
             flat[key if type(key) is str else printed(key)] = value
     return flat
+
+
+def own_metrics(report: Mapping[str, Any], *also: str) -> dict[str, Any]:
+    """Return what the user reported, flattened: a report without what is filled in, but what is named in `also`."""
+    return {key: value for key, value in flatten(report).items() if key not in AUTO_FILLED or key in also}
 
 
 def unflatten(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:

@@ -16,6 +16,7 @@ from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
 from sweep.record.rows import TrialRow
 from sweep.results.experiment import Experiment
+from sweep.results.frames import result_frame
 from sweep.results.views import (
     Choice,
     Result,
@@ -393,8 +394,6 @@ class _TrialFrames(Mapping[str, "pd.DataFrame"]):
         self._reader = reader
 
     def __getitem__(self, trial_id: str) -> pd.DataFrame:
-        from sweep.results.frames import result_frame
-
         return result_frame(self._reader, self._reader.snapshot().by_id[trial_id])
 
     def __iter__(self) -> Iterator[str]:

@@ -11,6 +11,7 @@ from sweep.core.ranking import Objectives, best_of, shown_objectives
 from sweep.errors import ConfigError, MetricError, nearest
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
+from sweep.results.frames import event_frame, history_frame, trial_frame
 from sweep.results.notebook import analysis_page
 from sweep.results.views import local_filesystem, several_objectives
 from sweep.results.winners import (
@@ -67,8 +68,6 @@ class Experiment:
         Raises:
             ConfigError: a mode that is not min or max, a metric without any mode, an unknown style.
         """
-        from sweep.results.frames import trial_frame
-
         chosen = None
         if metric is not None or mode is not None:
             metric, mode = self.chosen_metric(metric, mode)
@@ -86,14 +85,10 @@ class Experiment:
     def history(self) -> pd.DataFrame:
         """Return one row per report: trial_id, step, time_s (of driving), the metrics, attempt, time_total_s,
         timestamp."""
-        from sweep.results.frames import history_frame
-
         return history_frame(self._reader)
 
     def events(self) -> pd.DataFrame:
         """Return one row per recorded event: what happened, to which trial, and what the sweep did about it."""
-        from sweep.results.frames import event_frame
-
         return event_frame(self._reader)
 
     def chosen_metric(self, metric: str | None = None, mode: str | None = None) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.ranking import shown_objectives
-from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.results import flatten, own_metrics
 from sweep.core.values import printed
 from sweep.record.encoding import Opaque
 from sweep.results.winners import best_by_last, better_earlier, objectives_front
@@ -85,7 +85,7 @@ def _trial_page(
     head = [f"<strong>{_text(name)}</strong> &middot; {_text(row.status)}{choice}"]
     if row.reason:
         head.append(f"<i>{_text(row.reason, 300)}</i>")
-    own = {which: _own(report, "training_iteration", "time_total_s") for which, report in reports.items()}
+    own = {which: own_metrics(report, "training_iteration", "time_total_s") for which, report in reports.items()}
     keys = dict.fromkeys(key for report in own.values() for key in report)
     rows = [[key, *(report.get(key) for report in own.values())] for key in keys]
     body = _table(["", *own], rows) if rows else "<p>nothing was reported yet</p>"
@@ -123,7 +123,7 @@ def _trial_table(trials: Sequence[TrialRow], first_columns: Sequence[str], best_
     kept = [trial for trial in trials if trial.trial_id in best][:_MAX_ROWS]
     others = (trial for trial in trials if trial.trial_id not in best)
     shown = sorted([*kept, *islice(others, _MAX_ROWS - len(kept))], key=lambda trial: trial.number)
-    found = [(_own(trial.last_metrics or {}), flatten(trial.config)) for trial in shown]
+    found = [(own_metrics(trial.last_metrics or {}), flatten(trial.config)) for trial in shown]
     metrics = dict.fromkeys(key for report, _ in found for key in report)
     params = dict.fromkeys(key for _, config in found for key in config)
     columns = [(key, 0) for key in sorted(metrics, key=lambda key: key not in first_columns)]
@@ -172,10 +172,6 @@ def _cell(value: Any, tag: str = "td") -> str:
     side = "right" if isinstance(value, (int, float)) and not isinstance(value, bool) else "left"
     hover = f' title="{_text(value.hover)}"' if isinstance(value, _Titled) else ""
     return f'<{tag}{hover} style="{_CELL}{side}">{_value(value)}</{tag}>'
-
-
-def _own(metrics: Mapping[str, Any], *also: str) -> dict[str, Any]:
-    return {key: value for key, value in flatten(metrics).items() if key not in AUTO_FILLED or key in also}
 
 
 def _trials(count: int) -> str:
