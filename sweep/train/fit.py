@@ -87,7 +87,7 @@ class NestedResult:
             CheckpointError: none is kept. MetricError: none of their reports has a number there.
         """
         if not self.best_checkpoints:
-            raise CheckpointError("no checkpoint was reported. TrialResult one: report(metrics, checkpoint=...).")
+            raise CheckpointError("no checkpoint was reported. Report one: report(metrics, checkpoint=...).")
         found = ((checkpoint, TrialResult(metrics).get(metric)) for checkpoint, metrics in self.best_checkpoints)
         best = best_of(found, mode, infinite=True)
         if best is None:
@@ -264,7 +264,7 @@ class _Nested:
             except ChannelClosed:
                 os._exit(1)  # the host is gone
             match message:
-                case wire.TrialResult(_, seq, metrics, path):
+                case wire.Report(_, seq, metrics, path):
                     count += 1
                     self._note(metrics, path, count)
                     if self._is_forwarding and not is_stopping:
