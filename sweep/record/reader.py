@@ -381,7 +381,7 @@ def what_is_there(root: Path) -> str:
     if not root.exists():
         return f"{start}no such directory. See `sweep ls`."
     if ExperimentLayout(root.parent).database.is_file():
-        return f"{start}it is inside one. Give {root.parent}, or TrialResult.from_path({str(root)!r}) for one trial."
+        return f"{start}it is inside one. Give {root.parent}, or Result.from_path({str(root)!r}) for one trial."
     if not root.is_dir():
         return f"{start}a file. Give the directory that holds sweep.db."
     held = sorted(path.parent.name for path in root.glob("*/sweep.db"))

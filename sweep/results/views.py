@@ -326,7 +326,7 @@ class Result(TrialView):
         kept = self.best_checkpoints
         if not kept:
             raise CheckpointError(
-                f"trial {self.trial_id} has no checkpoint. TrialResult one: sweep.report(metrics, checkpoint=...)."
+                f"trial {self.trial_id} has no checkpoint. Report one: sweep.report(metrics, checkpoint=...)."
             )
         best = _best_kept(kept, metric, mode, infinite=True)
         if best is None:
