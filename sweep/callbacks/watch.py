@@ -194,7 +194,7 @@ class MissingKeys(Callback):
         metric, self._metric = self._metric, ""
         if metric in result:
             return
-        close = closest(metric, own_metrics(result), _MISSPELT)
+        close = closest(metric, flatten(own_metrics(result)), _MISSPELT)
         if close:
             self._notice(
                 f"trial {trial.id} reported {close!r} and no {metric!r}, which is the metric. If that is a slip, end "

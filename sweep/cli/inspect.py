@@ -294,7 +294,8 @@ def _trial_table(reader: ExperimentReader) -> Table:
     snapshot = reader.snapshot()
     found = []
     for trial in snapshot.trials:
-        found.append((_fixed_cells(reader, trial), own_metrics(trial.last_metrics or {}), flatten(trial.config)))
+        report = flatten(own_metrics(trial.last_metrics or {}))
+        found.append((_fixed_cells(reader, trial), report, flatten(trial.config)))
     metrics = dict.fromkeys(key for _, report, _ in found for key in report)
     params = dict.fromkeys(key for _, _, config in found for key in config)
     shown = {key: f"metric/{key}" if key in _FIXED else key for key in metrics}

@@ -13,7 +13,7 @@ from sweep.cli.notes import read_notes
 from sweep.cli.tables import format_option, json_text, print_rows
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
-from sweep.core.results import own_metrics
+from sweep.core.results import flatten, own_metrics
 from sweep.display.formats import at_step, clean, duration, pairs, to_yaml
 from sweep.record.layout import rank_outputs
 from sweep.record.reader import ExperimentReader, Timeline, TrialRow, find_experiment
@@ -175,7 +175,7 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         "last_report": row.last_metrics,
         "best_report": best,
         "checkpoints": [
-            f"{ref.path}   {pairs(own_metrics(metrics))}" for ref, metrics in reader.checkpoints(row.trial_id)
+            f"{ref.path}   {pairs(flatten(own_metrics(metrics)))}" for ref, metrics in reader.checkpoints(row.trial_id)
         ],
         "error": ended.get("error"),
         "traceback": ended.get("traceback"),

@@ -195,7 +195,7 @@ def _reported(trials: Mapping[str, Trial]) -> tuple[list[str], str]:
     found: set[str] = set()
     for trial in trials.values():
         if trial.last_result is not None:
-            found.update(own_metrics(trial.last_result))
+            found.update(flatten(own_metrics(trial.last_result)))
     keys = sorted(found)
     more = f" and {len(keys) - _SHOWN_KEYS} more" if len(keys) > _SHOWN_KEYS else ""
     return keys, (", ".join(keys[:_SHOWN_KEYS]) + more) or "nothing of its own"

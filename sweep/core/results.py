@@ -165,8 +165,8 @@ def flatten(nested: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
 
 
 def own_metrics(report: Mapping[str, Any], *also: str) -> dict[str, Any]:
-    """Return what the user reported, flattened: a report without what is filled in, but what is named in `also`."""
-    return {key: value for key, value in flatten(report).items() if key not in AUTO_FILLED or key in also}
+    """Return what the user reported: a report without what is filled in, except for what is named in `also`."""
+    return {key: value for key, value in report.items() if key not in AUTO_FILLED or key in also}
 
 
 def unflatten(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:

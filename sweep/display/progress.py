@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TextIO
 
 from sweep.callbacks.base import Callback
-from sweep.core.results import TrialResult, own_metrics
+from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Trial
 from sweep.display.ending import Ending
 from sweep.display.formats import clean, duration, pairs, text
@@ -167,7 +167,7 @@ class Progress(Callback):
         if self._view is None or self.verbose < 2:
             return
         step = text(result.get("training_iteration"))
-        self._say(f"{duration(self._now)} {trial.number:05d} step {step} {pairs(own_metrics(result))}")
+        self._say(f"{duration(self._now)} {trial.number:05d} step {step} {pairs(flatten(own_metrics(result)))}")
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
         """Show the last frame and stop."""

@@ -85,7 +85,9 @@ def _trial_page(
     head = [f"<strong>{_text(name)}</strong> &middot; {_text(row.status)}{choice}"]
     if row.reason:
         head.append(f"<i>{_text(row.reason, 300)}</i>")
-    own = {which: own_metrics(report, "training_iteration", "time_total_s") for which, report in reports.items()}
+    own = {
+        which: flatten(own_metrics(report, "training_iteration", "time_total_s")) for which, report in reports.items()
+    }
     keys = dict.fromkeys(key for report in own.values() for key in report)
     rows = [[key, *(report.get(key) for report in own.values())] for key in keys]
     body = _table(["", *own], rows) if rows else "<p>nothing was reported yet</p>"
@@ -123,7 +125,7 @@ def _trial_table(trials: Sequence[TrialRow], first_columns: Sequence[str], best_
     kept = [trial for trial in trials if trial.trial_id in best][:_MAX_ROWS]
     others = (trial for trial in trials if trial.trial_id not in best)
     shown = sorted([*kept, *islice(others, _MAX_ROWS - len(kept))], key=lambda trial: trial.number)
-    found = [(own_metrics(trial.last_metrics or {}), flatten(trial.config)) for trial in shown]
+    found = [(flatten(own_metrics(trial.last_metrics or {})), flatten(trial.config)) for trial in shown]
     metrics = dict.fromkeys(key for report, _ in found for key in report)
     params = dict.fromkeys(key for _, config in found for key in config)
     columns = [(key, 0) for key in sorted(metrics, key=lambda key: key not in first_columns)]

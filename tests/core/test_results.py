@@ -108,7 +108,7 @@ def test_a_result_is_read_only_and_compares_by_its_values():
         result["m"] = 2  # type: ignore[index]
     assert result == {"m": 1} == TrialResult({"m": 1}, seq=9)
     assert result != {"m": 2}
-    assert repr(result) == "Result({'m': 1})"
+    assert repr(result) == "TrialResult({'m': 1})"
 
 
 @pytest.mark.parametrize(

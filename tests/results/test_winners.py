@@ -28,7 +28,7 @@ from sweep.core.trial import Status, Trial, evolve
 from sweep.display.state import ViewState
 from sweep.errors import MetricError, SweepError
 from sweep.results.analysis import ExperimentAnalysis, ResultGrid, TrialView
-from sweep.results.views import TrialResult as ReadResult
+from sweep.results.views import Result as ReadResult
 from sweep.results.winners import best_by_last, better_earlier
 from sweep.simulation.virtual import Simulation
 from sweep.train.fit import NestedResult
