@@ -158,11 +158,13 @@ def test_a_resumed_sweep_goes_on_with_its_runs(client: Client, tmp_path: Path) -
     first.on_experiment_end([TRIAL])
     assert [run.info.status for run in client.runs] == ["KILLED", "KILLED"]
     client.statuses.clear()
+    # each trial has a thread of its own, so either may have begun first
+    own = next(run.info.run_id for run in client.runs if run.data.tags["sweep.trial_id"] == TRIAL.id)
     second = ready(tmp_path, experiment_name="mine")
     second.on_trial_start(TRIAL)
     second.on_trial_error(TRIAL)
     second.on_experiment_end([])
-    assert client.statuses == [("run0", "RUNNING"), ("run0", "FAILED")]
+    assert client.statuses == [(own, "RUNNING"), (own, "FAILED")]
     status = {run.data.tags["sweep.trial_id"]: run.info.status for run in client.runs}
     assert status == {"abcde_00000": "FAILED", "abcde_00001": "KILLED"}
     assert client.experiments == {"mine": "1"}
