@@ -29,6 +29,7 @@ __all__ = [
     "parse_pod_type",
     "parse_topology",
     "plan_slices",
+    "pod_type",
     "slice_variables",
 ]
 
@@ -191,6 +192,17 @@ def _num_chips(topology: str) -> int:
     return math.prod(int(number) for number in topology.split("x"))
 
 
+def pod_type(generation: Generation | str, topology: str) -> str:
+    """Return the name under which a slice is rented: `v6e-16` for a v6e of 4x4, `v4-8` (8 cores) for a v4 of 2x2x1.
+
+    Raises:
+        ResourceError: an unknown generation, or no topology of it.
+    """
+    generation = parse_generation(generation)
+    number = math.prod(parse_topology(topology, generation)) * generation.cores_per_chip
+    return f"{generation.type.removeprefix('TPU-').lower()}-{number}"
+
+
 def parse_pod_type(text: str) -> tuple[Generation, int]:
     """Return the generation and the number of chips of a pod type: v4 and 4 for `v4-8`, v6e and 16 for `v6e-16`.
 
@@ -231,6 +243,11 @@ class SlicePlan:
     num_slices: int
     tpu_per_worker: int
     warnings: tuple[str, ...] = ()
+
+    @property
+    def pod_type(self) -> str:
+        """The name under which such a slice is rented."""
+        return pod_type(self.generation, self.topology)
 
     @property
     def num_workers(self) -> int:

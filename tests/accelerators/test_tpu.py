@@ -15,6 +15,7 @@ from sweep.accelerators.tpu import (
     parse_pod_type,
     parse_topology,
     plan_slices,
+    pod_type,
     slice_variables,
 )
 from sweep.errors import ResourceError
@@ -174,22 +175,28 @@ def test_what_is_no_topology_of_the_generation_is_refused_with_those_nearest(tex
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "chips"),
+    ("generation", "topology", "name", "chips"),
     [
-        ("v6e-16", "v6e", 16),
-        ("v6e-1", "v6e", 1),
-        ("v5litepod-8", "v5e", 8),
-        ("v4-8", "v4", 4),
-        ("v5p-32", "v5p", 16),
-        ("v2-32", "v2", 16),
-        ("v3-2048", "v3", 1024),
-        ("v7x-16", "v7x", 8),
-        ("tpu7x-16", "v7x", 8),
-        ("V5LITEPOD-16", "v5e", 16),
-        (" v4-16 ", "v4", 8),
+        ("v6e", "4x4", "v6e-16", 16),
+        ("v6e", "1x1", "v6e-1", 1),
+        ("v5e", "2x4", "v5litepod-8", 8),
+        ("v4", "2x2x1", "v4-8", 4),
+        ("v5p", "2x2x4", "v5p-32", 16),
+        ("v2", "4x4", "v2-32", 16),
+        ("v2", "2x2", "v2-8", 4),
+        ("v3", "32x32", "v3-2048", 1024),
+        ("v7x", "2x2x2", "v7x-16", 8),
     ],
 )
-def test_a_pod_type_counts_cores_or_chips_and_is_read_as_machines_write_it(text, name, chips):
+def test_a_pod_type_counts_cores_or_chips(generation, topology, name, chips):
+    assert pod_type(generation, topology) == name
+    assert parse_pod_type(name) == (GENERATIONS[generation], chips)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "chips"), [("tpu7x-16", "v7x", 8), ("V5LITEPOD-16", "v5e", 16), (" v4-16 ", "v4", 8)]
+)
+def test_pod_types_are_read_as_machines_write_them(text, name, chips):
     assert parse_pod_type(text) == (GENERATIONS[name], chips)
 
 
