@@ -137,6 +137,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.launch.settings": ("sweep.core.plan",),
     "sweep.launch.interrupt": ("sweep.launch.settings", "sweep.core.messages", "sweep.engines.base"),
     "sweep.launch.engines": (
+        "sweep.launch.build",
+        "sweep.launch.place",
         "sweep.launch.spec",
         "sweep.accelerators.inventory",
         "sweep.core.resources",

@@ -19,7 +19,7 @@ from sweep.launch.spec import RunSpec
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["Built", "build"]
+__all__ = ["Built", "build", "seed_of"]
 
 _AHEAD = 64  # configs that may wait for a place, where the searcher loses nothing by being asked early
 
@@ -153,3 +153,12 @@ def _variables(spec: RunSpec, policies: Policies) -> tuple[str, ...] | None:
         return None
     varied = [path for path, leaf in walk(config) if isinstance(leaf, Domain) or grid_values(leaf) is not None]
     return tuple(dict.fromkeys([*map(path_name, varied), *policies.scheduler.mutated_paths]))
+
+
+def seed_of(given: int | None, recorded: Mapping[str, Any]) -> int:
+    """Return the seed of a run: the given one, that of the runs before, or one from numpy's global generator, so that
+    `np.random.seed(...)` before a run makes it repeatable."""
+    import numpy as np
+
+    known = given if given is not None else recorded.get("seed")
+    return int(known if known is not None else np.random.randint(2**32, dtype=np.uint64))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sweep.accelerators import inventory
 from sweep.core.resources import Node
-from sweep.engines.base import Engine, EngineFactory
+from sweep.engines.base import Engine, EngineContext, EngineFactory
+from sweep.launch.build import Built
+from sweep.launch.place import Place
 from sweep.launch.spec import RunSpec
 
-__all__ = ["factory_of", "nodes_of"]
+__all__ = ["engine_of", "nodes_of"]
 
 
 def nodes_of(spec: RunSpec) -> tuple[Node, ...]:
@@ -17,8 +21,32 @@ def nodes_of(spec: RunSpec) -> tuple[Node, ...]:
     return inventory.available() if spec.nodes is None else inventory.checked_nodes(spec.nodes, "run")
 
 
-def factory_of(engine: str | EngineFactory) -> EngineFactory:
-    """Return what makes the engine of that name; another package's own is made in the same way."""
+def engine_of(built: Built, place: Place, **more: Any) -> Engine:
+    """Return the engine of a run, made now unless the run was given one.
+
+    Args:
+        more: fields of the `EngineContext` that neither `built` nor `place` knows.
+    """
+    spec = built.spec
+    if isinstance(spec.engine, Engine):
+        return spec.engine
+    context = EngineContext(
+        directory=place.layout.root,
+        experiment_name=place.name,
+        nodes=built.packer.nodes,
+        seed=built.seed,
+        env={**inventory.env_vars(), **(spec.env or {})},
+        is_chdir=spec.chdir_to_trial_dir,
+        report_timeout_s=spec.failures.report_limit_s,
+        reuse_actors=spec.reuse_actors,
+        start_method=spec.start_method,
+        preload=tuple(spec.preload),
+        **more,
+    )
+    return _factory(spec.engine)(context)
+
+
+def _factory(engine: str | EngineFactory) -> EngineFactory:
     match engine:
         case "inline":
             from sweep.engines.inline import InlineEngine

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sweep import __version__
-from sweep.accelerators import inventory
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
 from sweep.core.expected import silent_trials
@@ -20,13 +19,13 @@ from sweep.core.messages import Ask, Tick
 from sweep.core.plan import Plan
 from sweep.core.sweep import Sweep
 from sweep.display.ending import Ending
-from sweep.engines.base import Engine, EngineContext
+from sweep.engines.base import Engine
 from sweep.engines.leftovers import end_leftovers
 from sweep.errors import MetricError, RecordError
-from sweep.launch.build import build
+from sweep.launch.build import build, seed_of
 from sweep.launch.description import COMPLETE, meta_of_run, setup_info
 from sweep.launch.drive import drive
-from sweep.launch.engines import factory_of, nodes_of
+from sweep.launch.engines import engine_of, nodes_of
 from sweep.launch.interrupt import interruptible
 from sweep.launch.notices import Notices, differences, surprises
 from sweep.launch.observers import callbacks_of, mirror_of
@@ -103,7 +102,7 @@ class Launch:
             spec,
             self.trainable,
             nodes,
-            seed=_seed(spec.seed, self.old_meta),
+            seed=seed_of(spec.seed, self.old_meta),
             open_requests={trial.resources for trial in goes_on if not trial.is_ended},
             prefix=checked_trial_id(old_prefix or uuid.uuid4().hex[:5]),
             lost=self.loaded.lost,
@@ -118,12 +117,9 @@ class Launch:
             variables=self.built.variables,
             max_failures=self.built.plan.max_failures,
         )
-        creators = spec.trial_name_creator, spec.trial_dirname_creator
-        self.name_of = None
-        if creators != (None, None):
-            about = self.about
-            namer = Namer(self.layout.root, lambda trial: ObservedTrial(trial, about), *creators, self.notices.say)
-            self.name_of = namer.name_of
+        creators, about = (spec.trial_name_creator, spec.trial_dirname_creator), self.about
+        namer = Namer(self.layout.root, lambda trial: ObservedTrial(trial, about), *creators, self.notices.say)
+        self.name_of = None if creators == (None, None) else namer.name_of
         self.ending = Ending(self.built.plan.interrupt_grace_s, can_kill=spec.engine != "inline")
         self.is_interrupted = False  # a person ended a wait for the disk
 
@@ -208,7 +204,17 @@ class Launch:
         stack.callback(journal.close)
         journal.set_meta(meta)
         with refusing_full_disk(self.layout):
-            engine = self._engine(lock.fd)
+            engine = engine_of(
+                built,
+                self.place,
+                trainable=self.trainable,
+                start_at=loaded.at,
+                name_of=self.name_of,
+                start_from=self.start_from,
+                log_to_file=self.outputs,
+                lock_fd=lock.fd,
+                notice=notices.say,
+            )
         # While the zygote boots, so that it costs no time.
         end_leftovers(self.layout.root.absolute(), lock.dead, mark_of_dead_driver, notices.say)
         sweep = Sweep(
@@ -248,31 +254,6 @@ class Launch:
             notices.say(text)
         return sweep
 
-    def _engine(self, lock_fd: int) -> Engine:
-        spec = self.spec
-        if isinstance(spec.engine, Engine):
-            return spec.engine
-        context = EngineContext(
-            directory=self.layout.root,
-            trainable=self.trainable,
-            nodes=self.built.packer.nodes,
-            start_at=self.loaded.at,
-            seed=self.built.seed,
-            experiment_name=self.place.name,
-            env={**inventory.env_vars(), **(spec.env or {})},
-            is_chdir=spec.chdir_to_trial_dir,
-            name_of=self.name_of,
-            start_from=self.start_from,
-            log_to_file=self.outputs,
-            report_timeout_s=spec.failures.report_limit_s,
-            reuse_actors=spec.reuse_actors,
-            start_method=spec.start_method,
-            preload=tuple(spec.preload),
-            lock_fd=lock_fd,
-            notice=self.notices.say,
-        )
-        return factory_of(spec.engine)(context)
-
     def _loop(self, sweep: Sweep, engine: Engine, dispatcher: Dispatcher, journal: Journal) -> None:
         from sweep.worker.shipping import refuse_unpicklable
 
@@ -284,15 +265,6 @@ class Launch:
         request_of, judge = self.built.request_of, self.built.judge
         searcher = self.policies.searcher
         drive(sweep, engine, searcher, dispatcher, journal, request_of=request_of, judge=judge, complete=complete)
-
-
-def _seed(given: int | None, old_meta: Mapping[str, Any]) -> int:
-    """Return the seed of a run: the given one, that of the runs before, or one from numpy's global generator, so that
-    `np.random.seed(...)` before a run makes it repeatable."""
-    import numpy as np
-
-    known = given if given is not None else old_meta.get("seed")
-    return int(known if known is not None else np.random.randint(2**32, dtype=np.uint64))
 
 
 def _finish(mirror: MirrorCallback, guard: DirectoryGuard) -> None:
