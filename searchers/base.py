@@ -49,7 +49,7 @@ class Searcher(ABC):
     """Propose configs (`suggest`) and learn from their results (`on_trial_complete`).
 
     The life of a searcher: built by the user, told metric, mode, space and seed once by `set_search_properties`,
-    then asked and told until it is exhausted or nobody asks any more. After a restart a *new* object built with the
+    then asked and told until it is exhausted or the run ends. After a restart a *new* object built with the
     same arguments is told the record again, in order: `retell` in place of each `suggest`, and every result. A searcher
     whose randomness is keyed by its own count of answered suggestions (`keyed_rng`) then continues exactly where
     it was.

@@ -36,7 +36,7 @@ class SearchError(SweepError):
 
 
 class SpaceError(SearchError, ValueError):
-    """A search space makes no sense: inverted bounds, a log range that touches zero, a grid nobody can cross."""
+    """A search space makes no sense: inverted bounds, a log range that touches zero, a grid too large to cross."""
 
 
 class SearchExhausted(SearchError):

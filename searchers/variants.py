@@ -153,7 +153,7 @@ def check_space(space: Any) -> Mapping[str, Any]:
     """Return `space` if it is a dict whose grids can be crossed.
 
     Raises:
-        SpaceError: it is no dict, or a grid lies inside a choice, where nobody knows how many configs it makes.
+        SpaceError: it is no dict, or a grid lies inside a choice, where the number of its configs is not known.
     """
     if not isinstance(space, Mapping):
         raise SpaceError(f"the search space is a {type(space).__name__}; expected a dict of names and domains.")

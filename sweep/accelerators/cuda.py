@@ -63,7 +63,7 @@ def read_list(name: str, value: str, named: Callable[[str], Device | None], *, i
 
 
 def take_at_its_word(name: str, value: str, *, vendor: str, number: int | None = None) -> Look:
-    """Read a list whose entries nobody can check: their form decides, and each device is named by its entry.
+    """Read a list whose entries cannot be checked: their form decides, and each device is named by its entry.
 
     Args:
         number: of devices on the machine, where it is known: indices are below it.

@@ -198,7 +198,7 @@ def _named(found: Sequence[Gpu | None], entry: str) -> Device | None:
 def _usable(gpu: Gpu, entry: str) -> Device | None:
     if gpu.instances is None:
         return _as_written(gpu.device, entry)
-    # The entry names the whole GPU, which nobody can use now: the instance's own name is the exact one.
+    # The entry names the whole GPU, which cannot be used now: the instance's own name is the exact one.
     return _as_written(gpu.instances[0].device, gpu.instances[0].device.id) if gpu.instances else None
 
 

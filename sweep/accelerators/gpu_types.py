@@ -49,7 +49,7 @@ def labels_of(name: str, memory: int = 0) -> tuple[str, ...]:
     Vendor, brand and form are left out: `Tesla V100-SXM2-16GB` is a `V100`, `NVIDIA GeForce RTX 3090` an `RTX3090`.
     The amount of memory follows as a second type, `A100-40G`, as boards are sold, not as the driver counts. A part of
     a GPU in MIG mode has its profile instead, `A100-MIG-1g.5gb`. AMD's also go by what Ray calls them,
-    `AMD-Instinct-MI300X-OAM`. Names that nobody knows are shortened by the same rules; an empty one has no types.
+    `AMD-Instinct-MI300X-OAM`. Unknown names are shortened by the same rules; an empty one has no types.
 
     Args:
         name: as the driver tells it.

@@ -37,7 +37,7 @@ CHIP_COUNTS = (1, 2, 4, 8)
 """How many chips one process can have: libtpu knows no other shapes inside a host."""
 
 _MEGASCALE_PORT = 8081
-# Chips of a process -> how they lie inside the host. The last is only for a host whose size nobody knows.
+# Chips of a process -> how they lie inside the host. The last is only for a host whose size is not known.
 _BOUNDS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}
 
 

@@ -33,7 +33,7 @@ _GENERATIONS = {
 _OLD_DEVICE = "0x0027"
 _OLD_SUBSYSTEMS = {"0x004e": "v2", "0x004f": "v3"}
 
-# By its number: outside of Google's machines nobody knows the name, and looking it up may take long.
+# By its number: outside of Google's machines the name is not known, and looking it up may take long.
 _METADATA_ADDRESS = "169.254.169.254"
 _METADATA_PATH = "/computeMetadata/v1/instance/attributes/"
 _FLAVOR = "Metadata-Flavor: Google"  # in question and answer: neither takes somebody else for the other
@@ -137,7 +137,7 @@ def ask_metadata_server(key: str, *, address: str = _METADATA_ADDRESS, limit_s: 
         limit_s: how long the server may take in all.
 
     Raises:
-        OSError: nobody answers in time, or somebody who is no metadata server.
+        OSError: there is no answer in time, or not that of a metadata server.
     """
     deadline = time.monotonic() + limit_s
     host, _, port = address.partition(":")

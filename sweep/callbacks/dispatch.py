@@ -240,7 +240,7 @@ class Dispatcher:
         try:
             function(*arguments, **named)
         except Exception as error:  # a callback may be the user's own; it never harms the sweep
-            # A full disk is nobody's fault and passes: it is said once, and switches nothing off.
+            # A full disk is no callback's fault and passes: it is said once, and switches nothing off.
             self._errors[id(callback)] = max(errors, 1) if lacks_space(error) else errors + 1
             if errors == 0:
                 self._notice(f"the callback {self._busy[0]} raised {type(error).__name__}: {error}")

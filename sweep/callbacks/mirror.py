@@ -1,4 +1,4 @@
-"""Keep the remote copy of an experiment up to date while it runs, on a thread for which nobody waits before the end."""
+"""Keep the remote copy of an experiment up to date while it runs, on a thread of its own."""
 
 from __future__ import annotations
 

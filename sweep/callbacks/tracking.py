@@ -1,4 +1,4 @@
-"""Loggers that talk to a service: on threads of their own, because a service may be slow, and nobody should wait."""
+"""Loggers that talk to a service: on threads of their own, because a service may be slow."""
 
 from __future__ import annotations
 

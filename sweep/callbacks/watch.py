@@ -176,7 +176,7 @@ class MissingKeys(Callback):
             )
 
     def on_trial_complete(self, trial: Trial) -> None:
-        """A trial that finished, and was stopped by nobody, has shown whatever it reports."""
+        """A trial that finished without being stopped has shown whatever it reports."""
         if self._rules and not trial.reason and trial.last_result is not None:
             self._miss(trial, trial.last_result)
 

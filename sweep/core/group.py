@@ -121,7 +121,7 @@ class Dump:
 
 @dataclass(frozen=True, slots=True)
 class Dismiss:
-    """Let the ranks end their processes: all have returned, so nobody needs what rank 0 serves any more."""
+    """Let the ranks end their processes: all have returned, so what rank 0 serves is not needed any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ class GroupRules:
         return self._take(now)
 
     def waits_for_space(self, rank: int, is_waiting: bool, now: float) -> list[Action]:
-        """A rank waits for room on a full disk, or not any more: meanwhile nobody is late."""
+        """A rank waits for room on a full disk, or not any more: meanwhile no rank is late."""
         was_short = bool(self._short)
         (self._short.add if is_waiting else self._short.discard)(rank)
         if was_short and not self._short:
@@ -277,7 +277,7 @@ class GroupRules:
         self._states = states
 
     def kill(self, now: float) -> list[Action]:
-        """Nobody needs the group any more."""
+        """The group is not needed any more."""
         self._kill()
         return self._take(now)
 
@@ -328,7 +328,7 @@ class GroupRules:
                 self._explained = ""
                 self._actions.append(Explain(""))
         actions, self._actions = self._actions, []
-        if self._is_killing:  # nobody is left to be told anything
+        if self._is_killing:  # no rank is left to hear anything
             return [action for action in actions if isinstance(action, KillAll)]
         return actions
 

@@ -81,7 +81,7 @@ def shown_objectives(objectives: Objectives) -> str:
 
 
 class Ranking:
-    """The value by which each trial counts now, and who is best; a value may become better or worse.
+    """The value by which each trial counts now, and the best of them; a value may become better or worse.
 
     A change costs O(log n) and asking O(1), amortized: what was overtaken stays in a heap until it comes to its top,
     or until it is more than half of the heap.

@@ -63,7 +63,7 @@ class Ending:
         return not isinstance(self.error, (ConfigError, MetricError))
 
     def until(self) -> str:
-        """Return how long it may still take, and what a further Ctrl-C does; empty: nobody wishes an end."""
+        """Return how long it may still take, and what a further Ctrl-C does; empty: it is not being ended."""
         if not self.times:
             return ""
         if not self._can_kill:

@@ -202,7 +202,7 @@ class Progress(Callback):
         if self._view is not None:
             self._say(f"sweep: {clean(text)}")
         else:
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            with contextlib.suppress(OSError, ValueError):  # its reader has gone
                 print(f"sweep: {clean(text)}", file=sys.stderr, flush=True)
 
     def leave(self) -> None:

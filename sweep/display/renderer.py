@@ -290,7 +290,7 @@ def _usage(view: ViewState, clock: float) -> Line:
 
 
 def _best(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
-    """Return who is best by the trials' last reports; at the end also what had been better at an earlier step."""
+    """Return the best trial by the last reports; at the end also what had been better at an earlier step."""
     if view.objectives:
         return _front(view, about, is_last=is_last)
     best, metric = view.best, clean(view.plan.metric)

@@ -1,4 +1,4 @@
-"""What a display knows of a sweep: counters, the trials that run, who is best, the expected end."""
+"""What a display knows of a sweep: counters, the trials that run, the best one, the expected end."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class ViewState:
 
     @property
     def best(self) -> Best | None:
-        """Who is best by the trials' last reports, the first of equals; None: nobody, or several objectives."""
+        """The best trial by the last reports, the first of equals; None: none, or several objectives."""
         found = self._ranking.best()
         if found is None:
             return None

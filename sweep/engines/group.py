@@ -182,7 +182,7 @@ class Group:
                 self._start()
             elif self._rules is not None and message.token == self._token:  # an answer
                 self._act(self._rules.answered(message.seq, isinstance(message, wire.Stop), now), now)
-        if not self._up.is_open:  # nobody is there any more to whom it matters
+        if not self._up.is_open:  # the driver is gone
             self._up.socket.close()
             if self._rules is not None and not self._is_ended:
                 self._act(self._rules.kill(now), now)

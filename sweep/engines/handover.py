@@ -24,7 +24,7 @@ Placed = tuple[str, Device]
 """A device with the id of its node: two nodes may have devices of the same id."""
 
 Reader = Callable[[Sequence[Placed]], Mapping[tuple[str, str], MemoryUse] | None]
-"""Gives the memory in use by (node, device id); None, or a device left out: nobody can tell."""
+"""Gives the memory in use by (node, device id); None, or a device left out: not known."""
 
 _SLACK_BYTES = 64 << 20  # a driver's own use of an idle device moves by some MiB
 
@@ -112,7 +112,7 @@ class HandOver:
 
         Args:
             key: names the entry in what `look` returns, each time once at most.
-            devices: those that nobody else holds a part of. TPU chips among them are clean.
+            devices: those that no other trial holds a part of. TPU chips among them are clean.
 
         Raises:
             ValueError: the key is waiting already.
@@ -169,7 +169,7 @@ class HandOver:
             place = _place(placed)
             use = (memory or {}).get(place)
             if use is None:
-                continue  # declared, or of a vendor whose memory nobody reads: there is nothing to wait for
+                continue  # declared, or of a vendor whose memory cannot be read: there is nothing to wait for
             before = self._before.get(place)
             most = self._threshold * use.total_bytes
             if use.used_bytes > (most if before is None else max(most, before + _SLACK_BYTES)):

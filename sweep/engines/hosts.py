@@ -30,8 +30,8 @@ class Hosts:
     Attributes:
         log: gets what the modules print that are imported in advance.
         environ: the variables that trials start from.
-        hear: is given what a host says. Its last word is `Gone`: with all that it had left behind, or nobody is there
-            to say so, and then the engine ends what can be found.
+        hear: is given what a host says. Its last word is `Gone`: with all that it had left behind, or no zygote is
+            there to say so, and then the engine ends what can be found.
         refuse: an attempt gets no host, because of this errno.
         is_importing: the zygote imports this module now.
         is_ready: it has imported these modules, which started so many threads.
@@ -130,7 +130,7 @@ class Hosts:
                 continue
             self.loop.ignore(slot.life.socket.fileno())
             slot.life.close()
-            if not slot.nursery.is_alive:  # nobody would say that it is gone
+            if not slot.nursery.is_alive:  # nothing would say that it is gone
                 self._bury(slot)
 
     def end(self, slot: Slot) -> None:

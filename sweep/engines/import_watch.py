@@ -5,7 +5,7 @@
        │ done                           └─ zygote gone: kill what bears its mark
        └─ kill ──> watch
 
-A zygote that imports does not listen, and what a module starts while it is imported is tied to nobody's life: the
+A zygote that imports does not listen, and what a module starts while it is imported outlives every process of ours: the
 kernel's death signal would end the zygote alone. The watch ends with the import, so it costs nothing afterwards.
 """
 
@@ -28,7 +28,7 @@ def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
     """Have this process, and what it starts, end with the driver while this is open.
 
     What is started bears the mark that this process was started with; afterwards the mark is gone. Where the kernel
-    allows no process more, nobody watches: then a driver that goes is noticed after the import only.
+    allows no process more, nothing watches: then a driver that goes is noticed after the import only.
 
     Args:
         driver: pidfd of the driver.
@@ -69,7 +69,7 @@ def _watch(zygote_pid: int, driver: int, control: int, zygote: int, mark: str) -
     poll.register(zygote, select.POLLIN)
     poll.register(control, 0)  # of a socket that the other side has closed, a hang-up is told unasked
     ready = {descriptor for descriptor, _ in poll.poll()}
-    os.close(control)  # the driver sees that the zygote is gone when nobody holds its end
+    os.close(control)  # the driver sees that the zygote is gone when no process holds its end
     if zygote not in ready:
         end_tree(zygote_pid)
     if mark:

@@ -6,7 +6,7 @@ A process is ended only if all of this is so. It is looked at once its pidfd is 
 | --- | --- |
 | it belongs to a trial, or to the zygote | `SWEEP_DRIVER` and `SWEEP_EXPERIMENT` in its environment |
 | it is ours to end | same user, same PID namespace |
-| its driver is dead | the mark names this boot and this namespace, and nobody there is that process |
+| its driver is dead | the mark names this boot and this namespace, and no process there is that one |
 | and died without a word | the experiment's lock is found and free, and names that driver as one who never let go |
 
 So a batch job that a trial has submitted outlives a sweep that ends in order. What bears the mark under which this

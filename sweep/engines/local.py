@@ -404,7 +404,7 @@ class LocalEngine(Engine):
                 if attempt is not None and attempt.token == token:
                     self._refuse(attempt, errno)
             case wire.Gone():
-                if attempt is not None and not slot.nursery.is_alive:  # nobody else ends what it has left behind
+                if attempt is not None and not slot.nursery.is_alive:  # nothing else ends what it has left behind
                     end_marked(attempt.pids, environment.markers(str(self._layout.root), *attempt.key))
                 self._drain(slot)
                 slot.drop_link(self._loop)

@@ -21,7 +21,7 @@ __all__ = ["Scarcity"]
 
 _FIRST_S = 0.1
 _MOST_S = 5.0
-_IDLE_S = 1.0  # the most while nothing runs: there is nobody from whom a trial would take a process
+_IDLE_S = 1.0  # the most while nothing runs: no trial is there from which another would take a process
 _MOST_AT_ONCE = 64
 _SETTLED = 3  # alarms in a row at which nothing runs, before that is told the user
 

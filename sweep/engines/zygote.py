@@ -61,7 +61,7 @@ class Zygote:
                 self._on_message()
 
     def send(self, message: wire.FromZygote) -> None:
-        """Tell the driver something; nobody hearing it is found out by the loop."""
+        """Send to the driver; that it is gone is found out by the loop."""
         with contextlib.suppress(OSError):
             self._control.send(message)
 

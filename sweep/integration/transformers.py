@@ -73,7 +73,7 @@ class TuneReportCallback(_TrainerCallback):
         self._report(state, _saved(args.output_dir, state.global_step))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
-        """Report the steps that nobody has heard of yet."""
+        """Report the steps that were not reported yet."""
         if state.global_step > self._reported_step:
             self._report(state)
 

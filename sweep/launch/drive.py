@@ -51,7 +51,7 @@ class Store(Protocol):
 
 
 class Observers(Protocol):
-    """Everybody who is told after the fact."""
+    """What hears of everything after the fact."""
 
     def notify(self, told: Sequence[Notify]) -> None:
         """Hand over what callbacks are to hear."""

@@ -50,7 +50,7 @@ def locate(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, s
         filesystem: of fsspec or of pyarrow; None: the one that the URI names.
 
     Raises:
-        ConfigError: nobody knows such a protocol or file system, or a package for it is missing.
+        ConfigError: there is no such protocol or file system, or a package for it is missing.
         ExperimentError: it cannot be opened.
     """
     text = os.fspath(path)
@@ -213,7 +213,7 @@ class RemoteDirectory:
             self.filesystem.pipe_file(place, data)
 
     def get(self, names: Sequence[str], target: Path) -> None:
-        """Bring files here, below `target`, which nobody reads yet; those with pickles are private from the first byte.
+        """Bring files here, below `target`, which is not read yet; those with pickles are private from the first byte.
 
         Raises:
             ExperimentError: a name leads out of the directory.
@@ -283,7 +283,7 @@ class RemoteDirectory:
             return
 
     def _make_parents(self, names: Iterable[str]) -> None:
-        # Making a directory in an object store could make a bucket, which nobody asked for.
+        # Making a directory in an object store could make a bucket, which was not asked for.
         if not self.is_object_store:
             for parent in {self.full(name).rpartition("/")[0] or "/" for name in names}:
                 self.filesystem.makedirs(parent, exist_ok=True)

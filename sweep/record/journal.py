@@ -22,7 +22,7 @@ __all__ = ["Journal"]
 _RETRY_S = 1.0
 _DISK_GRACE_S = 600.0
 _SAY_S = 60.0  # how often it is said again that the disk is full
-_LOOK_S = 0.1  # how soon a wait for the disk ends that nobody wants any more
+_LOOK_S = 0.1  # how soon a wait for the disk ends after Ctrl-C
 _WAL_EVERY_S = 600.0
 
 _INSERT_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"

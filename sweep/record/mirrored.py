@@ -66,7 +66,7 @@ class Lease:
 
     @classmethod
     def read(cls, remote: RemoteDirectory) -> Lease | None:
-        """Return the lease of a remote directory; None when nobody has taken one."""
+        """Return the lease of a remote directory; None when there is none."""
         data = remote.read(RECORD_MARK)
         if data is None:
             return None

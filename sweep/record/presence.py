@@ -33,7 +33,7 @@ class Driver:
 
 
 def find_driver(lock: Path) -> Driver | None:
-    """Return who drove the experiment of a lock file last; None when nobody has, or nobody knows.
+    """Return who drove the experiment of a lock file last; None when that is not known.
 
     The lock itself is not tried: a reader that held it for a moment could keep a driver from starting.
     """

@@ -359,7 +359,7 @@ class _Shadow:
             case Hook.COMPLETE | Hook.ERROR:
                 is_error = hook is Hook.ERROR
                 trial = self._change(trial_id, status=Status.ERROR if is_error else Status.TERMINATED)
-                if trial_id in self.last:  # nobody needs the results before it, so they were not read
+                if trial_id in self.last:  # the results before it are not needed, so they were not read
                     trial = self._change(trial_id, last_result=self.last[trial_id])
                 self.searcher.on_trial_complete(trial_id, None if is_error else trial.last_result, error=is_error)
                 self.scheduler.on_trial_end(trial)

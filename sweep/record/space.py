@@ -42,7 +42,7 @@ def _says_so(error: BaseException, directory: str) -> bool:
 
 
 def free_bytes(directory: str | os.PathLike[str]) -> int | None:
-    """Return how many bytes can be written below a directory; 0 when no file can be made; None: nobody knows."""
+    """Return how many bytes can be written below a directory; 0 when no file can be made; None: not known."""
     with contextlib.suppress(OSError):
         found = os.statvfs(directory)
         return 0 if found.f_files and not found.f_favail else found.f_bavail * found.f_frsize

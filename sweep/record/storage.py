@@ -119,7 +119,7 @@ def parse_storage(storage_path: str | os.PathLike[str] | None = None, storage_fi
 def storage_of(root: Path) -> Storage | None:
     """Return the remote storage of which the experiment in `root` is a local copy; None when it is none.
 
-    None also when the file system was given as an object: nobody else can open it.
+    None also when the file system was given as an object: no other process can open it.
     """
     try:
         note = json.loads((root / REMOTE_NOTE).read_text(encoding="utf-8"))

@@ -254,7 +254,7 @@ class Uploader:
         return True
 
     def _remove_checkpoint(self, path: str) -> None:
-        self.remote.remove(f"{path}/{MANIFEST}")  # first: without it nobody takes it for whole
+        self.remote.remove(f"{path}/{MANIFEST}")  # first: without it the checkpoint does not count as whole
         self.remote.remove_tree(path)
         self._there.pop(path, None)
 

@@ -33,7 +33,7 @@ _MAX_SHOWN = 5  # trials of a Pareto set
 
 
 class Experiment:
-    """What the analysis of an experiment and the grid of its results have in common: tables, and who is best."""
+    """What the analysis of an experiment and the grid of its results have in common: tables, and the best trial."""
 
     def __init__(self, reader: ExperimentReader, default_metric: str | None, default_mode: str | None) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""Who is best in a recorded sweep, by the trials' last reports; what had been better earlier; the Pareto set."""
+"""The best trial of a recorded sweep, by the last reports; what had been better earlier; the Pareto set."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def scores(
 
 
 def best_by_last(reader: ExperimentReader, metric: str | None, mode: str | None) -> Best | None:
-    """Return who is best by the last reports, the first of equals; None: no metric, or no last report has a number."""
+    """Return the best trial by the last reports, the first of equals; None: no metric, or no last report has a number."""
     if not metric or not mode:
         return None
     found = best_of(scores(reader, metric, mode, "last"), mode)

@@ -117,7 +117,7 @@ class _Bracket:
         self._num_there -= len(self.members.pop(trial_id).scores) > self.level
 
     def halve(self) -> list[tuple[str, float]]:
-        """Move to the next level; returns who is not among the best of those who wait, with the score that was too low.
+        """Move to the next level; returns those not among the best that wait, with the score that was too low.
 
         Whoever has not reached the milestone (a person may have paused it) stays in, uncompared.
         """

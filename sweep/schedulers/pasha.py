@@ -188,7 +188,7 @@ class PASHAScheduler(RungScheduler):
         self._ranking.add(below.scores[trial_id], here.scores[trial_id])
 
     def _raise(self, promoted: list[str]) -> list[str]:
-        """Make the next rung the top one as long as the rankings disagree; returns who is promoted in all."""
+        """Make the next rung the top one as long as the rankings disagree; returns all that are promoted."""
         ladder = self._rungs
         while ladder.num_open < len(ladder.rungs) and self._ranking.disagreement > self.epsilon:
             promoted = promoted + ladder.open_next()

@@ -1,4 +1,4 @@
-"""What population methods share: who is best and worst, who continues from whom, taking turns, and barriers."""
+"""What population methods share: ranking, exploiting, taking turns, and barriers."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ class PopulationScheduler(MetricScheduler):
         for member in self._alive.values():
             member.arrived_in = 0
 
-    # --- who is good, and who follows whom ---------------------------------------------------------------------------
+    # --- ranking and exploiting --------------------------------------------------------------------------------------
 
     def _rank(self, trial_id: str, member: _Member, score: float) -> None:
         """Give a trial that lives its score, in time that hardly grows with the population."""

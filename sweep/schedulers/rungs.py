@@ -124,7 +124,7 @@ class PromotionRung:
         return int(len(self.scores) / self._eta)
 
     def record(self, trial_id: str, score: float) -> list[str]:
-        """Keep a trial's score; returns who is among the best now and was not just before, promoted or not.
+        """Keep a trial's score; returns those that are among the best now and were not just before, promoted or not.
 
         Of equal scores the earlier one is better.
         """
@@ -196,7 +196,7 @@ class PromotionLadder:
     def record(self, trial_id: str, time: float, score: float, *, is_ended: bool = False) -> list[str] | None:
         """Record a score at the highest rung that `time` reaches; None if the trial had got there before.
 
-        Returns who is promoted, from whatever rung; the trial itself may be among them.
+        Returns those that are promoted, from whatever rung; the trial itself may be among them.
         """
         level = bisect_right(self.milestones, time) - 1
         climber = self._climbers[trial_id]
@@ -208,7 +208,7 @@ class PromotionLadder:
         return self._promote(level, best) if level < self.num_open else []
 
     def open_next(self) -> list[str]:
-        """Promote from one rung more; returns who is promoted."""
+        """Promote from one rung more; returns those that are promoted."""
         level = self.num_open
         self.num_open += 1
         return self._promote(level, self.rungs[level].best())
@@ -274,7 +274,7 @@ def _clear_out(ladders: Sequence[PromotionLadder], trials: Mapping[str, Trial]) 
 
     The lowest rungs go first, there the worst scores: they cost the least to get again. Half, and not all: nothing may
     run only because the paused trials have used up a limit on concurrent ones, and then the best of them should be
-    there when others come. Who is paused for another reason goes on.
+    there when others come. One that is paused for another reason goes on.
     """
     decisions: list[Decision] = []
     waiting: list[tuple[int, float, str, str]] = []
@@ -405,7 +405,7 @@ class RungScheduler(MetricScheduler):
         return max(startable, key=lambda trial: self._ladder(trial).level(trial.id))
 
     def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
-        """Stop those that can never be promoted; who is paused for another reason goes on."""
+        """Stop those that can never be promoted; one that is paused for another reason goes on."""
         if not self._promoting:
             return super().on_idle(trials)
         decisions = _clear_out(self._promoting, trials)

@@ -222,7 +222,7 @@ class _Compares:
         pass  # there are none
 
     def notify(self, told: Sequence[Notify]) -> None:
-        pass  # nobody listens
+        pass  # there are no callbacks
 
     def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         pass
@@ -236,7 +236,7 @@ def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Rerun
     started reports what it reported, as long after as it did. So it shows that a simulation decides as the real run.
 
     Args:
-        experiment: its directory; one run of the driver, in which nobody intervened.
+        experiment: its directory; one run of the driver, in which no person intervened.
         trainable: what was run; only needed of a trainable with a config of its own.
 
     Raises:

@@ -119,7 +119,7 @@ class _Record:
         self._simulator.forget(checkpoint.path)
 
     def notify(self, told: Sequence[Notify]) -> None:
-        pass  # nobody listens
+        pass  # there are no callbacks
 
     def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         pass

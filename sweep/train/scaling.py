@@ -202,7 +202,7 @@ class ScalingConfig:
         return f"ScalingConfig({', '.join(f'{name}={value!r}' for name, value in self._changed().items())})"
 
     def _settle(self) -> None:
-        """Check every field, and keep plain values of our own, so that nobody can change them later."""
+        """Check every field, and keep plain values of our own, so that they cannot be changed later."""
         problems = list(problems_of(self._fields()))
         if problems:
             raise ResourceError(_listed(problems))

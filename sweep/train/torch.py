@@ -112,7 +112,7 @@ class TorchConfig(Backend):
 
     @property
     def sharing_notice(self) -> str:
-        """What to say when workers share GPUs and nobody has chosen how they talk."""
+        """What to say when workers share GPUs and no backend was chosen."""
         if self.name:
             return ""
         return (
@@ -121,7 +121,7 @@ class TorchConfig(Backend):
         )
 
     def start(self, rank: Rank) -> None:
-        """Join the process group, over a store on loopback whose port nobody else can have taken."""
+        """Join the process group, over a store on loopback whose port no other process can have taken."""
         import torch
 
         dist: Any = torch.distributed

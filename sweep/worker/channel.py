@@ -28,7 +28,7 @@ class Channel(Protocol):
         """Send what `frame` returned.
 
         Raises:
-            ChannelClosed: nobody will read it.
+            ChannelClosed: the other side is gone.
         """
 
     def receive(self) -> Any:

@@ -201,7 +201,7 @@ def _used_backend(resources: Resources, placement: Placement, spec: GroupSpec) -
     if spec.framework != "torch":
         return ""
     has_gpus = any(bundle.gpu for bundle in resources.bundles[spec.has_head :])
-    ranks = placement.bundles[spec.has_head :]  # nobody talks to the head
+    ranks = placement.bundles[spec.has_head :]  # the head runs nothing
     held = [(bundle.node, device) for bundle in ranks for device, _ in bundle.devices]
     is_sharing = len(held) != len(set(held))
     if not spec.backend:

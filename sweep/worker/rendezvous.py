@@ -1,4 +1,4 @@
-"""Loopback ports that nobody else takes: where the ranks of a group find each other.
+"""Loopback ports that no other process takes: where the ranks of a group find each other.
 
 | kind | who serves there | what keeps the port |
 | --- | --- | --- |

@@ -23,7 +23,10 @@ from sweep.record.space import free_bytes, lacks_space
 __all__ = ["PatientFile", "Room", "make_patient"]
 
 _LOOK_S = 0.2
-_FIRST_S, _LAST_S = 0.5, 10.0  # between two tries where a quota is full, or nobody knows: growing from, up to
+_FIRST_S, _LAST_S = (
+    0.5,
+    10.0,
+)  # between two tries where a quota is full, or the reason is not known: growing from, up to
 _POINTLESS_S = 60.0  # between two where the room is known not to suffice
 _SPARE_BYTES = 1 << 16  # for directories and a manifest
 _SCARCE = 8  # times what was written: others may have freed that much between the error and the look at the disk
@@ -110,7 +113,7 @@ class Room:
             fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._let_go()
-            return error.errno not in (errno.EAGAIN, errno.EACCES)  # where nothing can be locked nobody takes turns
+            return error.errno not in (errno.EAGAIN, errno.EACCES)  # where nothing can be locked there are no turns
         return True
 
     def _let_go(self) -> None:

@@ -179,7 +179,7 @@ class Session:
         told = (self.job.directory, key)
         if told not in _told and len(_told) < _MAX_TOLD:
             _told.add(told)
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            with contextlib.suppress(OSError, ValueError):  # its reader has gone
                 print(f"sweep: {key[:60]!r} was reported as {what}; this is said once.", file=sys.stderr, flush=True)
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
@@ -213,7 +213,7 @@ class Session:
 
     @property
     def has_message(self) -> bool:
-        """Whether something was read that nobody has taken yet."""
+        """Whether something was read that was not taken yet."""
         return isinstance(self._channel, SocketChannel) and self._channel.has_message
 
     def hear_stop(self) -> bool:
@@ -278,7 +278,7 @@ class Session:
     def damage(self) -> str:
         """Say what is wrong with the checkpoint of a trial that this attempt is started from; empty: nothing.
 
-        A damaged one is moved aside, so that nobody is offered it again.
+        A damaged one is moved aside, so that it is not offered again.
 
         Raises:
             OSError: it cannot be read, which says nothing of it.
@@ -314,7 +314,7 @@ class Session:
                 room.wait("a checkpoint", tree_bytes(source))
 
     def _room(self) -> Room:
-        """Return how this trial waits for room while nobody else may read its channel."""
+        """Return how this trial waits for room while no other thread may read its channel."""
         return Room(self.trial_dir, self._say_waiting, self._listener(), shared=self.job.directory)
 
     def _listener(self) -> Callable[[float], None]:
