@@ -69,7 +69,7 @@ def scores(
 
 
 def best_by_last(reader: ExperimentReader, metric: str | None, mode: str | None) -> Best | None:
-    """Return the best trial by the last reports, the first of equals; None: no metric, or no last report has a number."""
+    """Return the best trial by last reports, the first of equals; None: no metric, or no last report with a number."""
     if not metric or not mode:
         return None
     found = best_of(scores(reader, metric, mode, "last"), mode)

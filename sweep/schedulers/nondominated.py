@@ -1,4 +1,4 @@
-"""Points of several objectives in the order of their fronts, kept while they come: which are among the best fraction."""
+"""Points of several objectives in the order of their fronts, kept while they come, and the best fraction of them."""
 
 from __future__ import annotations
 
