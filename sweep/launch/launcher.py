@@ -192,15 +192,7 @@ class Launch:
         notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
         if mirror is not None:
             stack.callback(_finish, mirror, guard)  # last of all: the record is closed by then
-        journal = Journal(
-            self.layout.database,
-            durability=self.spec.durability,
-            discard=self._discard,
-            notice=notices.warn,
-            is_interrupted=lambda: self.ending.is_interrupted,
-            check=guard.check,
-            name_of=self.name_of,
-        )
+        journal = self._journal(guard)
         stack.callback(journal.close)
         journal.set_meta(meta)
         with refusing_full_disk(self.layout):
@@ -253,6 +245,17 @@ class Launch:
         for text in (*engine.notices, *self.policies.notices, *self.policies.scheduler.notices):
             notices.say(text)
         return sweep
+
+    def _journal(self, guard: DirectoryGuard) -> Journal:
+        return Journal(
+            self.layout.database,
+            durability=self.spec.durability,
+            discard=self._discard,
+            notice=self.notices.warn,
+            is_interrupted=lambda: self.ending.is_interrupted,
+            check=guard.check,
+            name_of=self.name_of,
+        )
 
     def _loop(self, sweep: Sweep, engine: Engine, dispatcher: Dispatcher, journal: Journal) -> None:
         from sweep.worker.shipping import refuse_unpicklable

@@ -17,7 +17,7 @@ from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.simulator import Curve, Point, Simulator
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.launch.build import build
+from sweep.launch.build import Built, build
 from sweep.launch.drive import drive
 from sweep.launch.spec import RunSpec
 from sweep.simulation.curves import Curves
@@ -196,14 +196,18 @@ def simulate(
     machine = tuple(nodes) if nodes is not None else (Node("local", 1.0 if cpus is None else float(cpus)),)
     trainable = PreparedTrainable("curve", "function", b"", can_save_on_demand=bool(can_save_on_demand))
     built = build(spec, trainable, machine, seed=seed)
-    policies = built.policies
-    if recorded is not None and policies.scheduler.is_searching:
+    if recorded is not None and built.policies.scheduler.is_searching:
         raise ConfigError(
-            f"{type(policies.scheduler).__name__} changes configs while trials run, and recorded curves hold "
+            f"{type(built.policies.scheduler).__name__} changes configs while trials run, and recorded curves hold "
             "only those that were run from beginning to end. Give a function that computes curves instead."
         )
     simulator = Simulator(curve, machine, has_state=_has_state(curve), start_s=start_s, stop_s=stop_s)
-    record = _Record(simulator)
+    return _driven(built, simulator)
+
+
+def _driven(built: Built, simulator: Simulator) -> Simulation:
+    """Drive a sweep to its end, and return what happened."""
+    policies, record = built.policies, _Record(simulator)
     sweep = Sweep(built.plan, policies.scheduler, built.packer)
     drive(
         sweep,
