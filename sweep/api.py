@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -15,7 +14,7 @@ from sweep.core.resources import Node
 from sweep.engines.base import Engine, EngineFactory
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.launch.execute import execute
-from sweep.launch.spec import CHECKPOINT_FORMS, is_default
+from sweep.launch.spec import CHECKPOINT_FORMS, changed
 from sweep.schedulers import Scheduler
 
 if TYPE_CHECKING:
@@ -165,12 +164,13 @@ def run(
         MetricError, SearchError, SweepStalled: the sweep could not go on; it can be resumed.
         TrialsFailed: it is over and some trials failed.
     """
-    arguments = {name: value for name, value in locals().items() if name not in ("run_or_experiment", "deprecated")}
+    arguments = dict(locals())
+    del arguments["run_or_experiment"], arguments["deprecated"]
     arguments |= deprecated
     if isinstance(run_or_experiment, (list, tuple)):
         run_or_experiment = _only_one(run_or_experiment)
     if hasattr(run_or_experiment, "__sweep_run__"):  # an Experiment: it says what is run, and how
-        run_or_experiment, arguments = run_or_experiment.__sweep_run__(_changed(arguments))
+        run_or_experiment, arguments = run_or_experiment.__sweep_run__(changed(arguments))
     return execute(run_or_experiment, arguments)
 
 
@@ -181,8 +181,3 @@ def _only_one(given: Sequence[Any]) -> Any:
         f"run was given a list of {len(given)} experiments; expected one. Use sweep.run_experiments([...]), which runs "
         "them one after another, or search over the trainable: config={'which': sweep.grid_search([...])}."
     )
-
-
-def _changed(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()}
-    return {name: value for name, value in arguments.items() if not is_default(value, defaults.get(name))}

@@ -23,7 +23,7 @@ from sweep.errors import ConfigError, nearest
 from sweep.launch.stop_rules import StopRules
 from sweep.schedulers import Scheduler
 
-__all__ = ["CHECKPOINT_FORMS", "HAS_NO_RESUME", "ResumeMode", "RunSpec", "is_default", "metric_and_mode"]
+__all__ = ["CHECKPOINT_FORMS", "HAS_NO_RESUME", "ResumeMode", "RunSpec", "changed", "metric_and_mode"]
 
 # The call that runs the sweep takes no `resume=`: what it began is continued by `Tuner.restore`.
 HAS_NO_RESUME: ContextVar[bool] = ContextVar("HAS_NO_RESUME", default=False)
@@ -236,16 +236,17 @@ class RunSpec:
 
     def changed(self) -> dict[str, Any]:
         """Return the parameters that differ from their defaults, to be kept for a restored sweep or a replay."""
-        return {
-            item.name: value
-            for item in fields(self)
-            if item.name not in _NOT_KEPT and not is_default(value := getattr(self, item.name), item.default)
-        }
+        return changed({item.name: getattr(self, item.name) for item in fields(self) if item.name not in _NOT_KEPT})
 
 
-def is_default(value: Any, default: Any) -> bool:
-    """Whether an argument says no more than its default; objects of the user's own are not compared."""
-    return value is default or (isinstance(value, (bool, int, float, str, tuple)) and value == default)
+def changed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a run that say more than their defaults; objects of the user's own are not compared."""
+    defaults = {item.name: item.default for item in fields(RunSpec)}
+
+    def is_default(value: Any, default: Any) -> bool:
+        return value is default or (isinstance(value, (bool, int, float, str, tuple)) and value == default)
+
+    return {name: value for name, value in arguments.items() if not is_default(value, defaults.get(name))}
 
 
 def metric_and_mode(metric: Any, mode: Any) -> tuple[str, str]:
