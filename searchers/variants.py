@@ -104,10 +104,6 @@ def _order(key: Any) -> tuple[int, Any]:
     return (1, key) if isinstance(key, str) else (2, repr(key))
 
 
-def _path_order(path: Path) -> list[tuple[int, Any]]:
-    return [_order(key) for key in path]
-
-
 # --- looking into a space --------------------------------------------------------------------------------------------
 
 
