@@ -22,7 +22,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from sweep.callbacks.base import LoggerCallback, number_of, required, step_of
+from sweep.callbacks.logger_base import LoggerCallback, number_of, required, step_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float, is_held, printed, shown_int

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sweep.callbacks.base import required, step_of
+from sweep.callbacks.logger_base import required, step_of
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Trial

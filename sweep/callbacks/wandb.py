@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweep.callbacks.base import required
+from sweep.callbacks.logger_base import required
 from sweep.callbacks.loggers import plain
 from sweep.callbacks.tracking import TrackingCallback, numbers_of, trial_name
 from sweep.core.results import TrialResult
