@@ -64,8 +64,11 @@ def test_every_script_is_run() -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in sorted(LAST_LINES)]
 )
-def test_a_script_of_tune_runs_after_its_imports_are_changed(name: str, tmp_path: Path) -> None:
+def test_a_script_of_tune_runs_after_its_imports_are_changed(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("SWEEP_", "TUNE_"))}
+    environment["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))  # what a script leaves is not left in the machine's own
     ended = subprocess.run(
         [sys.executable, str(SCRIPTS / f"{name}.py")],
         cwd=tmp_path,
