@@ -118,7 +118,11 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
 def _reason(row: TrialRow, damage: str) -> str:
     is_holding = row.placement is not None and not row.is_ended
     reason = row.reason or (f"holds {_holding(row)}" if is_holding else _REASONS.get(row.status, ""))
-    return reason + (f" (an earlier start failed: {damage})" if damage not in reason else "")
+    reason += f" (an earlier start failed: {damage})" if damage not in reason else ""
+    if row.grown is None or row.status == "ERROR":
+        return reason
+    whose = "another trial's fit() needed more" if row.grown.is_guess else "its fit() needs more"
+    return f"{reason} ({whose} than the {row.grown.asked} of each trial)"
 
 
 def _holding(row: TrialRow) -> str:

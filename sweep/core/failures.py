@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sweep.core.growing import grown_request
 from sweep.core.messages import Exit, ExitKind, ResizeTrial
-from sweep.core.trial import Status, Trial, evolve
+from sweep.core.trial import Grown, Status, Trial, evolve
+from sweep.errors import ResourceError
 
 if TYPE_CHECKING:
     from sweep.core.plan import Plan
+    from sweep.core.resources import Resources
 
 __all__ = [
     "CLASSES",
@@ -53,7 +56,7 @@ def class_of(ended: Exit, *, has_begun: bool) -> str:
         has_begun: the attempt got as far as the user's code.
     """
     match ended.kind:
-        case ExitKind.FINISHED:
+        case ExitKind.FINISHED | ExitKind.NEEDS_MORE:
             return ""
         case ExitKind.LOST:
             return "lost"
@@ -82,7 +85,8 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
     itself is TERMINATED, whatever else had been decided meanwhile. Otherwise a STOPPING trial goes where it was going,
     except that a pause without a committed save becomes PENDING, that raising while it was to stop counts as a
     failure unless it was to end anyway, and that one which had to be killed because it ran for too long has failed. One
-    whose checkpoint proved damaged is started again from another, which is no failure.
+    whose checkpoint proved damaged is started again from another, which is no failure, and neither is it that a `fit()`
+    in a trial needs more than the trial holds: that one is started again with what it needs.
     Everything else is a failure or a loss, and is started again while `max_failures`, `max_losses` and `retry_on`
     allow.
     """
@@ -108,6 +112,8 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
     if ended.kind is ExitKind.DAMAGED and started_from is not None:
         where = trial.checkpoint.path if trial.checkpoint is not None else "the beginning"
         return Status.PENDING, evolve(trial, reason=f"{_FALLS_BACK}{where}: {ended.error}")
+    if ended.needs is not None:
+        return _with_more(trial, ended, ended.needs, plan)
     if failure in ("start", "lost"):
         losses = trial.losses + 1
         trial = evolve(trial, losses=losses, failure=failure, reason=f"starts again after: {why}")
@@ -116,6 +122,20 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
             return Status.ERROR, evolve(trial, reason=f"lost{times}: {why}")
         return Status.PENDING, trial
     return _failed(trial, failure, why, plan)
+
+
+def _with_more(trial: Trial, ended: Exit, wanted: Resources, plan: Plan) -> tuple[Status, Trial]:
+    """Let a trial ask for what the group of its `fit()` needs; a failure, where it held just that."""
+    try:
+        needed = grown_request(trial, wanted, is_unasked=plan.is_unasked)
+    except ResourceError as error:
+        return _failed(trial, "user", str(error), plan, is_final=True)
+    if needed == trial.resources and not (trial.grown is not None and trial.grown.is_guess):
+        return _failed(trial, "user", ended.error, plan, is_final=True)
+    asked = trial.resources if trial.grown is None else trial.grown.asked
+    pending = None if isinstance(trial.pending, ResizeTrial) else trial.pending
+    reason = f"starts again with more: its fit() needs {wanted}"
+    return Status.PENDING, evolve(trial, resources=needed, grown=Grown(asked), pending=pending, reason=reason)
 
 
 def _failed(trial: Trial, failure: str, why: str, plan: Plan, *, is_final: bool = False) -> tuple[Status, Trial]:

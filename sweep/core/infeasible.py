@@ -14,9 +14,10 @@ CanHold = Callable[[Resources, Sequence[Node]], bool]
 """Whether some nodes hold a request when they are idle."""
 
 
-def why_never(resources: Resources, nodes: Sequence[Node], can_hold: CanHold) -> str:
+def why_never(resources: Resources, nodes: Sequence[Node], can_hold: CanHold, *, of_workers: bool = False) -> str:
     """Return why a request that these nodes never hold is not granted, with the arithmetic, and what to do."""
-    advice = "Lower resources_per_trial, or declare a larger machine with sweep.init(num_cpus=..., num_gpus=...)"
+    lower = "num_workers or resources_per_worker" if of_workers else "resources_per_trial"
+    advice = f"Lower {lower}, or declare a larger machine with sweep.init(num_cpus=..., num_gpus=...)"
     if not nodes:
         problem = "there is no node to run on"
     elif problem := _unknown_types(resources, nodes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,7 @@ from sweep.core.trial import CheckpointRef, Trial
 __all__ = [
     "Ask",
     "Asked",
+    "Changes",
     "CloneTrial",
     "Command",
     "Continue",
@@ -65,6 +66,7 @@ class ExitKind(StrEnum):
     HUNG = "HUNG"  # it was killed because it reported nothing for too long
     LOST = "LOST"  # the infrastructure's fault: node or host gone
     DAMAGED = "DAMAGED"  # the checkpoint that it was started from is; none of its code has run
+    NEEDS_MORE = "NEEDS_MORE"  # a fit() in it asked for more than the trial holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class Exit:
         pickled: the user's exception as cloudpickle bytes, when that was possible.
         signal: number of the signal that ended it, 0 if none.
         peak_rss_bytes: largest resident memory of the worker, 0 when unknown.
+        needs: what the group of its fit() asks for, where that was more than the trial holds.
     """
 
     kind: ExitKind
@@ -87,6 +90,7 @@ class Exit:
     pickled: bytes = b""
     signal: int = 0
     peak_rss_bytes: int = 0
+    needs: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,3 +367,16 @@ class Fail:
 
 
 Command = Suggest | Start | Continue | Save | Stop | Kill | Discard | Notify | Fail
+
+# --- for the record ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a batch of events changed, for the record: trials as they are now, and the results as filled in.
+
+    `results` are (seq, trial id, attempt, checkpoint path or None, metrics).
+    """
+
+    trials: dict[str, Trial] = field(default_factory=dict)
+    results: list[tuple[int, str, int, str | None, Mapping[str, Any]]] = field(default_factory=list)

@@ -314,9 +314,14 @@ class Packer:
             self._ever[resources] = _search(resources, _Free.of(self.nodes)) is not None
         return self._ever[resources]
 
-    def why_never(self, resources: Resources) -> str:
-        """Return why the request can never fit, with the arithmetic, and what to do."""
-        return why_never(resources, self.nodes, lambda request, hosts: _search(request, _Free.of(hosts)) is not None)
+    def why_never(self, resources: Resources, *, of_workers: bool = False) -> str:
+        """Return why the request can never fit, with the arithmetic, and what to do; `of_workers`: it is, but for the
+        trial's own process, what a ScalingConfig comes to."""
+
+        def can_hold(request: Resources, hosts: Sequence[Node]) -> bool:
+            return _search(request, _Free.of(hosts)) is not None
+
+        return why_never(resources, self.nodes, can_hold, of_workers=of_workers)
 
     def explain(self, holder: Holder, why: str) -> None:
         """Note why somebody still holds something, for `why_not`."""

@@ -33,11 +33,18 @@ class PendingQueue:
             for trial_id in group:
                 yield resources, trial_id
 
-    def add(self, trial_id: str, resources: Resources, has_run: bool = False) -> int:
-        """Let a trial wait, behind all others; returns its ticket, which is larger than all before."""
-        self._tickets += 1
-        self._groups.setdefault((resources, has_run), {})[trial_id] = self._tickets
-        return self._tickets
+    def add(self, trial_id: str, resources: Resources, has_run: bool = False, ticket: int = 0) -> int:
+        """Let a trial wait, behind all others, or where the `ticket` of a former wait puts it; returns its ticket, of
+        which a new one is larger than all before."""
+        if not ticket:
+            self._tickets += 1
+            ticket = self._tickets
+        group = self._groups.setdefault((resources, has_run), {})
+        is_last = not group or next(reversed(group.values())) < ticket
+        group[trial_id] = ticket
+        if not is_last:
+            self._groups[resources, has_run] = dict(sorted(group.items(), key=lambda item: item[1]))
+        return ticket
 
     def remove(self, trial_id: str, resources: Resources, has_run: bool = False) -> None:
         """Take a trial out; the arguments as it was added with."""

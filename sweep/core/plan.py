@@ -41,6 +41,8 @@ class Plan:
         stop_grace_s, save_grace_s, interrupt_grace_s: how long a trial may take to obey before it is killed.
         retry_errored: trials in ERROR are started again: "" (no), "continue" (from their checkpoint), "restart".
         retry_unfinished: on resume, trials that had not ended are continued; otherwise they are ended.
+        is_unasked: the trials were given no request; their own processes then count for nothing beside the groups that
+            they start.
         lost: paths of checkpoints that were stored, not discarded, and gone when the run began.
     """
 
@@ -71,6 +73,7 @@ class Plan:
     interrupt_grace_s: float = 30.0
     retry_errored: str = ""
     retry_unfinished: bool = True
+    is_unasked: bool = False
     lost: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any
 from sweep.core.messages import Reported
 from sweep.core.plan import Plan
 from sweep.core.ranking import replaces
-from sweep.core.results import TrialResult, fill
+from sweep.core.results import TrialResult, fill, score
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.core.values import as_float, summed
 
-__all__ = ["filled", "improves", "reference"]
+__all__ = ["filled", "improves", "reference", "worth"]
 
 
 def filled(trial: Trial, event: Reported) -> dict[str, Any]:
@@ -55,6 +55,13 @@ def reference(trial: Trial, path: str, result: TrialResult | None) -> Checkpoint
         int(values["training_iteration"]) if is_count else trial.count,
         as_float(values.get("time_total_s")) or 0.0,
     )
+
+
+def worth(result: TrialResult | None, plan: Plan) -> float:
+    """Return how good a checkpoint that was stored with `result` is, larger is better; 0 where they are kept by age."""
+    if not plan.checkpoint_score:
+        return 0.0
+    return score(result.get(plan.checkpoint_score) if result is not None else None, plan.checkpoint_mode)
 
 
 def improves(trial: Trial, result: TrialResult, plan: Plan) -> bool:

@@ -16,6 +16,7 @@ __all__ = [
     "fill",
     "flatten",
     "own_metrics",
+    "reported",
     "score",
     "signed",
     "unflatten",
@@ -167,6 +168,23 @@ def flatten(nested: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
 def own_metrics(report: Mapping[str, Any], *also: str) -> dict[str, Any]:
     """Return what the user reported: a report without what is filled in, except for what is named in `also`."""
     return {key: value for key, value in report.items() if key not in AUTO_FILLED or key in also}
+
+
+# In the order in which they come after what a trial reported: from its worker, then from `fill`.
+_FILLED_LAST = (
+    *("timestamp", "time_this_iter_s", "pid", "hostname", "timesteps_total", "episodes_total", "training_iteration"),
+    *("time_total_s", "trial_id", "time_since_restore", "iterations_since_restore", "done"),
+)
+
+
+def reported(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return exactly what was reported: a recorded report without what was filled in after it. What bears such a name
+    and was reported stays; a `timestamp` only if something else came after it."""
+    keys = list(report)
+    for name in reversed(_FILLED_LAST):
+        if keys and keys[-1] == name:
+            keys.pop()
+    return {key: report[key] for key in keys}
 
 
 def unflatten(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:

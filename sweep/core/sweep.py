@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,11 @@ from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
 from sweep.core import failures, scheduler_guard
 from sweep.core.expected import Expected, fault, silence
+from sweep.core.growing import GrownRequests
 from sweep.core.messages import (
     Ask,
     Asked,
+    Changes,
     CloneTrial,
     Command,
     Continue,
@@ -50,9 +52,9 @@ from sweep.core.messages import (
 from sweep.core.packing import Packer
 from sweep.core.pending_queue import PendingQueue
 from sweep.core.plan import Plan
-from sweep.core.reports import filled, improves, reference
+from sweep.core.reports import filled, improves, reference, worth
 from sweep.core.resources import Resources
-from sweep.core.results import TrialResult, score
+from sweep.core.results import TrialResult
 from sweep.core.retention import CheckpointLedger, Kept
 from sweep.core.stoppers import reached
 from sweep.core.suggestions import Suggestions
@@ -68,17 +70,6 @@ __all__ = ["Changes", "Sweep"]
 # Facts after which a searcher that said "not now" is asked again.
 _NEWS = (Exited, Released, Asked, NodesChanged, PlanChanged)
 _RANK: dict[type[object], int] = {SaveTrial: 1, PauseTrial: 2, ResizeTrial: 3}
-
-
-@dataclass(slots=True)
-class Changes:
-    """What a batch of events changed, for the record: trials as they are now, and the results as filled in.
-
-    `results` are (seq, trial id, attempt, checkpoint path or None, metrics).
-    """
-
-    trials: dict[str, Trial] = field(default_factory=dict)
-    results: list[tuple[int, str, int, str | None, Mapping[str, Any]]] = field(default_factory=list)
 
 
 class Sweep:
@@ -135,6 +126,7 @@ class Sweep:
             self._put(trial)
         self._trials = {trial.id: self._trials[trial.id] for trial in loaded}
         self._last_request = loaded[-1].resources if loaded else self._last_request
+        self._grown = GrownRequests(loaded)
         self._changes = Changes()
         self._out = []
 
@@ -261,13 +253,13 @@ class Sweep:
                 self._add(event.trial_id, config, event.resources or self._last_request, now)
 
     def _add(self, trial_id: str, config: Mapping[str, Any], resources: Resources, now: float) -> None:
-        trial = self._put(Trial(trial_id, config, resources))
-        self._last_request = resources
+        trial = self._put(self._grown.new(Trial(trial_id, config, resources)))
+        self._last_request = resources = trial.resources
         self._hear("on_trial_add", trial)
         if self._ending is Ask.CANCEL:
             self._end(trial, Status.TERMINATED, self._end_reason, now)
         elif not self._packer.could_ever_fit(resources):
-            self._end(trial, Status.ERROR, self._packer.why_never(resources), now)
+            self._end(trial, Status.ERROR, self._why_never(trial), now)
 
     def _start(self, trial: Trial, now: float) -> bool:
         holder = (trial.id, trial.attempt + 1)
@@ -417,12 +409,8 @@ class Sweep:
         ref = reference(trial, path, result)
         is_saved = trial.is_saved or trial.status is Status.STOPPING
         trial = self._put(evolve(trial, checkpoint=ref, is_saved=is_saved))
-        by_score = bool(self.plan.checkpoint_score)
-        worth = 0.0
-        if by_score:
-            value = result.get(self.plan.checkpoint_score) if result is not None else None
-            worth = score(value, self.plan.checkpoint_mode)
-        for free in self._ledger.add(trial.id, Kept(ref, worth), self.plan.num_to_keep, by_score):
+        kept, by_score = Kept(ref, worth(result, self.plan)), bool(self.plan.checkpoint_score)
+        for free in self._ledger.add(trial.id, kept, self.plan.num_to_keep, by_score):
             self._out.append(Discard(free))
         self._out.append(Notify(Hook.SAVE, trial))
         return trial
@@ -442,7 +430,10 @@ class Sweep:
         match status:
             case Status.PENDING:
                 is_retry = bool(trial.failure) or trial.status is not Status.STOPPING
-                if self._requeue(trial, trial.reason, now) and is_retry:
+                is_waiting = self._requeue(trial, trial.reason, now)
+                if is_waiting and exit_.kind is ExitKind.NEEDS_MORE:
+                    self._learn(self._trials[trial.id])
+                elif is_waiting and is_retry:
                     self._out.append(Notify(Hook.RETRY, self._trials[trial.id]))
             case Status.PAUSED:
                 trial = self._put(evolve(trial, status=status, next_status=None))
@@ -470,10 +461,15 @@ class Sweep:
         trial = evolve(trial, **changes)
         if self._has_nodes and not self._packer.could_ever_fit(trial.resources):
             # its status is still the old one in the books, so that PAUSED and RUNNING alike go to ERROR
-            self._end(trial, Status.ERROR, self._packer.why_never(trial.resources), now)
+            self._end(trial, Status.ERROR, self._why_never(trial), now)
             return False
         self._put(trial)
         return True
+
+    def _learn(self, trial: Trial) -> None:
+        """Let those that have not begun ask for what the `fit()` of a trial like them proved to need."""
+        for other in self._grown.learn(trial, self._trials.values()):
+            self._last_request = self._put(other).resources
 
     def _end(self, trial: Trial, status: Status, reason: str, now: float) -> None:
         failure = trial.failure or ("user" if trial.attempt else "start") if status is Status.ERROR else ""
@@ -485,6 +481,9 @@ class Sweep:
         self._consult("on_trial_end", now, trial)
         if status is Status.ERROR and self.plan.fail_fast and self._ending is None:
             self._stop_all(f"trial {trial.number:05d} failed and fail_fast is set", now)
+
+    def _why_never(self, trial: Trial) -> str:
+        return self._packer.why_never(trial.resources, of_workers=trial.grown is not None)
 
     def _on_released(self, event: Released) -> None:
         holder = (event.trial_id, event.attempt)
@@ -544,7 +543,8 @@ class Sweep:
                 if is_active:
                     self._pend(decision, trial, now)
             case ResizeTrial(_, resources):
-                if not self._packer.could_ever_fit(resources):
+                is_fixed = trial.grown is not None and resources != trial.resources  # by what its fit() needs
+                if is_fixed or not self._packer.could_ever_fit(resources):
                     self._refuse(decision, trial, now)
                 elif is_active:
                     self._pend(decision, trial, now)
@@ -681,7 +681,7 @@ class Sweep:
         for trial_id in [t.id for t in self._trials.values() if t.status in (Status.PENDING, Status.PAUSED)]:
             trial = self._trials[trial_id]  # as it is now: the end of another may have ended it
             if not trial.is_ended and not self._packer.could_ever_fit(trial.resources):
-                self._end(trial, Status.ERROR, self._packer.why_never(trial.resources), now)
+                self._end(trial, Status.ERROR, self._why_never(trial), now)
 
     def _on_plan_changed(self, event: PlanChanged, now: float) -> None:
         self.plan = event.plan
@@ -891,7 +891,8 @@ class Sweep:
         self._num_held += new.status in HELD
         if new.status is not Status.PENDING:
             return new
-        ticket = self._queue.add(new.id, new.resources, new.attempt > 0)
+        kept = new.ticket if old is not None and new.grown is not old.grown else 0  # it waits for more: not as the last
+        ticket = self._queue.add(new.id, new.resources, new.attempt > 0, kept)
         return evolve(new, ticket=0 if self._ending is Ask.INTERRUPT else ticket)  # it goes on first when it is resumed
 
     def _fail_for_what_is_missing(self) -> bool:

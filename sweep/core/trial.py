@@ -20,6 +20,7 @@ __all__ = [
     "LEGAL",
     "WAITS_FOR_SPACE",
     "CheckpointRef",
+    "Grown",
     "Outcome",
     "Status",
     "Trial",
@@ -72,13 +73,15 @@ def shown_status(status: Status) -> str:
 
 
 class Outcome(NamedTuple):
-    """How user code ended, or a rank of a group, or the whole group; `kind` is the name of an `ExitKind`."""
+    """How user code ended, or a rank of a group, or the whole group; `kind` is the name of an `ExitKind`, `needs` a
+    request as JSON values."""
 
     kind: str
     error: str = ""
     traceback: str = ""
     class_name: str = ""
     pickled: bytes = b""
+    needs: Any = None
 
     @property
     def is_good(self) -> bool:
@@ -126,6 +129,18 @@ class CheckpointRef:
         return cls(value) if isinstance(value, str) else cls(*value)
 
 
+class Grown(NamedTuple):
+    """Where the request of a trial comes from that has a `fit()` inside, when that asks for more than the trial did.
+
+    Attributes:
+        asked: what the trial itself asks for.
+        is_guess: its request is what the `fit()` of another trial came to; its own was not called yet.
+    """
+
+    asked: Resources
+    is_guess: bool = False
+
+
 class Trial(NamedTuple):
     """One configuration being evaluated: what it is, where it is in its life, and what is known of it so far.
 
@@ -146,6 +161,7 @@ class Trial(NamedTuple):
         ticket: its place among those that wait, or its last one: smaller is earlier.
         failure: which kind of failure its last attempt was, one of `core.failures.CLASSES`; empty: none.
         ran_s: seconds that its former attempts ran, from `Started` on. running_since: when the running one started.
+        grown: how `resources` came to be more than it asked for; None: they are what it asked for.
     """
 
     id: str
@@ -171,6 +187,7 @@ class Trial(NamedTuple):
     failure: str = ""
     ran_s: float = 0.0
     running_since: float | None = None
+    grown: Grown | None = None
 
     @property
     def number(self) -> int:
@@ -232,7 +249,9 @@ def begun(trial: Trial, placement: Placement) -> Trial:
 
 def revived(trial: Trial, *, from_scratch: bool) -> Trial:
     """Return a trial that had ended and is started again, from its checkpoint or from nothing, with a clean slate."""
+    asked = trial.resources if trial.grown is None else trial.grown.asked
     trial = evolve(trial, status=Status.PENDING, reason="", failures=0, losses=0, failure="", ran_s=0.0)
+    trial = evolve(trial, resources=asked, grown=None)
     if not from_scratch:
         return trial
     return evolve(trial, checkpoint=None, count=0, judged_to=0, last_result=None, best_result=None)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sweep.core.messages import Exit, ExitKind, Kill
-from sweep.core.resources import format_bytes
+from sweep.core.resources import Resources, format_bytes
 from sweep.core.trial import Outcome
 
 __all__ = ["NOT_STARTED", "classify", "describe_signal", "num_oom_kills"]
@@ -43,7 +43,9 @@ def classify(
         has_oom_kill: the kernel's count of processes killed for memory rose meanwhile.
     """
     if outcome is not None:
-        return Exit(ExitKind(outcome.kind), *outcome[1:], peak_rss_bytes=peak_rss_bytes)
+        kind, error, traceback, class_name, pickled, needs = outcome
+        request = None if needs is None else Resources.from_json(needs)
+        return Exit(ExitKind(kind), error, traceback, class_name, pickled, peak_rss_bytes=peak_rss_bytes, needs=request)
     if kill is not None:
         return Exit(kill.kind, error=kill.reason or "killed", signal=int(signal.SIGKILL), peak_rss_bytes=peak_rss_bytes)
     if status is None:

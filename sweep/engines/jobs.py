@@ -140,6 +140,7 @@ class JobMaker:
             log_limit_bytes=self._context.log_limit_bytes,
             outputs=self._context.log_to_file or (),
             trial_name=self._context.name_of(trial) if self._context.name_of is not None else "",
+            is_guess=trial.grown is not None and trial.grown.is_guess,
         )
 
     def _held(self, trial: Trial) -> tuple[tuple[str, tuple[Any, ...]], ...]:

@@ -76,10 +76,7 @@ def build(
     requests = {*open_requests, *([] if wanted is None else [wanted]), *_least_group(spec, trainable, packer)}
     for request in requests:
         if not packer.could_ever_fit(request):
-            why = packer.why_never(request)
-            if trainable.group is not None:  # its request comes from its ScalingConfig alone
-                why = why.replace("Lower resources_per_trial", "Lower num_workers or resources_per_worker")
-            raise ResourceError(why)
+            raise ResourceError(packer.why_never(request, of_workers=trainable.group is not None))
     variables = _variables(spec, policies)
     return Built(spec, seed, policies, plan, packer, wanted, request_of, spec.stop_rules.judge, variables)
 
@@ -129,6 +126,7 @@ def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, **fac
         checkpoint_at_end=is_class if keep.checkpoint_at_end is None else keep.checkpoint_at_end,
         retry_errored=spec.resuming.errored,
         retry_unfinished=spec.resuming.unfinished,
+        is_unasked=spec.resources_per_trial is None and trainable.resources is None,
         **facts,
     )
 

@@ -175,12 +175,13 @@ def fit_alone(trainer: DataParallelTrainer) -> Result:
         TrialsFailed: the trial failed.
     """
     from sweep.results.analysis import ResultGrid
+    from sweep.results.views import TrainingResult
     from sweep.train.fit import TuneReportCallback
 
     arguments = _of_run_config(trainer.run_config)
     del arguments["env"]  # the trainer's own, as a trainable
     callbacks = [one for one in trainer.run_config.callbacks or () if not isinstance(one, TuneReportCallback)]
-    return ResultGrid(execute(trainer, {**arguments, "callbacks": callbacks}))[0]
+    return TrainingResult.of(ResultGrid(execute(trainer, {**arguments, "callbacks": callbacks}))[0])
 
 
 def _of_tune_config(config: TuneConfig) -> dict[str, Any]:

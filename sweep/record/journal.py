@@ -14,7 +14,7 @@ from sweep.core.sweep import Changes
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import ExperimentError, RecordError
 from sweep.record.encoding import decode, encode
-from sweep.record.records import command_texts, encode_event, encode_pending
+from sweep.record.records import command_texts, encode_event, encode_grown, encode_pending
 from sweep.record.schema import APPLICATION_ID, LABELS, SCHEMA, UPGRADES, VERSION, check_version
 
 __all__ = ["Journal"]
@@ -31,13 +31,13 @@ _INSERT_TRIAL = (
     "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement, "
     "checkpoint,"
     " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket, "
-    "failure, ran_s, running_since, config, resources, number, trial_id)"
-    f" VALUES ({', '.join('?' * 24)})"
+    "failure, ran_s, running_since, grown, config, resources, number, trial_id)"
+    f" VALUES ({', '.join('?' * 25)})"
 )
 _UPDATE_STATE = (
     "UPDATE trial SET status=?, reason=?, attempt=?, failures=?, losses=?, next_status=?, pending=?, placement=?,"
     " checkpoint=?, started_from=?, count=?, judged_to=?, is_saved=?, is_by_person=?, last_result=?, best_result=?,"
-    " ticket=?, failure=?, ran_s=?, running_since=? WHERE trial_id=?"
+    " ticket=?, failure=?, ran_s=?, running_since=?, grown=? WHERE trial_id=?"
 )
 _INSERT_LABEL = "INSERT OR REPLACE INTO label VALUES (?, ?)"
 _UPDATE_PROGRESS = "UPDATE trial SET count=?, judged_to=?, losses=?, last_result=?, best_result=? WHERE trial_id=?"
@@ -270,6 +270,7 @@ class Journal:
                 trial.failure,
                 trial.ran_s,
                 trial.running_since,
+                encode_grown(trial.grown),
             )
             is_same = old is not None and old.config is trial.config and old.resources is trial.resources
             if is_same or (old is None and trial.id in self._known and trial.is_ended):

@@ -46,10 +46,18 @@ from sweep.core.messages import (
 )
 from sweep.core.plan import Plan
 from sweep.core.resources import Device, Node, Resources
-from sweep.core.trial import CheckpointRef
+from sweep.core.trial import CheckpointRef, Grown
 from sweep.record.encoding import decode, encode
 
-__all__ = ["command_texts", "decode_event", "decode_pending", "encode_event", "encode_pending"]
+__all__ = [
+    "command_texts",
+    "decode_event",
+    "decode_grown",
+    "decode_pending",
+    "encode_event",
+    "encode_grown",
+    "encode_pending",
+]
 
 EventRow = tuple[str, str | None, int | None, str | None]  # kind, trial_id, attempt, data
 
@@ -70,6 +78,8 @@ def encode_event(event: Event) -> EventRow:
             data["kind"] = exit_.kind.value
             if exit_.pickled:
                 data["pickled"] = base64.b64encode(exit_.pickled).decode()
+            if exit_.needs is not None:
+                data["needs"] = exit_.needs.to_json()
             return "Exited", trial_id, attempt, encode({"exit": data})
         case Suggested(trial_id, config, resources, state):
             return "Suggested", trial_id, None, _encode_suggested(config, resources, state)
@@ -111,6 +121,8 @@ def decode_event(
             fields = dict(value["exit"])
             fields["kind"] = ExitKind(fields["kind"])
             fields["pickled"] = base64.b64decode(fields.get("pickled", ""))
+            if "needs" in fields:
+                fields["needs"] = Resources.from_json(fields["needs"])
             return Exited(name, number, Exit(**fields))
         case "Suggested":
             return _decode_suggested(name, value)
@@ -211,7 +223,7 @@ def _command(command: Command) -> list[Any] | None:
             return ["Suggest", trial_id]
         case Start(trial):
             row: list[Any] = ["Start", trial.id, trial.attempt, trial.placement.to_json() if trial.placement else None]
-            if trial.attempt > 1:
+            if trial.attempt > 1 or trial.grown is not None:
                 row += [dict(trial.config), trial.resources.to_json()]
             return row
         case Continue(trial_id, _, seq):
@@ -267,3 +279,16 @@ def decode_pending(trial_id: str, text: str | None, *, trust: bool) -> Decision 
         case _:
             source_id, config, ref = rest
             return CloneTrial(trial_id, source_id, config, CheckpointRef.parse(ref))
+
+
+def encode_grown(grown: Grown | None) -> str | None:
+    """Return where the request of a trial comes from, as JSON."""
+    return None if grown is None else encode([grown.asked.to_json(), grown.is_guess])
+
+
+def decode_grown(text: str | None) -> Grown | None:
+    """Undo `encode_grown`."""
+    if text is None:
+        return None
+    asked, is_guess = json.loads(text)
+    return Grown(Resources.from_json(asked), is_guess)

@@ -38,7 +38,7 @@ from sweep.core.values import as_float
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.facts import END, Fact, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
-from sweep.record.records import decode_event, decode_pending
+from sweep.record.records import decode_event, decode_grown, decode_pending
 from sweep.record.schema import open_for_reading
 from sweep.record.stored import StoredCheckpoints
 
@@ -126,17 +126,19 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     ticket = "ticket" if version > 1 else "0"  # of older records nothing is known but the order of the trials
     times = "failure, ran_s, running_since" if version > 2 else "'', 0.0, NULL"
+    grown = "grown" if version > 3 else "NULL"
     query = (
         "SELECT trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, "
         "started_from,"
         f" count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason, {ticket},"
-        f" {times} FROM trial ORDER BY number"
+        f" {times}, {grown} FROM trial ORDER BY number"
     )
     for row in db.execute(query):
         trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, started_from = row[
             :10
         ]
-        count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason, ticket, *times = row[10:]
+        count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason = row[10:19]
+        ticket, failure, ran_s, running_since, grown = row[19:]
         if resources not in requests:
             requests[resources] = Resources.from_json(json.loads(resources))
         yield Trial(
@@ -160,7 +162,10 @@ def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
             bool(is_by_person),
             reason,
             ticket,
-            *times,
+            failure,
+            ran_s,
+            running_since,
+            decode_grown(grown),
         )
 
 

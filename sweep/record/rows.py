@@ -11,8 +11,9 @@ from typing import Any
 
 from sweep.core.naming import experiment_tag
 from sweep.core.resources import Placement, Resources
-from sweep.core.trial import CheckpointRef
+from sweep.core.trial import CheckpointRef, Grown
 from sweep.record.encoding import decode, decode_metrics
+from sweep.record.records import decode_grown
 
 __all__ = ["ResultRow", "Snapshot", "Timeline", "TrialRow", "last_exit", "trainable_name", "variables_of"]
 
@@ -53,6 +54,7 @@ class TrialRow:
     last_checkpoint_text: str | None = field(default=None, repr=False)
     last_wall: float | None = field(default=None, repr=False)
     failure: str = ""
+    grown_text: str | None = field(default=None, repr=False)
     name: str = ""
     is_trusted: bool = field(default=False, repr=False)
     meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -95,6 +97,11 @@ class TrialRow:
     def resources(self) -> Resources:
         """What the trial asks for."""
         return Resources.from_json(json.loads(self.resources_text))
+
+    @cached_property
+    def grown(self) -> Grown | None:
+        """How it came to ask for more than it was given; None: it asks for that."""
+        return decode_grown(self.grown_text)
 
     @cached_property
     def placement(self) -> Placement | None:

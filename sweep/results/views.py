@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import checks
 from sweep.core.ranking import Objectives, best_of, shown_objectives
-from sweep.core.results import TrialResult, flatten, own_metrics, score
+from sweep.core.results import TrialResult, flatten, own_metrics, reported, score
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest, refuse_unknown
 from sweep.record.checkpoints import Checkpoint
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Choice",
     "Result",
+    "TrainingResult",
     "TrialView",
     "full_result",
     "local_filesystem",
@@ -238,7 +239,7 @@ class Result(TrialView):
 
     def __reduce__(self) -> Any:
         # Only what the record says: `metrics` may hold objects of classes that another process cannot import.
-        return Result, (self._facts, self._reader, self._about, self._reason, self.choice)
+        return type(self), (self._facts, self._reader, self._about, self._reason, self.choice)
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None, *, trust: bool = False) -> Result:
@@ -367,6 +368,23 @@ class Result(TrialView):
         if not metric or not mode:
             return None
         return _best_kept(self.best_checkpoints, metric, mode)
+
+
+class TrainingResult(Result):
+    """How the `fit()` of a trainer turned out: `metrics` has exactly what rank 0 reported last, as in Ray Train.
+
+    What is filled in (`training_iteration`, `time_total_s`, ...) is in `metrics_dataframe`.
+    """
+
+    @classmethod
+    def of(cls, result: Result) -> TrainingResult:
+        """Return the result of an experiment of one trial as that of its training."""
+        return cls(result._facts, result._reader, result._about, result._reason)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What was reported last; empty when nothing was."""
+        return reported(self._facts.fresh_metrics() or {})
 
 
 def _best_kept(kept: list[_Kept], metric: str, mode: str, *, infinite: bool = False) -> _Kept | None:

@@ -17,10 +17,10 @@ from sweep.core.group import START_ERROR
 from sweep.core.nesting import place_inside
 from sweep.core.ranking import best_of
 from sweep.core.resources import Device, Node, Placement, Resources
-from sweep.core.results import TrialResult, score
+from sweep.core.results import TrialResult, fill, reported, score
 from sweep.core.retention import Kept, expendable
 from sweep.core.trial import CheckpointRef, Outcome
-from sweep.errors import CheckpointError, MetricError, ResourceError, TrialsFailed, UserCodeError, refuse_unknown
+from sweep.errors import CheckpointError, MetricError, TrialsFailed, UserCodeError, refuse_unknown
 from sweep.record.checkpoints import Checkpoint, discard
 from sweep.record.importing import unpickle
 from sweep.worker import wire
@@ -29,7 +29,7 @@ from sweep.worker.environment import MEMORY_FRACTIONS, THREAD_VARIABLES
 from sweep.worker.group_environment import group_job, plan_ranks
 from sweep.worker.parameters import store_objects
 from sweep.worker.rendezvous import close_ports, open_ports
-from sweep.worker.session import FILLED_IN, Session, StopRequested
+from sweep.worker.session import Session, StopRequested
 from sweep.worker.shipping import store_code
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ class NestedResult:
     """How a `fit()` inside a trial turned out.
 
     Attributes:
-        metrics: rank 0's last report.
+        metrics: rank 0's last report, exactly as it was made.
         checkpoint: the latest, or None.
         path: directory of its logs and checkpoints.
         config: the train loop's.
-        history: rank 0's reports, oldest first.
+        history: rank 0's reports with what is filled in (`training_iteration`, `time_total_s` ...), oldest first.
         best_checkpoints: the kept ones, oldest first, each with the metrics it was taken at.
     """
 
@@ -77,7 +77,7 @@ class NestedResult:
 
     @property
     def metrics_dataframe(self) -> pd.DataFrame:
-        """One row for each report."""
+        """One row for each report, filled-in columns included."""
         return train.metrics_frame(self.history)
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint:
@@ -151,13 +151,17 @@ class _Nested:
             print(f"sweep: the group starts again after: {outcome.error}", flush=True)
         latest = self._kept[-1][0] if self._kept else None
         return NestedResult(
-            metrics=self._history[-1] if self._history else {},
+            metrics=self._last,
             checkpoint=latest,
             path=self._path,
             config=dict(self._trainer.train_loop_config),
             history=tuple(self._history),
             best_checkpoints=tuple((checkpoint, metrics) for checkpoint, metrics, _ in self._kept),
         )
+
+    @property
+    def _last(self) -> dict[str, Any]:
+        return reported(self._history[-1]) if self._history else {}
 
     @property
     def _path(self) -> str:
@@ -167,22 +171,26 @@ class _Nested:
         """Return the group's request and where it lies within the trial's placement.
 
         Raises:
-            ResourceError: it does not fit there; the message says what to ask for.
+            MoreNeeded: it does not fit there, or the trial holds what another's group needs, and this one needs
+                something else: the trial starts again with what it needs.
         """
-        job = self._session.job
+        session, job = self._session, self._session.job
         wanted = self._trainer.resources_of({})
         held = Resources.from_json(job.resources)
         placement = Placement.from_json(job.placement)
         kinds = {(node, device[0]): device[1] for node, device in job.devices}
         found = place_inside(wanted, held, placement, kinds)
-        if found is None:
+        is_guess = job.is_guess and not session.has_fitted
+        if found is None or (is_guess and held.bundles[1:] != wanted.bundles):
+            print(f"sweep: fit() needs {wanted}; the trial starts again as soon as that is free.", flush=True)
             asked = wanted.to_json()["bundles"]
             bundles = [{}, *({(k.upper() if k in _UPPER else k): n for k, n in bundle.items()} for bundle in asked)]
-            raise ResourceError(
-                f"fit() asks for {wanted}, and the trial that it runs in holds {held}. A group inside a trial takes "
-                "its workers from the trial's own resources; ask for them there: "
-                f"resources_per_trial=sweep.PlacementGroupFactory({bundles!r})."
+            session.ask_for(
+                wanted,
+                f"fit() asks for {wanted}, and finds no room in the {held} that its trial holds. Ask for it at once: "
+                f"resources_per_trial=sweep.PlacementGroupFactory({bundles!r})",
             )
+        session.has_fitted = True
         return wanted, found
 
     def _attempt(self, attempt: int) -> Outcome:
@@ -302,10 +310,20 @@ class _Nested:
 
     def _note(self, metrics: dict[str, Any] | None, path: str | None, count: int) -> None:
         if metrics is not None:
-            self._history.append({key: value for key, value in metrics.items() if key not in FILLED_IN})
+            last = self._history[-1] if self._history else {}
+            self._history.append(
+                fill(
+                    metrics,
+                    trial_id=self._session.job.trial_id,
+                    count=count,
+                    since_restore=len(self._history) + 1,
+                    time_before_s=last.get("time_total_s", 0.0),
+                    restored_s=0.0,
+                )
+            )
         if path:
             checkpoint = Checkpoint(os.path.join(self._session.job.directory, path))
-            self._kept.append((checkpoint, self._history[-1] if self._history else {}, count))
+            self._kept.append((checkpoint, self._last, count))
             self._discard_surplus()
 
     def _discard_surplus(self) -> None:

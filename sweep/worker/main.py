@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from sweep.core.resources import Resources
 from sweep.core.trial import Outcome
 from sweep.record.importing import unpickle, why_missing
 from sweep.record.layout import rank_output
@@ -27,12 +28,12 @@ from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import load_objects
 from sweep.worker.room import Room, make_patient
-from sweep.worker.session import Session, StopRequested, current, install
+from sweep.worker.session import MoreNeeded, Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
 
 __all__ = ["Code", "become_worker", "room_to_print", "run_job", "run_spawned", "say_idle_over", "serve"]
 
-FINISHED, STOPPED, FAILED, DAMAGED = "FINISHED", "STOPPED", "FAILED", "DAMAGED"
+FINISHED, STOPPED, FAILED, DAMAGED, NEEDS_MORE = "FINISHED", "STOPPED", "FAILED", "DAMAGED", "NEEDS_MORE"
 
 _PR_SET_PDEATHSIG = 1
 _MAX_TRACEBACK = 1 << 16
@@ -263,12 +264,12 @@ def run_job(
         finally:
             install(None)
         is_returned = True
-    except StopRequested:
+    except (StopRequested, MoreNeeded):
         is_returned = True
     except ChannelClosed:
         os._exit(1)  # the driver is gone; the host ends what is left
     except SystemExit as error:
-        if error.code is not None and error.code != 0:
+        if error.code is not None and error.code != 0 and _request(session) is None:
             code_text = error.code if isinstance(error.code, int) else repr(error.code)
             return Outcome(FAILED, f"SystemExit: the trial called sys.exit({code_text})", class_name="SystemExit")
         is_returned = True
@@ -277,8 +278,16 @@ def run_job(
             raise
         return describe(error)
     except BaseException as error:  # the border to user code: whatever it raises is its outcome
-        return describe(error)
+        if _request(session) is None:
+            return describe(error)
+    if session is not None and (request := _request(session)) is not None:
+        return Outcome(NEEDS_MORE, session.why_more, needs=request.to_json())
     return Outcome(STOPPED if session is not None and session.is_stopping and is_returned else FINISHED)
+
+
+def _request(session: Session | None) -> Resources | None:
+    """Return what a `fit()` needs that found no room, whatever the user's code made of that; None: none did so."""
+    return session.needs if session is not None and not session.is_stopping else None
 
 
 def _session_of(job: wire.Job, channel: Channel, config: dict[str, Any], control: Packets | None) -> Session:

@@ -11,7 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from sweep.core.resources import Resources
 from sweep.errors import CheckpointError, UserCodeError
@@ -26,8 +26,8 @@ from sweep.worker.metrics import MAX_BYTES, plain_metrics, within_size
 from sweep.worker.room import Room
 
 __all__ = [
-    "FILLED_IN",
     "Context",
+    "MoreNeeded",
     "Session",
     "StopRequested",
     "checkpoint_dir",
@@ -46,12 +46,15 @@ _STOP_PATIENCE_S = 5.0  # a trial that is told to save and end waits no longer t
 _MAX_TOLD = 1000
 _told: set[tuple[str, str]] = set()  # directory of the experiment, and the key that something was said of
 
-FILLED_IN = frozenset({"timestamp", "time_this_iter_s", "pid", "hostname"})  # added to each report unless given
-
 
 class StopRequested(BaseException):
     """Unwinds the user's function when its trial was told to end; `finally` blocks run. Not an `Exception`, so that
     `except Exception` does not swallow it; whoever swallows it meets it again at the next report."""
+
+
+class MoreNeeded(BaseException):
+    """Unwinds the user's function when its `fit()` asked for more than the trial holds: the trial is about to start
+    again with that. Not an `Exception`, for the same reason as `StopRequested`."""
 
 
 class Session:
@@ -61,7 +64,8 @@ class Session:
         is_stopping: the trial was told to end.
         saver: stores a checkpoint of a class trainable into a directory when asked; None for functions.
         control: by which a `fit()` inside the trial asks for its workers; None where that is not possible.
-        is_fitting: such a `fit()` runs.
+        is_fitting: such a `fit()` runs. has_fitted: one has found room in what the trial holds.
+        needs: what a `fit()` asks for that has found none; None: there was no such.
     """
 
     def __init__(
@@ -77,6 +81,9 @@ class Session:
         self.config = config or {}
         self.is_stopping = False
         self.is_fitting = False
+        self.has_fitted = False
+        self.needs: Resources | None = None
+        self.why_more = ""
         self.saver: Callable[[str], None] | None = None
         self._channel = channel
         self._seq = 0
@@ -112,6 +119,8 @@ class Session:
         with self._lock:
             if self.is_stopping:
                 raise StopRequested
+            if self.needs is not None:
+                raise MoreNeeded
             values = plain_metrics(metrics, self._tell_once)
             stored = None
             if save is not None:
@@ -167,6 +176,15 @@ class Session:
         if self._pending:
             shutil.rmtree(self._pending, ignore_errors=True)
             self._pending = ""
+
+    def ask_for(self, request: Resources, why: str) -> NoReturn:
+        """End the attempt, so that the trial starts again with room for a group that asks for `request`.
+
+        Raises:
+            MoreNeeded: always; whoever swallows it meets it again at the next report.
+        """
+        self.needs, self.why_more = request, why
+        raise MoreNeeded
 
     def _keep(self, checkpoint: Checkpoint, seq: int) -> str:
         """Store a checkpoint that comes with report `seq`; return what the report says of it."""

@@ -71,6 +71,7 @@ class Job(NamedTuple):
         log_limit_bytes: size that each file of the trial's output is kept below; 0: unlimited.
         outputs: names of the files for standard output and standard error; empty: both go to `output.log`.
         trial_name: that the user has given; empty: `<name>_<trial_id>`.
+        is_guess: `resources` have room for a `fit()` as another trial called it; see `core.trial.Grown`.
     """
 
     token: int
@@ -98,6 +99,7 @@ class Job(NamedTuple):
     log_limit_bytes: int = 0
     outputs: tuple[str, ...] = ()
     trial_name: str = ""
+    is_guess: bool = False
 
     @property
     def shown_name(self) -> str:

@@ -44,6 +44,7 @@ PENDING, STARTING, RUNNING, STOPPING, PAUSED, TERMINATED, ERROR = Status
         (Exit(ExitKind.TIMEOUT), "timeout"),
         (Exit(ExitKind.HUNG), "hung"),
         (Exit(ExitKind.LOST), "lost"),
+        (Exit(ExitKind.NEEDS_MORE, needs=Resources()), ""),
     ],
 )
 def test_every_exit_has_its_class(ended, expected):
@@ -51,7 +52,7 @@ def test_every_exit_has_its_class(ended, expected):
     assert expected in ("", *CLASSES)
 
 
-@pytest.mark.parametrize("kind", sorted(set(ExitKind) - {ExitKind.FINISHED, ExitKind.LOST}))
+@pytest.mark.parametrize("kind", sorted(set(ExitKind) - {ExitKind.FINISHED, ExitKind.NEEDS_MORE, ExitKind.LOST}))
 def test_what_ends_before_its_code_began_failed_to_start(kind):
     assert class_of(Exit(kind, "MemoryError", class_name="MemoryError"), has_begun=False) == "start"
     assert class_of(Exit(ExitKind.LOST), has_begun=False) == "lost"

@@ -190,6 +190,9 @@ class WildEngine(Engine):
         dice = self.rng.random()
         if dice < 0.04:
             self.end(key, Exit(self.rng.choice(list(ExitKind)), "boom"))
+        elif dice < 0.06:
+            needs = Resources((Bundle(cpu=self.rng.choice([1, 2, 3, 50])),))
+            self.end(key, Exit(ExitKind.NEEDS_MORE, "more", needs=needs))
         elif live[0] >= 6:
             self.end(key, Exit(ExitKind.FINISHED))
         else:

@@ -7,10 +7,10 @@ import sqlite3
 import pytest
 
 from sweep.core.messages import Ask, Asked, Continue, Hook, Notify, Reported
-from sweep.core.resources import Resources
+from sweep.core.resources import Bundle, Resources
 from sweep.core.results import TrialResult
 from sweep.core.sweep import Changes
-from sweep.core.trial import Status, Trial, evolve
+from sweep.core.trial import Grown, Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
 from sweep.record import journal as journal_module
 from sweep.record.facts import read_facts
@@ -151,7 +151,8 @@ def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
         Journal(tmp_path / "other.db")
 
 
-_ADDED = {1: ["ticket", "failure", "ran_s", "running_since"], 2: ["failure", "ran_s", "running_since"]}
+_COLUMNS = ["ticket", "failure", "ran_s", "running_since", "grown"]
+_ADDED = {1: _COLUMNS, 2: _COLUMNS[1:], 3: _COLUMNS[4:]}
 
 
 @pytest.mark.parametrize("version", _ADDED)
@@ -170,17 +171,18 @@ def test_a_file_of_an_older_version_is_read_as_it_is_and_upgraded_when_it_is_con
 
     def read():
         (loaded,) = load(path).trials
-        return loaded.ticket, loaded.failure, loaded.ran_s, loaded.running_since
+        return loaded.ticket, loaded.failure, loaded.ran_s, loaded.running_since, loaded.grown
 
-    assert read() == (0, "", 0.0, None)
+    assert read() == (0, "", 0.0, None, None)
     assert [row.failure for row in ExperimentReader(tmp_path).trials()] == [""]
-    later = evolve(trial, ticket=7, failure="killed", ran_s=2.5, running_since=3.5)
+    grown = Grown(Resources((Bundle(cpu=0.5),)), is_guess=True)
+    later = evolve(trial, ticket=7, failure="killed", ran_s=2.5, running_since=3.5, grown=grown)
     journal = Journal(path)
     journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: later}), 1.0)
     journal.close()
-    assert read() == (7, "killed", 2.5, 3.5)
+    assert read() == (7, "killed", 2.5, 3.5, grown)
     assert [row.failure for row in ExperimentReader(tmp_path).trials()] == ["killed"]
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (3,)
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (4,)
 
 
 @pytest.mark.parametrize("cut", [0, 50, 600, 5000])

@@ -1,0 +1,94 @@
+"""Requests that grow: what a trial asks for once a `fit()` inside it needed more than the trial held."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable
+
+from sweep.core.resources import Bundle, Resources
+from sweep.core.trial import Grown, Status, Trial, evolve
+
+__all__ = ["GrownRequests", "grown_request"]
+
+
+def grown_request(trial: Trial, wanted: Resources, *, is_unasked: bool) -> Resources:
+    """Return what a trial must hold for a group that did not fit into what it held.
+
+    The first bundle stays for the trial's own process; the others have room for the group, and for the groups of
+    former calls: at each position the larger of the two. So a request only grows, and a trial whose groups are never
+    satisfied ends where no machine can hold them.
+
+    Args:
+        trial: as it ran.
+        wanted: what the group asks for.
+        is_unasked: the trial itself was given no request; its own process then counts for nothing.
+
+    Raises:
+        ResourceError: the two cannot be had in one request.
+    """
+    asked, is_guess = trial.grown or (trial.resources, True)
+    own = Bundle() if is_unasked else asked.bundles[0]
+    before = (asked if is_guess else trial.resources).bundles[1:]
+    pairs = itertools.zip_longest(before, wanted.bundles, fillvalue=Bundle())
+    return dataclasses.replace(
+        wanted,
+        bundles=(own, *(_larger(former, new) for former, new in pairs)),
+        strategy=asked.strategy if wanted.strategy == "PACK" else wanted.strategy,
+        alone=trial.resources.alone,
+    )
+
+
+def _larger(one: Bundle, other: Bundle) -> Bundle:
+    """Return the bundle in which either of two fits."""
+    custom = dict(one.custom)
+    for name, amount in other.custom:
+        custom[name] = max(amount, custom.get(name, 0.0))
+    return Bundle(
+        cpu=max(one.cpu, other.cpu),
+        gpu=max(one.gpu, other.gpu),
+        tpu=max(one.tpu, other.tpu),
+        memory=max(one.memory, other.memory),
+        custom=tuple(sorted(custom.items())),
+        accelerator_type=other.accelerator_type or one.accelerator_type,
+    )
+
+
+class GrownRequests:
+    """What requests have grown to, so that the next trials ask for that from the start.
+
+    Where two trials that asked for the same came to need different things, the need depends on the config: then every
+    trial finds out for itself.
+    """
+
+    def __init__(self, trials: Iterable[Trial] = ()) -> None:
+        self._known: dict[Resources, Resources | None] = {}  # by what was asked for; None: that depends on the config
+        for trial in trials:
+            if trial.grown is not None and not trial.grown.is_guess:
+                self._learn(trial.grown.asked, trial.resources)
+
+    def new(self, trial: Trial) -> Trial:
+        """Return a new trial with the request that others with the same have grown to."""
+        found = self._known.get(trial.resources)
+        return trial if found is None else evolve(trial, resources=found, grown=Grown(trial.resources, is_guess=True))
+
+    def learn(self, grown: Trial, trials: Iterable[Trial]) -> list[Trial]:
+        """Take a trial whose request has grown; returns those of `trials` that ask for something else from now on:
+        those that have not begun."""
+        asked = grown.grown.asked if grown.grown is not None else None
+        if asked is None or not self._learn(asked, grown.resources):
+            return []
+        changed = []
+        for trial in trials:
+            if trial.status is Status.PENDING and not trial.attempt:
+                plain = evolve(trial, resources=trial.grown.asked, grown=None) if trial.grown is not None else trial
+                if plain.resources == asked:
+                    changed.append(self.new(plain))
+        return changed
+
+    def _learn(self, asked: Resources, needed: Resources) -> bool:
+        """Note what was needed; whether new trials ask for something else from now on."""
+        before = self._known.get(asked)
+        is_new = asked not in self._known
+        self._known[asked] = needed if is_new or before == needed else None
+        return before != self._known[asked]
