@@ -251,7 +251,8 @@ class ExperimentReader:
             ):
                 times = found.setdefault(owner, {})
                 times["peak_rss_bytes"] = max(times.get("peak_rss_bytes", 0), peak or 0)
-                times |= {"exited": wall, "exit_kind": kind or "", "error": error or ""}
+                is_back = kind == "NEEDS_MORE"  # to the queue: what became of that is in the trial's reason
+                times |= {"exited": wall, "exit_kind": kind or "", "error": "" if is_back else error or ""}
                 times |= {"class_name": class_name or "", "signal": signal or 0}
         return {owner: Timeline(**times) for owner, times in found.items()}
 

@@ -188,13 +188,15 @@ class Snapshot:
 
 
 def last_exit(connection: sqlite3.Connection, trial_id: str) -> dict[str, Any]:
-    """Return how the trial's last attempt ended (kind, error, traceback, class_name, signal); {} if none did."""
+    """Return how the trial's last attempt ended (kind, error, traceback, class_name, signal); {} if none did, or if its
+    `fit()` needed more: what became of that is in the trial's reason."""
     row = connection.execute(
         "SELECT json_remove(json_extract(data, '$.exit'), '$.pickled') FROM event"
         " WHERE kind = 'Exited' AND trial_id = ? ORDER BY seq DESC LIMIT 1",
         (trial_id,),
     ).fetchone()
-    return dict(json.loads(row[0])) if row is not None and row[0] is not None else {}
+    ended = dict(json.loads(row[0])) if row is not None and row[0] is not None else {}
+    return {} if ended.get("kind") == "NEEDS_MORE" else ended
 
 
 def trainable_name(meta: Mapping[str, Any]) -> str:

@@ -163,10 +163,10 @@ def with_a_lock() -> str:
 
 def group_in_a_small_trial() -> str:
     def driver(config):
-        DataParallelTrainer(train, scaling_config=ScalingConfig(num_workers=2)).fit()
+        DataParallelTrainer(train, scaling_config=ScalingConfig(num_workers=9)).fit()
 
-    analysis = run(driver, engine="local", raise_on_failed_trial=False)
-    return str(analysis.trials[0].error).removeprefix("ResourceError: ")
+    analysis = run(driver, engine="local", raise_on_failed_trial=False, nodes=[tune.Node(cpus=4)])
+    return str(analysis.trials[0].error)
 
 
 def unknown_trainable() -> str:

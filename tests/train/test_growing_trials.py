@@ -163,6 +163,8 @@ def test_what_can_never_fit_ends_the_trial_with_the_arithmetic(run):
     analysis = run(huge, config={"x": 1})
     assert analysis.trials[0].status == "ERROR"
     assert "9 x (cpu=1) PACK; it needs cpu=9 in all, there are 4" in analysis.trials[0].reason
+    assert str(analysis.trials[0].error) == analysis.trials[0].reason
+    assert list(analysis.results_df["error"]) == [analysis.trials[0].reason]
     assert "Lower num_workers" in analysis.trials[0].reason
 
 
