@@ -132,10 +132,9 @@ def _with_more(trial: Trial, ended: Exit, wanted: Resources, plan: Plan) -> tupl
         return _failed(trial, "user", str(error), plan, is_final=True)
     if needed == trial.resources and not (trial.grown is not None and trial.grown.is_guess):
         return _failed(trial, "user", ended.error, plan, is_final=True)
-    asked = trial.resources if trial.grown is None else trial.grown.asked
     pending = None if isinstance(trial.pending, ResizeTrial) else trial.pending
     reason = f"starts again with more: its fit() needs {wanted}"
-    return Status.PENDING, evolve(trial, resources=needed, grown=Grown(asked), pending=pending, reason=reason)
+    return Status.PENDING, evolve(trial, resources=needed, grown=Grown(trial.asked), pending=pending, reason=reason)
 
 
 def _failed(trial: Trial, failure: str, why: str, plan: Plan, *, is_final: bool = False) -> tuple[Status, Trial]:

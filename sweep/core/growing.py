@@ -81,9 +81,8 @@ class GrownRequests:
         changed = []
         for trial in trials:
             if trial.status is Status.PENDING and not trial.attempt:
-                plain = evolve(trial, resources=trial.grown.asked, grown=None) if trial.grown is not None else trial
-                if plain.resources == asked:
-                    changed.append(self.new(plain))
+                if trial.asked == asked:
+                    changed.append(self.new(evolve(trial, resources=asked, grown=None)))
         return changed
 
     def _learn(self, asked: Resources, needed: Resources) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import time
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -126,13 +127,25 @@ class MaximumIterationStopper(Stopper):
 
 @refuse_unknown()
 class TimeoutStopper(Stopper):
-    """End the sweep after `timeout` seconds of driving (a number or a timedelta); the same as `time_budget_s`."""
+    """End the sweep after `timeout` seconds of driving (a number or a timedelta); the same as `time_budget_s`.
+
+    Asked by a stopper of your own, `stop_all` counts from its first call, in seconds of this process.
+    """
 
     def __init__(self, timeout: float | timedelta) -> None:
         self.seconds = self.budget_s = checks.number("timeout", checks.seconds("timeout", timeout))
+        self._began: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_began": None}  # another process has another clock
 
     def __call__(self, trial_id: str, result: Mapping[str, Any]) -> bool:
         return False
+
+    def stop_all(self) -> bool:
+        now = time.monotonic()
+        self._began = now if self._began is None else self._began
+        return now - self._began >= self.seconds
 
 
 @refuse_unknown()

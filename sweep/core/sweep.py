@@ -582,7 +582,7 @@ class Sweep:
         bound = replace(decision, checkpoint=checkpoint)  # as it is now (rule 9)
         if trial.status is Status.PENDING or trial.status is Status.PAUSED:
             self._must_pump = True
-            self._put(evolve(trial, status=Status.PENDING, is_by_person=False, **cloned(bound.config, checkpoint)))
+            self._requeue(evolve(trial, **cloned(bound.config, checkpoint)), trial.reason, now)
         elif trial.status is Status.STOPPING:
             if trial.next_status is not Status.TERMINATED:
                 self._put(evolve(trial, next_status=Status.PENDING, pending=bound, is_by_person=False))

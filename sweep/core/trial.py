@@ -194,6 +194,11 @@ class Trial(NamedTuple):
         """The trial's number in its sweep, from 0."""
         return number_of(self.id)
 
+    @property
+    def asked(self) -> Resources:
+        """What it was given to ask for, before a `fit()` in it, or in another, needed more."""
+        return self.resources if self.grown is None else self.grown.asked
+
     def running_s(self, now: float) -> float:
         """Return the seconds that it has run so far, in all its attempts."""
         return self.ran_s + (now - self.running_since if self.running_since is not None else 0.0)
@@ -249,9 +254,8 @@ def begun(trial: Trial, placement: Placement) -> Trial:
 
 def revived(trial: Trial, *, from_scratch: bool) -> Trial:
     """Return a trial that had ended and is started again, from its checkpoint or from nothing, with a clean slate."""
-    asked = trial.resources if trial.grown is None else trial.grown.asked
     trial = evolve(trial, status=Status.PENDING, reason="", failures=0, losses=0, failure="", ran_s=0.0)
-    trial = evolve(trial, resources=asked, grown=None)
+    trial = evolve(trial, resources=trial.asked, grown=None)
     if not from_scratch:
         return trial
     return evolve(trial, checkpoint=None, count=0, judged_to=0, last_result=None, best_result=None)

@@ -17,6 +17,15 @@ __all__ = ["Scheduler"]
 Trials = Mapping[str, Trial]
 
 
+_TUNES_HOOKS = {
+    "on_trial_result": "on_result(trial, result, trials), which returns decisions",
+    "on_trial_complete": "on_trial_end(trial)",
+    "on_trial_error": "on_trial_end(trial)",
+    "on_trial_remove": "on_trial_end(trial)",
+    "choose_trial_to_run": "choose(startable)",
+}
+
+
 @refuse_unknown()
 class Scheduler(ABC):
     """Look at intermediate results and decide which trials continue, stop, pause, save or clone another.
@@ -42,6 +51,20 @@ class Scheduler(ABC):
     is_multi_objective: bool = False
     metric: str | None = None
     mode: str | None = None
+
+    def __init_subclass__(cls, **kw: Any) -> None:
+        """Refuse a class that overrides hooks which are never called: those of Tune's schedulers.
+
+        Raises:
+            ConfigError: with the names of ours.
+        """
+        super().__init_subclass__(**kw)
+        theirs = [f"{name}() is {ours} here" for name, ours in _TUNES_HOOKS.items() if hasattr(cls, name)]
+        if theirs:
+            raise ConfigError(
+                f"the scheduler {cls.__name__} has hooks of Ray Tune that are never called: {', '.join(theirs)}. "
+                "docs/extend.md has an example."
+            )
 
     def set_search_properties(self, metric: str | None, mode: str | None, *, seed: int = 0) -> None:
         """Take metric, mode and seed from the run.

@@ -124,11 +124,11 @@ class ResourceChangingScheduler(Scheduler):
         if view.base_resources is None:
             check = getattr(self.resources_allocation_function, "check", None)
             if check is not None:
-                check(trial.resources)
-            view.base_resources = trial.resources
-        elif trial.id not in self._known and trial.resources != view.base_resources:
+                check(trial.asked)
+            view.base_resources = trial.asked
+        elif trial.id not in self._known and trial.asked != view.base_resources:
             raise ConfigError(
-                f"trial {trial.number:05d} begins with {trial.resources}, others with {view.base_resources}; "
+                f"trial {trial.number:05d} begins with {trial.asked}, others with {view.base_resources}; "
                 "ResourceChangingScheduler needs trials that all begin alike. Give resources_per_trial as one request "
                 "instead of a function of the config."
             )

@@ -34,7 +34,7 @@ def run_function(
             value.close()  # told to stop: the generator's own `finally` blocks run
     else:
         _report_value(session, value, function, "returned")
-    session.drop_pending()
+    session.store_pending()
 
 
 def _former(session: Session, function: Callable[..., Any], objects: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,24 +83,25 @@ class Saved(Protocol):
     _sweep_clock: Clock
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | str | None:
-        """Write into the directory, or return a dict."""
+        """Write into the directory, and return it or something in it, or return a dict."""
 
     def load_checkpoint(self, checkpoint: dict[str, Any] | str) -> None:
-        """Continue from the dict or the directory."""
+        """Continue from the dict, or from what was returned as a path."""
 
 
 def save_into(instance: Saved, directory: str) -> None:
     """Have an object write its state into an empty directory, with how far it has come.
 
     Raises:
-        CheckpointError: `save_checkpoint` returned another path, no dict, or one that cannot be pickled.
+        CheckpointError: `save_checkpoint` returned a path elsewhere, no dict, or one that cannot be pickled.
     """
     returned = instance.save_checkpoint(directory)
     name = type(instance).__name__
-    if isinstance(returned, (str, os.PathLike)) and os.path.abspath(returned) != os.path.abspath(directory):
+    inner = _within(returned, directory)
+    if inner is None:
         raise CheckpointError(
-            f"{name}.save_checkpoint returned {os.fspath(returned)!r}; expected the directory that it was given, a "
-            "dict, or None. Write the files into that directory."
+            f"{name}.save_checkpoint returned {os.fspath(returned)!r}; expected the directory that it was given, "  # type: ignore[arg-type]
+            "something that it wrote there, a dict, or None. Write the files into that directory."
         )
     if returned is not None and not isinstance(returned, (dict, str, os.PathLike)):
         raise CheckpointError(
@@ -116,21 +117,35 @@ def save_into(instance: Saved, directory: str) -> None:
                 "directory instead."
             ) from error
     with open(os.path.join(directory, CLOCK_FILE), "w", encoding="utf-8") as text:
-        json.dump({"training_iteration": instance.iteration, **instance._sweep_clock.to_json()}, text)
+        counts = {"training_iteration": instance.iteration, **instance._sweep_clock.to_json()}
+        json.dump(counts | ({"path": inner} if inner else {}), text)
+
+
+def _within(returned: object, directory: str) -> str | None:
+    """Return where in the directory a returned path is, "" for the directory itself and for what is no path; None: it
+    is elsewhere, or there is nothing."""
+    if not isinstance(returned, (str, os.PathLike)):
+        return ""
+    path, root = os.path.abspath(os.fspath(returned)), os.path.abspath(directory)
+    if path == root:
+        return ""
+    is_inside = path.startswith(root + os.sep) and os.path.exists(path)
+    return os.path.relpath(path, root) if is_inside else None
 
 
 def load_from(instance: Saved, directory: str) -> None:
     """Have an object continue from what `save_into` wrote; what has no counts, such as files of others, is at 0."""
     try:
-        with open(os.path.join(directory, DICT_FILE), "rb") as file, importing():
-            state: dict[str, Any] | str = pickle.load(file)
-    except FileNotFoundError:
-        state = directory
-    instance.load_checkpoint(state)
-    try:
         with open(os.path.join(directory, CLOCK_FILE), encoding="utf-8") as text:
             counts = json.load(text)
     except FileNotFoundError:
         counts = {}
+    inner = counts.pop("path", "")
+    try:
+        with open(os.path.join(directory, DICT_FILE), "rb") as file, importing():
+            state: dict[str, Any] | str = pickle.load(file)
+    except FileNotFoundError:
+        state = os.path.join(directory, inner) if inner else directory
+    instance.load_checkpoint(state)
     instance.iteration = counts.pop("training_iteration", 0)
     instance._sweep_clock = Clock.from_json(counts)

@@ -164,13 +164,19 @@ class Session:
         self._forget_pending()
         self._pending = directory
 
-    def drop_pending(self) -> None:
-        """Say that a checkpoint was written that no report has taken along: the function has ended."""
-        if self._pending:
-            self._forget_pending()
+    def store_pending(self) -> None:
+        """Store the checkpoint that was written after the last report as one of that report: the function has ended."""
+        source = self._pending
+        if not source:
+            return
+        if self._seq:
+            stored = self._patiently(lambda: self._store(source, self._seq), source)
+            self._channel.send(wire.frame(wire.Saved(self.job.token, self._seq, stored)))
+        else:
             warnings.warn(
-                "a checkpoint was written with checkpoint_dir() and not stored: no report came after it.", stacklevel=2
+                "a checkpoint was written with checkpoint_dir() and not stored: nothing was reported.", stacklevel=2
             )
+        self._forget_pending()
 
     def _forget_pending(self) -> None:
         if self._pending:

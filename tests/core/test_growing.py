@@ -6,7 +6,18 @@ import pytest
 from core_world import World, cpus, tid
 
 from sweep.core.growing import grown_request
-from sweep.core.messages import Ask, Exit, Exited, ExitKind, Kill, PauseTrial, PlanChanged, Released, ResizeTrial, StopTrial
+from sweep.core.messages import (
+    Ask,
+    Exit,
+    Exited,
+    ExitKind,
+    Kill,
+    PauseTrial,
+    PlanChanged,
+    Released,
+    ResizeTrial,
+    StopTrial,
+)
 from sweep.core.resources import Bundle, Resources
 from sweep.core.trial import CheckpointRef, Grown, Status, Trial, evolve
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from datetime import timedelta
 
 import numpy as np
@@ -211,3 +212,15 @@ def test_stoppers_are_combined_only_when_there_are_several():
     assert combine([]) is None
     assert combine([stopper]) is stopper
     assert isinstance(combine([stopper, NoopStopper()]), CombinedStopper)
+
+
+def test_a_timeout_that_is_asked_by_another_stopper_has_a_clock_of_its_own(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("sweep.core.stoppers.time.monotonic", lambda: clock[0])
+    stopper = TimeoutStopper(10)
+    answers = []
+    for now in (100.0, 109.0, 110.0):
+        clock[0] = now
+        answers.append(stopper.stop_all())
+    assert answers == [False, False, True]
+    assert not pickle.loads(pickle.dumps(stopper)).stop_all()  # in another process it begins anew

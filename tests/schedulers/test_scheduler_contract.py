@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from conformance.schedulers import SchedulerContract
 
 from searchers.space import uniform
+from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
@@ -130,3 +134,19 @@ class TestPopulationBasedTraining(SchedulerContract):
 class TestPopulationBasedTrainingInStep(SchedulerContract):
     def build(self):
         return pbt(synch=True, quantile_fraction=0.5)
+
+
+@pytest.mark.parametrize(
+    ("hook", "ours"),
+    [
+        ("on_trial_result", "on_result(trial, result, trials)"),
+        ("on_trial_complete", "on_trial_end(trial)"),
+        ("on_trial_error", "on_trial_end(trial)"),
+        ("on_trial_remove", "on_trial_end(trial)"),
+        ("choose_trial_to_run", "choose(startable)"),
+    ],
+)
+def test_a_hook_of_tunes_that_is_never_called_is_refused_with_the_name_of_ours(hook, ours):
+    mixin = type("Mixin", (), {hook: lambda self, controller, trial, result=None: "CONTINUE"})
+    with pytest.raises(ConfigError, match=rf"the scheduler Mine has .*{re.escape(hook)}\(\) is {re.escape(ours)}"):
+        type("Mine", (mixin, FIFOScheduler), {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -23,12 +24,14 @@ class Driver:
     """Lets each report go on, up to the one that it stops; keeps what came."""
 
     def __init__(self, stop_at=0):
-        self.reports = []
+        self.reports, self.saved = [], []
         self.frames = wire.Frames()
         self.stop_at = stop_at
 
     def send(self, data):
-        self.reports += [message for message in self.frames.feed(data) if isinstance(message, wire.Report)]
+        messages = self.frames.feed(data)
+        self.reports += [message for message in messages if isinstance(message, wire.Report)]
+        self.saved += [message for message in messages if isinstance(message, wire.Saved)]
 
     def receive(self):
         seq = self.reports[-1].seq
@@ -176,15 +179,35 @@ def test_a_checkpoint_whose_writing_failed_is_not_taken_along(opened, tmp_path):
     assert os.listdir(tmp_path / "abcde_00003") == []
 
 
-def test_a_checkpoint_that_no_report_takes_along_is_warned_of(opened, tmp_path):
+def test_a_checkpoint_without_any_report_is_warned_of(opened, tmp_path):
     def train(config):
         for step in range(2):
             with checkpoint_dir(step=step):
                 pass
 
-    with pytest.warns(UserWarning, match="no report came after it"):
+    with pytest.warns(UserWarning, match="nothing was reported"):
         run_function(opened(Driver()), train, {}, {})
     assert os.listdir(tmp_path / "abcde_00003") == []
+
+
+@pytest.mark.parametrize("has_one", [False, True], ids=["alone", "beside_that_of_the_report"])
+def test_a_checkpoint_written_after_the_last_report_belongs_to_that(opened, tmp_path, has_one):
+    def train(config):
+        for step in range(2):
+            if has_one:
+                with checkpoint_dir(step=step) as directory:
+                    Path(directory, "model").write_text(str(step))
+            report(step=step)
+        with checkpoint_dir(step=9) as directory:
+            Path(directory, "model").write_text("final")
+
+    driver = Driver()
+    run_function(opened(driver), train, {}, {})
+    ((token, seq, stored),) = driver.saved
+    assert (token, seq, Path(tmp_path, stored, "model").read_text()) == (7, 2, "final")
+    assert stored.startswith("abcde_00003/checkpoint_000002")
+    assert stored not in [one.checkpoint for one in driver.reports]
+    assert not [name for name in os.listdir(tmp_path / "abcde_00003") if name.startswith("tmp-")]
 
 
 def test_outside_a_sweep_checkpoint_dir_is_a_directory_that_vanishes():
@@ -362,7 +385,7 @@ def test_the_exception_of_the_user_travels_with_the_outcome_when_it_can(opened, 
     import pickle
 
     job = opened(Driver()).job._replace(config=pickle.dumps({}), kind="function")
-    kind, text, _, class_name, pickled = run_job(job, Driver(), Failing(error))
+    kind, text, _, class_name, pickled, _ = run_job(job, Driver(), Failing(error))
     assert (kind, class_name, text) == ("FAILED", type(error).__name__, f"{type(error).__name__}: {error}")
     assert bool(pickled) == is_kept
     if is_kept:

@@ -177,6 +177,31 @@ def test_files_that_no_object_has_saved_are_loaded_and_counted_from_0(tmp_path):
     assert (filer.value, filer.iteration) == (12, 0)
 
 
+class Named(Counter):
+    """Returns the path of its file, as classes for Tune did."""
+
+    def save_checkpoint(self, checkpoint_dir):
+        path = os.path.join(checkpoint_dir, "parts", "model.pth")
+        os.makedirs(os.path.dirname(path))
+        with open(path, "w") as file:
+            file.write(str(self.value))
+        return path
+
+    def load_checkpoint(self, checkpoint):
+        assert checkpoint.endswith("parts/model.pth")
+        with open(checkpoint) as file:
+            self.value = int(file.read())
+
+
+def test_a_path_that_was_returned_is_what_is_loaded(tmp_path):
+    first, second = Named({"start": 5}), Named({"start": 0})
+    first.train()
+    first.save(tmp_path / "saved")
+    os.rename(tmp_path / "saved", tmp_path / "moved")
+    second.restore(tmp_path / "moved")
+    assert (second.value, second.iteration) == (6, 1)
+
+
 @pytest.mark.parametrize(
     ("returned", "says"),
     [
