@@ -257,8 +257,8 @@ def _named_gpus(names: Sequence[str]) -> list[Device]:
     named: dict[str, Device] = {}
     for name in names:
         # To both vendors it is the only one, so that each reads the name by its own rules.
-        alone = {**os.environ, "CUDA_VISIBLE_DEVICES": name, "HIP_VISIBLE_DEVICES": name}
-        there = gpu.detect(alone, trust=False)
+        environ = {**os.environ, "CUDA_VISIBLE_DEVICES": name, "HIP_VISIBLE_DEVICES": name}
+        there = gpu.detect(environ, trust=False)
         device = there[0] if there else Device(name, "gpu", visible=name)
         if device.id in named:
             raise ConfigError(f"sweep.init: gpu_ids names the GPU {device.id} twice; expected each once.")

@@ -16,7 +16,7 @@ from sweep.core.failures import fell_back
 from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
-from sweep.record.filled import date_str
+from sweep.record.derived_fields import date_str
 from sweep.record.rows import last_exit
 from sweep.record.schema import open_for_reading
 from sweep.results.trials import ERROR_FILE

@@ -214,7 +214,7 @@ class Packer:
         self._nodes: dict[str, _Free] = {}
         self._held: dict[Holder, tuple[Resources, Placement]] = {}
         self._notes: dict[Holder, str] = {}
-        self._alone: dict[str, Holder] = {}  # node -> who has it for itself
+        self._exclusive: dict[str, Holder] = {}  # node -> who has it for itself
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._ever: dict[Resources, bool] = {}
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
@@ -256,7 +256,7 @@ class Packer:
             return None
         self._held[holder] = (resources, placement)
         if resources.alone:
-            self._alone.update(dict.fromkeys([place.node for place in placement.bundles], holder))
+            self._exclusive.update(dict.fromkeys([place.node for place in placement.bundles], holder))
         self._whys.clear()
         return placement
 
@@ -294,7 +294,7 @@ class Packer:
         resources, placement = held
         self._add(resources, placement, +1)
         if resources.alone:
-            self._alone = {node: other for node, other in self._alone.items() if other != holder}
+            self._exclusive = {node: other for node, other in self._exclusive.items() if other != holder}
         self._full.clear()
         self._whys.clear()
         return True
@@ -304,8 +304,8 @@ class Packer:
         if resources.alone:
             taken = {place.node for _, placement in self._held.values() for place in placement.bundles}
             return {name: free for name, free in self._nodes.items() if name not in taken}
-        if self._alone:
-            return {name: free for name, free in self._nodes.items() if name not in self._alone}
+        if self._exclusive:
+            return {name: free for name, free in self._nodes.items() if name not in self._exclusive}
         return self._nodes
 
     def could_ever_fit(self, resources: Resources) -> bool:
@@ -349,8 +349,8 @@ class Packer:
                 parts.append(f"waits for {format_request(name, need, of_type)}; {there}")
                 if shown:
                     parts[-1] += f", the rest held by {shown}{more}"
-        if not parts and self._alone:
-            by = ", ".join(sorted({holder[0].rpartition("_")[2] for holder in self._alone.values()}))
+        if not parts and self._exclusive:
+            by = ", ".join(sorted({holder[0].rpartition("_")[2] for holder in self._exclusive.values()}))
             return f"waits for {by}, which runs alone after it ran out of memory"
         return "; ".join(parts) or f"waits for {resources} in one piece; what is free is scattered"
 

@@ -50,7 +50,7 @@ from sweep.core.messages import (
 from sweep.core.packing import Packer
 from sweep.core.pending_queue import PendingQueue
 from sweep.core.plan import Plan
-from sweep.core.reports import filled, improves, reference
+from sweep.core.reports import auto_filled, improves, reference
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult, score
 from sweep.core.retention import CheckpointLedger, Kept
@@ -202,7 +202,7 @@ class Sweep:
             return None
         if trial.count + 1 <= trial.judged_to:
             return None
-        return TrialResult(filled(trial, event))
+        return TrialResult(auto_filled(trial, event))
 
     # --- the one entry ---------------------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class Sweep:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return  # an attempt that is gone still talks
-        values = filled(trial, event)
+        values = auto_filled(trial, event)
         result = TrialResult(values, self.seq)
         count = trial.count + 1
         is_stopping = trial.status is Status.STOPPING

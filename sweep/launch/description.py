@@ -14,7 +14,7 @@ from sweep.display.ending import Ending
 from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.policies import describe
-from sweep.record.recipe import space_keys
+from sweep.record.saved_spec import space_keys
 from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["COMPLETE", "meta_of_run", "setup_info"]

@@ -16,9 +16,9 @@ from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
+from sweep.record.driver import Driver, find_driver
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
-from sweep.record.presence import Driver, find_driver
 from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
 from sweep.record.schema import open_for_reading

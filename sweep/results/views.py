@@ -18,7 +18,7 @@ from sweep.core.results import TrialResult, flatten, own_metrics, score
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest, refuse_unknown
 from sweep.record.checkpoints import Checkpoint
-from sweep.record.filled import complete
+from sweep.record.derived_fields import complete
 from sweep.record.importing import unpickle
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading

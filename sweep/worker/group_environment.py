@@ -160,13 +160,13 @@ def plan_ranks(
         own, defaults = _framework(spec.framework).tell(rank, group)
         defaults |= _slice_defaults(number, group)
         # The one device that a rank sees is the first, whatever its local rank.
-        is_alone = bool(rank.devices) and not (is_kept or spec.visibility == "share")
+        is_isolated = bool(rank.devices) and not (is_kept or spec.visibility == "share")
         variables = {
             **spec.env,
             **environment.thread_variables(threads, user),
             **{name: value for name, value in defaults.items() if name not in user},
             **environment.visible_variables([*seen, *chips], here, user, share=share),
-            **_rank_variables(rank, 0 if is_alone else rank.local_rank),
+            **_rank_variables(rank, 0 if is_isolated else rank.local_rank),
             **own,
         }
         plans.append(RankPlan(rank, variables, threads))
