@@ -76,7 +76,7 @@ def tell(
 
     Args:
         result: metrics, which may be nested. `training_iteration` is counted unless it is given. None with `is_done`:
-            the trial ends with the last result that was told, if any.
+            the trial ends with its last result, if any.
         is_done: False for an intermediate result: the trial goes on.
         error: the trial failed; its results count no more.
 

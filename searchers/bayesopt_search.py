@@ -33,7 +33,7 @@ class BayesOptSearch(HistorySearch):
     """Suggest configs where a Gaussian process expects or allows the most. Needs the package bayesian-optimization.
 
     Every range is searched in parts from 0 to 1, a log range in its logarithm, so that parameters of all magnitudes
-    count alike. Suggestion n depends on the space, the seed, n and what was told. To keep parallel trials apart, the
+    count alike. Suggestion n depends on the space, the seed, n and the results. To keep parallel trials apart, the
     model takes for the result of one that goes on, or failed, what it expects there; one that ended with NaN or
     without the metric is taken as the worst.
 
@@ -58,7 +58,7 @@ class BayesOptSearch(HistorySearch):
         SearchError: another argument is wrong; when the space is known: bayesian-optimization is missing.
 
     Source: Snoek et al. 2012, arXiv:1206.2944, through the package bayesian-optimization. Departures: the package is
-    told the whole history anew for each suggestion, with random numbers of its own for each, so that a restart changes
+    given the whole history anew for each suggestion, with random numbers of its own for each, so that a restart changes
     nothing.
     """
 

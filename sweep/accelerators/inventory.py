@@ -267,7 +267,7 @@ def _named_gpus(names: Sequence[str]) -> list[Device]:
 
 
 def _notices_of(gpus: Sequence[Device], *, is_named: bool) -> tuple[str, ...]:
-    """Return what people should be told of the GPUs that were declared."""
+    """Return what the user should know of the GPUs that were declared."""
     seen = gpu.look()
     if not is_named:
         return seen.notices if gpus else ()
@@ -317,7 +317,7 @@ def env_vars() -> dict[str, str]:
 
 
 def notices() -> tuple[str, ...]:
-    """Return what people should be told of how the GPUs of `available()` were found."""
+    """Return what the user should know of how the GPUs of `available()` were found."""
     return _notices if _declared is not None else gpu.look().notices
 
 

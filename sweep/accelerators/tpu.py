@@ -231,7 +231,7 @@ class SlicePlan:
         workers_per_slice: as many for each host.
         num_slices: of the group.
         tpu_per_worker: chips that each worker holds.
-        warnings: what the user should be told: chips that stay unused.
+        warnings: what the user should know: chips that stay unused.
     """
 
     generation: Generation

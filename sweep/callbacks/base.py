@@ -1,4 +1,4 @@
-"""What a callback is: an observer that is told after the fact; it cannot change the course."""
+"""What a callback is: an observer that is called after the fact; it cannot change the course."""
 
 from __future__ import annotations
 

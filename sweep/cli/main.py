@@ -34,7 +34,7 @@ ALIASES: Mapping[str, str] = {
     "list-trials": "trials",
     "add-note": "note",
 }
-"""What those type who know the command line of Tune -> name of the command."""
+"""Command of Tune's command line -> name of ours."""
 
 
 class Group(click.Group):
@@ -113,7 +113,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         error.show()
         return error.exit_code
     except BrokenPipeError:
-        # Who reads has seen enough. Python flushes once more when it ends: into nothing.
+        # The reader has seen enough. Python flushes once more when it ends: into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SweepError as error:

@@ -254,5 +254,5 @@ class _JsonLines(Callback):
         line = json.dumps(jsonable({"event": event, "time": time.time(), **named, **more}), ensure_ascii=False)
         try:
             print(line, flush=True, file=sys.stdout)
-        except (OSError, ValueError):  # who read them has gone: the sweep goes on
+        except (OSError, ValueError):  # their reader has gone: the sweep goes on
             self._is_broken = True

@@ -1,4 +1,4 @@
-"""Read spec files: a superset of W&B's sweep YAML; all mistakes of a file are told at once, each with its line."""
+"""Read spec files: a superset of W&B's sweep YAML; all mistakes of a file are listed at once, each with its line."""
 
 from __future__ import annotations
 
@@ -288,8 +288,8 @@ def _report(path: Path, mistakes: list[tuple[KeyPath, str]], lines: Mapping[KeyP
         shown = ".".join(str(part) for part in where if part != "" and not str(part).startswith("?"))
         return f"{shown}: " if shown else ""
 
-    told = sorted({(line_of(where), f"{name_of(where)}{message}") for where, message in mistakes})
-    if len(told) == 1:
-        return f"{path}:{told[0][0]}: {told[0][1]}"
-    head = f"{path} has {len(told)} mistakes:"
-    return "\n".join([head, *(f"  line {line}: {message}" for line, message in told)])
+    found = sorted({(line_of(where), f"{name_of(where)}{message}") for where, message in mistakes})
+    if len(found) == 1:
+        return f"{path}:{found[0][0]}: {found[0][1]}"
+    head = f"{path} has {len(found)} mistakes:"
+    return "\n".join([head, *(f"  line {line}: {message}" for line, message in found)])

@@ -132,7 +132,7 @@ def _failed(trial: Trial, failure: str, why: str, plan: Plan, *, is_final: bool 
     alone = ", alone," if is_alone_next else ""
     trial = evolve(trial, reason=f"starts again{alone} after: {why}")
     if failure == "timeout":
-        trial = evolve(trial, ran_s=0.0)  # who may try again has all the time again
+        trial = evolve(trial, ran_s=0.0)  # each retry has the whole time again
     return Status.PENDING, evolve(trial, resources=replace(trial.resources, alone=True)) if is_alone_next else trial
 
 

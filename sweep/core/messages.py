@@ -1,4 +1,4 @@
-"""What the sweep is told (events: facts), what it says (commands) and what schedulers answer (decisions)."""
+"""What the sweep takes (events: facts), what it returns (commands) and what schedulers answer (decisions)."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ Decision = StopTrial | PauseTrial | ResumeTrial | SaveTrial | CloneTrial | Resiz
 
 
 class Hook(StrEnum):
-    """What searchers and callbacks are told; the names are those of Tune's callback hooks without `on_`."""
+    """What searchers and callbacks are notified of; the names are those of Tune's callback hooks without `on_`."""
 
     START = "trial_start"
     RESULT = "trial_result"

@@ -214,7 +214,7 @@ class Packer:
         self._nodes: dict[str, _Free] = {}
         self._held: dict[Holder, tuple[Resources, Placement]] = {}
         self._notes: dict[Holder, str] = {}
-        self._exclusive: dict[str, Holder] = {}  # node -> who has it for itself
+        self._exclusive: dict[str, Holder] = {}  # node -> its only holder
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._ever: dict[Resources, bool] = {}
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
@@ -325,7 +325,7 @@ class Packer:
             self._whys.clear()
 
     def why_not(self, resources: Resources) -> str:
-        """Return what the request waits for now and who holds it, in one line."""
+        """Return what the request waits for now and which trials hold it, in one line."""
         if resources not in self._whys:
             self._whys[resources] = self._why_not(resources)
         return self._whys[resources]

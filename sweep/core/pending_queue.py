@@ -14,7 +14,7 @@ _MAX_OVERTAKES = 16
 
 
 class PendingQueue:
-    """Know who waits and who may start now.
+    """Know which trials wait and which may start now.
 
     Trials with equal requests fit or do not fit together, so only the first of each group is ever tried: 10,000 waiting
     trials of one kind cost as much as one. Those that have run before are a group of their own, so that a scheduler may

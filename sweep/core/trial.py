@@ -82,7 +82,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether it returned, or unwound because it was told to stop."""
+        """Whether it returned, or unwound because it was asked to stop."""
         return self.kind in ("FINISHED", "STOPPED")
 
 

@@ -1,4 +1,4 @@
-"""How a sweep comes to its end before its time: what a person wished, and what went wrong, as displays show it."""
+"""How a sweep comes to its end before its time: what the user requested, and what went wrong, as displays show it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Ending:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a person wished it."""
+        """Whether the user requested it."""
         return self.times > 0 or isinstance(self.error, KeyboardInterrupt)
 
     @property

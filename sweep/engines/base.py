@@ -48,7 +48,7 @@ class EngineContext:
         preload: modules to import in advance, besides those that the trainable refers to.
         lock_fd: descriptor of the experiment's lock, which every process of the engine that could outlive the driver
             holds, too.
-        notice: is told at once what the user should be shown; None: it is kept in `Engine.notices`.
+        notice: called at once with each line for the user; None: it is kept in `Engine.notices`.
     """
 
     directory: Path

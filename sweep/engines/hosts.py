@@ -35,7 +35,7 @@ class Hosts:
         refuse: an attempt gets no host, because of this errno.
         is_importing: the zygote imports this module now.
         is_ready: it has imported these modules, which started so many threads.
-        say: is told what the user should be shown.
+        say: called with each line for the user.
         slots: those that there are, by number.
     """
 
@@ -134,7 +134,7 @@ class Hosts:
                 self._bury(slot)
 
     def end(self, slot: Slot) -> None:
-        """End a host that does not do what it is told, for instance because it was stopped."""
+        """End a host that does not react, for instance because it was stopped (SIGSTOP)."""
         if slot.nursery.is_alive:
             slot.nursery.end_host(slot.number)
         elif slot.pid:

@@ -43,7 +43,7 @@ _KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed 
 class LocalEngine(Engine):
     """Run each attempt in a fresh process forked from one that has imported what it needs.
 
-    Which process does what, who ends whom, and what happens when one dies: docs/explanation/processes.md. All of
+    Which process does what, which ends which, and what happens when one dies: docs/explanation/processes.md. All of
     this happens on the thread that calls `next_events`; only `post` may be called from elsewhere.
     """
 

@@ -208,6 +208,6 @@ def _require_own_processes(trainer: Any) -> None:
             f"ScalingConfig(num_workers={wanted})."
         )
     raise ConfigError(
-        f"Lightning trains with {wanted} processes, and the trial has {size}: nobody would hear what those report. "
+        f"Lightning trains with {wanted} processes, and the trial has {size}: reports of the others would be lost. "
         + advice
     )

@@ -59,7 +59,7 @@ def meta_of_run(
 
 
 def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
-    """Return what callbacks are told before the first trial."""
+    """Return what callbacks get in `setup`, before the first trial."""
     spec, policies = built.spec, built.policies
     limit = f" (limit {spec.max_concurrent_trials})" if spec.max_concurrent_trials else ""
     searcher = policies.searcher

@@ -1,4 +1,4 @@
-"""Who observes a run: the user's callbacks, the default loggers, the display, what gives notices, the remote copy."""
+"""Observers of a run: the user's callbacks, the default loggers, the display, what gives notices, the remote copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Searcher and scheduler of a sweep: built from what was given, told what is optimised, checked against each other."""
+"""Searcher and scheduler of a sweep: built from what was given, with metric and mode set, checked for conflicts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Policies:
     """A searcher and a scheduler, ready to be asked.
 
     Attributes:
-        metrics, modes: as given to the run, or as one of the two was told by itself; lists for several objectives.
+        metrics, modes: as given to the run, or to one of the two itself; lists for several objectives.
         metric, mode: the first of them; "" and "max" if there are none.
         space: of the run; empty if it has none.
         notices: what the user should know, filled while configs are completed.
@@ -107,7 +107,7 @@ class Policies:
 
 
 def build_policies(spec: RunSpec, seed: int) -> Policies:
-    """Return the searcher and the scheduler that were asked for, told what is optimised and checked against each other.
+    """Return the searcher and the scheduler that were asked for, with metric and mode set, checked against each other.
 
     Raises:
         ConfigError: one of them is none, or they contradict each other or the run.
@@ -133,7 +133,7 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
         if policy.is_multi_objective:
             given, given_mode = metrics, modes
         if metric is None and policy.metric is not None:
-            given = given_mode = None  # what the searcher was told is not meant for a scheduler that was told itself
+            given = given_mode = None  # the searcher's are not meant for a scheduler that was given its own
         policy.set_search_properties(given, given_mode, seed=seed)
     if policy.is_searching and searcher.is_adaptive:
         raise ConfigError(

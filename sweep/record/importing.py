@@ -9,7 +9,7 @@ module stays as it is:
         import train             the module runs ... `sweep.run(...)` -> end_module() raises DriverCalled
                                  the loader of the innermost module catches it, and remembers the line
 
-Who swallows the exception goes on, and meets it again at the next call. Imports of the user's own are not concerned.
+Code that swallows the exception goes on, and gets it again at the next call. The user's own imports are not concerned.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Journal:
         database: path of `sweep.db`; created with its tables when it does not exist.
         durability: "full", or "fast", which loses the last commits at a power cut (never at a kill); for benchmarks.
         discard: deletes a checkpoint, given its path relative to the experiment.
-        notice: is told, in one line, when the disk does not take what is written.
+        notice: called with one line when the disk does not take what is written.
         is_interrupted: whether a person wants to wait for the disk no longer.
         check: raises when the record is not where it was any more; nothing is written then.
         name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.

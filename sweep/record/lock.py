@@ -17,7 +17,7 @@ from sweep.errors import ExperimentError
 __all__ = ["DriverLock", "mark_of_dead_driver"]
 
 _ORPHANS_S = 10.0  # how long the processes of a driver that died may take to go
-_GLANCE_S = 0.2  # who looks for a dead driver holds the lock for a moment
+_GLANCE_S = 0.2  # looking for a dead driver holds the lock for a moment
 
 
 class DriverLock:

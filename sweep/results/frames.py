@@ -141,7 +141,7 @@ def _tune_columns(
     times: Sequence[Timeline],
     filled: Mapping[str, list[Any]],
 ) -> dict[str, Any]:
-    """Return the columns that only those look for who know Tune's dataframes."""
+    """Return the columns that are there because Tune's dataframes have them."""
     nothing: list[Any] = [None] * len(trials)
     walls = [None if report is None else int(report.wall) for report in reports]
     stamps = [

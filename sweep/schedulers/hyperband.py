@@ -64,7 +64,7 @@ class _Bracket:
 
     Attributes:
         level: index of the milestone that they run towards, or wait at.
-        is_halved: it moved to another level, and those who need not wait any more are not resumed yet.
+        is_halved: it moved to another level, and those that need not wait any more are not resumed yet.
         num_taken: places that are taken; failures before the first milestone give theirs back.
         is_closed: no more trials come in: it is full, or there will be no more.
     """

@@ -263,7 +263,7 @@ class ResourceChangingScheduler(Scheduler):
             self._notices.append(notice)
 
     def state(self) -> Any:
-        """Return the base scheduler's state, who lives, who cannot be changed, and who has what; for replay checks."""
+        """Return the base scheduler's state, which trials live, cannot be changed, and hold what; for replay checks."""
         changed = sorted(self._changed.items(), key=lambda item: item[0])
         return self.base_scheduler.state(), self._view.live_ids, sorted(self._unsavable), changed
 

@@ -1,4 +1,4 @@
-"""What the schedulers of the ASHA family share: rungs, ladders of them, and who climbs which ladder."""
+"""What the schedulers of the ASHA family share: rungs, ladders of them, and which trial climbs which ladder."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ class PromotionLadder:
         return [*decisions, PauseTrial(trial.id, f"waits to be promoted: {why}")]
 
     def state(self) -> list[Any]:
-        """Return per rung, the highest first: milestone, scores (NaN as None), who was promoted, who waits."""
+        """Return per rung, the highest first: milestone, scores (NaN as None), trials promoted, trials waiting."""
         return [
             (
                 rung.milestone,

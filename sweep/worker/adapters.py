@@ -23,7 +23,7 @@ def run_function(
     """Call a function with its config; what it returns or yields are reports like any other.
 
     Raises:
-        StopRequested: the trial was told to end. UserCodeError: it returned something that is no report.
+        StopRequested: the trial was asked to stop. UserCodeError: it returned something that is no report.
     """
     value = function(config, **objects, **_former(session, function, objects))
     if inspect.isgenerator(value):
@@ -31,7 +31,7 @@ def run_function(
             for item in value:
                 _report_value(session, item, function, "yielded")
         finally:
-            value.close()  # told to stop: the generator's own `finally` blocks run
+            value.close()  # on a stop: the generator's own `finally` blocks run
     else:
         _report_value(session, value, function, "returned")
     session.drop_pending()
@@ -82,13 +82,13 @@ class Kept:
 def run_class(
     session: Session, cls: type[Trainable], config: dict[str, Any], objects: Mapping[str, Any], kept: Kept
 ) -> None:
-    """Make the object, restore it, and step until told to stop or done.
+    """Make the object, restore it, and step until it is done or asked to stop.
 
     Args:
         kept: an object of the last trial of this process, asked by `reset_config` whether it takes the new config.
 
     Raises:
-        StopRequested: the trial was told to end; `cleanup` has run.
+        StopRequested: the trial was asked to stop; `cleanup` has run.
     """
     instance = _reset(kept, cls, config)
     try:

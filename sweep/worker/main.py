@@ -190,7 +190,7 @@ def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Se
     """Make the trial's directory and send what is printed there; on a full disk as soon as there is room.
 
     Raises:
-        StopRequested: the trial was told to end meanwhile.
+        StopRequested: the trial was asked to stop meanwhile.
     """
 
     def say(text: str) -> None:

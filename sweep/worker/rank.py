@@ -65,7 +65,7 @@ class RankSession(Session):
         """Wait for the answer, and merge shards meanwhile if asked to.
 
         Raises:
-            StopRequested: the group was told to end.
+            StopRequested: the group was asked to stop.
             CheckpointError: the shards could not be merged. Only after the answer: until then the others wait, and
                 whoever catches this goes on with his next report.
         """

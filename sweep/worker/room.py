@@ -39,7 +39,7 @@ class Room:
     Args:
         directory: where it wants to write.
         say: tells the driver why the trial waits; an empty text: it does not any more.
-        hear: waits for so many seconds, or less; raises when the trial is told to end.
+        hear: waits for so many seconds, or less; raises when the trial is asked to stop.
         shared: a directory by which the trials of an experiment take turns; empty: they do not.
     """
 
