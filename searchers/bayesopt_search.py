@@ -58,8 +58,7 @@ class BayesOptSearch(HistorySearch):
         SearchError: another argument is wrong; when the space is known: bayesian-optimization is missing.
 
     Source: Snoek et al. 2012, arXiv:1206.2944, through the package bayesian-optimization. Departures: the package is
-    given the whole history anew for each suggestion, with random numbers of its own for each, so that a restart changes
-    nothing.
+    given the whole history anew for each suggestion, each with random numbers of its own; so a restart changes nothing.
     """
 
     def __init__(
@@ -213,8 +212,8 @@ def _check_domain(name: str, domain: Domain) -> None:
         problem = f"{domain!r}, integers; BayesOptSearch has ranges of floats only. Use uniform and round in the trial."
     elif q is not None:
         problem = (
-            f"{domain!r}, quantized; BayesOptSearch has continuous ranges only. Use uniform or loguniform and round in "
-            "the trial."
+            f"{domain!r}, quantized; BayesOptSearch has continuous ranges only. "
+            "Use uniform or loguniform and round in the trial."
         )
     elif isinstance(base, Normal):
         problem = (

@@ -32,8 +32,7 @@ SAMPLERS: Mapping[str, tuple[str, ...]] = {
 }
 """Samplers by name, with the packages each needs beside Optuna."""
 
-# Of "tpe": suggestions at random before the first from the model, open ones among them; and how many of them must have
-# ended.
+# Of "tpe": random suggestions before the first from the model, open ones included; how many of them must have ended.
 _STARTUP_TRIALS, _FEWEST_STARTUP_TRIALS = 10, 5
 
 

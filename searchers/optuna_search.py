@@ -308,8 +308,7 @@ class OptunaSearch(SpaceSearcher):
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Learn from the study of another search, and go on behind its last suggestion.
 
-        With a sampler by name the suggestions are those that the other search would have made next, if it had no open
-        trials.
+        With a sampler by name the suggestions are those that the other search would have made next, were no trial open.
         """
         self._take_goal(state, has_begun=self._study is not None or bool(self._open))
         super().set_state(state)

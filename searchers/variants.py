@@ -166,8 +166,8 @@ def _check_options(leaf: Any, path: Path) -> None:
             if not is_grid and grid_values(one) is not None:
                 raise SpaceError(
                     f"{_shown(inner)} is a grid_search inside a choice ({_shown(path)}), which cannot be crossed. "
-                    "Use choice there, grid_search in place of the outer choice, or write the combinations out as one "
-                    "list."
+                    "Use choice there, grid_search in place of the outer choice, "
+                    "or write the combinations out as one list."
                 )
             _check_options(one, inner)
 

@@ -146,8 +146,8 @@ def _gpus(
         gpus = _named_gpus(_gpu_names(ids))
         if number is not None and number != len(gpus):
             raise ConfigError(
-                f"sweep.init: gpu_ids names {len(gpus)} and num_gpus is {number}; expected the same number. Leave "
-                "num_gpus out."
+                f"sweep.init: gpu_ids names {len(gpus)} and num_gpus is {number}; expected the same number. "
+                "Leave num_gpus out."
             )
     elif number is not None:
         gpus = found[: int(number)] + _gpus_on_paper(int(number), len(found))

@@ -31,8 +31,7 @@ _OUR_FORMS = (("trial",), ("trial", "result"), ("trial", "checkpoint"))
 
 
 class _Trials(Sequence[ObservedTrial]):
-    """All trials so far, made into what callbacks see when they are looked at: a list of 10,000 is not built for each
-    report."""
+    """All trials so far, each made into what callbacks see on access: no list of 10,000 is built for each report."""
 
     def __init__(self, seen: Mapping[str, Trial], about: ExperimentInfo) -> None:
         self._seen = seen

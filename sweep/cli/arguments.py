@@ -259,8 +259,8 @@ def _refuse_shadows(directory: Path) -> None:
         for shadow in (directory / f"{package}.py", directory / package / "__init__.py"):
             if shadow.is_file() and shadow.parent.resolve() not in (own.resolve(), own.parent.resolve() / "searchers"):
                 raise ConfigError(
-                    f"{shadow} hides the package {package!r}: `import {package}` in your script would find that file. "
-                    "Rename it."
+                    f"{shadow} hides the package {package!r}: "
+                    f"`import {package}` in your script would find that file. Rename it."
                 )
 
 

@@ -58,8 +58,7 @@ def reference(trial: Trial, path: str, result: TrialResult | None) -> Checkpoint
 
 
 def improves(trial: Trial, result: TrialResult, plan: Plan) -> bool:
-    """Whether a result has the metric and is better than the trial's best so far; infinities are not, if that is
-    finite."""
+    """Whether a result has the metric and beats the trial's best so far; infinities do not beat a finite one."""
     value = result.get(plan.metric)
     if value is None:
         return False

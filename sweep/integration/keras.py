@@ -43,8 +43,8 @@ class ReportCheckpointCallback(_Callback):
     only: a checkpoint always comes with metrics. In a group all ranks report, and rank 0 stores the model.
 
     Args:
-        checkpoint_on: one or several of Keras's hooks, without `on_`, at which the model is stored; an empty list for
-            none.
+        checkpoint_on: one or several of Keras's hooks, without `on_`, at which the model is stored; an empty list:
+            at none.
         report_metrics_on: likewise, at which metrics are reported.
         metrics: None for everything that Keras hands to the hook; a name; several names; or a dict from the name to
             report to Keras's.

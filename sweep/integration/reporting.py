@@ -194,7 +194,7 @@ def checkpoint_file(checkpoint: Checkpoint, filename: str) -> str:
         there = sorted(os.listdir(checkpoint.path)) if os.path.isdir(checkpoint.path) else []
         names = ", ".join(name for name in there if not name.startswith(".")) or "nothing"
         raise CheckpointError(
-            f"the checkpoint {checkpoint.path} has no {filename}; there is {names}. Give the filename that it was "
-            "stored with."
+            f"the checkpoint {checkpoint.path} has no {filename}; there is {names}. "
+            "Give the filename that it was stored with."
         )
     return path

@@ -62,6 +62,6 @@ def raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None
         raise own
     raise TrialsFailed(
         f"{len(failed)} of {len(analysis.trials)} trials failed:\n{shown}{more}\n"
-        f"Everything is kept in {analysis.experiment_path}; pass raise_on_failed_trial=False to get the analysis "
-        "instead."
+        f"Everything is kept in {analysis.experiment_path}; "
+        "pass raise_on_failed_trial=False to get the analysis instead."
     ) from cause

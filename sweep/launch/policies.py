@@ -126,26 +126,26 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
     if not first and searcher.metric and searcher.mode:
         metrics, modes = searcher.metric, searcher.mode
         first, first_mode = metric_and_mode(metrics, modes)
-    policy = _scheduler(spec.scheduler)
-    if not policy.is_stateless:
+    scheduler = _scheduler(spec.scheduler)
+    if not scheduler.is_stateless:
         given: Any = first or None
         given_mode: Any = first_mode if modes is not None else None
-        if policy.is_multi_objective:
+        if scheduler.is_multi_objective:
             given, given_mode = metrics, modes
-        if metric is None and policy.metric is not None:
+        if metric is None and scheduler.metric is not None:
             given = given_mode = None  # the searcher's are not meant for a scheduler that was given its own
-        policy.set_search_properties(given, given_mode, seed=seed)
-    if policy.is_searching and searcher.is_adaptive:
+        scheduler.set_search_properties(given, given_mode, seed=seed)
+    if scheduler.is_searching and searcher.is_adaptive:
         raise ConfigError(
-            f"the scheduler {describe(policy)} changes configs itself, which would mislead the searcher "
+            f"the scheduler {describe(scheduler)} changes configs itself, which would mislead the searcher "
             f"{describe(searcher)}. Leave search_alg out: the first configs are then drawn from config."
         )
-    if policy.milestones:
-        searcher.set_budgets(policy.milestones)
-    if not first and policy.metric and policy.mode:
-        metrics, modes = getattr(policy, "metrics", policy.metric), getattr(policy, "modes", policy.mode)
+    if scheduler.milestones:
+        searcher.set_budgets(scheduler.milestones)
+    if not first and scheduler.metric and scheduler.mode:
+        metrics, modes = getattr(scheduler, "metrics", scheduler.metric), getattr(scheduler, "modes", scheduler.mode)
         first, first_mode = metric_and_mode(metrics, modes)
-    return Policies(searcher, policy, metrics, modes, first, first_mode, space)
+    return Policies(searcher, scheduler, metrics, modes, first, first_mode, space)
 
 
 def refuse_foreign_domains(config: Mapping[str, Any] | None) -> None:

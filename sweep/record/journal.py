@@ -28,10 +28,9 @@ _WAL_EVERY_S = 600.0
 _INSERT_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_RESULT = "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_TRIAL = (
-    "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement, "
-    "checkpoint,"
-    " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket, "
-    "failure, ran_s, running_since, config, resources, number, trial_id)"
+    "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement,"
+    " checkpoint, started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket,"
+    " failure, ran_s, running_since, config, resources, number, trial_id)"
     f" VALUES ({', '.join('?' * 24)})"
 )
 _UPDATE_STATE = (

@@ -80,8 +80,8 @@ class DriverLock:
                 started = datetime.fromtimestamp(owner.get("started", 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
                 who = f"pid {pid}, started {started}" if is_alive else f"processes left by pid {pid}, which is gone"
                 raise ExperimentError(
-                    f"{self.path.parent} is in use by another driver ({who}). Wait for it to end, or stop it with "
-                    "Ctrl-C."
+                    f"{self.path.parent} is in use by another driver ({who}). "
+                    "Wait for it to end, or stop it with Ctrl-C."
                 )
             time.sleep(0.02)
 

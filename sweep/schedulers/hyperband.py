@@ -146,8 +146,8 @@ class HyperBandScheduler(MetricScheduler):
         metric, mode: what is judged; from the run unless given here.
         max_t: the longest that a trial may run, at least 1.
         reduction_factor: eta, above 1; of a bracket about one in eta goes on from each milestone.
-        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it then runs to its own
-            end.
+        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it runs on to
+            its own end.
 
     Raises:
         ConfigError: an argument is no such number.

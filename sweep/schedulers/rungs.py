@@ -171,8 +171,7 @@ class PromotionLadder:
     """Rungs at which trials pause until they are among the best 1/eta of those that got there.
 
     Everything follows from `record` and `leave`, so a ladder that gets the same record again is the same. Only
-    a newcomer or one that it pushes over the border can become promotable: a score is looked at when it arrives, never
-    later.
+    a newcomer or one that it pushes over the border can become promotable: a score is looked at only when it arrives.
 
     Args:
         milestones: lowest first. eta: above 1.

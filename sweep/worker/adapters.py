@@ -14,7 +14,7 @@ from sweep.worker.saved import load_from, save_into
 from sweep.worker.session import Session, StopRequested, report
 from sweep.worker.trainable import Trainable, former_arguments
 
-__all__ = ["Kept", "run_class", "run_function"]
+__all__ = ["ReusedInstance", "run_class", "run_function"]
 
 
 def run_function(
@@ -62,12 +62,12 @@ def _report_value(session: Session, value: Any, function: Any, verb: str) -> Non
         return
     name = getattr(function, "__name__", type(function).__name__)
     raise UserCodeError(
-        f"{name} {verb} {type(value).__name__}; expected a dict of metrics, a number, or nothing. Call report() with "
-        "the metrics."
+        f"{name} {verb} {type(value).__name__}; expected a dict of metrics, a number, or nothing. "
+        "Call report() with the metrics."
     )
 
 
-class Kept:
+class ReusedInstance:
     """The object of a class trainable that a reused worker kept, for `reset_config`.
 
     Attributes:
@@ -80,7 +80,7 @@ class Kept:
 
 
 def run_class(
-    session: Session, cls: type[Trainable], config: dict[str, Any], objects: Mapping[str, Any], kept: Kept
+    session: Session, cls: type[Trainable], config: dict[str, Any], objects: Mapping[str, Any], kept: ReusedInstance
 ) -> None:
     """Make the object, restore it, and step until it is done or asked to stop.
 
@@ -174,7 +174,7 @@ def _can_keep(cls: type[Trainable]) -> bool:
     return cls.reset_config is not Trainable.reset_config
 
 
-def _reset(kept: Kept, cls: type[Trainable], config: dict[str, Any]) -> Trainable | None:
+def _reset(kept: ReusedInstance, cls: type[Trainable], config: dict[str, Any]) -> Trainable | None:
     instance, kept.instance = kept.instance, None
     if instance is None:
         return None

@@ -87,7 +87,7 @@ class _Member:
 
 
 @dataclass(frozen=True)
-class _Group:
+class _GroupFacts:
     """What all ranks of a group have in common; `user` holds the variables that win over defaults."""
 
     spec: GroupSpec
@@ -116,9 +116,9 @@ def plan_ranks(
 ) -> tuple[RankPlan, ...]:
     """Return what each rank is and what it sees, in the order of the ranks.
 
-    Ranks of one node are contiguous and ordered by their first GPU, so that `cuda:LOCAL_RANK` is a rank's own device
-    when each has one, and `cuda:LOCAL_RANK*k` the first of its own when each has `k`. Ranks of one TPU slice are
-    contiguous.
+    Ranks of one TPU slice are contiguous. Those of one node are contiguous and ordered by their first GPU, so that
+    `cuda:LOCAL_RANK` is a rank's own device when each has one, and `cuda:LOCAL_RANK*k` the first of its own when each
+    has `k`.
 
     Args:
         resources, placement: of the trial; the bundles after a head are the ranks'.
@@ -130,7 +130,7 @@ def plan_ranks(
         ConfigError: NCCL was chosen and two ranks share a GPU.
     """
     user = {**environ, **spec.env}
-    group = _Group(spec, trial_id, attempt, ports, user, _ordered(resources, placement, spec, nodes))
+    group = _GroupFacts(spec, trial_id, attempt, ports, user, _ordered(resources, placement, spec, nodes))
     backend = _used_backend(resources, placement, spec)
     is_kept = user.get(environment.KEEP_DEVICES_VARIABLE) == "1"  # nothing is hidden: ranks see what the driver sees
     node_ids = list(group.local_sizes)
@@ -231,7 +231,7 @@ def _ordered(resources: Resources, placement: Placement, spec: GroupSpec, nodes:
     return tuple(sorted(members, key=key))
 
 
-def _slice_defaults(number: int, group: _Group) -> dict[str, str]:
+def _slice_defaults(number: int, group: _GroupFacts) -> dict[str, str]:
     """Return the variables of a worker on TPU slices: its slice among several, its host among those of the slice."""
     size, members = group.spec.workers_per_slice, group.members
     if not size:
@@ -261,7 +261,7 @@ def _rank_variables(rank: Rank, local_rank: int) -> dict[str, str | None]:
     }
 
 
-def _torch(rank: Rank, group: _Group) -> _Variables:
+def _torch(rank: Rank, group: _GroupFacts) -> _Variables:
     defaults = {"ACCELERATE_TORCH_DEVICE": f"cuda:{rank.devices[0]}" if rank.devices else "cpu"}
     if rank.num_nodes == 1:
         # On one machine nothing needs to be heard outside it.
@@ -279,17 +279,17 @@ def _torch(rank: Rank, group: _Group) -> _Variables:
     }, defaults
 
 
-def _jax(rank: Rank, group: _Group) -> _Variables:
+def _jax(rank: Rank, group: _GroupFacts) -> _Variables:
     gpus = "rocm" if any(device.vendor == "amd" for device in group.members[rank.rank].gpus) else "cuda"
     return {}, {"JAX_PLATFORMS": "tpu" if rank.num_tpus else gpus if rank.devices else "cpu"}
 
 
-def _tensorflow(rank: Rank, group: _Group) -> _Variables:
+def _tensorflow(rank: Rank, group: _GroupFacts) -> _Variables:
     cluster = {"worker": [f"{_HOST}:{port}" for port in group.ports]}
     return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank.rank}})}, {}
 
 
-def _horovod(rank: Rank, group: _Group) -> _Variables:
+def _horovod(rank: Rank, group: _GroupFacts) -> _Variables:
     """Return what `horovodrun` gives to a rank: `hvd.init()` reads its numbers and the rendezvous from it.
 
     Every one replaces the user's own: they belong together, and a driver that stands in a `horovodrun` has those of
@@ -325,7 +325,7 @@ class _Framework:
 
     num_ports: int = 0
     port_kind: str = "shared"
-    variables: Callable[[Rank, _Group], _Variables] = lambda rank, group: ({}, {})
+    variables: Callable[[Rank, _GroupFacts], _Variables] = lambda rank, group: ({}, {})
 
 
 _FRAMEWORKS = {

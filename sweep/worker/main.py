@@ -51,7 +51,7 @@ class Code:
         self.trainable: Any = None
         self.objects_path = ""
         self.objects: dict[str, Any] = {}
-        self.kept = adapters.Kept()
+        self.kept = adapters.ReusedInstance()
 
     def load(self, job: wire.Job) -> None:
         """Load trainable and shared objects unless they are those of the job before."""

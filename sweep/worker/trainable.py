@@ -296,8 +296,8 @@ def prepare(trainable: Any) -> PreparedTrainable:
             also wrapped by `with_parameters` and `with_resources`.
 
     Raises:
-        TrainableError: it cannot be called with one config, or cannot be pickled; the message names the captured
-            variable.
+        TrainableError: it cannot be called with one config, or cannot be pickled; the message names the variable that
+            it captures.
     """
     inner, objects, resources = unwrap(trainable)
     if isinstance(inner, PreparedTrainable):
