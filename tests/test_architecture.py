@@ -76,7 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.results.trials",
     ),
     "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.record"),
-    "sweep.callbacks.policy": (
+    "sweep.callbacks.pbt_policy": (
         "sweep.callbacks.base",
         "sweep.core.trial",
         "sweep.record.files",

@@ -39,7 +39,7 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
         found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say))
     found += [ErrorFileCallback(), AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
     if getattr(scheduler, "log_config", False):
-        from sweep.callbacks.policy import PolicyFiles
+        from sweep.callbacks.pbt_policy import PolicyFiles
 
         found.append(PolicyFiles(scheduler.mutated_paths))
     for kind in (JsonLoggerCallback, CSVLoggerCallback):
