@@ -106,7 +106,7 @@ def _asked(searcher: Searcher) -> Asked:
 
 
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result with the keys of nested dicts joined by `/`, as searchers hear it from a sweep."""
+    """Return a result with the keys of nested dicts joined by `/`, as searchers get it from a sweep."""
     found: dict[str, Any] = {}
     for key, value in result.items():
         if isinstance(value, Mapping) and value:

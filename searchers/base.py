@@ -124,7 +124,7 @@ class Searcher(ABC):
 
     @property
     def hears_results(self) -> bool:
-        """Whether anybody listens to intermediate results; if not, a restart need not read them."""
+        """Whether intermediate results are used; if not, a restart need not read them."""
         return type(self).on_trial_result is not Searcher.on_trial_result
 
     @abstractmethod
@@ -168,7 +168,7 @@ class Searcher(ABC):
     ) -> None:
         """Hear that a trial ended; `result` is its last one, None when it failed or never reported.
 
-        Once per trial, and once more for each time that a person has an ended trial started again.
+        Once per trial, and once more for each time that the user has an ended trial started again.
         """
 
     def on_pause(self, trial_id: str) -> None:  # noqa: B027 - optional hook

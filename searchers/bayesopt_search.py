@@ -113,7 +113,7 @@ class BayesOptSearch(HistorySearch):
         if self._has_ended:
             return EXHAUSTED
         if self._open and self._waited_with == len(self._past):
-            return NOT_NOW  # nothing was heard since the last time: the model is the same, and costs time
+            return NOT_NOW  # no result since the last time: the model is the same, and costs time
         is_known = any(tried.end in ("ok", "bad") for tried in history)
         if not domains or number < self._random_search_steps or not is_known:
             return {}

@@ -334,7 +334,7 @@ class BOHBSearch(HistorySearch):
         self._budgets = _powers(max_t, reduction_factor) if budgets is None else _checked_budgets(budgets)
         self._axes: dict[str, _Axis] = {}
         self._levels: dict[float, _Level] = {}
-        self._reached: dict[str, float] = {}  # of the open trials that were heard of: the highest budget, 0 for none
+        self._reached: dict[str, float] = {}  # of the open trials that have reported: the highest budget, 0 for none
         self._paused: set[str] = set()
 
     @property

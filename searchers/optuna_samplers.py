@@ -46,7 +46,7 @@ class Sampling:
 
     Attributes:
         kind: a name of `SAMPLERS`; "" for samplers of the user.
-        title: what people call it.
+        title: its usual name.
         is_keyed: samplers are built here, each from its own seed.
 
     Raises:

@@ -115,7 +115,7 @@ class Dispatcher:
         self._seen: dict[str, Trial] = {}
         self._iteration = 0
         self._trials = _Trials(self._seen, self._about)
-        # only hooks that somebody overrides are handed over at all
+        # only hooks that a callback overrides are handed over at all
         self._wanted = {
             hook: [[_Hook(callback, name) for callback in overriding(callbacks, name)] for name in names]
             for hook, names in _HOOKS.items()

@@ -108,7 +108,7 @@ class MirrorCallback(Callback):
             if not self._done.wait(min(_PATIENCE_S, self.sync_timeout_s)) and self.sync_timeout_s > _PATIENCE_S:
                 self._notice(f"copying what is left to {self.shown}; Ctrl-C ends that, and nothing is lost")
                 self._done.wait(max(self._deadline - time.monotonic(), 0))
-        finally:  # also when somebody presses Ctrl-C instead of waiting
+        finally:  # also when Ctrl-C is pressed instead of waiting
             self._stop()
             if not self._is_complete:
                 self._say_what_is_missing()

@@ -88,7 +88,7 @@ class Table:
         return found
 
     def is_telling(self, column: str, rows: Sequence[Row]) -> bool:
-        """Whether a table of these rows shows a column unasked."""
+        """Whether a table of these rows shows a column by default."""
         passes = self.telling.get(column, lambda value: value not in (None, ""))
         return any(passes(row.get(column)) for row in rows)
 

@@ -5,7 +5,7 @@
     time    tick
 
 Each fact returns actions. Rank 0's reports are passed on upwards, and the answer to its k-th report goes to the k-th
-report of every rank. Ranks wait for each other only at a report to which somebody attached a checkpoint: its shards are
+report of every rank. Ranks wait for each other only at a report to which a rank attached a checkpoint: its shards are
 merged by one of them first. The first failure in time ends the group; what it causes in other ranks is collateral.
 """
 
@@ -328,7 +328,7 @@ class GroupRules:
                 self._explained = ""
                 self._actions.append(Explain(""))
         actions, self._actions = self._actions, []
-        if self._is_killing:  # no rank is left to hear anything
+        if self._is_killing:  # no rank is left to answer
             return [action for action in actions if isinstance(action, KillAll)]
         return actions
 

@@ -105,7 +105,7 @@ class Verdict(StrEnum):
 
 
 class Ask(StrEnum):
-    """What a person may ask of a running sweep."""
+    """What the user may ask of a running sweep."""
 
     DRAIN = "drain"  # what runs finishes, nothing new starts
     INTERRUPT = "interrupt"  # save and stop; resumable
@@ -187,7 +187,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A person wants something; `trial_id` None means the whole sweep."""
+    """The user asks for something; `trial_id` None means the whole sweep."""
 
     what: Ask
     trial_id: str | None = None

@@ -275,7 +275,7 @@ class Packer:
         return placement
 
     def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
-        """Count as taken what somebody holds already."""
+        """Count as taken what a trial holds already."""
         self._held[holder] = (resources, placement)
         self._add(resources, placement, -1)
 
@@ -300,7 +300,7 @@ class Packer:
         return True
 
     def _open(self, resources: Resources) -> dict[str, _Free]:
-        """Return the nodes that a request may lie on now: not those that somebody has alone; alone: empty ones."""
+        """Return the nodes that a request may lie on now: not those held exclusively; empty ones if it is exclusive."""
         if resources.alone:
             taken = {place.node for _, placement in self._held.values() for place in placement.bundles}
             return {name: free for name, free in self._nodes.items() if name not in taken}
@@ -319,7 +319,7 @@ class Packer:
         return why_never(resources, self.nodes, lambda request, hosts: _search(request, _Free.of(hosts)) is not None)
 
     def explain(self, holder: Holder, why: str) -> None:
-        """Note why somebody still holds something, for `why_not`."""
+        """Note why a trial still holds something, for `why_not`."""
         if holder in self._held:
             self._notes[holder] = f" ({why})" if why else ""
             self._whys.clear()
@@ -638,7 +638,7 @@ def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[st
             return is_new, free.whole("gpu", wanted), free.cpu
         if bundle.tpu:
             return is_new, free.gap(bundle), free.num_hosts, free.whole("tpu", wanted), free.cpu
-        # A request without devices keeps away from nodes whose devices somebody may still want.
+        # A request without devices keeps away from nodes whose devices others may still need.
         return is_new, free.whole("gpu") + free.whole("tpu"), free.cpu
 
     return sorted(nodes, key=rank)

@@ -97,7 +97,7 @@ class Progress(Callback):
         self._view: ViewState | None = None
         self._about = About()
         self._ending: Ending | None = None
-        self._times = 0  # that somebody pressed Ctrl-C, as far as was shown
+        self._times = 0  # that Ctrl-C was pressed, as far as was shown
 
     @property
     def is_redrawn(self) -> bool:

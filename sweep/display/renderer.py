@@ -155,7 +155,7 @@ def draw_end(
 
 
 def stopping_lines(view: ViewState, ending: Ending | None) -> list[str]:
-    """Return how long a sweep that is being stopped may still take, and for whom it waits; nothing if it is not."""
+    """Return how long a sweep that is being stopped may still take, and for what it waits; nothing if it is not."""
     until = "" if ending is None else ending.until()
     if not until:
         return []

@@ -19,7 +19,7 @@ from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["COMPLETE", "meta_of_run", "setup_info"]
 
-COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had heard of everything
+COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had been called for everything
 
 
 def meta_of_run(

@@ -1,4 +1,4 @@
-"""Arguments of `run`, carried out: from whoever gave them to the analysis, or to what failed."""
+"""Arguments of `run`, carried out: from the call to the analysis, or to what failed."""
 
 from __future__ import annotations
 

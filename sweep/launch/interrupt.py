@@ -24,7 +24,7 @@ _LEAVE_S = 0.5  # how long the last Ctrl-C may take to give the terminal back
 
 @contextlib.contextmanager
 def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[], None]) -> Iterator[None]:
-    """Turn Ctrl-C (SIGTERM, SIGHUP, SIGUSR1) into a wish: once saves and stops, twice kills, three times ends here.
+    """Turn Ctrl-C (SIGTERM, SIGHUP, SIGUSR1) into a request: once saves and stops, twice kills, three times ends here.
 
     Args:
         hear: called with the number of interrupts so far, from within the signal handler: it may take no lock.

@@ -24,7 +24,7 @@ _ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result
 
 
 def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callback]:
-    """Return the callbacks of a run in the order in which they hear; the display becomes that of `notices`."""
+    """Return the callbacks of a run in the order in which they are called; the display becomes that of `notices`."""
     from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
 
     spec, plan, scheduler = built.spec, built.plan, built.policies.scheduler

@@ -198,7 +198,7 @@ def _lists(node: Any, where: str) -> Iterator[tuple[str, int]]:
 
 
 def describe(thing: object, space: Mapping[str, Any] | None = None) -> str:
-    """Return what people type for a searcher or scheduler, for displays and the record; a class of theirs by its name.
+    """Return the name of a searcher or scheduler for displays and the record, as it is typed; else its class's.
 
     Args:
         space: what is searched: drawing from nothing but grids is called so.

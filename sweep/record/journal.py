@@ -53,7 +53,7 @@ class Journal:
         durability: "full", or "fast", which loses the last commits at a power cut (never at a kill); for benchmarks.
         discard: deletes a checkpoint, given its path relative to the experiment.
         notice: called with one line when the disk does not take what is written.
-        is_interrupted: whether a person wants to wait for the disk no longer.
+        is_interrupted: whether the user wants to wait for the disk no longer.
         check: raises when the record is not where it was any more; nothing is written then.
         name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.
     """
@@ -142,7 +142,7 @@ class Journal:
         """Write a batch; returns when it is on the disk.
 
         Raises:
-            RecordError: the disk did not take it for ten minutes, or until a person interrupted the wait; or the record
+            RecordError: the disk did not take it for ten minutes, or until the user interrupted the wait; or the record
                 is gone.
         """
         began = time.monotonic()
@@ -224,7 +224,7 @@ class Journal:
             self._notice(f"{self.database} can be written again: the sweep goes on.")
 
     def _await_retry(self, error: sqlite3.OperationalError) -> None:
-        """Wait a little for the disk, no longer than anybody wants to."""
+        """Wait a little for the disk; an interrupt ends it."""
         until = time.monotonic() + _RETRY_S
         while True:
             if self._is_interrupted():

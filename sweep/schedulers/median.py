@@ -146,7 +146,7 @@ class MedianStoppingRule(MetricScheduler):
         self._alive.pop(trial.id, None)
         self._unpausable.discard(trial.id)
         if self.hard_stop:
-            self._stopped.discard(trial.id)  # a person may let it run again, and then it is judged again
+            self._stopped.discard(trial.id)  # the user may let it run again, and then it is judged again
         return ()
 
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:

@@ -165,7 +165,7 @@ class ResourceChangingScheduler(Scheduler):
         return self.base_scheduler.on_refused(trial, decision)
 
     def on_nodes_changed(self, nodes: Sequence[Node]) -> Sequence[Decision]:
-        """Hear what machines there are; trials whose request fits on none of them go back to what they began with."""
+        """Take the new nodes; trials whose request fits on none of them go back to what they began with."""
         decisions = list(self.base_scheduler.on_nodes_changed(nodes))
         self._view.nodes = tuple(nodes)
         self._packer.set_nodes(self._view.nodes)

@@ -264,7 +264,7 @@ def _rank_variables(rank: Rank, local_rank: int) -> dict[str, str | None]:
 def _torch(rank: Rank, group: _GroupFacts) -> _Variables:
     defaults = {"ACCELERATE_TORCH_DEVICE": f"cuda:{rank.devices[0]}" if rank.devices else "cpu"}
     if rank.num_nodes == 1:
-        # On one machine nothing needs to be heard outside it.
+        # On one machine nothing needs to listen outside it.
         defaults |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), _LOOPBACK)
     # The other variable is another way to notice a failure, of the user's choice.
     if "nccl" in rank.backend and "TORCH_NCCL_BLOCKING_WAIT" not in group.user:

@@ -196,13 +196,13 @@ def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Se
     def say(text: str) -> None:
         channel.send(wire.frame(wire.Waits(job.token, text)))
 
-    def hear(seconds: float) -> None:
+    def wait(seconds: float) -> None:
         if channel.wait(seconds):
             message = channel.receive()
             if isinstance(message, wire.Stop) and message.token == job.token:
                 raise StopRequested
 
-    with contextlib.closing(Room(job.directory, say, hear if job.rank is None else time.sleep)) as room:
+    with contextlib.closing(Room(job.directory, say, wait if job.rank is None else time.sleep)) as room:
         while True:
             try:
                 _make_directory(trial_dir, job.directory)

@@ -1,4 +1,4 @@
-"""What may be reported: metrics made plain in the worker, so that no value that a trial reports harms anybody else."""
+"""What may be reported: metrics made plain in the worker, so that no value that a trial reports harms the driver."""
 
 from __future__ import annotations
 
@@ -390,5 +390,5 @@ def _order(item: Any) -> tuple[str, Any]:
 
 
 def _is_decimal(value: Any) -> bool:
-    module = sys.modules.get("decimal")  # whoever has one has imported it
+    module = sys.modules.get("decimal")  # a process that has one has imported it
     return module is not None and isinstance(value, module.Decimal)

@@ -320,27 +320,27 @@ class Session:
     def _listener(self) -> Callable[[float], None]:
         began, was_stopping = time.monotonic(), self.is_stopping
 
-        def hear(seconds: float) -> None:
+        def wait(seconds: float) -> None:
             if self._channel.wait(seconds):
                 self.hear_stop()
             if self.is_stopping and (not was_stopping or time.monotonic() - began > _STOP_PATIENCE_S):
                 raise StopRequested
 
-        return hear
+        return wait
 
     def _say_waiting(self, text: str) -> None:
         self._channel.send(wire.frame(wire.Waits(self.job.token, text)))
 
     def room_to_print(self) -> Room:
         """Return how this trial waits for room for what it prints, on whatever thread."""
-        hear = self._listener()
+        wait = self._listener()
         is_own = threading.current_thread() is threading.main_thread()
 
         def say(text: str) -> None:
             self._undisturbed(lambda: self._say_waiting(text))
 
         def listen(seconds: float) -> None:
-            if not is_own or not self._undisturbed(lambda: hear(seconds)):
+            if not is_own or not self._undisturbed(lambda: wait(seconds)):
                 time.sleep(seconds)
 
         return Room(self.trial_dir, say, listen)
