@@ -76,7 +76,7 @@ def _sum(so_far: float | None, more: float | None) -> float | None:
     return so_far if more is None else summed(so_far or 0, more)
 
 
-class Saved(Protocol):
+class Savable(Protocol):
     """What an object must have to be stored here: a `Trainable`."""
 
     iteration: int
@@ -89,7 +89,7 @@ class Saved(Protocol):
         """Continue from the dict, or from what was returned as a path."""
 
 
-def save_into(instance: Saved, directory: str) -> None:
+def save_into(instance: Savable, directory: str) -> None:
     """Have an object write its state into an empty directory, with how far it has come.
 
     Raises:
@@ -133,7 +133,7 @@ def _within(returned: object, directory: str) -> str | None:
     return os.path.relpath(path, root) if is_inside else None
 
 
-def load_from(instance: Saved, directory: str) -> None:
+def load_from(instance: Savable, directory: str) -> None:
     """Have an object continue from what `save_into` wrote; what has no counts, such as files of others, is at 0."""
     try:
         with open(os.path.join(directory, CLOCK_FILE), encoding="utf-8") as text:
