@@ -80,9 +80,8 @@ class GrownRequests:
             return []
         changed = []
         for trial in trials:
-            if trial.status is Status.PENDING and not trial.attempt:
-                if trial.asked == asked:
-                    changed.append(self.new(evolve(trial, resources=asked, grown=None)))
+            if trial.status is Status.PENDING and not trial.attempt and trial.asked == asked:
+                changed.append(self.new(evolve(trial, resources=asked, grown=None)))
         return changed
 
     def _learn(self, asked: Resources, needed: Resources) -> bool:
