@@ -117,11 +117,8 @@ def test_a_paused_trial_too():
 
 def test_a_request_that_fits_nowhere_when_the_attempt_has_ended_is_not_taken():
     world = running(num_cpus=4)
-    assert world.report(0, "0/c1", decisions=[ResizeTrial(tid(0), cpus(4))]) == [
-        "tell result 0",
-        "tell save 0",
-        "stop 0.1#1",
-    ]
+    lines = world.report(0, "0/c1", decisions=[ResizeTrial(tid(0), cpus(4))])
+    assert lines == ["tell result 0", "tell save 0", "stop 0.1#1"]
     world.tell(NodesChanged((Node("n", 2),)))
     assert world.exited(0) == ["start 0.2"]  # there is room for the old request before the old attempt has left
     assert (world[0].resources, world[0].pending) == (cpus(1), None)
