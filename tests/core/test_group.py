@@ -96,6 +96,11 @@ def by_rank_0(seq: int) -> list[Step]:
     return [(reported(0, seq), [Forward(seq)]), (answered(seq), [Tell(0, False, seq)])]
 
 
+def of_rank(rank: int, outcome: Outcome, size: int = 3) -> Outcome:
+    """Return how a group ends when that is what a rank did."""
+    return outcome._replace(error=f"rank {rank} of {size}: {outcome.error}")
+
+
 def end_all(rules: GroupRules, size: int) -> Outcome | None:
     """Let every process be gone, as after KillAll, and return how the group ended."""
     for rank in range(size):
@@ -573,7 +578,7 @@ def test_rank_0_that_raises_while_it_is_stopped_is_the_error():
         (gone(0), []),
         (gone(1), []),
     )
-    assert rules.ending == failed("in finally")._replace(error="rank 0 of 2: ValueError: in finally")
+    assert rules.ending == of_rank(0, failed("in finally"), 2)
 
 
 def test_a_rank_that_dies_while_the_group_is_stopped_has_the_others_ended_soon():
@@ -582,7 +587,7 @@ def test_a_rank_that_dies_while_the_group_is_stopped_has_the_others_ended_soon()
     check(rules, (gone(1, SIGKILLED, now=2.0), []))
     assert rules.deadline == 3.0
     check(rules, (tick(3.0), [KillAll()]), (gone(0, SIGKILLED, now=3.0), []))
-    assert rules.ending == SIGKILLED._replace(error=f"rank 1 of 2: {SIGKILLED.error}")
+    assert rules.ending == of_rank(1, SIGKILLED, 2)
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
@@ -759,7 +764,7 @@ def test_a_group_that_is_ending_runs_into_no_other_limit():
     rules = GroupRules(2, Limits(start_s=60.0, settle_s=0.1), 0.0)
     check(rules, (joined(0), []), (said(0, failed("x"), at=59.95, now=59.95), []), (tick(60.0), []))
     check(rules, (tick(60.1), [KillAll()]))
-    assert end_all(rules, 2) == failed("x")._replace(error="rank 0 of 2: ValueError: x")
+    assert end_all(rules, 2) == of_rank(0, failed("x"), 2)
 
 
 def test_a_group_of_one_fails_without_waiting():
@@ -769,82 +774,64 @@ def test_a_group_of_one_fails_without_waiting():
     check(rules, (tick(5.0), [KillAll()]))
 
 
-@pytest.mark.parametrize(
-    ("facts", "first", "others"),
-    [
-        pytest.param(
-            [said(1, failed("true"), at=1.0, now=1.05), said(0, failed("reset"), at=1.02, now=1.03)],
-            failed("true")._replace(error="rank 1 of 3: ValueError: true"),
-            "(rank 0 failed after rank 1)",
-            id="of_exceptions_the_one_that_was_raised_first",
-        ),
-        pytest.param(
-            [said(0, failed("reset"), at=1.02, now=1.03), said(1, failed("true"), at=1.0, now=1.05)],
-            failed("true")._replace(error="rank 1 of 3: ValueError: true"),
-            "(rank 0 failed after rank 1)",
-            id="whichever_is_heard_of_first",
-        ),
-        pytest.param(
-            [
-                said(2, failed("reset"), at=1.02),
-                said(0, failed("reset"), at=1.01),
-                said(1, failed("true"), at=1.0),
-            ],
-            failed("true")._replace(error="rank 1 of 3: ValueError: true"),
-            "(ranks 0, 2 failed after rank 1)",
-            id="of_several",
-        ),
-        pytest.param(
-            [said(0, failed("reset"), at=1.0, now=1.01), gone(2, SIGKILLED, now=1.02)],
-            SIGKILLED._replace(error=f"rank 2 of 3: {SIGKILLED.error}"),
-            "(rank 0 failed after rank 2)",
-            id="a_death_before_the_exception_that_it_caused",
-        ),
-        pytest.param(
-            [gone(2, SIGKILLED, now=1.02), said(0, failed("reset"), at=1.0, now=1.03)],
-            SIGKILLED._replace(error=f"rank 2 of 3: {SIGKILLED.error}"),
-            "(rank 0 failed after rank 2)",
-            id="a_death_that_is_heard_of_first",
-        ),
-        pytest.param(
-            [gone(2, ABORTED, now=1.02), said(0, failed("true"), at=1.05)],
-            failed("true")._replace(error="rank 0 of 3: ValueError: true"),
-            "(rank 2 failed after rank 0)",
-            id="not_an_abort_which_libraries_do_when_a_peer_is_gone",
-        ),
-        pytest.param(
-            [gone(2, ABORTED, now=1.02), gone(0, EXITED, now=1.05)],
-            EXITED._replace(error=f"rank 0 of 3: {EXITED.error}"),
-            "(rank 2 failed after rank 0)",
-            id="not_an_abort_before_another_death",
-        ),
-        pytest.param(
-            [gone(2, ABORTED, now=1.02), gone(0, ABORTED, now=1.05)],
-            ABORTED._replace(error=f"rank 2 of 3: {ABORTED.error}"),
-            "(rank 0 failed after rank 2)",
-            id="of_aborts_the_first",
-        ),
-        pytest.param(
-            [gone(1, ABORTED, now=1.02)],
-            ABORTED._replace(error=f"rank 1 of 3: {ABORTED.error}"),
-            "",
-            id="an_abort_alone",
-        ),
-        pytest.param(
-            [said(1, failed("true"), at=1.0), gone(1, EXITED, now=1.01)],
-            failed("true")._replace(error="rank 1 of 3: ValueError: true"),
-            "",
-            id="the_end_of_a_process_that_has_said_why_is_no_second_failure",
-        ),
-        pytest.param(
-            [said(1, FINISHED), said(2, STOPPED), gone(0, SIGKILLED, now=1.01)],
-            SIGKILLED._replace(error=f"rank 0 of 3: {SIGKILLED.error}"),
-            "",
-            id="ranks_that_have_returned_did_not_fail",
-        ),
-    ],
-)
-def test_the_failure_that_came_first_is_the_groups_and_what_it_caused_is_one_line(facts, first, others):
+FAILURES: dict[str, tuple[list[Fact], Outcome, str]] = {
+    "of exceptions the one that was raised first": (
+        [said(1, failed("true"), at=1.0, now=1.05), said(0, failed("reset"), at=1.02, now=1.03)],
+        of_rank(1, failed("true")),
+        "(rank 0 failed after rank 1)",
+    ),
+    "whichever is heard of first": (
+        [said(0, failed("reset"), at=1.02, now=1.03), said(1, failed("true"), at=1.0, now=1.05)],
+        of_rank(1, failed("true")),
+        "(rank 0 failed after rank 1)",
+    ),
+    "of several": (
+        [said(2, failed("reset"), at=1.02), said(0, failed("reset"), at=1.01), said(1, failed("true"), at=1.0)],
+        of_rank(1, failed("true")),
+        "(ranks 0, 2 failed after rank 1)",
+    ),
+    "a death before the exception that it caused": (
+        [said(0, failed("reset"), at=1.0, now=1.01), gone(2, SIGKILLED, now=1.02)],
+        of_rank(2, SIGKILLED),
+        "(rank 0 failed after rank 2)",
+    ),
+    "a death that is heard of first": (
+        [gone(2, SIGKILLED, now=1.02), said(0, failed("reset"), at=1.0, now=1.03)],
+        of_rank(2, SIGKILLED),
+        "(rank 0 failed after rank 2)",
+    ),
+    "not an abort which libraries do when a peer is gone": (
+        [gone(2, ABORTED, now=1.02), said(0, failed("true"), at=1.05)],
+        of_rank(0, failed("true")),
+        "(rank 2 failed after rank 0)",
+    ),
+    "not an abort before another death": (
+        [gone(2, ABORTED, now=1.02), gone(0, EXITED, now=1.05)],
+        of_rank(0, EXITED),
+        "(rank 2 failed after rank 0)",
+    ),
+    "of aborts the first": (
+        [gone(2, ABORTED, now=1.02), gone(0, ABORTED, now=1.05)],
+        of_rank(2, ABORTED),
+        "(rank 0 failed after rank 2)",
+    ),
+    "an abort alone": ([gone(1, ABORTED, now=1.02)], of_rank(1, ABORTED), ""),
+    "the end of a process that has said why is no second failure": (
+        [said(1, failed("true"), at=1.0), gone(1, EXITED, now=1.01)],
+        of_rank(1, failed("true")),
+        "",
+    ),
+    "ranks that have returned did not fail": (
+        [said(1, FINISHED), said(2, STOPPED), gone(0, SIGKILLED, now=1.01)],
+        of_rank(0, SIGKILLED),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_the_failure_that_came_first_is_the_groups_and_what_it_caused_is_one_line(name):
+    facts, first, others = FAILURES[name]
     rules = a_group(3)
     for fact in facts:
         assert set(map(type, fact(rules))) <= {Dismiss}
@@ -888,7 +875,7 @@ def test_a_stop_while_a_failure_settles_does_not_hide_it():
         (answered(0, is_stop=True, now=1.05), [Tell(0, True, 0)]),
         (tick(1.2), [KillAll()]),
     )
-    assert end_all(rules, 2) == failed("x")._replace(error="rank 1 of 2: ValueError: x")
+    assert end_all(rules, 2) == of_rank(1, failed("x"), 2)
 
 
 @pytest.mark.parametrize(
@@ -912,7 +899,7 @@ def test_a_failure_before_joining_is_a_failed_start_unless_the_users_code_raised
 def test_a_rank_that_has_joined_and_dies_before_others_have_did_so_in_its_own_code():
     rules = GroupRules(2, Limits(), 0.0)
     check(rules, (joined(1), []), (gone(1, SIGKILLED), []), (tick(2.0), [KillAll()]))
-    assert end_all(rules, 2) == SIGKILLED._replace(error=f"rank 1 of 2: {SIGKILLED.error}")
+    assert end_all(rules, 2) == of_rank(1, SIGKILLED, 2)
 
 
 def test_of_failures_before_joining_the_first_is_the_groups():
@@ -1019,7 +1006,7 @@ def test_a_rank_that_reports_while_stacks_are_written_is_named_nevertheless():
 def test_a_failure_that_comes_to_light_while_stacks_are_written_is_the_cause():
     rules = a_group(2, hang_s=60.0)
     check(rules, (tick(60.0), [Dump()]), (said(1, failed("x"), at=60.2, now=60.2), []), (tick(60.4), [KillAll()]))
-    assert end_all(rules, 2) == failed("x")._replace(error="rank 1 of 2: ValueError: x")
+    assert end_all(rules, 2) == of_rank(1, failed("x"), 2)
 
 
 def test_a_rank_that_was_told_to_stop_and_hangs_is_found_too():
