@@ -144,20 +144,27 @@ def test_nothing_is_left_when_the_driver_is_killed_and_the_trial(drive, tmp_path
     assert of_experiment(tmp_path / "exp") == []
 
 
-@pytest.mark.parametrize(
-    ("who", "number"),
-    [("hosts", signal.SIGKILL), ("hosts", signal.SIGSTOP), ("zygote", signal.SIGKILL)],
-    ids=["hosts_killed", "hosts_stopped", "zygote_killed"],
-)
-def test_nothing_is_left_when_the_driver_is_killed_right_after_others(drive, tmp_path, who, number):
-    driver = drive(WAITING)
-    zygote, hosts, everybody = people(driver, tmp_path / "exp")
+def left_after(driver, directory, who, number):
+    """Send a signal to the hosts or the zygote of a driver, kill the driver right after, and return who is left."""
+    zygote, hosts, everybody = people(driver, directory)
     assert len(hosts) == 2
     watch = Watch(everybody)
     for pid in hosts if who == "hosts" else [zygote]:
         os.kill(pid, number)
     driver.kill()
-    assert watch.left() == []
+    return watch.left()
+
+
+def test_nothing_is_left_when_driver_and_hosts_are_killed_at_once(drive, tmp_path):
+    assert left_after(drive(WAITING), tmp_path / "exp", "hosts", signal.SIGKILL) == []
+
+
+def test_nothing_is_left_when_the_hosts_are_stopped_and_the_driver_is_killed(drive, tmp_path):
+    assert left_after(drive(WAITING), tmp_path / "exp", "hosts", signal.SIGSTOP) == []
+
+
+def test_nothing_is_left_when_zygote_and_driver_are_killed(drive, tmp_path):
+    assert left_after(drive(WAITING), tmp_path / "exp", "zygote", signal.SIGKILL) == []
 
 
 def test_trials_run_on_when_only_the_zygote_is_killed(drive, tmp_path):
