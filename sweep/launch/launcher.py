@@ -38,8 +38,8 @@ from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.journal import Journal
 from sweep.record.layout import checked_trial_id
 from sweep.record.lock import DriverLock, mark_of_dead_driver
-from sweep.record.recipe import write_recipe
 from sweep.record.resume import Loaded, load, retell
+from sweep.record.saved_spec import write_saved_spec
 from sweep.record.storage import check_writable
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
@@ -134,7 +134,7 @@ class Launch:
             lock = self.lock or self._lock()
             if self._recipe is not None:
                 with refusing_full_disk(self.layout):
-                    write_recipe(self.layout.root, self._recipe)
+                    write_saved_spec(self.layout.root, self._recipe)
             meta = meta_of_run(self.built, self.place, self.trainable, self.outputs, self.old_meta)
             meta["version"] = __version__
             self._bring_back(meta)

@@ -39,7 +39,7 @@ class Notices:
             self.warn(text)
 
     def warn(self, text: str) -> None:
-        """Say what concerns everybody: also when nothing is to be printed."""
+        """Say what every user must know: also when nothing is to be printed."""
         if self.is_mute():
             return
         show = getattr(self.display, "notice", None)
@@ -51,7 +51,7 @@ class Notices:
 
 
 def surprises(built: Built, trainable: PreparedTrainable) -> Iterator[str]:
-    """Yield, a line each, what silently costs people a day: a search too wide, unseen GPUs, lists that stay lists."""
+    """Yield, a line each, what silently costs the user a day: a search too wide, unseen GPUs, lists that stay lists."""
     spec, searcher = built.spec, built.policies.searcher
     best, width = searcher.best_concurrency, _width(built)
     if best is not None and width > best:

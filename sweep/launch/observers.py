@@ -1,4 +1,4 @@
-"""Who observes a run: the user's callbacks, the default loggers, the display, what gives notices, the remote copy."""
+"""Observers of a run: the user's callbacks, the default loggers, the display, what gives notices, the remote copy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result
 
 
 def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callback]:
-    """Return the callbacks of a run in the order in which they hear; the display becomes that of `notices`."""
+    """Return the callbacks of a run in the order in which they are called; the display becomes that of `notices`."""
     from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
 
     spec, plan, scheduler = built.spec, built.plan, built.policies.scheduler
@@ -39,7 +39,7 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
         found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say))
     found += [ErrorFileCallback(), AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
     if getattr(scheduler, "log_config", False):
-        from sweep.callbacks.policy import PolicyFiles
+        from sweep.callbacks.pbt_policy import PolicyFiles
 
         found.append(PolicyFiles(scheduler.mutated_paths))
     for kind in (JsonLoggerCallback, CSVLoggerCallback):
