@@ -122,20 +122,20 @@ class ForeignSearcher(Searcher):
         self._open[trial_id] = fresh(config)
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        if trial_id in self._open and (hear := self._optional("on_trial_result")):
-            hear(trial_id, dict(result))
+        if trial_id in self._open and (method := self._optional("on_trial_result")):
+            method(trial_id, dict(result))
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         if self._open.pop(trial_id, None) is not None:
             self.searcher.on_trial_complete(trial_id, None if result is None else dict(result), error)
 
     def on_pause(self, trial_id: str) -> None:
-        if trial_id in self._open and (hear := self._optional("on_pause")):
-            hear(trial_id)
+        if trial_id in self._open and (method := self._optional("on_pause")):
+            method(trial_id)
 
     def on_unpause(self, trial_id: str) -> None:
-        if trial_id in self._open and (hear := self._optional("on_unpause")):
-            hear(trial_id)
+        if trial_id in self._open and (method := self._optional("on_unpause")):
+            method(trial_id)
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         add = self._optional("add_evaluated_point")

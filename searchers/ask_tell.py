@@ -76,7 +76,7 @@ def tell(
 
     Args:
         result: metrics, which may be nested. `training_iteration` is counted unless it is given. None with `is_done`:
-            the trial ends with the last result that was told, if any.
+            the trial ends with its last result, if any.
         is_done: False for an intermediate result: the trial goes on.
         error: the trial failed; its results count no more.
 
@@ -106,7 +106,7 @@ def _asked(searcher: Searcher) -> Asked:
 
 
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result with the keys of nested dicts joined by `/`, as searchers hear it from a sweep."""
+    """Return a result with the keys of nested dicts joined by `/`, as searchers get it from a sweep."""
     found: dict[str, Any] = {}
     for key, value in result.items():
         if isinstance(value, Mapping) and value:

@@ -48,7 +48,7 @@ def derived_seed(seed: int, draw: int) -> int:
 class Searcher(ABC):
     """Propose configs (`suggest`) and learn from their results (`on_trial_complete`).
 
-    The life of a searcher: built by the user, told metric, mode, space and seed once by `set_search_properties`,
+    The life of a searcher: built by the user, given metric, mode, space and seed once by `set_search_properties`,
     then asked and told until it is exhausted or the run ends. After a restart a *new* object built with the
     same arguments is told the record again, in order: `retell` in place of each `suggest`, and every result. A searcher
     whose randomness is keyed by its own count of answered suggestions (`keyed_rng`) then continues exactly where
@@ -96,7 +96,7 @@ class Searcher(ABC):
     def set_search_properties(
         self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
     ) -> bool:
-        """Take what the run knows and this object was not told by its constructor.
+        """Take what the run knows and the constructor of this object was not given.
 
         Args:
             space: the run's search space; empty when the run has none.
@@ -124,7 +124,7 @@ class Searcher(ABC):
 
     @property
     def hears_results(self) -> bool:
-        """Whether anybody listens to intermediate results; if not, a restart need not read them."""
+        """Whether intermediate results are used; if not, a restart need not read them."""
         return type(self).on_trial_result is not Searcher.on_trial_result
 
     @abstractmethod
@@ -168,7 +168,7 @@ class Searcher(ABC):
     ) -> None:
         """Hear that a trial ended; `result` is its last one, None when it failed or never reported.
 
-        Once per trial, and once more for each time that a person has an ended trial started again.
+        Once per trial, and once more for each time that the user has an ended trial started again.
         """
 
     def on_pause(self, trial_id: str) -> None:  # noqa: B027 - optional hook
@@ -178,7 +178,7 @@ class Searcher(ABC):
         """Hear that a trial runs, for the first time or again."""
 
     def set_budgets(self, milestones: Sequence[float]) -> None:  # noqa: B027 - optional hook
-        """Take the progress at which the scheduler compares trials; told before the first suggestion."""
+        """Take the progress at which the scheduler compares trials; called before the first suggestion."""
 
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         """Learn from a point that this searcher did not propose (warm start).

@@ -33,7 +33,7 @@ class BayesOptSearch(HistorySearch):
     """Suggest configs where a Gaussian process expects or allows the most. Needs the package bayesian-optimization.
 
     Every range is searched in parts from 0 to 1, a log range in its logarithm, so that parameters of all magnitudes
-    count alike. Suggestion n depends on the space, the seed, n and what was told. To keep parallel trials apart, the
+    count alike. Suggestion n depends on the space, the seed, n and the results. To keep parallel trials apart, the
     model takes for the result of one that goes on, or failed, what it expects there; one that ended with NaN or
     without the metric is taken as the worst.
 
@@ -58,8 +58,7 @@ class BayesOptSearch(HistorySearch):
         SearchError: another argument is wrong; when the space is known: bayesian-optimization is missing.
 
     Source: Snoek et al. 2012, arXiv:1206.2944, through the package bayesian-optimization. Departures: the package is
-    told the whole history anew for each suggestion, with random numbers of its own for each, so that a restart changes
-    nothing.
+    given the whole history anew for each suggestion, each with random numbers of its own; so a restart changes nothing.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class BayesOptSearch(HistorySearch):
         if self._has_ended:
             return EXHAUSTED
         if self._open and self._waited_with == len(self._past):
-            return NOT_NOW  # nothing was heard since the last time: the model is the same, and costs time
+            return NOT_NOW  # no result since the last time: the model is the same, and costs time
         is_known = any(tried.end in ("ok", "bad") for tried in history)
         if not domains or number < self._random_search_steps or not is_known:
             return {}
@@ -213,8 +212,8 @@ def _check_domain(name: str, domain: Domain) -> None:
         problem = f"{domain!r}, integers; BayesOptSearch has ranges of floats only. Use uniform and round in the trial."
     elif q is not None:
         problem = (
-            f"{domain!r}, quantized; BayesOptSearch has continuous ranges only. Use uniform or loguniform and round in "
-            "the trial."
+            f"{domain!r}, quantized; BayesOptSearch has continuous ranges only. "
+            "Use uniform or loguniform and round in the trial."
         )
     elif isinstance(base, Normal):
         problem = (

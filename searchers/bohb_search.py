@@ -278,7 +278,7 @@ class BOHBSearch(HistorySearch):
     To be used with `HyperBandForBOHB`, or any other scheduler that lets many trials run briefly and few of them long. A
     trial's first result at each budget counts for it: at the highest budget that its `time_attr` has reached. A NaN
     there is the worst; a trial that fails counts as the worst at the smallest budget that it has not reached. Each
-    suggestion depends on the space, the seed, its number and what was told, whatever the order. It takes about 4 ms
+    suggestion depends on the space, the seed, its number and the results, whatever their order. It takes about 4 ms
     with 1,000 points at the budget that it is made from, and as much again when that budget has new ones; about twice
     that with 5,000 points and more, of which the best 1,000 of the good and the newest 1,000 of the bad count.
 
@@ -334,7 +334,7 @@ class BOHBSearch(HistorySearch):
         self._budgets = _powers(max_t, reduction_factor) if budgets is None else _checked_budgets(budgets)
         self._axes: dict[str, _Axis] = {}
         self._levels: dict[float, _Level] = {}
-        self._reached: dict[str, float] = {}  # of the open trials that were heard of: the highest budget, 0 for none
+        self._reached: dict[str, float] = {}  # of the open trials that have reported: the highest budget, 0 for none
         self._paused: set[str] = set()
 
     @property
@@ -386,7 +386,7 @@ class BOHBSearch(HistorySearch):
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         """Forget a trial; a failure counts as the worst result at the next budget.
 
-        The result of a trial of which no other was ever told (`Repeater` tells means alone) counts for the largest.
+        The result of a trial that reported nothing before (`Repeater` passes on means alone) counts for the largest.
         """
         if trial_id not in self._open:
             return

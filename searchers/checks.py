@@ -87,7 +87,7 @@ class Checks:
         expected: str = "",
         hint: str = "",
     ) -> int:
-        """Return a whole number from `least` to `most`, both included; `expected` replaces how the range is told."""
+        """Return a whole number from `least` to `most`, both included; `expected` replaces the words for the range."""
         is_within = is_whole(value) and (least is None or value >= least) and (most is None or value <= most)
         if not is_within:
             self.refuse(name, value, expected or f"a whole number{_range(least, None, most, None)}", hint)

@@ -48,7 +48,7 @@ class Constraints:
             )
 
     def violations(self, result: Mapping[str, Any]) -> list[float] | None:
-        """Return one finite number for each constraint, above 0 where it is violated; None if they cannot be told.
+        """Return one finite number for each constraint, above 0 where it is violated; None if they cannot be computed.
 
         That is so where a metric is missing, NaN or infinite, where the function raises, and where it returns another
         number of values than before. What the function did wrong is said in a warning, once.

@@ -1,4 +1,4 @@
-"""The grid of a space crossed with random draws, `num_samples` times: what a run uses unless told otherwise."""
+"""The grid of a space crossed with random draws, `num_samples` times: what a run uses by default."""
 
 from __future__ import annotations
 

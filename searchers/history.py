@@ -1,4 +1,4 @@
-"""Searchers over a library that keeps no state: for each suggestion it is told the whole history of the search."""
+"""Searchers over a library that keeps no state: for each suggestion it gets the whole history of the search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["HistorySearch", "NamedSpace", "Tried", "load", "quietly"]
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep a library's warnings from the user, who can do nothing about them."""
+    """Hide a library's warnings about which the user can do nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -73,7 +73,7 @@ class HistorySearch(SpaceSearcher):
     """Suggest from what was tried so far: the part that searchers on stateless libraries share.
 
     The library's model is built anew for each suggestion from the points in the order of their numbers and a seed
-    derived from (seed, number). So nothing depends on the order in which trials end, and a search that is told its
+    derived from (seed, number). So nothing depends on the order in which trials end, and a search that is given its
     record again goes on as if it had never stopped. A subclass answers `_read` and `_propose`.
     """
 

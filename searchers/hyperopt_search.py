@@ -24,7 +24,7 @@ __all__ = ["HyperOptSearch"]
 class HyperOptSearch(HistorySearch):
     """Suggest configs with Hyperopt's tree of Parzen estimators (TPE). Needs the package hyperopt.
 
-    Suggestion n depends on the space, the seed, n and what was told. Trials that go on count as bad points, so that
+    Suggestion n depends on the space, the seed, n and the results. Trials that go on count as bad points, so that
     parallel ones keep apart; so do those that ended with NaN or without the metric. A failed trial teaches nothing.
 
     Args:
@@ -41,7 +41,7 @@ class HyperOptSearch(HistorySearch):
         SpaceError: the space holds a grid or an infinite range, or a point does not fit it.
         SearchError: another argument is wrong; when the space is known: hyperopt is missing.
 
-    Source: Bergstra et al. 2011, NeurIPS, through the package hyperopt. Departures: the package is told the whole
+    Source: Bergstra et al. 2011, NeurIPS, through the package hyperopt. Departures: the package is given the whole
     history anew for each suggestion, with random numbers of its own for each, so that a restart changes nothing.
     """
 

@@ -96,7 +96,7 @@ def unknown_argument(who: str, given: Collection[str], known: Collection[str], h
 
 
 def meant(name: str, known: Collection[str], hints: Mapping[str, str] | None = None) -> str:
-    """Say what somebody meant who wrote `name`, as the tail of an error message.
+    """Return what `name` probably meant, as the tail of an error message.
 
     Args:
         known: the names that there are.
@@ -124,7 +124,7 @@ def meant(name: str, known: Collection[str], hints: Mapping[str, str] | None = N
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """What `refuse_unknown` was told."""
+    """The arguments of `refuse_unknown`."""
 
     hints: Mapping[str, str]
     who: str | None

@@ -18,7 +18,7 @@ __all__ = ["ConcurrencyLimiter"]
 class ConcurrencyLimiter(Wrapper):
     """Ask `searcher` only while fewer than `max_concurrent` of its suggestions are open.
 
-    With `batch`, completions are held back until all open suggestions have completed; then the searcher hears them in
+    With `batch`, completions are held back until all open suggestions have completed; then the searcher gets them in
     order of completion, and all places are free again. A searcher that limits itself (says its
     `set_max_concurrency`) is asked and told directly.
 

@@ -32,8 +32,7 @@ SAMPLERS: Mapping[str, tuple[str, ...]] = {
 }
 """Samplers by name, with the packages each needs beside Optuna."""
 
-# Of "tpe": suggestions at random before the first from the model, open ones among them; and how many of them must have
-# ended.
+# Of "tpe": random suggestions before the first from the model, open ones included; how many of them must have ended.
 _STARTUP_TRIALS, _FEWEST_STARTUP_TRIALS = 10, 5
 
 
@@ -47,7 +46,7 @@ class Sampling:
 
     Attributes:
         kind: a name of `SAMPLERS`; "" for samplers of the user.
-        title: what people call it.
+        title: its usual name.
         is_keyed: samplers are built here, each from its own seed.
 
     Raises:

@@ -100,7 +100,7 @@ class OptunaSearch(SpaceSearcher):
         constraints: what a good config must keep, read off the last result: names of metrics that must be at most 0, a
             dict of metrics and the most that each may be, or a function of the result that returns one number or
             several, at most 0 where it is kept. "tpe", "gp", "nsgaii" and "nsgaiii" learn from them. A trial that
-            violates one is never the best of the study; one whose constraints cannot be told is PRUNED.
+            violates one is never the best of the study; one whose constraints cannot be computed is PRUNED.
         window: int of at least 50, or None for no bound: how many of the ended trials "tpe" sees at most. Beyond it
             these are the best half and the newest half, so the good trials that it models are the same, and a
             suggestion costs no more. Plays no part with other samplers.
@@ -308,8 +308,7 @@ class OptunaSearch(SpaceSearcher):
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Learn from the study of another search, and go on behind its last suggestion.
 
-        With a sampler by name the suggestions are those that the other search would have made next, if it had no open
-        trials.
+        With a sampler by name the suggestions are those that the other search would have made next, were no trial open.
         """
         self._take_goal(state, has_begun=self._study is not None or bool(self._open))
         super().set_state(state)

@@ -36,8 +36,8 @@ class _Group:
 class Repeater(Wrapper):
     """Give every suggestion of `searcher` to `repeat` consecutive trials, and tell it the mean of their metrics.
 
-    The searcher hears one completion per suggestion, under the id of the first of its trials, when all have ended: the
-    mean over those that have the metric as a number, NaN if none has. It hears no intermediate results, and of a pause
+    The searcher gets one completion per suggestion, under the id of the first of its trials, when all have ended: the
+    mean over those that have the metric as a number, NaN if none has. It gets no intermediate results, and of a pause
     when no trial of the suggestion goes on. `num_samples` counts all trials; make it a multiple of `repeat`, for the
     leftover group never reports.
 
@@ -122,7 +122,7 @@ class Repeater(Wrapper):
         self._join(trial_id, self._filling)
 
     def on_trial_result(self, trial_id: str, result: Mapping[str, Any]) -> None:
-        """Keep an intermediate result from the searcher, which hears of all trials of a suggestion at once."""
+        """Keep an intermediate result from the searcher, which gets all trials of a suggestion at once."""
 
     def on_trial_complete(self, trial_id: str, result: Mapping[str, Any] | None = None, error: bool = False) -> None:
         group = self._group_of.get(trial_id)

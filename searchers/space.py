@@ -504,8 +504,10 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
 
 @refuse_unknown()
 def lograndint(lower: int, upper: int, base: float | None = None) -> Integer:
-    """Return integers of [lower, upper), uniform in their logarithm, rounded down; lower at least 1. `base` changes
-    nothing."""
+    """Return integers of [lower, upper), uniform in their logarithm, rounded down; lower at least 1.
+
+    `base` has no effect.
+    """
     _ignore_base(base)
     return _not_empty(Integer(lower, upper).loguniform())
 

@@ -166,8 +166,8 @@ def _check_options(leaf: Any, path: Path) -> None:
             if not is_grid and grid_values(one) is not None:
                 raise SpaceError(
                     f"{_shown(inner)} is a grid_search inside a choice ({_shown(path)}), which cannot be crossed. "
-                    "Use choice there, grid_search in place of the outer choice, or write the combinations out as one "
-                    "list."
+                    "Use choice there, grid_search in place of the outer choice, "
+                    "or write the combinations out as one list."
                 )
             _check_options(one, inner)
 
@@ -262,9 +262,9 @@ def draw_with(rng: np.random.Generator) -> Decide:
 def resolve(space: Mapping[str, Any], decide: Decide) -> Config:
     """Return a config: `space` with every domain decided and every computed value computed.
 
-    `decide` hears of the domains in the order of their sorted paths, and only of those that exist: domains within an
-    option of a choice when that option was chosen. Their path goes through the index of the option, so that options
-    may use a key twice. It never hears of functions or constants: other libraries need not know such values.
+    `decide` is called for the domains in the order of their sorted paths, and only of those that exist: domains within
+    an option of a choice when that option was chosen. Their path goes through the index of the option, so that options
+    may use a key twice. It is never called for functions or constants: other libraries need not know such values.
     Containers of the config are new, other constants keep their identity.
 
     Functions are called when all domains are decided, again and again while one of them reads a value that is

@@ -105,12 +105,12 @@ def observe_all(searcher: Searcher, points: Iterable[Point]) -> Learned:
     learned = outside = without = 0
     first = ""
     for config, result in points:
-        told = {} if result is None else flat(result)
-        if any(math.isnan(as_number(told.get(metric))) for metric in metrics if metric not in watched):
+        observed = {} if result is None else flat(result)
+        if any(math.isnan(as_number(observed.get(metric))) for metric in metrics if metric not in watched):
             without += 1
             continue
         try:
-            searcher.observe(dict(config), told)
+            searcher.observe(dict(config), observed)
             learned += 1
         except SpaceError as error:
             outside += 1

@@ -147,8 +147,8 @@ def run(
         callbacks: observers; the default loggers are added.
         max_concurrent_trials: how many trials may be open at a time, whatever the searcher; None or 0: as many as fit.
         seed: of searcher, scheduler and trials; None: random, and recorded.
-        engine: "local" (processes), "inline" (this process, for pdb), an `Engine`, or a function that makes one of an
-            `EngineContext`.
+        engine: "local" (processes), "inline" (this process, for pdb), an `Engine`, or a function that takes an
+            `EngineContext` and returns one.
         nodes: the inventory; None: that of `sweep.init`, else this machine.
         start_method: "zygote" (fast), or "spawn" (for libraries that cannot be forked).
         preload: modules that trials import, imported once beforehand in addition to those found.

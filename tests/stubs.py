@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-PACKAGES = ("sweep", "sweep.train")
+PACKAGES = ("searchers", "sweep", "sweep.train")
 
 
 def path_of(package: str) -> Path:

@@ -61,7 +61,7 @@ def amd_parent(environ: Mapping[str, str]) -> str | None:
     """Return the list that says which AMD GPUs this process may use, None when there is none.
 
     `HIP_VISIBLE_DEVICES` decides; `CUDA_VISIBLE_DEVICES` where that is not set. An empty `ROCR_VISIBLE_DEVICES` hides
-    everything.
+    all GPUs.
 
     Raises:
         ResourceError: both are set and differ, or only `ROCR_VISIBLE_DEVICES` names devices: it filters below HIP,

@@ -28,7 +28,7 @@ class Look:
         law: the variable of the parent's that says which, and its value; empty: there is none.
         is_blank: it names nothing on any machine, see `is_blank`.
         why: why there are no more of them, in words; empty where nothing is remarkable.
-        notices: what people should be told of how they were found.
+        notices: what the user should know of how they were found.
     """
 
     devices: tuple[Device, ...]

@@ -1,4 +1,4 @@
-"""Which GPUs this process may use, what they are called, and what a child must be told to see one of them.
+"""Which GPUs this process may use, what they are called, and which variables show a child one of them.
 
 nvidia   the driver's own library, NVML; `CUDA_VISIBLE_DEVICES` as CUDA reads it
 amd      the kernel's list of compute nodes; `HIP_VISIBLE_DEVICES`, or `CUDA_VISIBLE_DEVICES` where that is unset
@@ -111,7 +111,7 @@ def look_at_nvidia(
     hides everything. An index of a GPU in MIG mode means its first instance, which is all that CUDA would show.
     Indices are read in the order that CUDA counts in: it is asked where that is not known.
 
-    `Device.visible` is the parent's own entry, so that a child is told a part of the parent's list. Without a list it
+    `Device.visible` is the parent's own entry, so that a child gets a part of the parent's list. Without a list it
     is the index, because some libraries read nothing else, and the UUID where an index could be read otherwise: on
     a machine with GPUs of several types, in MIG mode, or with one that does not answer, since CUDA may count them in
     another order.

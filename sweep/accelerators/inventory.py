@@ -146,8 +146,8 @@ def _gpus(
         gpus = _named_gpus(_gpu_names(ids))
         if number is not None and number != len(gpus):
             raise ConfigError(
-                f"sweep.init: gpu_ids names {len(gpus)} and num_gpus is {number}; expected the same number. Leave "
-                "num_gpus out."
+                f"sweep.init: gpu_ids names {len(gpus)} and num_gpus is {number}; expected the same number. "
+                "Leave num_gpus out."
             )
     elif number is not None:
         gpus = found[: int(number)] + _gpus_on_paper(int(number), len(found))
@@ -257,8 +257,8 @@ def _named_gpus(names: Sequence[str]) -> list[Device]:
     named: dict[str, Device] = {}
     for name in names:
         # To both vendors it is the only one, so that each reads the name by its own rules.
-        alone = {**os.environ, "CUDA_VISIBLE_DEVICES": name, "HIP_VISIBLE_DEVICES": name}
-        there = gpu.detect(alone, trust=False)
+        environ = {**os.environ, "CUDA_VISIBLE_DEVICES": name, "HIP_VISIBLE_DEVICES": name}
+        there = gpu.detect(environ, trust=False)
         device = there[0] if there else Device(name, "gpu", visible=name)
         if device.id in named:
             raise ConfigError(f"sweep.init: gpu_ids names the GPU {device.id} twice; expected each once.")
@@ -267,7 +267,7 @@ def _named_gpus(names: Sequence[str]) -> list[Device]:
 
 
 def _notices_of(gpus: Sequence[Device], *, is_named: bool) -> tuple[str, ...]:
-    """Return what people should be told of the GPUs that were declared."""
+    """Return what the user should know of the GPUs that were declared."""
     seen = gpu.look()
     if not is_named:
         return seen.notices if gpus else ()
@@ -317,7 +317,7 @@ def env_vars() -> dict[str, str]:
 
 
 def notices() -> tuple[str, ...]:
-    """Return what people should be told of how the GPUs of `available()` were found."""
+    """Return what the user should know of how the GPUs of `available()` were found."""
     return _notices if _declared is not None else gpu.look().notices
 
 

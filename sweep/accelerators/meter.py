@@ -85,7 +85,7 @@ def read_placed(devices: Sequence[tuple[str, Device]]) -> Mapping[tuple[str, str
 
 
 def describe(identity: str, use: MemoryUse) -> str:
-    """Say what a device still holds and who: `GPU-a still holds 3.2GiB of 80GiB, pid 1234 (python) 3.1GiB`."""
+    """Describe what a device still holds, by process: `GPU-a still holds 3.2GiB of 80GiB, pid 1234 (python) 3.1GiB`."""
     named = [str(holder) for holder in use.processes[:_NAMED_HOLDERS]]
     more = len(use.processes) - len(named)
     who = [*named, *([f"{more} more"] if more else [])] or ["of no process that the driver names"]

@@ -35,7 +35,7 @@ _opened: tuple[int, Any] | None = None  # by which process, and what
 def open_library() -> Any | None:
     """Return NVIDIA's library, opened by this very process and kept open; None without it, or without a driver.
 
-    A child that was forked with it open opens it for itself, and so does a process in which somebody closed it.
+    A child that was forked with it open opens it for itself, and so does a process in which it was closed.
     """
     global _opened
     try:

@@ -215,8 +215,8 @@ def parse_pod_type(text: str) -> tuple[Generation, int]:
         raise ResourceError(f"{text!r} is no TPU pod type; expected a generation and a number, such as 'v6e-16'.")
     if int(number) < 1 or int(number) % generation.cores_per_chip:
         raise ResourceError(
-            f"the pod type {text!r} has no whole number of chips; {generation} counts {generation.cores_per_chip} for "
-            "each chip."
+            f"the pod type {text!r} has no whole number of chips; "
+            f"{generation} counts {generation.cores_per_chip} for each chip."
         )
     return generation, int(number) // generation.cores_per_chip
 
@@ -231,7 +231,7 @@ class SlicePlan:
         workers_per_slice: as many for each host.
         num_slices: of the group.
         tpu_per_worker: chips that each worker holds.
-        warnings: what the user should be told: chips that stay unused.
+        warnings: what the user should know: chips that stay unused.
     """
 
     generation: Generation

@@ -36,7 +36,7 @@ _OLD_SUBSYSTEMS = {"0x004e": "v2", "0x004f": "v3"}
 # By its number: outside of Google's machines the name is not known, and looking it up may take long.
 _METADATA_ADDRESS = "169.254.169.254"
 _METADATA_PATH = "/computeMetadata/v1/instance/attributes/"
-_FLAVOR = "Metadata-Flavor: Google"  # in question and answer: neither takes somebody else for the other
+_FLAVOR = "Metadata-Flavor: Google"  # in request and response: each side recognises the other by it
 _LARGEST_BYTES = 1 << 20
 
 

@@ -1,1 +1,1 @@
-"""Observers of a sweep: what a callback is, how callbacks are told, loggers and trackers."""
+"""Observers of a sweep: what a callback is, how callbacks are called, loggers and trackers."""

@@ -1,4 +1,4 @@
-"""What a callback is: an observer that is told after the fact; it cannot change the course."""
+"""What a callback is: an observer that is called after the fact; it cannot change the course."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Callback", "FilesCallback", "overriding"]
 
 @refuse_unknown()
 class Callback:
-    """Observe a sweep. Override what you want to hear; all hooks of one sweep run on one thread, in order.
+    """Observe a sweep. Override the hooks that you need; all hooks of one sweep run on one thread, in order.
 
     `trial` is an `ObservedTrial`: the trial as it was at that moment, with `trial_id`, `config`, `status`,
     `last_result`, `checkpoint`, `path` and others. Each hook may also be written in Tune's form, with any of the

@@ -1,5 +1,4 @@
-"""One thread on which all callbacks run, in order, behind a bounded queue: a slow or broken one is named, and harms
-nobody."""
+"""One thread on which all callbacks run, in order, behind a bounded queue; a slow or broken one is named."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ _OUR_FORMS = (("trial",), ("trial", "result"), ("trial", "checkpoint"))
 
 
 class _Trials(Sequence[ObservedTrial]):
-    """All trials so far, made into what callbacks see when they are looked at: a list of 10,000 is not built for each
-    report."""
+    """All trials so far, each made into what callbacks see on access: no list of 10,000 is built for each report."""
 
     def __init__(self, seen: Mapping[str, Trial], about: ExperimentInfo) -> None:
         self._seen = seen
@@ -97,8 +95,8 @@ class Dispatcher:
     """Hand what happened to callbacks without waiting for them.
 
     Args:
-        callbacks: told in this order.
-        notice: is told, in one line, which callback raised, was switched off, or is slow.
+        callbacks: called in this order.
+        notice: called with one line that says which callback raised, was switched off, or is slow.
         about: the experiment, for what callbacks see of a trial.
     """
 
@@ -117,7 +115,7 @@ class Dispatcher:
         self._seen: dict[str, Trial] = {}
         self._iteration = 0
         self._trials = _Trials(self._seen, self._about)
-        # only hooks that somebody overrides are handed over at all
+        # only hooks that a callback overrides are handed over at all
         self._wanted = {
             hook: [[_Hook(callback, name) for callback in overriding(callbacks, name)] for name in names]
             for hook, names in _HOOKS.items()
@@ -143,11 +141,11 @@ class Dispatcher:
             thread.start()
             self._thread = thread
 
-    def notify(self, told: Sequence[Notify]) -> None:
-        """Queue what callbacks are to hear; waits only while the queue is full."""
+    def notify(self, commands: Sequence[Notify]) -> None:
+        """Queue the calls of callbacks; waits only while the queue is full."""
         if self._thread is None:
             return
-        wanted = told if self._begins or self._ends else [c for c in told if self._is_wanted[c.hook]]
+        wanted = commands if self._begins or self._ends else [c for c in commands if self._is_wanted[c.hook]]
         if not wanted:
             return
         self._sent += len(wanted)
@@ -179,31 +177,31 @@ class Dispatcher:
             self._states.give_back()
 
     def close(self, trials: Sequence[Trial]) -> bool:
-        """Let callbacks finish what is queued, then tell them that the sweep is over; whether they have heard all."""
-        is_all_told = True
+        """Let callbacks finish what is queued, then notify them of the end; return whether all calls were made."""
+        is_complete = True
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(_FLUSH_S)
             if self._thread.is_alive():
-                is_all_told = False
+                is_complete = False
                 name = self._busy[0] if self._busy is not None else "a callback"
                 self._notice(f"{name} did not finish within {_FLUSH_S:g} s; what it had not written is in sweep.db")
         observed = [ObservedTrial(trial, self._about) for trial in trials]
         for callback in self._callbacks:
             self._call(callback, "on_experiment_end", observed)
         self._states.store()
-        return is_all_told and not self._errors
+        return is_complete and not self._errors
 
     def _run(self) -> None:
-        while (told := self._queue.get()) is not None:
+        while (commands := self._queue.get()) is not None:
             self._iteration += 1
             for callback in self._begins:
                 self._call(callback, "on_step_begin", iteration=self._iteration, trials=self._trials)
-            for command in told:
+            for command in commands:
                 self._tell(command)
             for callback in self._ends:
                 self._call(callback, "on_step_end", iteration=self._iteration, trials=self._trials)
-            self._handled += len(told)
+            self._handled += len(commands)
             self._room.set()
             for leaver in [c for c in self._leaving if getattr(c, "has_heard_results")]:  # noqa: B009 - few have it
                 self._leaving.remove(leaver)

@@ -120,7 +120,7 @@ class _Appender:
             self._over.wait(self._flush_s)
             try:
                 self.flush()
-            except OSError as error:  # a directory that is gone, a broken disk: told where somebody can say it
+            except OSError as error:  # a directory that is gone, a broken disk: raised where it can be shown
                 self._error = error
             with self._lock:
                 if self._over.is_set() or not self._waiting:

@@ -27,9 +27,9 @@ _PATIENCE_S = 5.0  # after this long the end says what it waits for
 class MirrorCallback(Callback):
     """Copy the experiment to its remote storage: checkpoints and ended trials soon, all the rest periodically.
 
-    Hooks only note what is new; a thread of its own sends it. Storage that cannot be reached is tried again and harms
-    nobody: it is named once, and the run goes on in its local directory. `finish` must be called after the record is
-    closed: only then is everything written.
+    Hooks only note what is new; a thread of its own sends it. Storage that cannot be reached is tried again and
+    named once, and the run goes on in its local directory. `finish` must be called after the record is closed: only
+    then is everything written.
 
     Args:
         storage: remote storage; the experiment lies in it under the name of its directory.
@@ -39,7 +39,7 @@ class MirrorCallback(Callback):
         sync_artifacts: copy also files that trials write themselves.
         sync_artifacts_on_checkpoint: together with checkpoints, too, not only periodically and when the trial ends.
         log_files: names of files in the trials' directories that are copied like logs, besides the usual ones.
-        notice: is told, in one line, what people should know.
+        notice: called with each line for the user.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class MirrorCallback(Callback):
             if not self._done.wait(min(_PATIENCE_S, self.sync_timeout_s)) and self.sync_timeout_s > _PATIENCE_S:
                 self._notice(f"copying what is left to {self.shown}; Ctrl-C ends that, and nothing is lost")
                 self._done.wait(max(self._deadline - time.monotonic(), 0))
-        finally:  # also when somebody presses Ctrl-C instead of waiting
+        finally:  # also when Ctrl-C is pressed instead of waiting
             self._stop()
             if not self._is_complete:
                 self._say_what_is_missing()

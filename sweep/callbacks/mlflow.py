@@ -16,7 +16,7 @@ from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.record.filled import MOST_SECONDS
+from sweep.record.derived_fields import MOST_SECONDS
 from sweep.worker.session import get_context
 
 __all__ = ["MLflowLoggerCallback", "setup_mlflow"]

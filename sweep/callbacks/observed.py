@@ -8,7 +8,7 @@ from typing import Any
 
 from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, shown_status
-from sweep.record.filled import NODE_IP, date_of
+from sweep.record.derived_fields import NODE_IP, date_of
 from sweep.results.trials import ERROR_FILE, ExperimentInfo, ShownTrial
 
 __all__ = ["ExperimentInfo", "ObservedTrial", "plain_result"]

@@ -24,7 +24,7 @@ class CallbackStates:
 
     Args:
         root: directory of the experiment; empty: nothing is stored.
-        notice: is told, in one line, what went wrong.
+        notice: called with one line that says what went wrong.
     """
 
     def __init__(self, callbacks: Sequence[Callback], root: str, notice: Callable[[str], None]) -> None:

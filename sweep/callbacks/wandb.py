@@ -33,8 +33,7 @@ class WandbLoggerCallback(TrackingCallback):
     Args:
         project: default `$WANDB_PROJECT_NAME`, else what W&B takes.
         group: default `$WANDB_GROUP_NAME`, else the name of the experiment.
-        api_key_file: a file that holds the key. Without it and `api_key`: `$WANDB_API_KEY`, or what `wandb login` has
-            stored.
+        api_key_file: a file that holds the key. Else `$WANDB_API_KEY`, or what `wandb login` stored.
         excludes: names of metrics that are left out, with all that is below them.
         log_config: log the numbers of the config with each report too, as `config/...`; it is always the run's config.
         upload_checkpoints: upload each checkpoint as an artifact.

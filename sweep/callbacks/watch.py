@@ -16,7 +16,7 @@ from sweep.core.failures import fell_back
 from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
-from sweep.record.filled import date_str
+from sweep.record.derived_fields import date_str
 from sweep.record.rows import last_exit
 from sweep.record.schema import open_for_reading
 from sweep.results.trials import ERROR_FILE
@@ -67,7 +67,7 @@ class AlikeFailures(_Failures):
     """Say so early when all trials fail in the same way before their first report: it is the code, not the configs.
 
     Args:
-        notice: is told, once for a few failures and once for some more.
+        notice: called once for a few failures and once for some more.
     """
 
     def __init__(self, notice: Callable[[str], None]) -> None:
@@ -100,7 +100,7 @@ class DamageNotice(Callback):
     """Say that a trial continues from another checkpoint than its last, because that proved damaged.
 
     Args:
-        notice: is told, for each.
+        notice: called for each, with one line.
     """
 
     def __init__(self, notice: Callable[[str], None]) -> None:
@@ -112,10 +112,10 @@ class DamageNotice(Callback):
 
 
 class SpaceNotice(Callback):
-    """Say which trial waits for room on a full disk, at most once a minute: nothing happens until somebody acts.
+    """Say which trial waits for room on a full disk, at most once a minute: nothing happens until the user acts.
 
     Args:
-        warn: is told, in one line.
+        warn: called with one line.
     """
 
     def __init__(self, warn: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -139,7 +139,7 @@ class MissingKeys(Callback):
         metric: of the sweep; "" if there is none.
         rules: key -> what names it and what follows, as the end of a sentence.
         score: the key by which checkpoints are kept; "" if there is none. It is missed at the first checkpoint.
-        notice: is told.
+        notice: called with one line.
     """
 
     def __init__(self, metric: str, rules: Mapping[str, str], score: str, notice: Callable[[str], None]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from sweep.cli.arguments import RunArguments, parse_count, parse_seconds
 from sweep.cli.inspect import storage_option
-from sweep.cli.order import Order, parse_count, parse_seconds
 from sweep.cli.run import execute
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.reader import ExperimentReader, find_experiment
@@ -45,23 +45,23 @@ def resume(
       sweep resume digits --time +2h
     """
     reader = find_experiment(name, storage)
-    order = Order.load(reader.root)
+    arguments = RunArguments.load(reader.root)
     remote = storage_of(reader.root)
     place = str(reader.root.parent if remote is None else remote.uri)
-    if order is None:
+    if arguments is None:
         raise ExperimentError(_how_in_python(reader, place))
-    order.name, order.storage = reader.root.name, place
+    arguments.name, arguments.storage = reader.root.name, place
     if trials is not None:
-        before = order.num_samples()
+        before = arguments.num_samples()
         if before < 0 and trials.strip().startswith("+"):
-            raise ConfigError(f"{order.name} has no limit of trials that could be raised by {trials}.")
-        order.trials = parse_count(trials, before)
+            raise ConfigError(f"{arguments.name} has no limit of trials that could be raised by {trials}.")
+        arguments.trials = parse_count(trials, before)
     if span is not None:
         is_more = span.strip().startswith("+")
-        order.trials = order.num_samples()  # before a budget changes what "not given" means
-        order.time_s = parse_seconds(span.strip().removeprefix("+")) + (_driven(reader) if is_more else 0.0)
+        arguments.trials = arguments.num_samples()  # before a budget changes what "not given" means
+        arguments.time_s = parse_seconds(span.strip().removeprefix("+")) + (_driven(reader) if is_more else 0.0)
     return execute(
-        order,
+        arguments,
         resume="AUTO+ERRORED" if errored else True,
         verbose=0 if quiet or as_json else 2 if verbose else 1,
         as_json=as_json,

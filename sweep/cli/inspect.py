@@ -28,7 +28,7 @@ from sweep.core.results import flatten, own_metrics
 from sweep.core.values import printed, sound_text
 from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
-from sweep.record.filled import MOST_SECONDS
+from sweep.record.derived_fields import MOST_SECONDS
 from sweep.record.layout import ExperimentLayout, split_uri
 from sweep.record.reader import ExperimentReader, TrialRow, find_experiment, list_experiments, what_is_there
 from sweep.record.remote import has_experiment

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-__all__ = ["ALIASES", "COMMANDS", "Group", "main"]
+__all__ = ["ALIASES", "COMMANDS", "CommandGroup", "main"]
 
 COMMANDS: Mapping[str, str] = {
     "run": "sweep.cli.run:run",
@@ -34,11 +34,11 @@ ALIASES: Mapping[str, str] = {
     "list-trials": "trials",
     "add-note": "note",
 }
-"""What those type who know the command line of Tune -> name of the command."""
+"""Command of Tune's command line -> name of ours."""
 
 
-class Group(click.Group):
-    """A group that imports a command when it is named; an unknown name gets the nearest known one."""
+class CommandGroup(click.Group):
+    """A group of commands that imports a command when it is named; an unknown name gets the nearest known one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order in which they are explained."""
@@ -72,7 +72,7 @@ def _version(ctx: click.Context, parameter: click.Parameter, value: bool) -> Non
         ctx.exit()
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version and exit."
 )
@@ -113,7 +113,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         error.show()
         return error.exit_code
     except BrokenPipeError:
-        # Who reads has seen enough. Python flushes once more when it ends: into nothing.
+        # The reader has seen enough. Python flushes once more when it ends: into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SweepError as error:

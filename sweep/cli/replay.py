@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from searchers.base import Signal
+from sweep.cli.arguments import import_trainable
 from sweep.cli.inspect import storage_option
-from sweep.cli.order import import_trainable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
 from sweep.core.results import flatten, own_metrics
 from sweep.display.formats import pairs

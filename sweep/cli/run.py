@@ -13,8 +13,8 @@ import click
 
 from searchers.errors import nearest
 from sweep.callbacks.base import Callback
+from sweep.cli.arguments import RunArguments, import_trainable, parse_seconds, split_target
 from sweep.cli.named_option import NamedOption
-from sweep.cli.order import Order, import_trainable, parse_seconds, split_target
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError
@@ -82,30 +82,30 @@ def run(target: str, ranges: Sequence[str], **options: Any) -> int:
 
     Exit codes: 0 all done, 1 no trial succeeded, 2 bad usage or spec, 3 some trials failed, 130 interrupted.
     """
-    order = _order(target, ranges, options)
-    if options["resume"] and order.name is None:
+    arguments = _arguments(target, ranges, options)
+    if options["resume"] and arguments.name is None:
         raise ConfigError("--resume continues a sweep by its name; also give --name, or use `sweep resume NAME`.")
     return execute(
-        order,
+        arguments,
         resume="AUTO" if options["resume"] else None,
         verbose=0 if options["quiet"] or options["as_json"] else 2 if options["verbose"] else 1,
         as_json=options["as_json"],
     )
 
 
-def execute(order: Order, *, resume: bool | str | None, verbose: int, as_json: bool = False) -> int:
-    """Run what was ordered and return the exit code."""
+def execute(arguments: RunArguments, *, resume: bool | str | None, verbose: int, as_json: bool = False) -> int:
+    """Run a sweep with these arguments and return its exit code."""
     import sweep
 
-    trainable = import_trainable(order.target, _note if verbose else None)
-    arguments = order.arguments()
-    number = order.num_configs()
-    if verbose and order.trials is None and number is not None and 1 < number < order.num_samples():
-        _note(f"{order.num_samples()} trials draw from {number} configurations; --searcher grid tries each once")
-    callbacks: list[Callback] = [_Noter(order)]
+    trainable = import_trainable(arguments.target, _note if verbose else None)
+    kwargs = arguments.run_kwargs()
+    number = arguments.num_configs()
+    if verbose and arguments.trials is None and number is not None and 1 < number < arguments.num_samples():
+        _note(f"{arguments.num_samples()} trials draw from {number} configurations; --searcher grid tries each once")
+    callbacks: list[Callback] = [_CommandFile(arguments)]
     if as_json:
         callbacks.append(_JsonLines())
-    analysis = sweep.run(trainable, resume=resume, verbose=verbose, callbacks=callbacks, **arguments)
+    analysis = sweep.run(trainable, resume=resume, verbose=verbose, callbacks=callbacks, **kwargs)
     statuses = [trial.status for trial in analysis.trials]
     if any(status not in ("TERMINATED", "ERROR") for status in statuses):
         return 130
@@ -117,19 +117,19 @@ def _note(text: str) -> None:
     click.echo(f"note: {text}", err=True)
 
 
-def _order(target: str, ranges: Sequence[str], options: dict[str, Any]) -> Order:
-    order = _base(target)
+def _arguments(target: str, ranges: Sequence[str], options: dict[str, Any]) -> RunArguments:
+    arguments = _target_arguments(target)
     for text in ranges:
         name, sign, value = _cut(text)
         if not sign:
             raise ConfigError(f"{text!r} is no parameter; expected NAME=VALUE or NAME=RANGE, such as lr=uniform(0,1).")
-        order.ranges[name] = value
+        arguments.ranges[name] = value
     goals = [(options[goal], goal) for goal in ("minimize", "maximize") if options[goal] is not None]
     if len(goals) > 1 or (goals and (options["metric"] or options["goal"])):
         raise ConfigError("give the metric once: --minimize METRIC, --maximize METRIC, or --metric METRIC --goal GOAL.")
     for metric, goal in goals or [(options["metric"], options["goal"])]:
-        order.metric = metric or order.metric
-        order.goal = goal or order.goal
+        arguments.metric = metric or arguments.metric
+        arguments.goal = goal or arguments.goal
     given = {
         "trials": options["trials"],
         "concurrency": options["concurrency"],
@@ -143,21 +143,21 @@ def _order(target: str, ranges: Sequence[str], options: dict[str, Any]) -> Order
         "trial_time_s": options["trial_time"] and parse_seconds(options["trial_time"]),
         "report_time_s": options["report_time"] and parse_seconds(options["report_time"]),
     }
-    if given["scheduler"] and given["scheduler"] != order.scheduler:
-        order.scheduler_options = {}
+    if given["scheduler"] and given["scheduler"] != arguments.scheduler:
+        arguments.scheduler_options = {}
     for field, value in given.items():
         if value is not None:
-            setattr(order, field, value)
+            setattr(arguments, field, value)
     for field, option in (("max_t", "max_t"), ("grace_period", "grace")):
         if options[option] is not None:
-            order.scheduler_options[field] = options[option]
-    _set_resources(order, options)
-    if order.trials is not None and (order.trials == 0 or order.trials < -1):
-        raise ConfigError(f"--trials is {order.trials}; expected a number of at least 1, or -1 for no limit.")
-    return order
+            arguments.scheduler_options[field] = options[option]
+    _set_resources(arguments, options)
+    if arguments.trials is not None and (arguments.trials == 0 or arguments.trials < -1):
+        raise ConfigError(f"--trials is {arguments.trials}; expected a number of at least 1, or -1 for no limit.")
+    return arguments
 
 
-def _base(target: str) -> Order:
+def _target_arguments(target: str) -> RunArguments:
     if target.lower().endswith((".yaml", ".yml")):
         from sweep.cli.spec import read_spec
 
@@ -170,7 +170,7 @@ def _base(target: str) -> Order:
         what = "names no function in it" if target.endswith(".py") else "is a plain program, which is not supported yet"
         hint = f"{target}:FUNCTION" if target.endswith(".py") else "SCRIPT.py:FUNCTION or SPEC.yaml"
         raise ConfigError(f"{target} {what}; expected {hint}.")
-    return Order(target=f"{Path(parts[0]).expanduser().absolute()}:{parts[1]}")
+    return RunArguments(target=f"{Path(parts[0]).expanduser().absolute()}:{parts[1]}")
 
 
 def _cut(text: str) -> tuple[str, str, str]:
@@ -178,31 +178,37 @@ def _cut(text: str) -> tuple[str, str, str]:
     return (text, "", "") if cut < 1 else (text[:cut].removeprefix("--"), text[cut], text[cut + 1 :])
 
 
-def _set_resources(order: Order, options: dict[str, Any]) -> None:
+def _set_resources(arguments: RunArguments, options: dict[str, Any]) -> None:
     given = {"cpu": options["cpus"], "gpu": options["gpus"], "memory": options["mem"]}
     given = {name: value for name, value in given.items() if value is not None}
     if not given:
         return
     from sweep.core.resources import parse_resources
 
-    order.resources = {"cpu": 1.0} | (order.resources or {}) | given
-    parse_resources(order.resources)
+    arguments.resources = {"cpu": 1.0} | (arguments.resources or {}) | given
+    parse_resources(arguments.resources)
 
 
-class _Noter(Callback):
-    """Write down beside `sweep.db` what was asked for, so that `sweep resume` can ask for it again."""
+class _CommandFile(Callback):
+    """Writes the arguments beside `sweep.db`, from where `sweep resume` takes them."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
+    def __init__(self, arguments: RunArguments) -> None:
+        self._arguments = arguments
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._arguments = state.get("_arguments") or state["_order"]  # in pickles of former versions
 
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         directory = Path(experiment_dir)
-        self._order.name = directory.name
-        if "://" not in str(self._order.storage):
-            self._order.storage = str(directory.parent)
+        self._arguments.name = directory.name
+        if "://" not in str(self._arguments.storage):
+            self._arguments.storage = str(directory.parent)
         if info.get("seed") is not None:
-            self._order.seed = int(info["seed"])
-        self._order.save(directory)
+            self._arguments.seed = int(info["seed"])
+        self._arguments.save(directory)
+
+
+_Noter = _CommandFile  # what pickles of former versions name
 
 
 class _JsonLines(Callback):
@@ -248,5 +254,5 @@ class _JsonLines(Callback):
         line = json.dumps(jsonable({"event": event, "time": time.time(), **named, **more}), ensure_ascii=False)
         try:
             print(line, flush=True, file=sys.stdout)
-        except (OSError, ValueError):  # who read them has gone: the sweep goes on
+        except (OSError, ValueError):  # their reader has gone: the sweep goes on
             self._is_broken = True

@@ -130,7 +130,7 @@ def _holding(row: TrialRow) -> str:
 
 
 def _holders(rows: Sequence[TrialRow]) -> dict[str, list[str]]:
-    """Return who holds what: by device, and the CPUs together."""
+    """Return which trial holds what: by device, and the CPUs together."""
     held: dict[str, list[str]] = {}
     for row in rows:
         if row.placement is None or row.is_ended:

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from sweep.cli.arguments import import_trainable
 from sweep.cli.inspect import storage_option
 from sweep.cli.named_option import NamedOption
-from sweep.cli.order import import_trainable
 from sweep.cli.ranges import parse_literal
 from sweep.cli.replay import say_what_is_loaded
 from sweep.core.resources import Device, Node

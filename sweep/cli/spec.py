@@ -1,4 +1,4 @@
-"""Read spec files: a superset of W&B's sweep YAML; all mistakes of a file are told at once, each with its line."""
+"""Read spec files: a superset of W&B's sweep YAML; all mistakes of a file are listed at once, each with its line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 import searchers as space
 from searchers.errors import SearchError, nearest
-from sweep.cli.order import Order, parse_seconds, split_target
+from sweep.cli.arguments import RunArguments, parse_seconds, split_target
 from sweep.cli.spec_parameters import Model, Number, Parameter, domain_of
 from sweep.cli.yaml_text import KeyPath, load_yaml
 from sweep.core.failures import CLASSES
@@ -76,7 +76,7 @@ class _Spec(Model):
     start_with: list[dict[str, Any]] | None = None
 
 
-def read_spec(path: Path) -> Order:
+def read_spec(path: Path) -> RunArguments:
     """Return what a spec file asks for.
 
     Raises:
@@ -102,12 +102,12 @@ def read_spec(path: Path) -> Order:
     mistakes += _check_values(data, path)
     if mistakes or spec is None:
         raise ConfigError(_report(path, mistakes, lines))
-    return _order(spec, path)
+    return _arguments(spec, path)
 
 
-def _order(spec: _Spec, path: Path) -> Order:
+def _arguments(spec: _Spec, path: Path) -> RunArguments:
     file, name = split_target(spec.program) or ("", "")
-    order = Order(
+    arguments = RunArguments(
         target=f"{(path.absolute().parent / file).resolve()}:{name}",
         parameters=spec.parameters,
         trials=spec.run_cap,
@@ -123,12 +123,12 @@ def _order(spec: _Spec, path: Path) -> Order:
         failures=spec.failures.model_dump(exclude={"retries"}, exclude_none=True),
     )
     if spec.metric is not None:
-        order.metric, order.goal, order.goal_value = spec.metric.name, spec.metric.goal, spec.metric.target
+        arguments.metric, arguments.goal, arguments.goal_value = spec.metric.name, spec.metric.goal, spec.metric.target
     if spec.early_terminate is not None:
-        order.scheduler, order.scheduler_options = "asha", _asha(spec.early_terminate)
+        arguments.scheduler, arguments.scheduler_options = "asha", _asha(spec.early_terminate)
     if spec.start_with:
-        order.searcher_options = {"points_to_evaluate": spec.start_with}
-    return order
+        arguments.searcher_options = {"points_to_evaluate": spec.start_with}
+    return arguments
 
 
 def _asha(early: _EarlyTerminate) -> dict[str, Any]:
@@ -288,8 +288,8 @@ def _report(path: Path, mistakes: list[tuple[KeyPath, str]], lines: Mapping[KeyP
         shown = ".".join(str(part) for part in where if part != "" and not str(part).startswith("?"))
         return f"{shown}: " if shown else ""
 
-    told = sorted({(line_of(where), f"{name_of(where)}{message}") for where, message in mistakes})
-    if len(told) == 1:
-        return f"{path}:{told[0][0]}: {told[0][1]}"
-    head = f"{path} has {len(told)} mistakes:"
-    return "\n".join([head, *(f"  line {line}: {message}" for line, message in told)])
+    found = sorted({(line_of(where), f"{name_of(where)}{message}") for where, message in mistakes})
+    if len(found) == 1:
+        return f"{path}:{found[0][0]}: {found[0][1]}"
+    head = f"{path} has {len(found)} mistakes:"
+    return "\n".join([head, *(f"  line {line}: {message}" for line, message in found)])

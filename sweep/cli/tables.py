@@ -88,7 +88,7 @@ class Table:
         return found
 
     def is_telling(self, column: str, rows: Sequence[Row]) -> bool:
-        """Whether a table of these rows shows a column unasked."""
+        """Whether a table of these rows shows a column by default."""
         passes = self.telling.get(column, lambda value: value not in (None, ""))
         return any(passes(row.get(column)) for row in rows)
 
@@ -355,7 +355,7 @@ def _print_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
         room -= width + 2
     right = {index for index, name in enumerate(shown) if name in numbers}
     lines = aligned(list(zip(*(cells[name] for name in shown), strict=True)), right)
-    for line in lines:  # each by itself: who reads only the first few closes the pipe
+    for line in lines:  # each by itself: a reader of only the first few closes the pipe
         click.echo(line if limit is None else fit(line, limit))
     hidden = [clean(name) for name in columns if name not in shown]
     if hidden:

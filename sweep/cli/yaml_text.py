@@ -39,7 +39,7 @@ def load_yaml(path: Path) -> tuple[Any, dict[KeyPath, int], list[tuple[KeyPath, 
     except _Refused as error:
         raise ConfigError(f"{path}:{error}") from error.__cause__
     except MarkedYAMLError as error:
-        raise ConfigError(_told(path, error)) from None  # it is all in the line
+        raise ConfigError(_described(path, error)) from None  # it is all in the line
     except ReaderError as error:
         where = _position(text[: error.position])
         what = f"the character U+{ord(text[error.position]):04X} is not allowed"
@@ -64,7 +64,7 @@ def _position(before: str) -> str:
     return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
-def _told(path: Path, error: Any) -> str:
+def _described(path: Path, error: Any) -> str:
     mark = error.problem_mark or error.context_mark
     what = str(error.problem or error.context).rstrip(".")
     if "'\\t'" in what:

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def fields_of(config: type, where: str) -> dict[str, str]:
-    """Return what to say to whoever gives a field of `config` to something that holds the whole of it."""
+    """Return the message for a user who gives a field of `config` to something that holds the whole of it."""
     return {
         item.name: f"It is a field of {config.__name__}: {where}=sweep.{config.__name__}({item.name}=...)."
         for item in fields(config)

@@ -82,9 +82,8 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
     itself is TERMINATED, whatever else had been decided meanwhile. Otherwise a STOPPING trial goes where it was going,
     except that a pause without a committed save becomes PENDING, that raising while it was to stop counts as a
     failure unless it was to end anyway, and that one which had to be killed because it ran for too long has failed. One
-    whose checkpoint proved damaged is started again from another, which is no failure.
-    Everything else is a failure or a loss, and is started again while `max_failures`, `max_losses` and `retry_on`
-    allow.
+    whose checkpoint proved damaged is started again from another, which is no failure. Everything else is a failure or
+    a loss, and is started again while `max_failures`, `max_losses` and `retry_on` allow.
     """
     decided, started_from = trial.failure, trial.started_from
     trial = evolve(trial, ran_s=trial.running_s(now), running_since=None, started_from=None, failure="")
@@ -132,7 +131,7 @@ def _failed(trial: Trial, failure: str, why: str, plan: Plan, *, is_final: bool 
     alone = ", alone," if is_alone_next else ""
     trial = evolve(trial, reason=f"starts again{alone} after: {why}")
     if failure == "timeout":
-        trial = evolve(trial, ran_s=0.0)  # who may try again has all the time again
+        trial = evolve(trial, ran_s=0.0)  # each retry has the whole time again
     return Status.PENDING, evolve(trial, resources=replace(trial.resources, alone=True)) if is_alone_next else trial
 
 

@@ -1,11 +1,11 @@
-"""What the ranks of a training group are told and how the group ends: decided from facts, without any I/O.
+"""What the ranks of a training group do and how the group ends: decided from facts, without any I/O.
 
     rank    joined   reported(seq, shard)   merged(seq, path)   said(outcome)   gone(outcome)
     above   answered(seq, is_stop)
     time    tick
 
 Each fact returns actions. Rank 0's reports are passed on upwards, and the answer to its k-th report goes to the k-th
-report of every rank. Ranks wait for each other only at a report to which somebody attached a checkpoint: its shards are
+report of every rank. Ranks wait for each other only at a report to which a rank attached a checkpoint: its shards are
 merged by one of them first. The first failure in time ends the group; what it causes in other ranks is collateral.
 """
 
@@ -46,7 +46,7 @@ class Limits:
         barrier_s: ranks wait for others at a report with a checkpoint.
         hang_s: between two reports of a rank; None: for ever.
         settle_s: after the first failure, in which its true cause may still come to light.
-        stop_s: for the other ranks to end, once one that was told to stop has ended.
+        stop_s: for the other ranks to end, once one that was asked to stop has ended.
         dump_s: for the ranks to write down where they are.
         explain_s: until a wait is explained to the user.
     """
@@ -67,7 +67,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Answer report `seq` of a rank; 0: it is told to stop at its next. `path`: the checkpoint stored with it."""
+    """Answer report `seq` of a rank; 0: it stops at its next. `path`: the checkpoint stored with it."""
 
     rank: int
     is_stop: bool
@@ -328,7 +328,7 @@ class GroupRules:
                 self._explained = ""
                 self._actions.append(Explain(""))
         actions, self._actions = self._actions, []
-        if self._is_killing:  # no rank is left to hear anything
+        if self._is_killing:  # no rank is left to answer
             return [action for action in actions if isinstance(action, KillAll)]
         return actions
 

@@ -1,4 +1,4 @@
-"""What the sweep is told (events: facts), what it says (commands) and what schedulers answer (decisions)."""
+"""What the sweep takes (events: facts), what it returns (commands) and what schedulers answer (decisions)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Verdict(StrEnum):
 
 
 class Ask(StrEnum):
-    """What a person may ask of a running sweep."""
+    """What the user may ask of a running sweep."""
 
     DRAIN = "drain"  # what runs finishes, nothing new starts
     INTERRUPT = "interrupt"  # save and stop; resumable
@@ -187,7 +187,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A person wants something; `trial_id` None means the whole sweep."""
+    """The user asks for something; `trial_id` None means the whole sweep."""
 
     what: Ask
     trial_id: str | None = None
@@ -272,7 +272,7 @@ Decision = StopTrial | PauseTrial | ResumeTrial | SaveTrial | CloneTrial | Resiz
 
 
 class Hook(StrEnum):
-    """What searchers and callbacks are told; the names are those of Tune's callback hooks without `on_`."""
+    """What searchers and callbacks are notified of; the names are those of Tune's callback hooks without `on_`."""
 
     START = "trial_start"
     RESULT = "trial_result"

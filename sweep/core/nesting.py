@@ -70,8 +70,7 @@ class _Room:
     def choose(
         self, kind: str, amount: float, kinds: Mapping[tuple[str, str], str], barred: set[str], wanted: set[str]
     ) -> list[str]:
-        """Return the devices of a kind that would be taken, of shares the `wanted` ones first; too few when there is no
-        room."""
+        """Return the devices of a kind that would be taken, `wanted` shares first; fewer when there is no room."""
         own = {one: left for one, left in self.devices.items() if kinds[self.node, one] == kind and one not in barred}
         if 0 < amount < 1:
             roomy = [one for one, left in own.items() if left >= units_of(amount)]

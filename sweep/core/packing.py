@@ -214,7 +214,7 @@ class Packer:
         self._nodes: dict[str, _Free] = {}
         self._held: dict[Holder, tuple[Resources, Placement]] = {}
         self._notes: dict[Holder, str] = {}
-        self._alone: dict[str, Holder] = {}  # node -> who has it for itself
+        self._exclusive: dict[str, Holder] = {}  # node -> its only holder
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._ever: dict[Resources, bool] = {}
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
@@ -256,7 +256,7 @@ class Packer:
             return None
         self._held[holder] = (resources, placement)
         if resources.alone:
-            self._alone.update(dict.fromkeys([place.node for place in placement.bundles], holder))
+            self._exclusive.update(dict.fromkeys([place.node for place in placement.bundles], holder))
         self._whys.clear()
         return placement
 
@@ -275,7 +275,7 @@ class Packer:
         return placement
 
     def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
-        """Count as taken what somebody holds already."""
+        """Count as taken what a trial holds already."""
         self._held[holder] = (resources, placement)
         self._add(resources, placement, -1)
 
@@ -294,18 +294,18 @@ class Packer:
         resources, placement = held
         self._add(resources, placement, +1)
         if resources.alone:
-            self._alone = {node: other for node, other in self._alone.items() if other != holder}
+            self._exclusive = {node: other for node, other in self._exclusive.items() if other != holder}
         self._full.clear()
         self._whys.clear()
         return True
 
     def _open(self, resources: Resources) -> dict[str, _Free]:
-        """Return the nodes that a request may lie on now: not those that somebody has alone; alone: empty ones."""
+        """Return the nodes that a request may lie on now: not those held exclusively; empty ones if it is exclusive."""
         if resources.alone:
             taken = {place.node for _, placement in self._held.values() for place in placement.bundles}
             return {name: free for name, free in self._nodes.items() if name not in taken}
-        if self._alone:
-            return {name: free for name, free in self._nodes.items() if name not in self._alone}
+        if self._exclusive:
+            return {name: free for name, free in self._nodes.items() if name not in self._exclusive}
         return self._nodes
 
     def could_ever_fit(self, resources: Resources) -> bool:
@@ -319,13 +319,13 @@ class Packer:
         return why_never(resources, self.nodes, lambda request, hosts: _search(request, _Free.of(hosts)) is not None)
 
     def explain(self, holder: Holder, why: str) -> None:
-        """Note why somebody still holds something, for `why_not`."""
+        """Note why a trial still holds something, for `why_not`."""
         if holder in self._held:
             self._notes[holder] = f" ({why})" if why else ""
             self._whys.clear()
 
     def why_not(self, resources: Resources) -> str:
-        """Return what the request waits for now and who holds it, in one line."""
+        """Return what the request waits for now and which trials hold it, in one line."""
         if resources not in self._whys:
             self._whys[resources] = self._why_not(resources)
         return self._whys[resources]
@@ -349,8 +349,8 @@ class Packer:
                 parts.append(f"waits for {format_request(name, need, of_type)}; {there}")
                 if shown:
                     parts[-1] += f", the rest held by {shown}{more}"
-        if not parts and self._alone:
-            by = ", ".join(sorted({holder[0].rpartition("_")[2] for holder in self._alone.values()}))
+        if not parts and self._exclusive:
+            by = ", ".join(sorted({holder[0].rpartition("_")[2] for holder in self._exclusive.values()}))
             return f"waits for {by}, which runs alone after it ran out of memory"
         return "; ".join(parts) or f"waits for {resources} in one piece; what is free is scattered"
 
@@ -638,7 +638,7 @@ def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[st
             return is_new, free.whole("gpu", wanted), free.cpu
         if bundle.tpu:
             return is_new, free.gap(bundle), free.num_hosts, free.whole("tpu", wanted), free.cpu
-        # A request without devices keeps away from nodes whose devices somebody may still want.
+        # A request without devices keeps away from nodes whose devices others may still need.
         return is_new, free.whole("gpu") + free.whole("tpu"), free.cpu
 
     return sorted(nodes, key=rank)

@@ -14,7 +14,7 @@ _MAX_OVERTAKES = 16
 
 
 class PendingQueue:
-    """Know who waits and who may start now.
+    """Know which trials wait and which may start now.
 
     Trials with equal requests fit or do not fit together, so only the first of each group is ever tried: 10,000 waiting
     trials of one kind cost as much as one. Those that have run before are a group of their own, so that a scheduler may
@@ -28,7 +28,7 @@ class PendingQueue:
         self._overtaken = ("", 0)  # the oldest waiting trial, and how many younger ones it saw start
 
     def __iter__(self) -> Iterator[tuple[Resources, str]]:
-        """Yield (request, trial id) of everybody, group by group."""
+        """Yield (request, trial id) of all waiting trials, group by group."""
         for (resources, _), group in self._groups.items():
             for trial_id in group:
                 yield resources, trial_id
@@ -62,7 +62,7 @@ class PendingQueue:
         return oldest, fitting
 
     def overtook(self, oldest: str) -> None:
-        """Note that somebody younger started while the oldest did not fit."""
+        """Note that a younger trial started while the oldest did not fit."""
         seen = self._overtaken[1] if self._overtaken[0] == oldest else 0
         self._overtaken = (oldest, seen + 1)
 

@@ -50,8 +50,7 @@ def best_of(scores: Iterable[tuple[_Key, Any]], mode: str, *, infinite: bool = F
 
 
 def replaces(new: Any, old: Any, mode: str) -> bool:
-    """Whether a report becomes the best of its trial: finite numbers come before infinities, and these before the
-    rest."""
+    """Whether a report becomes the best of its trial: finite numbers before infinities before the rest."""
     if type(new) is type(old) is float and new - new == 0.0 == old - old:  # both finite, as nearly always
         return new > old if mode == "max" else new < old
     for infinite in (False, True):

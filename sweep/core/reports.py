@@ -1,4 +1,4 @@
-"""What a report becomes in the light of its trial: a filled-in result, a checkpoint reference, a new best or not."""
+"""A report in the light of its trial: its result, its checkpoint reference, whether it is the best so far."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sweep.core.results import TrialResult, fill
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.core.values import as_float, summed
 
-__all__ = ["filled", "improves", "reference"]
+__all__ = ["auto_filled", "improves", "reference"]
 
 
-def filled(trial: Trial, event: Reported) -> dict[str, Any]:
-    """Return the metrics of a report with everything that is filled in; `trial` as it was before the report."""
+def auto_filled(trial: Trial, event: Reported) -> dict[str, Any]:
+    """Return the metrics of a report with the auto-filled ones; `trial` as it was before the report."""
     restored = trial.started_from.time_total_s if trial.started_from is not None else 0.0
     last = trial.last_result
     before = None if event.seq <= 1 or last is None else as_float(last.get("time_total_s"))
@@ -58,8 +58,7 @@ def reference(trial: Trial, path: str, result: TrialResult | None) -> Checkpoint
 
 
 def improves(trial: Trial, result: TrialResult, plan: Plan) -> bool:
-    """Whether a result has the metric and is better than the trial's best so far; infinities are not, if that is
-    finite."""
+    """Whether a result has the metric and beats the trial's best so far; infinities do not beat a finite one."""
     value = result.get(plan.metric)
     if value is None:
         return False

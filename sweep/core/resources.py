@@ -132,8 +132,8 @@ class Bundle:
                 raise ResourceError(f"a trial asks for {name}={amount!r}; expected a number of at least 0.")
         if self.gpu > 1 and self.gpu != int(self.gpu):
             raise ResourceError(
-                f"a trial asks for gpu={self.gpu:g}; expected a whole number, or a share between 0 and 1 of a "
-                "single GPU."
+                f"a trial asks for gpu={self.gpu:g}; expected a whole number, "
+                "or a share between 0 and 1 of a single GPU."
             )
         if self.tpu not in _CHIP_COUNTS:
             raise ResourceError(

@@ -57,7 +57,7 @@ def without(lost: Collection[str], trial: Trial, kept: Mapping[str, Sequence[Kep
 
 
 class CheckpointLedger:
-    """Count who refers to which checkpoint; nothing is given up for deletion while a trial refers to it.
+    """Count what refers to which checkpoint; nothing is given up for deletion while a trial refers to it.
 
     A trial refers to its latest checkpoint, to the one that its running attempt was started from, and to the one that
     it will continue from as a clone of another.

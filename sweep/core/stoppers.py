@@ -45,7 +45,7 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str:
 class Stopper(ABC):
     """A rule on results: called with every judged result; True ends that trial.
 
-    A stopper hears results in the order they were recorded; after a restart a new object hears them again. NaN, and
+    A stopper gets results in the order they were recorded; after a restart a new object gets them again. NaN, and
     whatever is no number, counts as worst: it never makes the rules of this module stop anything.
 
     Attributes:
@@ -91,7 +91,7 @@ class FunctionStopper(Stopper):
 
 @refuse_unknown()
 class CombinedStopper(Stopper):
-    """Stop when any of several stoppers says so; every one of them hears every result."""
+    """Stop when any of several stoppers says so; every one of them gets every result."""
 
     def __init__(self, *stoppers: Stopper) -> None:
         for stopper in stoppers:

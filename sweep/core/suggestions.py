@@ -15,8 +15,9 @@ _PATIENCE_S = 60.0  # how long nothing may run while the searcher says "not now"
 class Suggestions:
     """Keep account of the questions to the searcher.
 
-    After "not now" it is asked one question at a time, when there is news (an exit, a release, a person, other nodes),
-    and at the latest a second later. Reports are no news: there are too many of them, and a second later will do.
+    After "not now" it is asked one question at a time, when there is news (an exit, a release, a request of the user,
+    other nodes), and at the latest a second later. Reports are no news: there are too many of them, and a second later
+    will do.
 
     Attributes:
         is_exhausted: it has said that nothing more will come.

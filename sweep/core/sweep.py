@@ -50,7 +50,7 @@ from sweep.core.messages import (
 from sweep.core.packing import Packer
 from sweep.core.pending_queue import PendingQueue
 from sweep.core.plan import Plan
-from sweep.core.reports import filled, improves, reference
+from sweep.core.reports import auto_filled, improves, reference
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult, score
 from sweep.core.retention import CheckpointLedger, Kept
@@ -89,7 +89,7 @@ class Sweep:
 
     Args:
         plan: what to do; the `PlanChanged` event replaces it.
-        packer: who holds what.
+        packer: which trial holds what.
         trials: as loaded from the record; those that a process may have held are recovered at the first `PlanChanged`.
         kept: the checkpoints that exist, per trial, oldest first.
         seq: number of the last recorded event.
@@ -131,7 +131,7 @@ class Sweep:
         self._out: list[Command] = []
         self._changes = Changes()
         loaded = list(trials)
-        for trial in sorted(loaded, key=lambda trial: trial.ticket):  # who waited longest comes first again
+        for trial in sorted(loaded, key=lambda trial: trial.ticket):  # the longest waiting comes first again
             self._put(trial)
         self._trials = {trial.id: self._trials[trial.id] for trial in loaded}
         self._last_request = loaded[-1].resources if loaded else self._last_request
@@ -202,7 +202,7 @@ class Sweep:
             return None
         if trial.count + 1 <= trial.judged_to:
             return None
-        return TrialResult(filled(trial, event))
+        return TrialResult(auto_filled(trial, event))
 
     # --- the one entry ---------------------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class Sweep:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return  # an attempt that is gone still talks
-        values = filled(trial, event)
+        values = auto_filled(trial, event)
         result = TrialResult(values, self.seq)
         count = trial.count + 1
         is_stopping = trial.status is Status.STOPPING
@@ -692,7 +692,7 @@ class Sweep:
             return
         self._is_open = True
         self._suggestions.open({trial.number for trial in self._trials.values()})
-        # What had begun comes before what had not; who was making room comes last, as it would have.
+        # What had begun comes before what had not; what was making room comes last, as it would have.
         held = [t for t in self._trials.values() if t.is_held or t.placement is not None]
         leaving = [t for t in held if t.status is Status.STOPPING and t.next_status is Status.PENDING]
         waiting = sorted((t for t in self._trials.values() if t.status is Status.PENDING), key=lambda t: t.ticket)

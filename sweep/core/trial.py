@@ -56,7 +56,7 @@ LEGAL: Mapping[Status, frozenset[Status]] = {
     Status.RUNNING: frozenset({Status.STOPPING, Status.TERMINATED, Status.PENDING, Status.ERROR}),
     Status.STOPPING: frozenset({Status.PENDING, Status.PAUSED, Status.TERMINATED, Status.ERROR}),
     Status.PAUSED: frozenset({Status.PENDING, Status.TERMINATED, Status.ERROR}),
-    Status.TERMINATED: frozenset({Status.PENDING}),  # only when a person asks for a retry
+    Status.TERMINATED: frozenset({Status.PENDING}),  # only when the user asks for a retry
     Status.ERROR: frozenset({Status.PENDING}),
 }
 
@@ -82,7 +82,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether it returned, or unwound because it was told to stop."""
+        """Whether it returned, or unwound because it was asked to stop."""
         return self.kind in ("FINISHED", "STOPPED")
 
 
@@ -141,7 +141,7 @@ class Trial(NamedTuple):
         judged_to: reports up to this count were judged; a repeat after a restart is recorded, not judged again.
         failures: faults of its own. losses: faults of the infrastructure.
         is_saved: while STOPPING towards PAUSED: the save that the pause needs is committed.
-        is_by_person: a person paused it; only a person resumes it.
+        is_by_person: the user paused it; only the user resumes it.
         reason: why it waits, or why it ended; shown to the user.
         ticket: its place among those that wait, or its last one: smaller is earlier.
         failure: which kind of failure its last attempt was, one of `core.failures.CLASSES`; empty: none.

@@ -1,4 +1,4 @@
-"""How a sweep comes to its end before its time: what a person wished, and what went wrong, as displays show it."""
+"""How a sweep comes to its end before its time: what the user requested, and what went wrong, as displays show it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Ending:
         can_kill: trials are processes; False: they run in this one, and end at their next report.
 
     Attributes:
-        times: how often a person has pressed Ctrl-C, or sent a signal that means the same.
+        times: how often the user has pressed Ctrl-C, or sent a signal that means the same.
         error: what the sweep failed with.
     """
 
@@ -42,14 +42,14 @@ class Ending:
         self._asked_at = 0.0
 
     def hear(self, times: int) -> None:
-        """Take what a person wishes, for the first, second ... time."""
+        """Take the first, second ... request to end."""
         if times == 1:
             self._asked_at = self._clock()
         self.times = times
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a person wished it."""
+        """Whether the user requested it."""
         return self.times > 0 or isinstance(self.error, KeyboardInterrupt)
 
     @property
@@ -101,7 +101,7 @@ class EndingNotice(Callback):
         self._said = 0
 
     def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
-        """Look whether somebody has pressed Ctrl-C."""
+        """Look whether Ctrl-C was pressed."""
         if self._ending.times == self._said:
             return
         self._said = self._ending.times

@@ -1,4 +1,4 @@
-"""The Pareto set of the trials' last reports while they come: whom no other beats in every objective."""
+"""The Pareto set of the trials' last reports while they come: those that no other beats in every objective."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Points = dict[int, tuple[Any, ...]]
 
 
 class Front:
-    """Keep the last values of each trial, and whom no other beats.
+    """Keep the last values of each trial, and those that no other beats.
 
     Those that run are few and are looked at anew each time. What has no process has come to rest: of all those only
     the ones that none of them beats are looked at again.

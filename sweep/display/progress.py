@@ -97,7 +97,7 @@ class Progress(Callback):
         self._view: ViewState | None = None
         self._about = About()
         self._ending: Ending | None = None
-        self._times = 0  # that somebody pressed Ctrl-C, as far as was shown
+        self._times = 0  # that Ctrl-C was pressed, as far as was shown
 
     @property
     def is_redrawn(self) -> bool:
@@ -215,7 +215,7 @@ class Progress(Callback):
     # --- drawing ---
 
     def refresh(self, *, is_last: bool = False) -> None:
-        """Count what changed and draw; called by the display's own thread, or by who has none."""
+        """Count what changed and draw; called by the display's own thread, or directly where it has none."""
         view, screen = self._view, self._screen
         if view is None or screen is None:
             return
@@ -274,7 +274,7 @@ class Progress(Callback):
         except (OSError, ValueError):  # a closed pipe, a closed file, a terminal that went away: not the sweep's fault
             self._screen = None
             if isinstance(had, Lines) and self._ending is not None and self._ending.times and sys.stderr is not None:
-                # Ctrl-C has ended the reader of the pipe, too; who pressed it still wants to know.
+                # Ctrl-C has ended the reader of the pipe, too; the user is still to be informed.
                 self._screen = Lines(sys.stderr)
                 with contextlib.suppress(OSError, ValueError):
                     use(self._screen)

@@ -86,7 +86,7 @@ def draw_block(
         width, height: of the terminal; no line is wider, and there are at most `height` lines.
         now: seconds of driving. idle_s: seconds since the last fact, added to clocks that go on meanwhile.
         own_table: lines in place of the usual table.
-        ending: what a person wished meanwhile.
+        ending: what the user requested meanwhile.
     """
     clock = now + idle_s
     stopping = stopping_lines(view, ending)
@@ -125,7 +125,7 @@ def draw_end(
 
     Args:
         unfinished: trials that had not ended when the sweep did.
-        ending: how it came to its end; None: a person wished it if anything is unfinished.
+        ending: how it came to its end; None: the user requested it if anything is unfinished.
     """
     word = ending.word if ending is not None else "interrupted after" if unfinished else "ended after"
     lines = [_counts(view, is_last=True), *_best(view, about, is_last=True)]
@@ -155,7 +155,7 @@ def draw_end(
 
 
 def stopping_lines(view: ViewState, ending: Ending | None) -> list[str]:
-    """Return how long a sweep that is being stopped may still take, and for whom it waits; nothing if it is not."""
+    """Return how long a sweep that is being stopped may still take, and for what it waits; nothing if it is not."""
     until = "" if ending is None else ending.until()
     if not until:
         return []

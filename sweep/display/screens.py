@@ -102,7 +102,7 @@ class _Terminal(Screen):
         self._console.print(self._rich(above), end="\n" if above else "", no_wrap=True, overflow="crop", crop=True)
 
     def process_renderables(self, renderables: list[Any]) -> list[Any]:
-        """Put the block below what is printed: rich calls this for every print, whoever made it."""
+        """Put the block below what is printed: rich calls this for every print, from anywhere."""
         return [self._control(self._erasing()), *renderables, *self._block()]
 
     def end(self, draw: DrawEnd) -> None:
@@ -119,7 +119,7 @@ class _Terminal(Screen):
         """Give back the cursor and the standard streams."""
         self._is_live = False
         for name, stream in self._replaced.items():
-            getattr(sys, name).flush()  # half a line that somebody printed
+            getattr(sys, name).flush()  # half a line that was printed before
             setattr(sys, name, stream)
         self._console.pop_render_hook()
         self._console.print(self._control(control), end="")

@@ -19,7 +19,7 @@ from sweep.display.formats import clean
 from sweep.display.front import Front
 from sweep.display.rate import Rate
 
-__all__ = ["Best", "Change", "Eta", "FailureGroup", "Live", "ViewState", "varying_pairs"]
+__all__ = ["BestTrial", "Change", "Eta", "FailureGroup", "Live", "ViewState", "varying_pairs"]
 
 _KINDS = {
     Status.PENDING: "waiting",
@@ -46,7 +46,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestTrial:
     """A trial and the report by which it is best; `step` is that report's."""
 
     value: float
@@ -104,7 +104,7 @@ class ViewState:
         self.live: dict[str, Live] = {}
         self.waiting: dict[str, Trial] = {}
         self.objectives = objectives
-        self.best_ever: Best | None = None
+        self.best_ever: BestTrial | None = None
         self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
         self.failures: dict[str, FailureGroup] = {}
         self.last_failures: deque[Trial] = deque(maxlen=3)
@@ -120,17 +120,19 @@ class ViewState:
         self._best_at_ends: deque[float] = deque(maxlen=11)
 
     @property
-    def best(self) -> Best | None:
+    def best(self) -> BestTrial | None:
         """The best trial by the last reports, the first of equals; None: none, or several objectives."""
         found = self._ranking.best()
         if found is None:
             return None
         number, value = found
         trial = self._known[number][1]
-        return Best(value, trial, None if trial.last_result is None else trial.last_result.get("training_iteration"))
+        return BestTrial(
+            value, trial, None if trial.last_result is None else trial.last_result.get("training_iteration")
+        )
 
     @property
-    def better_earlier(self) -> Best | None:
+    def better_earlier(self) -> BestTrial | None:
         """The best report of all, where it is better than that of `best`."""
         ever, best = self.best_ever, self.best
         if ever is None or (best is not None and not beats(ever.value, best.value, self.plan.mode)):
@@ -245,8 +247,7 @@ class ViewState:
         return Eta(seconds, spread * seconds)
 
     def improvement(self) -> tuple[float, int] | None:
-        """Return how far the best value moved, as a fraction, while how many trials ended, ten at most; None when
-        unknown."""
+        """Return the best value's change, as a fraction, and over how many ended trials, ten at most; None: unknown."""
         best = self.best
         if best is None or len(self._best_at_ends) < 2 or not self._best_at_ends[0]:
             return None
@@ -292,7 +293,7 @@ class ViewState:
                 or beats(value, ever.value, mode)
                 or (value == ever.value and trial.number < ever.trial.number)
             ):
-                self.best_ever = Best(value, trial, report.get("training_iteration"))
+                self.best_ever = BestTrial(value, trial, report.get("training_iteration"))
 
     def _end(self, trial: Trial, kind: str, now: float, ran: float) -> None:
         self._ends.add(now)

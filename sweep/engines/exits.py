@@ -1,4 +1,4 @@
-"""How an attempt ended, told from what its worker said last and from what the kernel says of its process."""
+"""How an attempt ended: from its worker's last message and from what the kernel says of its process."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class LockWatch:
     Attributes:
         hang_s: how long a trial may do nothing before its first report.
         attempts: those that there are.
-        say: is told.
+        say: called with one line.
     """
 
     hang_s: float

@@ -88,7 +88,7 @@ class Host:
             if self._idle in ready:
                 self._on_idle()
             if control in ready:
-                self._on_request()
+                self._on_group_request()
             if self._pidfd in ready:
                 self._on_exit()
             for group in list(self._groups):
@@ -193,7 +193,7 @@ class Host:
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
-    def _on_request(self) -> None:
+    def _on_group_request(self) -> None:
         """The worker asks for a group, or is gone."""
         assert self._control is not None
         message, descriptors = self._control.receive()

@@ -30,12 +30,12 @@ class Hosts:
     Attributes:
         log: gets what the modules print that are imported in advance.
         environ: the variables that trials start from.
-        hear: is given what a host says. Its last word is `Gone`: with all that it had left behind, or no zygote is
-            there to say so, and then the engine ends what can be found.
+        on_message: called with each message of a host. The last is `Gone`: with all that it had left behind, or no
+            zygote is there to say so, and then the engine ends what can be found.
         refuse: an attempt gets no host, because of this errno.
         is_importing: the zygote imports this module now.
         is_ready: it has imported these modules, which started so many threads.
-        say: is told what the user should be shown.
+        say: called with each line for the user.
         slots: those that there are, by number.
     """
 
@@ -43,7 +43,7 @@ class Hosts:
     loop: Loop
     log: Path
     environ: Mapping[str, str]
-    hear: Callable[[Slot, wire.FromHost | wire.Gone], None]
+    on_message: Callable[[Slot, wire.FromHost | wire.Gone], None]
     refuse: Callable[[Attempt, int], None]
     is_importing: Callable[[str], None]
     is_ready: Callable[[int, tuple[str, ...]], None]
@@ -134,7 +134,7 @@ class Hosts:
                 self._bury(slot)
 
     def end(self, slot: Slot) -> None:
-        """End a host that does not do what it is told, for instance because it was stopped."""
+        """End a host that does not react, for instance because it was stopped (SIGSTOP)."""
         if slot.nursery.is_alive:
             slot.nursery.end_host(slot.number)
         elif slot.pid:
@@ -157,7 +157,7 @@ class Hosts:
 
     def _on_host(self, slot: Slot) -> None:
         for message in slot.life.receive_all():
-            self.hear(slot, message)
+            self.on_message(slot, message)
         if slot.is_dead and slot.number in self.slots:
             self.loop.ignore(slot.life.socket.fileno())
             if not slot.nursery.is_alive:
@@ -166,11 +166,11 @@ class Hosts:
 
     def _bury(self, slot: Slot) -> None:
         for message in slot.life.receive_all():
-            self.hear(slot, message)
+            self.on_message(slot, message)
         self.loop.ignore(slot.life.socket.fileno())
         slot.life.close()
         del self.slots[slot.number]
-        self.hear(slot, wire.Gone(slot.number))
+        self.on_message(slot, wire.Gone(slot.number))
 
     def _on_nursery(self, nursery: Nursery) -> None:
         for message in nursery.packets.receive_all():

@@ -67,7 +67,7 @@ def _watch(zygote_pid: int, driver: int, control: int, zygote: int, mark: str) -
     poll = select.poll()
     poll.register(driver, select.POLLIN)
     poll.register(zygote, select.POLLIN)
-    poll.register(control, 0)  # of a socket that the other side has closed, a hang-up is told unasked
+    poll.register(control, 0)  # the hang-up of a closed socket is reported whatever is registered
     ready = {descriptor for descriptor, _ in poll.poll()}
     os.close(control)  # the driver sees that the zygote is gone when no process holds its end
     if zygote not in ready:

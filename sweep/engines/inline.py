@@ -55,7 +55,7 @@ class _Attempt:
     def send(self, data: bytes) -> None:
         """Hand over what a worker would write."""
         (message,) = wire.Frames().feed(data)
-        self._engine.hear(self, message)
+        self._engine.receive(self, message)
 
     def receive(self) -> Answer:
         """Wait for an answer."""
@@ -114,7 +114,7 @@ class InlineEngine(Engine):
         return self._context.start_at + time.monotonic() - self._began
 
     def execute(self, command: EngineCommand) -> None:
-        """Begin to carry out a command; the user's code hears of it when the loop waits again."""
+        """Begin to carry out a command; it reaches the user's code when the loop waits again."""
         with self._turn:
             if self._is_closed:
                 return
@@ -165,7 +165,7 @@ class InlineEngine(Engine):
                     self._is_loop_waiting = False
 
     def post(self, event: Event) -> None:
-        """Hand in an event from a signal handler or another thread; it is heard within 50 ms."""
+        """Hand in an event from a signal handler or another thread; it is handled within 50 ms."""
         self._posted.append(event)
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ class InlineEngine(Engine):
                 self._finish(attempt, classify(None if is_killed else outcome, 0, kill=attempt.kill))
             self._turn.notify_all()
 
-    def hear(self, attempt: _Attempt, message: wire.FromWorker) -> None:
+    def receive(self, attempt: _Attempt, message: wire.FromWorker) -> None:
         """Take what a worker would have sent over its socket."""
         key = (attempt.trial.id, attempt.trial.attempt)
         with self._turn:

@@ -1,4 +1,4 @@
-"""What a worker is told of its attempt: jobs made from trials, and the files that they name."""
+"""Jobs, made from trials: what a worker needs to know of its attempt, and the files that they name."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def end_leftovers(
     """Kill what dead drivers have left running, and return it once it is gone.
 
     Args:
-        notice: is told what was ended, in one line.
+        notice: called with one line that says what was ended.
         own: directory of the experiment whose lock this process holds.
         own_dead: mark of the driver that died with that lock before; empty: none did.
         mark_of_dead_driver: the same of another experiment, from the path of its lock.

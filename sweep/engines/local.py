@@ -43,7 +43,7 @@ _KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed 
 class LocalEngine(Engine):
     """Run each attempt in a fresh process forked from one that has imported what it needs.
 
-    Which process does what, who ends whom, and what happens when one dies: docs/explanation/processes.md. All of
+    Which process does what, which ends which, and what happens when one dies: docs/explanation/processes.md. All of
     this happens on the thread that calls `next_events`; only `post` may be called from elsewhere.
     """
 
@@ -104,7 +104,7 @@ class LocalEngine(Engine):
             self._loop,
             log=self._layout.code / "zygote.log",
             environ=self._jobs.environ,
-            hear=self._on_host,
+            on_message=self._on_host,
             refuse=self._refuse,
             is_importing=self._on_importing,
             is_ready=self._locks.begin,
@@ -330,7 +330,7 @@ class LocalEngine(Engine):
             classify(attempt.outcome, status, peak_rss_bytes=peak, kill=attempt.kill, has_oom_kill=has_oom_kill),
         )
 
-    # --- hearing -----------------------------------------------------------------------------------------------------
+    # --- messages ----------------------------------------------------------------------------------------------------
 
     def _on_link(self, link: Link) -> None:
         self._on_worker(link, link.receive())
@@ -340,9 +340,9 @@ class LocalEngine(Engine):
     def _on_full(self, link: Link, is_full: bool) -> None:
         self._loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
 
-    def _on_worker(self, link: Link, heard: Sequence[wire.FromWorker]) -> None:
+    def _on_worker(self, link: Link, received: Sequence[wire.FromWorker]) -> None:
         attempt: Attempt | None = link.attempt
-        for message in heard:
+        for message in received:
             if attempt is None or message.token != attempt.token:
                 continue
             match message:

@@ -62,7 +62,7 @@ class Loop:
         heapq.heappush(self._alarms, (time.monotonic() + after_s, next(self._alarm_numbers), action))
 
     def post(self, event: Event) -> None:
-        """Keep an event for `take_posted` and wake whoever waits."""
+        """Keep an event for `take_posted` and wake the waiting thread."""
         self._posted.append(event)
         if not self._is_closed:
             with contextlib.suppress(BlockingIOError):  # full: it wakes anyway

@@ -1,4 +1,4 @@
-"""The driver's end of a zygote: start it, ask it for hosts, hear from it, end it."""
+"""The driver's end of a zygote: start it, ask it for hosts, read its messages, end it."""
 
 from __future__ import annotations
 

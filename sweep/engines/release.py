@@ -46,7 +46,7 @@ class Releases:
         """Call `then` once those GPUs are clean that an ended worker held for `trial` and none of `running` holds.
 
         Args:
-            key: the trial's id and attempt where it is a trial that waits, which is told why.
+            key: id and attempt of the trial that waits, for which the reason is shown; anything else if none waits.
         """
         held = _devices_of(trial) if self._has_gpus else set()
         if held:

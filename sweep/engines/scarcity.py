@@ -23,19 +23,19 @@ _FIRST_S = 0.1
 _MOST_S = 5.0
 _IDLE_S = 1.0  # the most while nothing runs: no trial is there from which another would take a process
 _MOST_AT_ONCE = 64
-_SETTLED = 3  # alarms in a row at which nothing runs, before that is told the user
+_SETTLED = 3  # alarms in a row at which nothing runs, before the user is notified
 
 
 @dataclass(eq=False)
 class Scarcity:
-    """The line of those that were refused.
+    """The queue of attempts that the kernel refused.
 
     Attributes:
         place: gives an attempt a slot; raises OSError when the kernel refuses, or the engine says so later.
         make_room: gives up what is held for attempts to come.
         num_placed: how many attempts have a slot.
         explain: says why an attempt waits.
-        notice: is told once what is short.
+        notice: called once, with a line that says what is short.
     """
 
     loop: Loop
@@ -114,7 +114,7 @@ class Scarcity:
         self._set_alarm()  # also where none is left: they may be refused yet
 
     def _say(self) -> None:
-        """Say how many run, to everybody who waits; once to the user, as soon as that is settled."""
+        """Show at each waiting attempt how many run; notify the user once, as soon as that is settled."""
         number = self.num_placed()
         self._num_idle_alarms = 0 if number else self._num_idle_alarms + 1
         self._text = f"at most {number} at once: {self._shortage}" if number else f"cannot start: {self._shortage}"

@@ -121,7 +121,7 @@ _STATES = {"R": "runs", "S": "waits", "D": "waits for a device", "T": "is stoppe
 
 
 def _about(pid: int) -> tuple[str, str, bool, str] | None:
-    """Return command, state, whether it writes its stacks when it is told to, and what it waits in; None: gone."""
+    """Return command, state, whether it writes its stacks on request, and what it waits in; None: gone."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             fields = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)

@@ -127,7 +127,7 @@ class Simulator(Engine):
                 self._save(attempt, seq)
                 self._next(attempt)
             case Stop(seq=seq, save=save):
-                if seq:  # otherwise it is told at its next report
+                if seq:  # otherwise it takes effect at the next report
                     if save:
                         self._save(attempt, seq)
                     self._end(attempt, Exit(ExitKind.STOPPED))

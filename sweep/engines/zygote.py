@@ -161,7 +161,7 @@ def _import_all(setup: wire.Setup, zygote: Zygote) -> None:
             zygote.send(wire.Importing(name))
         try:
             importlib.import_module(name)
-        except BaseException as error:  # the border to other people's code; the trial will meet the error, too
+        except BaseException as error:  # the border to the user's code; the trial will meet the error, too
             line = traceback.format_exception_only(error)[-1].strip()
             why = why_missing(error)
             zygote.send(wire.Notice(f"importing {name} in advance failed: {line}{'. ' if why else ''}{why}"))

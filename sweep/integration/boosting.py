@@ -18,8 +18,8 @@ class RoundReports:
     """Report each round of a booster, and store the model in a file that the library itself reads.
 
     Args:
-        metrics: None for all; a name such as `eval-logloss`; several names; or a dict from the name to report to the
-            library's.
+        metrics: None for all; a name such as `eval-logloss`; several names; or a dict from the name to report to that
+            of the library.
         filename: of the model within the reported checkpoint; its ending chooses the format.
         frequency: rounds from one checkpoint to the next; 0 for none on the way.
         checkpoint_at_end: store the model after the last round, unless it was stored with it.

@@ -13,9 +13,9 @@ from sweep.integration.reporting import (
     Metrics,
     checkpoint_file,
     chosen_hooks,
-    hear_all,
     hooks_of,
     is_first_rank,
+    override_hooks,
     report_with,
     require,
 )
@@ -43,8 +43,8 @@ class ReportCheckpointCallback(_Callback):
     only: a checkpoint always comes with metrics. In a group all ranks report, and rank 0 stores the model.
 
     Args:
-        checkpoint_on: one or several of Keras's hooks, without `on_`, at which the model is stored; an empty list for
-            none.
+        checkpoint_on: one or several of Keras's hooks, without `on_`, at which the model is stored; an empty list:
+            at none.
         report_metrics_on: likewise, at which metrics are reported.
         metrics: None for everything that Keras hands to the hook; a name; several names; or a dict from the name to
             report to Keras's.
@@ -70,7 +70,7 @@ class ReportCheckpointCallback(_Callback):
         self._choice = MetricChoice(metrics)
         self._filename = self.CHECKPOINT_NAME
         self._frequency = 1
-        self._num_heard = 0
+        self._num_calls = 0
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME, **load: Any) -> Any:
@@ -84,14 +84,14 @@ class ReportCheckpointCallback(_Callback):
         """
         return _keras.models.load_model(checkpoint_file(checkpoint, filename), **load)
 
-    def _hear(self, hook: str, *arguments: Any, logs: Mapping[str, Any] | None = None) -> None:
+    def _handle(self, hook: str, *arguments: Any, logs: Mapping[str, Any] | None = None) -> None:
         # Keras calls on_epoch_end(epoch, logs) and on_train_end(logs).
         if logs is None and arguments and not isinstance(arguments[-1], int):
             logs = arguments[-1]
         is_saved = hook in self._checkpoint_on
         if is_saved:
-            self._num_heard += 1
-            is_saved = self._num_heard % self._frequency == 0
+            self._num_calls += 1
+            is_saved = self._num_calls % self._frequency == 0
         if not is_saved and hook not in self._report_on:
             return
         metrics = self._choice.of(logs or {})
@@ -104,7 +104,7 @@ class ReportCheckpointCallback(_Callback):
         self.model.save(os.path.join(directory, self._filename))
 
 
-hear_all(ReportCheckpointCallback, HOOKS, ReportCheckpointCallback._hear)
+override_hooks(ReportCheckpointCallback, HOOKS, ReportCheckpointCallback._handle)
 
 
 @refuse_unknown()

@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import ConfigError, refuse_unknown
-from sweep.integration.reporting import MetricChoice, Metrics, chosen_hooks, hear_all, hooks_of, report_with, require
+from sweep.integration.reporting import (
+    MetricChoice,
+    Metrics,
+    chosen_hooks,
+    hooks_of,
+    override_hooks,
+    report_with,
+    require,
+)
 from sweep.worker.session import get_context
 
 __all__ = [
@@ -84,7 +92,7 @@ class TuneReportCheckpointCallback(_Callback):
         """Check that the trial's processes are those that train."""
         _require_own_processes(trainer)
 
-    def _hear(self, hook: str, trainer: Any, *_: Any, **__: Any) -> None:
+    def _handle(self, hook: str, trainer: Any, *_: Any, **__: Any) -> None:
         if hook not in self._on or trainer.sanity_checking:
             return
         metrics = self._choice.of(trainer.callback_metrics)
@@ -95,7 +103,7 @@ class TuneReportCheckpointCallback(_Callback):
             report_with(metrics)
 
 
-hear_all(TuneReportCheckpointCallback, HOOKS, TuneReportCheckpointCallback._hear)
+override_hooks(TuneReportCheckpointCallback, HOOKS, TuneReportCheckpointCallback._handle)
 
 
 @refuse_unknown()
@@ -208,6 +216,6 @@ def _require_own_processes(trainer: Any) -> None:
             f"ScalingConfig(num_workers={wanted})."
         )
     raise ConfigError(
-        f"Lightning trains with {wanted} processes, and the trial has {size}: nobody would hear what those report. "
+        f"Lightning trains with {wanted} processes, and the trial has {size}: reports of the others would be lost. "
         + advice
     )

@@ -19,7 +19,7 @@ __all__ = [
     "Metrics",
     "checkpoint_file",
     "chosen_hooks",
-    "hear_all",
+    "override_hooks",
     "hooks_of",
     "is_first_rank",
     "report_with",
@@ -138,12 +138,12 @@ def hooks_of(callback: type, *, but: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(name.removeprefix("on_") for name in names if not name.startswith(tuple(but)))
 
 
-def hear_all(callback: type, hooks: Sequence[str], hear: Callable[..., None]) -> None:
-    """Have the objects of a class answer each hook by `hear(self, hook, *arguments, **keywords)`."""
+def override_hooks(callback: type, hooks: Sequence[str], handle: Callable[..., None]) -> None:
+    """Have the objects of a class answer each hook by `handle(self, hook, *arguments, **keywords)`."""
 
     def answer_to(hook: str) -> Callable[..., None]:
         def answer(self: Any, *arguments: Any, **keywords: Any) -> None:
-            hear(self, hook, *arguments, **keywords)
+            handle(self, hook, *arguments, **keywords)
 
         answer.__name__ = f"on_{hook}"
         answer.__doc__ = "Report, if this hook was chosen."
@@ -194,7 +194,7 @@ def checkpoint_file(checkpoint: Checkpoint, filename: str) -> str:
         there = sorted(os.listdir(checkpoint.path)) if os.path.isdir(checkpoint.path) else []
         names = ", ".join(name for name in there if not name.startswith(".")) or "nothing"
         raise CheckpointError(
-            f"the checkpoint {checkpoint.path} has no {filename}; there is {names}. Give the filename that it was "
-            "stored with."
+            f"the checkpoint {checkpoint.path} has no {filename}; there is {names}. "
+            "Give the filename that it was stored with."
         )
     return path

@@ -14,12 +14,12 @@ from sweep.display.ending import Ending
 from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.policies import describe
-from sweep.record.recipe import space_keys
+from sweep.record.saved_spec import space_keys
 from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["COMPLETE", "meta_of_run", "setup_info"]
 
-COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had heard of everything
+COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had been called for everything
 
 
 def meta_of_run(
@@ -59,7 +59,7 @@ def meta_of_run(
 
 
 def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
-    """Return what callbacks are told before the first trial."""
+    """Return what callbacks get in `setup`, before the first trial."""
     spec, policies = built.spec, built.policies
     limit = f" (limit {spec.max_concurrent_trials})" if spec.max_concurrent_trials else ""
     searcher = policies.searcher

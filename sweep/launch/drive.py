@@ -51,10 +51,10 @@ class Store(Protocol):
 
 
 class Observers(Protocol):
-    """What hears of everything after the fact."""
+    """What is notified of everything after the fact."""
 
-    def notify(self, told: Sequence[Notify]) -> None:
-        """Hand over what callbacks are to hear."""
+    def notify(self, commands: Sequence[Notify]) -> None:
+        """Hand over the calls of callbacks."""
 
     def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         """Say that a batch is committed."""
@@ -99,24 +99,24 @@ def drive(
         store.commit(events, commands, changes, now)  # nothing below happens before this is durable
         if broken is not None:
             raise broken
-        told: list[Notify] = []
+        notifications: list[Notify] = []
         asks: list[Suggest] = []
         for command in chain.from_iterable(commands):
             match command:
                 case Notify():
                     tell(searcher, command)
-                    told.append(command)
+                    notifications.append(command)
                 case Suggest():
-                    asks.append(command)  # after everything the searcher must hear first
+                    asks.append(command)  # after everything that the searcher must learn first
                 case Discard(checkpoint):
                     store.discard(checkpoint)
                 case Fail(error):
-                    observers.notify(told)
+                    observers.notify(notifications)
                     raise error
                 case _:
                     engine.execute(command)
-        if told:
-            observers.notify(told)
+        if notifications:
+            observers.notify(notifications)
         observers.step(sweep.trials, now, list(changes.trials))
         inbox.extend(ask(searcher, wish.trial_id, request_of, complete) for wish in asks)
 

@@ -1,4 +1,4 @@
-"""Arguments of `run`, carried out: from whoever gave them to the analysis, or to what failed."""
+"""Arguments of `run`, carried out: from the call to the analysis, or to what failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sweep.launch.launcher import Launch
 from sweep.launch.registry import registered
 from sweep.launch.spec import RunSpec
 from sweep.record.importing import end_module
-from sweep.record.recipe import pack_recipe
+from sweep.record.saved_spec import pack_saved_spec
 from sweep.worker.nested import refuse_nested
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
     name = trainable if isinstance(trainable, str) else None
     spec = RunSpec.of(registered(name) if name is not None else trainable, {**arguments, "trainable_name": name})
     # Packed now, because searchers and schedulers change once they are used.
-    analysis, was_interrupted = Launch(spec, pack_recipe(spec.changed())).run()
+    analysis, was_interrupted = Launch(spec, pack_saved_spec(spec.changed())).run()
     is_bare = str(spec.failures.fail_fast).lower() == "raise"
     if not was_interrupted and (spec.raise_on_failed_trial or is_bare):
         raise_failed(analysis, is_bare=is_bare)
@@ -62,6 +62,6 @@ def raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None
         raise own
     raise TrialsFailed(
         f"{len(failed)} of {len(analysis.trials)} trials failed:\n{shown}{more}\n"
-        f"Everything is kept in {analysis.experiment_path}; pass raise_on_failed_trial=False to get the analysis "
-        "instead."
+        f"Everything is kept in {analysis.experiment_path}; "
+        "pass raise_on_failed_trial=False to get the analysis instead."
     ) from cause

@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 as wishes of a person: once stops in order, twice kills, three times ends at once.
+"""Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 as requests to end: once stops in order, twice kills, three times ends at once.
 
-A hang-up counts only where nothing was wished before: a window that is closed brings several, from the shell and from
+A hang-up counts only where no interrupt came before: a window that is closed brings several, from the shell and from
 the kernel. Where it is ignored at the start, as under `nohup`, it stays ignored.
 """
 
@@ -24,10 +24,10 @@ _LEAVE_S = 0.5  # how long the last Ctrl-C may take to give the terminal back
 
 @contextlib.contextmanager
 def interruptible(engine: Engine, hear: Callable[[int], None], leave: Callable[[], None]) -> Iterator[None]:
-    """Turn Ctrl-C (SIGTERM, SIGHUP, SIGUSR1) into a wish: once saves and stops, twice kills, three times ends here.
+    """Turn Ctrl-C (SIGTERM, SIGHUP, SIGUSR1) into a request: once saves and stops, twice kills, three times ends here.
 
     Args:
-        hear: is told how often it was wished, from within the signal handler: it may take no lock.
+        hear: called with the number of interrupts so far, from within the signal handler: it may take no lock.
         leave: gives the terminal back before the third time ends the process.
     """
     if threading.current_thread() is not threading.main_thread():

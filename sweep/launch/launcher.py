@@ -36,8 +36,8 @@ from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.journal import Journal
 from sweep.record.layout import checked_trial_id
 from sweep.record.lock import DriverLock, mark_of_dead_driver
-from sweep.record.recipe import write_recipe
 from sweep.record.resume import Loaded, load, retell
+from sweep.record.saved_spec import write_saved_spec
 from sweep.record.storage import check_writable
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
@@ -56,14 +56,14 @@ class Launch:
 
     Args:
         spec: what was asked for.
-        recipe: the same as bytes, to be kept for a restore; None: nothing is kept.
+        saved_spec: the same as bytes, to be kept for a restore; None: nothing is kept.
 
     Raises:
         ConfigError, SpaceError, ResourceError, TrainableError, ExperimentError: it cannot be run; nothing was started.
     """
 
-    def __init__(self, spec: RunSpec, recipe: bytes | None) -> None:
-        self._recipe = recipe
+    def __init__(self, spec: RunSpec, saved_spec: bytes | None) -> None:
+        self._saved_spec = saved_spec
         self._stack = contextlib.ExitStack()  # what must be let go of, also when a check fails
         self._stack.callback(limits.Raised().close)
         try:
@@ -115,9 +115,9 @@ class Launch:
                 make_writable(self.layout)
             check_writable(self.place.storage)
             lock = self.lock or self._lock()
-            if self._recipe is not None:
+            if self._saved_spec is not None:
                 with refusing_full_disk(self.layout):
-                    write_recipe(self.layout.root, self._recipe)
+                    write_saved_spec(self.layout.root, self._saved_spec)
             meta = meta_of_run(self.built, self.place, self.trainable, self.outputs, self.loaded.meta)
             meta["version"] = __version__
             self._bring_back(meta)

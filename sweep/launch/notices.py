@@ -40,7 +40,7 @@ class Notices:
             self.warn(text)
 
     def warn(self, text: str) -> None:
-        """Say what concerns everybody: also when nothing is to be printed."""
+        """Say what every user must know: also when nothing is to be printed."""
         if self.is_mute():
             return
         show = getattr(self.display, "notice", None)
@@ -52,7 +52,7 @@ class Notices:
 
 
 def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Iterator[str]:
-    """Yield, a line each, what silently costs people a day: nothing to resume, a search too wide, unseen GPUs, lists
+    """Yield, a line each, what silently costs the user a day: nothing to resume, a search too wide, unseen GPUs, lists
     that stay lists."""
     spec, searcher = built.spec, built.policies.searcher
     if spec.resuming.is_wanted and not spec.resuming.is_auto and not place.exists:

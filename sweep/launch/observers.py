@@ -1,4 +1,4 @@
-"""Who observes a run, and what of each trial: callbacks, default loggers, display, what gives notices, remote copy."""
+"""Observers of a run: the user's callbacks, the default loggers, the display, what gives notices, the remote copy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def about_of(built: Built, place: Place, trainable_name: str, notice: Callable[[
 
 
 def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callback]:
-    """Return the callbacks of a run in the order in which they hear; the display becomes that of `notices`."""
+    """Return the callbacks of a run in the order in which they are called; the display becomes that of `notices`."""
     from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
 
     spec, plan, scheduler = built.spec, built.plan, built.policies.scheduler
@@ -58,7 +58,7 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
         found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say))
     found += [ErrorFileCallback(), AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
     if getattr(scheduler, "log_config", False):
-        from sweep.callbacks.policy import PolicyFiles
+        from sweep.callbacks.pbt_policy import PolicyFiles
 
         found.append(PolicyFiles(scheduler.mutated_paths))
     for kind in (JsonLoggerCallback, CSVLoggerCallback):

@@ -22,7 +22,7 @@ class Place:
 
     Attributes:
         exists: there is an experiment, and it is continued.
-        resume_command: what people call, or type, to continue it.
+        resume_command: the call or the command that continues it.
     """
 
     storage: Storage

@@ -1,4 +1,4 @@
-"""Searcher and scheduler of a sweep: built from what was given, told what is optimised, checked against each other."""
+"""Searcher and scheduler of a sweep: built from what was given, with metric and mode set, checked for conflicts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Policies:
     """A searcher and a scheduler, ready to be asked.
 
     Attributes:
-        metrics, modes: as given to the run, or as one of the two was told by itself; lists for several objectives.
+        metrics, modes: as given to the run, or to one of the two itself; lists for several objectives.
         metric, mode: the first of them; "" and "max" if there are none.
         space: of the run; empty if it has none.
         notices: what the user should know, filled while configs are completed.
@@ -107,7 +107,7 @@ class Policies:
 
 
 def build_policies(spec: RunSpec, seed: int) -> Policies:
-    """Return the searcher and the scheduler that were asked for, told what is optimised and checked against each other.
+    """Return the searcher and the scheduler that were asked for, with metric and mode set, checked against each other.
 
     Raises:
         ConfigError: one of them is none, or they contradict each other or the run.
@@ -126,26 +126,26 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
     if not first and searcher.metric and searcher.mode:
         metrics, modes = searcher.metric, searcher.mode
         first, first_mode = metric_and_mode(metrics, modes)
-    policy = _scheduler(spec.scheduler)
-    if not policy.is_stateless:
+    scheduler = _scheduler(spec.scheduler)
+    if not scheduler.is_stateless:
         given: Any = first or None
         given_mode: Any = first_mode if modes is not None else None
-        if policy.is_multi_objective:
+        if scheduler.is_multi_objective:
             given, given_mode = metrics, modes
-        if metric is None and policy.metric is not None:
-            given = given_mode = None  # what the searcher was told is not meant for a scheduler that was told itself
-        policy.set_search_properties(given, given_mode, seed=seed)
-    if policy.is_searching and searcher.is_adaptive:
+        if metric is None and scheduler.metric is not None:
+            given = given_mode = None  # the searcher's are not meant for a scheduler that was given its own
+        scheduler.set_search_properties(given, given_mode, seed=seed)
+    if scheduler.is_searching and searcher.is_adaptive:
         raise ConfigError(
-            f"the scheduler {describe(policy)} changes configs itself, which would mislead the searcher "
+            f"the scheduler {describe(scheduler)} changes configs itself, which would mislead the searcher "
             f"{describe(searcher)}. Leave search_alg out: the first configs are then drawn from config."
         )
-    if policy.milestones:
-        searcher.set_budgets(policy.milestones)
-    if not first and policy.metric and policy.mode:
-        metrics, modes = getattr(policy, "metrics", policy.metric), getattr(policy, "modes", policy.mode)
+    if scheduler.milestones:
+        searcher.set_budgets(scheduler.milestones)
+    if not first and scheduler.metric and scheduler.mode:
+        metrics, modes = getattr(scheduler, "metrics", scheduler.metric), getattr(scheduler, "modes", scheduler.mode)
         first, first_mode = metric_and_mode(metrics, modes)
-    return Policies(searcher, policy, metrics, modes, first, first_mode, space)
+    return Policies(searcher, scheduler, metrics, modes, first, first_mode, space)
 
 
 def refuse_foreign_domains(config: Mapping[str, Any] | None) -> None:
@@ -198,7 +198,7 @@ def _lists(node: Any, where: str) -> Iterator[tuple[str, int]]:
 
 
 def describe(thing: object, space: Mapping[str, Any] | None = None) -> str:
-    """Return what people type for a searcher or scheduler, for displays and the record; a class of theirs by its name.
+    """Return the name of a searcher or scheduler for displays and the record, as it is typed; else its class's.
 
     Args:
         space: what is searched: drawing from nothing but grids is called so.

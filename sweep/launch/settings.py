@@ -12,7 +12,7 @@ __all__ = ["NOT_STRICT", "NO_LOGGERS", "NO_SIGINT", "is_set", "stop_grace_s"]
 NO_LOGGERS = "DISABLE_AUTO_CALLBACK_LOGGERS"  # 1: no result.json, params.json and progress.csv
 NOT_STRICT = "DISABLE_STRICT_METRIC_CHECKING"  # 1: reports without the metric are fine
 NO_SIGINT = "DISABLE_SIGINT_HANDLER"  # 1: Ctrl-C raises KeyboardInterrupt, as without a sweep
-_CLEANUP_S = "FORCE_TRIAL_CLEANUP_S"  # how long a trial that was told to end may take before it is killed
+_CLEANUP_S = "FORCE_TRIAL_CLEANUP_S"  # how long a trial that is asked to stop may take before it is killed
 
 
 def _setting(name: str) -> str:
@@ -25,7 +25,7 @@ def is_set(name: str) -> bool:
 
 
 def stop_grace_s(default: float = Plan.stop_grace_s) -> float:
-    """Return the seconds that a trial which was told to end may take before it is killed.
+    """Return the seconds that a trial which is asked to stop may take before it is killed.
 
     Raises:
         ConfigError: `SWEEP_FORCE_TRIAL_CLEANUP_S` is no number of seconds above 0.

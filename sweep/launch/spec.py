@@ -95,8 +95,8 @@ class ResumeMode:
 class RunSpec:
     """Everything that can be asked of a run: the parameters of `sweep.run`, which explains them.
 
-    `run`, `Tuner`, `Experiment`, the command line, a spec file and a recipe are ways to say it. What the parameters
-    mean together is read from the properties.
+    `run`, `Tuner`, `Experiment`, the command line, a spec file and the saved spec of an experiment are ways
+    to say it. What the parameters mean together is read from the properties.
 
     Attributes:
         trainable_name: under which the trainable was registered; None: it was not.

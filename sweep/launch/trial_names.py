@@ -21,7 +21,7 @@ class Namer:
         root: directory of the experiment.
         observed: turns a core trial into what the functions are called with.
         name_creator, dirname_creator: the user's; None: none.
-        notice: is told, in one line, what went wrong.
+        notice: called with one line that says what went wrong.
     """
 
     def __init__(

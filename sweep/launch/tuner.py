@@ -13,7 +13,7 @@ from sweep.errors import ConfigError, ExperimentError, SweepError, refuse_unknow
 from sweep.launch.execute import execute
 from sweep.launch.spec import HAS_NO_RESUME
 from sweep.record.layout import split_uri
-from sweep.record.recipe import RECIPE_NAME, environment_again, read_recipe, space_keys
+from sweep.record.saved_spec import TUNER_PKL, read_saved_spec, space_keys, with_environment
 
 if TYPE_CHECKING:
     from sweep.results.analysis import Result, ResultGrid
@@ -73,7 +73,7 @@ class Tuner:
             root = _directory_of(path, storage_filesystem)
         except ExperimentError:
             return False
-        return (root / "sweep.db").is_file() and (root / RECIPE_NAME).is_file()
+        return (root / "sweep.db").is_file() and (root / TUNER_PKL).is_file()
 
     @classmethod
     def restore(
@@ -114,7 +114,7 @@ class Tuner:
         root = _directory_of(path, storage_filesystem)
         reader = ExperimentReader(root)
         _check_name(trainable, dict(reader.meta.get("trainable") or {}), root)
-        arguments, lost = read_recipe(root)
+        arguments, lost = read_saved_spec(root)
         if param_space is not None:
             _check_keys(param_space, reader.meta)
             arguments["config"] = param_space
@@ -128,10 +128,10 @@ class Tuner:
             hints = {"config": "param_space", "search_alg": "tune_config", "scheduler": "tune_config"}
             shown = ", ".join(f"{name} ({hints.get(name, 'run_config')}=...)" for name in lost)
             raise ExperimentError(
-                f"{root / RECIPE_NAME} does not hold everything: what was given could not be pickled, or its code is "
+                f"{root / TUNER_PKL} does not hold everything: what was given could not be pickled, or its code is "
                 f"not here. Pass it again: {shown}."
             )
-        arguments = environment_again(arguments, os.environ, is_given="env" in changes)
+        arguments = with_environment(arguments, os.environ, is_given="env" in changes)
         tuner = cls.__new__(cls)
         tuner._arguments = {**arguments, **changes, **_place_of(path, storage_filesystem)}
         suffix = "+ERRORED" if resume_errored else "+RESTART_ERRORED" if restart_errored else ""

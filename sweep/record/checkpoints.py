@@ -397,8 +397,8 @@ def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_m
             for name, (size, _) in json.loads(manifest)["files"].items():
                 if found.get(name) != size:
                     raise CheckpointError(
-                        f"the checkpoint {remote} is damaged: {name} has {found.get(name, 'no')} bytes, expected "
-                        f"{size}."
+                        f"the checkpoint {remote} is damaged: {name} "
+                        f"has {found.get(name, 'no')} bytes, expected {size}."
                     )
         remote.get([name for name in found if name != MANIFEST or with_manifest], Path(target))
     except CheckpointError:

@@ -134,7 +134,7 @@ def identity(filesystem: Any) -> str:
 class RemoteDirectory:
     """A directory on a file system of fsspec; names in it are relative, with `/`.
 
-    What the file system raises is passed on: it is the caller who knows whether that ends or only delays something.
+    What the file system raises is passed on: the caller decides whether that ends or only delays something.
     """
 
     filesystem: Any

@@ -58,8 +58,8 @@ def refusing_full_disk(layout: ExperimentLayout) -> Iterator[None]:
         if not lacks_space(error):
             raise
         raise ExperimentError(
-            f"{layout.root} cannot be written: {error.strerror or error}. No trial was started; free some space, and "
-            "resume."
+            f"{layout.root} cannot be written: {error.strerror or error}. "
+            "No trial was started; free some space, and resume."
         ) from error
 
 

@@ -1,15 +1,15 @@
 """Importing and unpickling the user's code without starting the user's sweep.
 
 A script that defines a trainable often calls `run` below it, without a guard. Where this package imports such a file
-(in advance for all trials, in a fresh worker, for a target on the command line, for the pickles of a recipe), that call
-must not start a sweep inside a sweep. So the first such call ends the execution of its module there, and the module
-stays as it is:
+(in advance for all trials, in a fresh worker, for a target on the command line, for the pickles of a saved spec), that
+call must not start a sweep inside a sweep. So the first such call ends the execution of its module there, and the
+module stays as it is:
 
     with importing():            a finder in front of `sys.meta_path` gives modules a loader of ours
         import train             the module runs ... `sweep.run(...)` -> end_module() raises DriverCalled
                                  the loader of the innermost module catches it, and remembers the line
 
-Who swallows the exception goes on, and meets it again at the next call. Imports of the user's own are not concerned.
+Code that swallows the exception goes on, and gets it again at the next call. The user's own imports are not concerned.
 """
 
 from __future__ import annotations

@@ -28,10 +28,9 @@ _WAL_EVERY_S = 600.0
 _INSERT_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_RESULT = "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_TRIAL = (
-    "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement, "
-    "checkpoint,"
-    " started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket, "
-    "failure, ran_s, running_since, config, resources, number, trial_id)"
+    "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement,"
+    " checkpoint, started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket,"
+    " failure, ran_s, running_since, config, resources, number, trial_id)"
     f" VALUES ({', '.join('?' * 24)})"
 )
 _UPDATE_STATE = (
@@ -53,8 +52,8 @@ class Journal:
         database: path of `sweep.db`; created with its tables when it does not exist.
         durability: "full", or "fast", which loses the last commits at a power cut (never at a kill); for benchmarks.
         discard: deletes a checkpoint, given its path relative to the experiment.
-        notice: is told, in one line, when the disk does not take what is written.
-        is_interrupted: whether a person wants to wait for the disk no longer.
+        notice: called with one line when the disk does not take what is written.
+        is_interrupted: whether the user wants to wait for the disk no longer.
         check: raises when the record is not where it was any more; nothing is written then.
         name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.
     """
@@ -143,7 +142,7 @@ class Journal:
         """Write a batch; returns when it is on the disk.
 
         Raises:
-            RecordError: the disk did not take it for ten minutes, or until a person interrupted the wait; or the record
+            RecordError: the disk did not take it for ten minutes, or until the user interrupted the wait; or the record
                 is gone.
         """
         began = time.monotonic()
@@ -225,7 +224,7 @@ class Journal:
             self._notice(f"{self.database} can be written again: the sweep goes on.")
 
     def _await_retry(self, error: sqlite3.OperationalError) -> None:
-        """Wait a little for the disk, no longer than anybody wants to."""
+        """Wait a little for the disk; an interrupt ends it."""
         until = time.monotonic() + _RETRY_S
         while True:
             if self._is_interrupted():

@@ -43,7 +43,7 @@ STORAGE_VARIABLE = "SWEEP_STORAGE"
 CACHE_VARIABLE = "SWEEP_CACHE"
 REMOTE_NOTE = ".sweep-remote.json"  # in a local copy: where the whole lies
 MIRROR_STATE = ".sweep-mirror.json"  # in a local copy: what of it is at that place
-RECORD_MARK = ".sweep-record.json"  # beside a remote `sweep.db`: how far it goes, and who wrote it
+RECORD_MARK = ".sweep-record.json"  # beside a remote `sweep.db`: how far it goes, and which driver wrote it
 OUTGOING = ".sweep-outgoing"  # what is being uploaded, safe from being deleted meanwhile
 _RANK_PATTERN = re.compile(r"rank(\d+)\.log")
 _SHARDS = "tmp-shards-"  # a stray like every `tmp-*`
@@ -161,7 +161,7 @@ class ExperimentLayout:
 
     @property
     def lock(self) -> Path:
-        """Held by the driver for its life; contains who it is."""
+        """Held by the driver for its life; identifies it."""
         return self.root / "driver.lock"
 
     @property

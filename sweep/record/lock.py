@@ -17,7 +17,7 @@ from sweep.errors import ExperimentError
 __all__ = ["DriverLock", "mark_of_dead_driver"]
 
 _ORPHANS_S = 10.0  # how long the processes of a driver that died may take to go
-_GLANCE_S = 0.2  # who looks for a dead driver holds the lock for a moment
+_GLANCE_S = 0.2  # looking for a dead driver holds the lock for a moment
 
 
 class DriverLock:
@@ -80,8 +80,8 @@ class DriverLock:
                 started = datetime.fromtimestamp(owner.get("started", 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
                 who = f"pid {pid}, started {started}" if is_alive else f"processes left by pid {pid}, which is gone"
                 raise ExperimentError(
-                    f"{self.path.parent} is in use by another driver ({who}). Wait for it to end, or stop it with "
-                    "Ctrl-C."
+                    f"{self.path.parent} is in use by another driver ({who}). "
+                    "Wait for it to end, or stop it with Ctrl-C."
                 )
             time.sleep(0.02)
 

@@ -1,6 +1,6 @@
 """Open a `sweep.db` for reading so that nothing is written beside it, wherever and in whatever state it lies.
 
-Of a database with a write-ahead log SQLite wants to make `-wal` and `-shm`, or to mend them, also for who only reads.
+Of a database with a write-ahead log SQLite wants to make `-wal` and `-shm`, or to mend them, also for reading only.
 What is there decides how it is opened instead:
 
     -journal                      it is being made: in the usual way

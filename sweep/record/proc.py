@@ -19,7 +19,7 @@ def read(path: str) -> bytes:
     """Return what a file of /proc says.
 
     Raises:
-        OSError: the process is gone, is somebody else's, or no descriptor became free.
+        OSError: the process is gone, is another user's, or no descriptor became free.
     """
     return _patiently(_read, path)
 

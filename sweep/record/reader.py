@@ -16,9 +16,9 @@ from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
+from sweep.record.driver import Driver, find_driver
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
-from sweep.record.presence import Driver, find_driver
 from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
 from sweep.record.schema import open_for_reading
@@ -166,14 +166,14 @@ class ExperimentReader:
         return plan if isinstance(plan, Mapping) else {}
 
     def driver(self) -> Driver | None:
-        """Return who drives the sweep, or drove it last; None when that is not known."""
+        """Return the driver that runs the sweep, or ran it last; None when it is not known."""
         return find_driver(self.layout.lock)
 
     def state(self) -> str:
         """Return where the sweep as a whole is.
 
-        `running`: it is driven. `crashed`: trials were running when its driver died. `stopped`: nobody drives it, and
-        it can go on. `ended`: all its trials have ended. `unknown`: its driver was on another machine.
+        `running`: it is driven. `crashed`: trials were running when its driver died. `stopped`: no driver runs it,
+        and it can be resumed. `ended`: all its trials have ended. `unknown`: its driver was on another machine.
         """
         trials = self.trials()
         driver = self.driver()

@@ -192,7 +192,7 @@ _STEADY = (Hook.RESULT, Hook.START, Hook.SAVE, Hook.RESTORE)  # hooks that follo
 def command_texts(event: Event, commands: Sequence[Command]) -> str | None:
     """Return what an event caused, as JSON; None when it caused just what such an event usually does.
 
-    The usual: a report is told to everybody and answered with Continue; anything else causes nothing.
+    The usual: a report notifies searcher and callbacks and is answered with Continue; anything else causes nothing.
     """
     if isinstance(event, Reported):
         if len(commands) == 2 and type(commands[0]) is Notify and type(commands[1]) is Continue:

@@ -64,7 +64,7 @@ class TrialRow:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The decided config, shared by all who ask: for reading only. What was stored as a pickle is not loaded."""
+        """The decided config, shared by all callers: for reading only. What was stored as a pickle is not loaded."""
         return _a_dict(decode(self.config_text))
 
     @cached_property

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from sweep import checks
 from sweep.core.results import AUTO_FILLED, flatten
 from sweep.core.values import printed, shown, sound_text
+from sweep.record.derived_fields import NODE_IP, complete, date_of
 from sweep.record.encoding import Opaque
-from sweep.record.filled import NODE_IP, complete, date_of
 from sweep.record.reader import ExperimentReader, ResultRow, Timeline, TrialRow
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _tune_columns(
     times: Sequence[Timeline],
     filled: Mapping[str, list[Any]],
 ) -> dict[str, Any]:
-    """Return the columns that only those look for who know Tune's dataframes."""
+    """Return the columns that are there because Tune's dataframes have them."""
     nothing: list[Any] = [None] * len(trials)
     walls = [None if report is None else int(report.wall) for report in reports]
     stamps = [

@@ -1,4 +1,4 @@
-"""What users see of a trial, told of by a callback or read from a record: one face for both."""
+"""What users see of a trial, in a callback or read from a record: one interface for both."""
 
 from __future__ import annotations
 

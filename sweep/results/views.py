@@ -18,7 +18,7 @@ from sweep.core.results import TrialResult, flatten, own_metrics, score
 from sweep.core.trial import CheckpointRef
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest, refuse_unknown
 from sweep.record.checkpoints import Checkpoint
-from sweep.record.filled import complete
+from sweep.record.derived_fields import complete
 from sweep.record.importing import unpickle
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
@@ -43,7 +43,7 @@ __all__ = [
     "views_of",
 ]
 
-_Kept = tuple[Checkpoint, dict[str, Any]]  # a checkpoint that still exists, and the metrics it was taken at
+_Scored = tuple[Checkpoint, dict[str, Any]]  # a checkpoint that still exists, and the metrics it was taken at
 # Numbers that say nothing about how good a trial is.
 _NOT_ANALYSED = frozenset({"trial_id", "timestamp", "date", "pid", "hostname", "node_ip", "done", "experiment_tag"})
 
@@ -266,8 +266,7 @@ class Result(TrialView):
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """The last report, nested, with `config`, `trial_id`, `done` and the other filled-in fields; empty before the
-        first."""
+        """The last report, nested, with `config`, `trial_id`, `done` and other filled-in fields; empty: none."""
         return full_result(self._facts)
 
     @property
@@ -369,7 +368,7 @@ class Result(TrialView):
         return _best_kept(self.best_checkpoints, metric, mode)
 
 
-def _best_kept(kept: list[_Kept], metric: str, mode: str, *, infinite: bool = False) -> _Kept | None:
+def _best_kept(kept: list[_Scored], metric: str, mode: str, *, infinite: bool = False) -> _Scored | None:
     best = best_of(((index, TrialResult(m).get(metric)) for index, (_, m) in enumerate(kept)), mode, infinite=infinite)
     return None if best is None else kept[best[0]]
 

@@ -62,13 +62,13 @@ class AsyncHyperBandScheduler(RungScheduler):
 
     Rungs lie at `grace_period * eta**k` up to `max_t`. A trial is judged once at each, when its `time_attr` first
     reaches the rung. No trial waits for a rung to fill, so the decision depends on the order of arrival. With
-    `type="stopping"` a trial that is not among the best of those before it is stopped for good, and who comes first
-    always continues. With `type="promotion"` every trial is paused at the rung, and goes on as soon as it is among the
-    best floor(n/eta) of the n that got there; so of eta new trials one gets a rung further, and about
+    `type="stopping"` a trial that is not among the best of those before it is stopped for good; the first one always
+    continues. With `type="promotion"` every trial is paused at the rung, and goes on as soon as it is among the best
+    floor(n/eta) of the n that got there; so of eta new trials one gets a rung further, and about
     `eta**(number of rungs)` are needed until one gets to `max_t`. Those that are promoted run before new ones.
 
-    Promotion needs checkpoints: who waits is saved and holds no resources. A trial that never saved runs on instead;
-    at its next rungs it goes on if it is among the best there, and is stopped otherwise.
+    Promotion needs checkpoints: a trial that waits is saved and holds no resources. A trial that never saved runs on
+    instead; at its next rungs it goes on if it is among the best there, and is stopped otherwise.
 
     Args:
         time_attr: result key that counts progress, in the unit of `max_t`.

@@ -64,7 +64,7 @@ class _Bracket:
 
     Attributes:
         level: index of the milestone that they run towards, or wait at.
-        is_halved: it moved to another level, and those who need not wait any more are not resumed yet.
+        is_halved: it moved to another level, and those that need not wait any more are not resumed yet.
         num_taken: places that are taken; failures before the first milestone give theirs back.
         is_closed: no more trials come in: it is full, or there will be no more.
     """
@@ -119,7 +119,7 @@ class _Bracket:
     def halve(self) -> list[tuple[str, float]]:
         """Move to the next level; returns those not among the best that wait, with the score that was too low.
 
-        Whoever has not reached the milestone (a person may have paused it) stays in, uncompared.
+        A trial that has not reached the milestone (the user may have paused it) stays in, uncompared.
         """
         level, keep = self.level, self.levels[self.level + 1][0]
         ranking = sorted(self.waiting, key=lambda trial_id: -self.members[trial_id].scores[level])
@@ -146,8 +146,8 @@ class HyperBandScheduler(MetricScheduler):
         metric, mode: what is judged; from the run unless given here.
         max_t: the longest that a trial may run, at least 1.
         reduction_factor: eta, above 1; of a bracket about one in eta goes on from each milestone.
-        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it then runs to its own
-            end.
+        stop_last_trials: whether a trial ends at the last milestone of its bracket; otherwise it runs on to
+            its own end.
 
     Raises:
         ConfigError: an argument is no such number.
@@ -187,7 +187,7 @@ class HyperBandScheduler(MetricScheduler):
         self._known: set[str] = set()
 
     def on_trial_add(self, trial: Trial) -> None:
-        """Give a new trial its place; one that a person lets run again gets a new one when it reports."""
+        """Give a new trial its place; one that the user lets run again gets a new one when it reports."""
         if trial.id not in self._known:
             self._join(trial.id)
 
@@ -231,7 +231,7 @@ class HyperBandScheduler(MetricScheduler):
         return ()
 
     def on_idle(self, trials: Mapping[str, Trial]) -> Sequence[Decision]:
-        """Halve every bracket that waits for trials that will not come; resume whoever is paused for other reasons."""
+        """Halve every bracket that waits for trials that will not come; resume those paused for other reasons."""
         rest = {decision.trial_id: decision for decision in super().on_idle(trials)}
         decisions: list[Decision] = []
         for bracket in list(self._brackets):
@@ -274,7 +274,7 @@ class HyperBandScheduler(MetricScheduler):
         return self._halve(bracket) + self._advance(bracket)
 
     def _advance(self, bracket: _Bracket) -> list[Decision]:
-        """Halve a bracket as often as everybody waits, then let those go on that need not wait any more."""
+        """Halve a bracket as often as all its trials wait, then let those go on that need not wait any more."""
         decisions: list[Decision] = []
         while bracket.is_closed and bracket.is_everybody_waiting:
             decisions += self._halve(bracket)

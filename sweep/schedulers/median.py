@@ -146,7 +146,7 @@ class MedianStoppingRule(MetricScheduler):
         self._alive.pop(trial.id, None)
         self._unpausable.discard(trial.id)
         if self.hard_stop:
-            self._stopped.discard(trial.id)  # a person may let it run again, and then it is judged again
+            self._stopped.discard(trial.id)  # the user may let it run again, and then it is judged again
         return ()
 
     def on_refused(self, trial: Trial, decision: Decision) -> Sequence[Decision]:
@@ -156,7 +156,7 @@ class MedianStoppingRule(MetricScheduler):
     def _enter(self, curve: _Curve, mark: int, score: float | None) -> None:
         """Let others see a trial's mean at the marks that it has passed, up to the one it is at now.
 
-        A mark is kept once a trial reports at it; of those who passed it before, the means are looked up then.
+        A mark is kept once a trial reports at it; the means of those that passed it before are looked up then.
         """
         before, mean = (curve.marks[-1] if curve.marks else None), curve.mean
         if mark not in self._columns:

@@ -47,7 +47,7 @@ class MOASHAScheduler(RungScheduler):
     those that no other dominates (is at least as good in all objectives and better in one), then those that only these
     dominate, and so on. Those of one front are taken in the order of an epsilon net: the best by the first objective,
     then always the one farthest from all taken before, so that trials from all over a front go on and not only those
-    from one end. A trial before which more than a share of 1/eta of all stands is stopped. Who comes first continues.
+    from one end. A trial before which more than a share of 1/eta of all stands is stopped. The first one continues.
 
     Args:
         metric: names of the objectives, two or more, such as `["error", "latency_s"]`; from the run unless given here.

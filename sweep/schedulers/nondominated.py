@@ -42,7 +42,7 @@ class _Front(ABC):
 
 
 class _Stairs(_Front):
-    """Points of two objectives, the first ascending, so the second descending: whom one dominates stand in a row."""
+    """Points of two objectives, the first ascending, so the second descending: what one dominates stands in a row."""
 
     def __init__(self, points: Sequence[Vector]) -> None:
         ordered = sorted(points)
@@ -254,7 +254,7 @@ class ParetoOrder:
         self.num = 0
         self._eta = eta
         self._fronts: list[_Front] = []
-        self._pool: list[Vector] = []  # whom some point of the last front dominates
+        self._pool: list[Vector] = []  # points that some point of the last front dominates
         self._num_in_fronts = 0
 
     def add(self, point: Vector) -> bool:
@@ -284,7 +284,7 @@ class ParetoOrder:
         return is_early_in_net(others, point, free)
 
     def _level(self, point: Vector) -> int:
-        """Return the first front of which no point dominates this one; whom one dominates, all those above do too."""
+        """Return the first front of which no point dominates this one; what one dominates, all those above do too."""
         low, high = 0, len(self._fronts)
         while low < high:
             middle = (low + high) // 2
@@ -295,7 +295,7 @@ class ParetoOrder:
         return low
 
     def _insert(self, point: Vector, level: int) -> None:
-        """Put a point into its front; whom it pushes out goes to the next front, and may push out others there."""
+        """Put a point into its front; one that it pushes out goes to the next front, and may push out others there."""
         moving: Sequence[Vector] = (point,)
         self._num_in_fronts += 1
         for front in self._fronts[level:]:

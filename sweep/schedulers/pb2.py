@@ -165,7 +165,7 @@ class PB2(PopulationScheduler):
         track = self._track(trial.id)
         if trial.config is not track.config:
             point = self._point(trial.config)
-            if point != track.point:  # new, or its config was changed by somebody else: its interval began unseen
+            if point != track.point:  # new, or its config was changed from outside: its interval began unseen
                 track.begin = track.saved = None
                 track.point = point
             track.config = trial.config

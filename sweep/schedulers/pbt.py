@@ -38,7 +38,7 @@ class PopulationBasedTraining(PopulationScheduler):
         resample_probability: how often a value is drawn anew instead.
         perturbation_factors: what numbers are multiplied by; one is drawn.
         custom_explore_fn: called last with the changed config; returns the one to use.
-        log_config: whether the run writes who took what from whom to `pbt_global.txt` and `pbt_policy_<id>.txt`.
+        log_config: whether the run writes each exploit to `pbt_global.txt` and `pbt_policy_<id>.txt`.
         require_attrs: whether a result without `time_attr` or `metric` is an error; otherwise it decides nothing.
         synch: whether all trials wait for each other at each perturbation point, and are then changed together.
 

@@ -1,4 +1,4 @@
-"""Who took whose checkpoint and which config came of it: the lines of population based training's policy files."""
+"""The lines of population based training's policy files: which trial was cloned by which, with what config."""
 
 from __future__ import annotations
 

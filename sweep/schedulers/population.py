@@ -133,7 +133,7 @@ class PopulationScheduler(MetricScheduler):
                 return [clone]
         is_best = rank >= len(self._ranking) - size
         self.num_checkpoints += is_best
-        is_free = trial.pending is None or isinstance(trial.pending, SaveTrial)  # a person's pause comes first
+        is_free = trial.pending is None or isinstance(trial.pending, SaveTrial)  # the user's pause comes first
         if is_free and trial.id not in self._unpausable and self._is_anybody_waiting(trials):
             return [ResizeTrial(trial.id, trial.resources)]  # saved, then PENDING behind those that wait
         return [SaveTrial(trial.id)] if is_best else ()

@@ -165,7 +165,7 @@ class ResourceChangingScheduler(Scheduler):
         return self.base_scheduler.on_refused(trial, decision)
 
     def on_nodes_changed(self, nodes: Sequence[Node]) -> Sequence[Decision]:
-        """Hear what machines there are; trials whose request fits on none of them go back to what they began with."""
+        """Take the new nodes; trials whose request fits on none of them go back to what they began with."""
         decisions = list(self.base_scheduler.on_nodes_changed(nodes))
         self._view.nodes = tuple(nodes)
         self._packer.set_nodes(self._view.nodes)
@@ -263,7 +263,7 @@ class ResourceChangingScheduler(Scheduler):
             self._notices.append(notice)
 
     def state(self) -> Any:
-        """Return the base scheduler's state, who lives, who cannot be changed, and who has what; for replay checks."""
+        """Return the base scheduler's state, which trials live, cannot be changed, and hold what; for replay checks."""
         changed = sorted(self._changed.items(), key=lambda item: item[0])
         return self.base_scheduler.state(), self._view.live_ids, sorted(self._unsavable), changed
 

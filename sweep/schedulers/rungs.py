@@ -1,4 +1,4 @@
-"""What the schedulers of the ASHA family share: rungs, ladders of them, and who climbs which ladder."""
+"""What the schedulers of the ASHA family share: rungs, ladders of them, and which trial climbs which ladder."""
 
 from __future__ import annotations
 
@@ -171,8 +171,7 @@ class PromotionLadder:
     """Rungs at which trials pause until they are among the best 1/eta of those that got there.
 
     Everything follows from `record` and `leave`, so a ladder that gets the same record again is the same. Only
-    a newcomer or one that it pushes over the border can become promotable: a score is looked at when it arrives, never
-    later.
+    a newcomer or one that it pushes over the border can become promotable: a score is looked at only when it arrives.
 
     Args:
         milestones: lowest first. eta: above 1.
@@ -253,7 +252,7 @@ class PromotionLadder:
         return [*decisions, PauseTrial(trial.id, f"waits to be promoted: {why}")]
 
     def state(self) -> list[Any]:
-        """Return per rung, the highest first: milestone, scores (NaN as None), who was promoted, who waits."""
+        """Return per rung, the highest first: milestone, scores (NaN as None), trials promoted, trials waiting."""
         return [
             (
                 rung.milestone,

@@ -219,7 +219,7 @@ class _Ladder:
 
 
 def _claims(view: TrialsView, trial: Trial) -> list[tuple[str, Resources, Placement | None]]:
-    """Return who else has a claim, to what, and where if it holds that already: others wait for it."""
+    """Return which other trials have a claim, to what, and where if they hold it already: others wait for it."""
     claims: list[tuple[str, Resources, Placement | None]] = []
     for other in (*view.get_live_trials(), *view.get_leaving_trials()):
         if other.id == trial.id or other.status is Status.PAUSED:

@@ -42,9 +42,9 @@ from sweep.record.encoding import decode, encode, is_same
 from sweep.record.facts import Fact, read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader
-from sweep.record.recipe import read_recipe, space_keys
 from sweep.record.records import command_texts
 from sweep.record.resume import kept_before, retell
+from sweep.record.saved_spec import read_saved_spec, space_keys
 from sweep.worker.trainable import prepare
 
 __all__ = ["Difference", "Replay", "replay", "rerun"]
@@ -192,7 +192,7 @@ def _own_policies(layout: ExperimentLayout, given: Mapping[str, Any]) -> tuple[P
         ExperimentError: something is not there and was not given.
     """
     meta = ExperimentReader(layout.root).meta
-    arguments, lost = read_recipe(layout.root)
+    arguments, lost = read_saved_spec(layout.root)
     arguments = {**arguments, **given}
     needed = ("search_alg", "scheduler", "config", "stop")
     missing = [name for name in lost if name in needed and name not in given]

@@ -22,7 +22,7 @@ def loop_of(func: Callable[..., Any]) -> Callable[..., Any]:
     """Return a train loop of one config: `func`, given its `checkpoint_dir` when it has such a parameter."""
     inner, objects, resources = unwrap(func)
     if resources is not None:
-        return func  # refused by whoever takes the loop
+        return func  # refused where the loop is taken
     try:
         parameters = inspect.signature(inner).parameters
     except (TypeError, ValueError):

@@ -87,7 +87,7 @@ class HorovodConfig(Backend):
 def _serve(listener: socket.socket) -> None:
     """Run Horovod's rendezvous server on a socket that listens already, for as long as this process lives.
 
-    It is not told which ranks there will be: then each of them takes away its own keys once all have met, and a loop
+    It does not get the list of ranks: then each of them takes away its own keys once all have met, and a loop
     may shut Horovod down and start it again. With that knowledge the server counts them, and forgets the count of one
     scope when another is complete.
     """

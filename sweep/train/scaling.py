@@ -184,9 +184,9 @@ class ScalingConfig:
         for name, value in (known | changes).items():
             object.__setattr__(new, name, value)
         new._settle()
-        told = self._notes()
+        given = self._notes()
         for text, category in new._notes():
-            if (text, category) not in told:  # once for each config that a user writes, not once for each trial
+            if (text, category) not in given:  # once for each config that a user writes, not once for each trial
                 warnings.warn(text, category, stacklevel=2)
         return new
 
@@ -210,7 +210,7 @@ class ScalingConfig:
             object.__setattr__(self, name, _copy(value))
 
     def _notes(self) -> list[_Note]:
-        """Return what the user should be told about a config that is right."""
+        """Return what the user should know about a valid config."""
         given = self._fields()
         notes: list[_Note] = []
         plan = None if any(is_open(given[name]) for name in _PLANNED) else _plan(given)

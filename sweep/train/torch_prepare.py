@@ -204,9 +204,9 @@ def prepare_data_loader(
     already knows of ranks, is not divided. The order is seeded by the loader's `generator` if it has one, which must be
     seeded alike in all workers, else by the trial's seed.
 
-    Each time the loader is iterated its sampler is told the next epoch, from 0. To say it yourself, for instance after
-    a restart or where workers iterate unequally often, call `loader.sampler.set_epoch(epoch)` before: that holds for
-    the next iteration, and counting goes on from it. (With a batch sampler of your own: `loader.batch_sampler`.)
+    Each time the loader is iterated its sampler's epoch is set to the next, from 0. To set it yourself, for instance
+    after a restart or where workers iterate unequally often, call `loader.sampler.set_epoch(epoch)` before: that holds
+    for the next iteration, and counting goes on from it. (With a batch sampler of your own: `loader.batch_sampler`.)
 
     Args:
         add_dist_sampler: False: every worker sees all the data.
@@ -321,22 +321,22 @@ class _Epochs:
     def __init__(self, sampler: Any) -> None:
         epoch = getattr(sampler, "epoch", 0)
         self.next = epoch if isinstance(epoch, int) else 0
-        self._tell: Callable[[int], Any] = sampler.set_epoch
-        # Its value alone would not do: who sets the same epoch twice wants the same order twice.
+        self._set_epoch: Callable[[int], Any] = sampler.set_epoch
+        # Its value alone would not do: setting the same epoch twice asks for the same order twice.
         vars(sampler)["set_epoch"] = self._take
 
     def _take(self, epoch: int) -> None:
-        self._tell(epoch)
+        self._set_epoch(epoch)
         self.next = epoch
 
     def advance(self) -> None:
         """Begin the next epoch."""
-        self._tell(self.next)
+        self._set_epoch(self.next)
         self.next += 1
 
 
 def _epochs_of(loader: DataLoader[Any]) -> _Epochs | None:
-    """Return a counter for the outermost sampler that can be told an epoch; None when there is none."""
+    """Return a counter for the outermost sampler whose epoch can be set; None when there is none."""
     for sampler in _samplers(loader):
         if callable(getattr(sampler, "set_epoch", None)):
             # Without a `__dict__` the user's own calls would go unnoticed, and be overruled.

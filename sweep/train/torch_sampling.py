@@ -91,7 +91,7 @@ class ShardedSampler(Sampler[Any]):
         return num_items // self.num_replicas if self.drop_last else -(-num_items // self.num_replicas)
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next iteration is; the wrapped sampler is told if it has a method of this name."""
+        """Say which epoch the next iteration is; it is passed on to a wrapped sampler that has this method."""
         self.epoch = epoch
         for sampler in chain(self.sampler):
             if callable(getattr(sampler, "set_epoch", None)):

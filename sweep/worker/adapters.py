@@ -14,7 +14,7 @@ from sweep.worker.saved import load_from, save_into
 from sweep.worker.session import Session, StopRequested, report
 from sweep.worker.trainable import Trainable, former_arguments
 
-__all__ = ["Kept", "run_class", "run_function"]
+__all__ = ["ReusedInstance", "run_class", "run_function"]
 
 
 def run_function(
@@ -23,7 +23,7 @@ def run_function(
     """Call a function with its config; what it returns or yields are reports like any other.
 
     Raises:
-        StopRequested: the trial was told to end. UserCodeError: it returned something that is no report.
+        StopRequested: the trial was asked to stop. UserCodeError: it returned something that is no report.
     """
     value = function(config, **objects, **_former(session, function, objects))
     if inspect.isgenerator(value):
@@ -31,7 +31,7 @@ def run_function(
             for item in value:
                 _report_value(session, item, function, "yielded")
         finally:
-            value.close()  # told to stop: the generator's own `finally` blocks run
+            value.close()  # on a stop: the generator's own `finally` blocks run
     else:
         _report_value(session, value, function, "returned")
     session.drop_pending()
@@ -62,12 +62,12 @@ def _report_value(session: Session, value: Any, function: Any, verb: str) -> Non
         return
     name = getattr(function, "__name__", type(function).__name__)
     raise UserCodeError(
-        f"{name} {verb} {type(value).__name__}; expected a dict of metrics, a number, or nothing. Call report() with "
-        "the metrics."
+        f"{name} {verb} {type(value).__name__}; expected a dict of metrics, a number, or nothing. "
+        "Call report() with the metrics."
     )
 
 
-class Kept:
+class ReusedInstance:
     """The object of a class trainable that a reused worker kept, for `reset_config`.
 
     Attributes:
@@ -80,15 +80,15 @@ class Kept:
 
 
 def run_class(
-    session: Session, cls: type[Trainable], config: dict[str, Any], objects: Mapping[str, Any], kept: Kept
+    session: Session, cls: type[Trainable], config: dict[str, Any], objects: Mapping[str, Any], kept: ReusedInstance
 ) -> None:
-    """Make the object, restore it, and step until told to stop or done.
+    """Make the object, restore it, and step until it is done or asked to stop.
 
     Args:
         kept: an object of the last trial of this process, asked by `reset_config` whether it takes the new config.
 
     Raises:
-        StopRequested: the trial was told to end; `cleanup` has run.
+        StopRequested: the trial was asked to stop; `cleanup` has run.
     """
     instance = _reset(kept, cls, config)
     try:
@@ -174,7 +174,7 @@ def _can_keep(cls: type[Trainable]) -> bool:
     return cls.reset_config is not Trainable.reset_config
 
 
-def _reset(kept: Kept, cls: type[Trainable], config: dict[str, Any]) -> Trainable | None:
+def _reset(kept: ReusedInstance, cls: type[Trainable], config: dict[str, Any]) -> Trainable | None:
     instance, kept.instance = kept.instance, None
     if instance is None:
         return None

@@ -1,4 +1,4 @@
-"""The ends of sockets between processes of an engine, for whoever may wait: a worker's, a host's, the zygote's."""
+"""The ends of sockets between processes of an engine, for those that may block: a worker's, a host's, the zygote's."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ TRIAL_VARIABLE = "SWEEP_TRIAL"
 ATTEMPT_VARIABLE = "SWEEP_ATTEMPT"
 DRIVER_VARIABLE = "SWEEP_DRIVER"  # in what belongs to a trial: which process drives it
 IMPORTER_VARIABLE = "SWEEP_IMPORTER"  # in what a module starts while it is imported in advance: for which driver
-KEEP_DEVICES_VARIABLE = "SWEEP_KEEP_VISIBLE_DEVICES"  # set to 1 by people who hand out devices themselves
+KEEP_DEVICES_VARIABLE = "SWEEP_KEEP_VISIBLE_DEVICES"  # 1: the variables are left to the user
 
 MEMORY_FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")  # jax refuses both at once
 
@@ -109,14 +109,14 @@ def visible_variables(
     """Return the variables that show a process exactly the devices `held`, in this order; None means: remove it.
 
     GPUs go by the names that the parent's own variable uses, never renumbered; where it has none, indices are those of
-    the PCI bus, which CUDA is told. Without a GPU the variables of both vendors are empty, which means none, also where
-    no GPU was found: what nobody found, nobody gave out. AMD's variable is written where the parent has it or the GPUs
-    are AMD's; then CUDA's follows where the parent has that, because the two must agree. TPU chips likewise, with the
-    bounds that a part of a host needs.
+    the PCI bus, and CUDA is set to count so. Without a GPU the variables of both vendors are empty, which means none,
+    also where no GPU was found: what was not found is not handed out. AMD's variable is written where the parent has it
+    or the GPUs are AMD's; then CUDA's follows where the parent has that, because the two must agree. TPU chips
+    likewise, with the bounds that a part of a host needs.
 
     Args:
         nodes: those that the process may use devices of.
-        share: of its one GPU, in (0, 1]; jax is told to take that share of the memory, less a tenth.
+        share: of its one GPU, in (0, 1]; jax is set to take that share of the memory, less a tenth.
     """
     if environ.get(KEEP_DEVICES_VARIABLE) == "1":
         return {}

@@ -55,7 +55,7 @@ def wait_for_gpu(
         NoGpuError: (also a RuntimeError) this process sees no GPU, or NVML, by which memory is read, is not there.
         ResourceError: (also a ValueError) `gpu_id` names none of the GPUs that this process sees.
         ConfigError: (also a ValueError) an argument has the wrong type or is out of its range.
-        GpuMemoryError: (also a RuntimeError) the memory was not freed; the message says who holds it.
+        GpuMemoryError: (also a RuntimeError) the memory was not freed; the message says which process holds it.
     """
     if gpu_memory_limit is not None:
         warnings.warn(

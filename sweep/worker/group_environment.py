@@ -19,7 +19,7 @@ RANK_VARIABLE = "SWEEP_RANK"
 _HOST = "127.0.0.1"
 _LOOPBACK = "lo"
 
-_Told = tuple[dict[str, str | None], dict[str, str]]
+_Variables = tuple[dict[str, str | None], dict[str, str]]  # a rank's own, and defaults
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class RankPlan:
-    """One rank: who it is, what its environment is, and how many threads numeric libraries get."""
+    """One rank: its numbers, its environment, and how many threads numeric libraries get."""
 
     rank: Rank
     variables: Mapping[str, str | None]
@@ -87,7 +87,7 @@ class _Member:
 
 
 @dataclass(frozen=True)
-class _Group:
+class _GroupFacts:
     """What all ranks of a group have in common; `user` holds the variables that win over defaults."""
 
     spec: GroupSpec
@@ -114,11 +114,11 @@ def plan_ranks(
     attempt: int,
     ports: Sequence[int] = (),
 ) -> tuple[RankPlan, ...]:
-    """Return who each rank is and what it sees, in the order of the ranks.
+    """Return what each rank is and what it sees, in the order of the ranks.
 
-    Ranks of one node are contiguous and ordered by their first GPU, so that `cuda:LOCAL_RANK` is a rank's own device
-    when each has one, and `cuda:LOCAL_RANK*k` the first of its own when each has `k`. Ranks of one TPU slice are
-    contiguous.
+    Ranks of one TPU slice are contiguous. Those of one node are contiguous and ordered by their first GPU, so that
+    `cuda:LOCAL_RANK` is a rank's own device when each has one, and `cuda:LOCAL_RANK*k` the first of its own when each
+    has `k`.
 
     Args:
         resources, placement: of the trial; the bundles after a head are the ranks'.
@@ -130,7 +130,7 @@ def plan_ranks(
         ConfigError: NCCL was chosen and two ranks share a GPU.
     """
     user = {**environ, **spec.env}
-    group = _Group(spec, trial_id, attempt, ports, user, _ordered(resources, placement, spec, nodes))
+    group = _GroupFacts(spec, trial_id, attempt, ports, user, _ordered(resources, placement, spec, nodes))
     backend = _used_backend(resources, placement, spec)
     is_kept = user.get(environment.KEEP_DEVICES_VARIABLE) == "1"  # nothing is hidden: ranks see what the driver sees
     node_ids = list(group.local_sizes)
@@ -157,16 +157,16 @@ def plan_ranks(
         )
         threads = environment.num_threads(resources.bundles[member.index], user)
         share = min((share for _, share in member.place.devices), default=1.0)
-        own, defaults = _framework(spec.framework).tell(rank, group)
+        own, defaults = _framework(spec.framework).variables(rank, group)
         defaults |= _slice_defaults(number, group)
         # The one device that a rank sees is the first, whatever its local rank.
-        is_alone = bool(rank.devices) and not (is_kept or spec.visibility == "share")
+        is_isolated = bool(rank.devices) and not (is_kept or spec.visibility == "share")
         variables = {
             **spec.env,
             **environment.thread_variables(threads, user),
             **{name: value for name, value in defaults.items() if name not in user},
             **environment.visible_variables([*seen, *chips], here, user, share=share),
-            **_rank_variables(rank, 0 if is_alone else rank.local_rank),
+            **_rank_variables(rank, 0 if is_isolated else rank.local_rank),
             **own,
         }
         plans.append(RankPlan(rank, variables, threads))
@@ -176,7 +176,7 @@ def plan_ranks(
 def group_job(
     job: Job, plans: Sequence[RankPlan], spec: GroupSpec, *, is_spawned: bool = False, log_limit_bytes: int
 ) -> GroupJob:
-    """Return what a host is told of a group: what all ranks have in common, and each rank's own."""
+    """Return the message that starts a group: what all ranks have in common, and each rank's own."""
     return GroupJob(
         job=job,
         ranks=tuple(RankJob(plan.rank, dict(plan.variables), plan.num_threads) for plan in plans),
@@ -231,7 +231,7 @@ def _ordered(resources: Resources, placement: Placement, spec: GroupSpec, nodes:
     return tuple(sorted(members, key=key))
 
 
-def _slice_defaults(number: int, group: _Group) -> dict[str, str]:
+def _slice_defaults(number: int, group: _GroupFacts) -> dict[str, str]:
     """Return the variables of a worker on TPU slices: its slice among several, its host among those of the slice."""
     size, members = group.spec.workers_per_slice, group.members
     if not size:
@@ -245,7 +245,7 @@ def _slice_defaults(number: int, group: _Group) -> dict[str, str]:
 
 
 def _rank_variables(rank: Rank, local_rank: int) -> dict[str, str | None]:
-    """Return who the rank is, under the names that torchrun uses; other launchers and libraries read them."""
+    """Return a rank's numbers under the names that torchrun uses; other launchers and libraries read them."""
     return {
         RANK_VARIABLE: str(rank.rank),
         "RANK": str(rank.rank),
@@ -261,10 +261,10 @@ def _rank_variables(rank: Rank, local_rank: int) -> dict[str, str | None]:
     }
 
 
-def _torch(rank: Rank, group: _Group) -> _Told:
+def _torch(rank: Rank, group: _GroupFacts) -> _Variables:
     defaults = {"ACCELERATE_TORCH_DEVICE": f"cuda:{rank.devices[0]}" if rank.devices else "cpu"}
     if rank.num_nodes == 1:
-        # On one machine nothing needs to be heard outside it.
+        # On one machine nothing needs to listen outside it.
         defaults |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), _LOOPBACK)
     # The other variable is another way to notice a failure, of the user's choice.
     if "nccl" in rank.backend and "TORCH_NCCL_BLOCKING_WAIT" not in group.user:
@@ -279,18 +279,18 @@ def _torch(rank: Rank, group: _Group) -> _Told:
     }, defaults
 
 
-def _jax(rank: Rank, group: _Group) -> _Told:
+def _jax(rank: Rank, group: _GroupFacts) -> _Variables:
     gpus = "rocm" if any(device.vendor == "amd" for device in group.members[rank.rank].gpus) else "cuda"
     return {}, {"JAX_PLATFORMS": "tpu" if rank.num_tpus else gpus if rank.devices else "cpu"}
 
 
-def _tensorflow(rank: Rank, group: _Group) -> _Told:
+def _tensorflow(rank: Rank, group: _GroupFacts) -> _Variables:
     cluster = {"worker": [f"{_HOST}:{port}" for port in group.ports]}
     return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank.rank}})}, {}
 
 
-def _horovod(rank: Rank, group: _Group) -> _Told:
-    """Return what `horovodrun` would tell a rank: from it `hvd.init()` learns who it is and where it meets the others.
+def _horovod(rank: Rank, group: _GroupFacts) -> _Variables:
+    """Return what `horovodrun` gives to a rank: `hvd.init()` reads its numbers and the rendezvous from it.
 
     Every one replaces the user's own: they belong together, and a driver that stands in a `horovodrun` has those of
     another group. Nodes have names of their own, by which Horovod tells their ranks apart; all are this machine.
@@ -320,12 +320,12 @@ class _Framework:
 
     Attributes:
         num_ports, port_kind: see `GroupSpec`.
-        tell: returns the variables of a rank, and those that the user's own win over.
+        variables: returns those of a rank, and those that the user's own win over.
     """
 
     num_ports: int = 0
     port_kind: str = "shared"
-    tell: Callable[[Rank, _Group], _Told] = lambda rank, group: ({}, {})
+    variables: Callable[[Rank, _GroupFacts], _Variables] = lambda rank, group: ({}, {})
 
 
 _FRAMEWORKS = {

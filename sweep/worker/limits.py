@@ -87,7 +87,7 @@ def users_limit() -> int:
 
 
 def give_back() -> None:
-    """Set the soft limit to the user's, unless somebody has changed it since it was raised."""
+    """Set the soft limit to the user's, unless it was changed since it was raised."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if _original is not None and soft == _raised(hard) and _original != soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (_original, hard))

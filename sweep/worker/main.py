@@ -51,7 +51,7 @@ class Code:
         self.trainable: Any = None
         self.objects_path = ""
         self.objects: dict[str, Any] = {}
-        self.kept = adapters.Kept()
+        self.kept = adapters.ReusedInstance()
 
     def load(self, job: wire.Job) -> None:
         """Load trainable and shared objects unless they are those of the job before."""
@@ -190,19 +190,19 @@ def _open_output(job: wire.Job, channel: SocketChannel, trial_dir: str, logs: Se
     """Make the trial's directory and send what is printed there; on a full disk as soon as there is room.
 
     Raises:
-        StopRequested: the trial was told to end meanwhile.
+        StopRequested: the trial was asked to stop meanwhile.
     """
 
     def say(text: str) -> None:
         channel.send(wire.frame(wire.Waits(job.token, text)))
 
-    def hear(seconds: float) -> None:
+    def wait(seconds: float) -> None:
         if channel.wait(seconds):
             message = channel.receive()
             if isinstance(message, wire.Stop) and message.token == job.token:
                 raise StopRequested
 
-    with contextlib.closing(Room(job.directory, say, hear if job.rank is None else time.sleep)) as room:
+    with contextlib.closing(Room(job.directory, say, wait if job.rank is None else time.sleep)) as room:
         while True:
             try:
                 _make_directory(trial_dir, job.directory)

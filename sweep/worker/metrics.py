@@ -1,4 +1,4 @@
-"""What may be reported: metrics made plain in the worker, so that no value that a trial reports harms anybody else."""
+"""What may be reported: metrics made plain in the worker, so that no value that a trial reports harms the driver."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 from sweep.core.values import MOST, is_held, shown_int, sound_text
 from sweep.errors import UserCodeError
 
-__all__ = ["MAX_BYTES", "MAX_KEYS", "Told", "plain_metrics", "within_size"]
+__all__ = ["MAX_BYTES", "MAX_KEYS", "OnChange", "plain_metrics", "within_size"]
 
 MAX_KEYS = 1000
 MAX_BYTES = 1 << 20
 
-Told = Callable[[str, str], None]
-"""Is told the key of a value that was changed, and what became of it."""
+OnChange = Callable[[str, str], None]
+"""Called with the key of a value that was changed, and with what became of it."""
 
 _MAX_KNOWN = 10_000
 _known: set[str] = set()  # keys that have passed: most reports have the same as the one before
@@ -37,12 +37,12 @@ numpy_scalars: set[type] = set()
 """Types of numpy's scalars, as they are met, whose `item()` is a float, a bool or a number that a float holds."""
 
 
-def plain_metrics(metrics: Any, told: Told | None = None) -> dict[str, Any]:
+def plain_metrics(metrics: Any, on_change: OnChange | None = None) -> dict[str, Any]:
     """Return a copy of `metrics` that holds only numbers, texts, bools, None, and lists and dicts of those.
 
     Scalars of numpy, torch and jax become Python numbers; tuples become lists; NaN and infinities stay as they are.
     What else there is becomes a list (arrays and sets of up to 64 elements) or a text of at most 4 KiB, keys that are
-    no texts become texts, and `told` hears of it. No value is refused.
+    no texts become texts, and `on_change` is called. No value is refused.
 
     Raises:
         UserCodeError: not a dict, or more than 1,000 keys.
@@ -62,13 +62,13 @@ def plain_metrics(metrics: Any, told: Told | None = None) -> dict[str, Any]:
             result[name], plain.changed = value, None
         else:
             result[name] = plain.of(value)
-        if told is not None and (said := plain.changed or what):
-            told(name, said)
+        if on_change is not None and (said := plain.changed or what):
+            on_change(name, said)
         if what is None and len(_known) < _MAX_KNOWN:
             _known.add(name)
             if type(value) is dict and plain.changed is None and len(value) <= MAX_KEYS:
                 _known.update(key for key in value if type(key) is str)
-    return _few_keys(result, told)
+    return _few_keys(result, on_change)
 
 
 def _ordinary(metrics: dict[Any, Any]) -> dict[str, Any] | None:
@@ -128,7 +128,7 @@ def _are_leaves(values: Any) -> bool:
     return True
 
 
-def _few_keys(result: dict[str, Any], told: Told | None) -> dict[str, Any]:
+def _few_keys(result: dict[str, Any], on_change: OnChange | None) -> dict[str, Any]:
     """Write those that hold the most keys as texts, until there are few enough in all."""
     counts = {key: num_keys(value) for key, value in result.items()}
     total = len(result) + sum(counts.values())
@@ -140,24 +140,24 @@ def _few_keys(result: dict[str, Any], told: Told | None) -> dict[str, Any]:
     while total > MAX_KEYS:
         largest = max(counts, key=lambda key: counts[key])
         total -= counts.pop(largest)
-        _leave_out(result, largest, f"a report holds at most {MAX_KEYS:,} keys", told)
+        _leave_out(result, largest, f"a report holds at most {MAX_KEYS:,} keys", on_change)
     return result
 
 
-def within_size(result: dict[str, Any], told: Told | None) -> None:
+def within_size(result: dict[str, Any], on_change: OnChange | None) -> None:
     """Write the largest values of a report as texts, until it takes at most 1 MiB."""
     sizes = {key: len(pickle.dumps(value, 5)) for key, value in result.items()}
     total = sum(sizes.values()) + sum(len(key.encode()) + 8 for key in sizes)
     while total > MAX_BYTES:
         largest = max(sizes, key=lambda key: sizes[key])
         total -= sizes.pop(largest)
-        _leave_out(result, largest, f"a report takes at most {MAX_BYTES:,} bytes", told)
+        _leave_out(result, largest, f"a report takes at most {MAX_BYTES:,} bytes", on_change)
 
 
-def _leave_out(result: dict[str, Any], key: str, why: str, told: Told | None) -> None:
+def _leave_out(result: dict[str, Any], key: str, why: str, on_change: OnChange | None) -> None:
     result[key] = text = f"{summary(result[key])}: not stored, {why}"
-    if told is not None:
-        told(key, f"{text}; write large data to a file of the trial's directory, or into a checkpoint")
+    if on_change is not None:
+        on_change(key, f"{text}; write large data to a file of the trial's directory, or into a checkpoint")
 
 
 def num_keys(value: Any) -> int:
@@ -390,5 +390,5 @@ def _order(item: Any) -> tuple[str, Any]:
 
 
 def _is_decimal(value: Any) -> bool:
-    module = sys.modules.get("decimal")  # whoever has one has imported it
+    module = sys.modules.get("decimal")  # a process that has one has imported it
     return module is not None and isinstance(value, module.Decimal)

@@ -123,8 +123,8 @@ def refuse_asynchronous(what: str, function: Any) -> None:
     """
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise TrainableError(
-            f"the {what} {name_of(function)} is asynchronous; expected a plain function. Use asyncio.run(...) inside "
-            "it."
+            f"the {what} {name_of(function)} is asynchronous; expected a plain function. "
+            "Use asyncio.run(...) inside it."
         )
 
 

@@ -50,7 +50,7 @@ class RankSession(Session):
         return self._patiently(copy, checkpoint.path)
 
     def _listener(self) -> Callable[[float], None]:
-        """Nothing is heard meanwhile: what comes is for whoever waits for an answer. A stop ends the whole group."""
+        """Read no messages meanwhile: they are for the call that waits for an answer. A stop ends the whole group."""
         return time.sleep
 
     def _continue_from(self, stored: str) -> None:
@@ -65,9 +65,9 @@ class RankSession(Session):
         """Wait for the answer, and merge shards meanwhile if asked to.
 
         Raises:
-            StopRequested: the group was told to end.
+            StopRequested: the group was asked to stop.
             CheckpointError: the shards could not be merged. Only after the answer: until then the others wait, and
-                whoever catches this goes on with his next report.
+                code that catches this goes on with its next report.
         """
         token, seq = self.job.token, self._seq
         problem: CheckpointError | None = None

@@ -90,7 +90,7 @@ def _named() -> Port:
 
 
 def _first_given_out() -> int:
-    """Return the lowest port that the kernel gives to whoever asks for any."""
+    """Return the lowest port that the kernel gives out when asked for any."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
             lowest = int(file.read().split()[0])

@@ -39,16 +39,16 @@ class Room:
     Args:
         directory: where it wants to write.
         say: tells the driver why the trial waits; an empty text: it does not any more.
-        hear: waits for so many seconds, or less; raises when the trial is told to end.
+        wait: waits for so many seconds, or less; raises when the trial is asked to stop.
         shared: a directory by which the trials of an experiment take turns; empty: they do not.
     """
 
     def __init__(
-        self, directory: str, say: Callable[[str], None], hear: Callable[[float], None], *, shared: str = ""
+        self, directory: str, say: Callable[[str], None], wait: Callable[[float], None], *, shared: str = ""
     ) -> None:
         self._directory = directory
         self._say = say
-        self._hear = hear
+        self._wait = wait
         self._shared = shared
         self._turn = -1
         self._num_tries = 0
@@ -73,7 +73,7 @@ class Room:
         self._num_tries += 1
         began = time.monotonic()
         while True:
-            self._hear(_LOOK_S)
+            self._wait(_LOOK_S)
             waited_s = time.monotonic() - began
             now = free_bytes(self._directory)
             if now is None or free is None or now == free:

@@ -76,7 +76,7 @@ def _sum(so_far: float | None, more: float | None) -> float | None:
     return so_far if more is None else summed(so_far or 0, more)
 
 
-class Saved(Protocol):
+class Savable(Protocol):
     """What an object must have to be stored here: a `Trainable`."""
 
     iteration: int
@@ -89,7 +89,7 @@ class Saved(Protocol):
         """Continue from the dict or the directory."""
 
 
-def save_into(instance: Saved, directory: str) -> None:
+def save_into(instance: Savable, directory: str) -> None:
     """Have an object write its state into an empty directory, with how far it has come.
 
     Raises:
@@ -119,7 +119,7 @@ def save_into(instance: Saved, directory: str) -> None:
         json.dump({"training_iteration": instance.iteration, **instance._sweep_clock.to_json()}, text)
 
 
-def load_from(instance: Saved, directory: str) -> None:
+def load_from(instance: Savable, directory: str) -> None:
     """Have an object continue from what `save_into` wrote; what has no counts, such as files of others, is at 0."""
     try:
         with open(os.path.join(directory, DICT_FILE), "rb") as file, importing():

@@ -42,23 +42,23 @@ __all__ = [
     "report",
 ]
 
-_STOP_PATIENCE_S = 5.0  # a trial that is told to save and end waits no longer than this for room
-_MAX_TOLD = 1000
-_told: set[tuple[str, str]] = set()  # directory of the experiment, and the key that something was said of
+_STOP_PATIENCE_S = 5.0  # a trial that is to save and stop waits no longer than this for room
+_MAX_NOTED = 1000
+_noted: set[tuple[str, str]] = set()  # directory of the experiment, and a key that was noted for it
 
 FILLED_IN = frozenset({"timestamp", "time_this_iter_s", "pid", "hostname"})  # added to each report unless given
 
 
 class StopRequested(BaseException):
-    """Unwinds the user's function when its trial was told to end; `finally` blocks run. Not an `Exception`, so that
-    `except Exception` does not swallow it; whoever swallows it meets it again at the next report."""
+    """Unwinds the user's function when its trial is asked to stop; `finally` blocks run. Not an `Exception`, so that
+    `except Exception` does not swallow it; code that swallows it gets it again at the next report."""
 
 
 class Session:
     """One attempt as its worker sees it: it counts reports, stores checkpoints, and waits for answers.
 
     Attributes:
-        is_stopping: the trial was told to end.
+        is_stopping: the trial was asked to stop.
         saver: stores a checkpoint of a class trainable into a directory when asked; None for functions.
         control: by which a `fit()` inside the trial asks for its workers; None where that is not possible.
         is_fitting: such a `fit()` runs.
@@ -96,7 +96,7 @@ class Session:
         """Send one report and wait for the answer; see the function of this name.
 
         Raises:
-            StopRequested: the trial was told to end.
+            StopRequested: the trial was asked to stop.
         """
         self._report(metrics, checkpoint, None)
 
@@ -112,7 +112,7 @@ class Session:
         with self._lock:
             if self.is_stopping:
                 raise StopRequested
-            values = plain_metrics(metrics, self._tell_once)
+            values = plain_metrics(metrics, self._note_once)
             stored = None
             if save is not None:
                 stored = save(self._seq + 1)
@@ -132,7 +132,7 @@ class Session:
             values.setdefault("hostname", self._hostname)
             data = self._framed(values, stored)
             if len(data) > MAX_BYTES:
-                within_size(values, self._tell_once)
+                within_size(values, self._note_once)
                 data = self._framed(values, stored)
             self._seq += 1
             self._channel.send(data)
@@ -174,11 +174,11 @@ class Session:
         is_stored = path.startswith(self.job.directory + os.sep) and os.path.exists(os.path.join(path, MANIFEST))
         return self._patiently(lambda: self._store(path, seq, is_source_immutable=is_stored), path)
 
-    def _tell_once(self, key: str, what: str) -> None:
+    def _note_once(self, key: str, what: str) -> None:
         """Say in the trial's output that a value is not stored as it was reported, at its first time in this sweep."""
-        told = (self.job.directory, key)
-        if told not in _told and len(_told) < _MAX_TOLD:
-            _told.add(told)
+        noted = (self.job.directory, key)
+        if noted not in _noted and len(_noted) < _MAX_NOTED:
+            _noted.add(noted)
             with contextlib.suppress(OSError, ValueError):  # its reader has gone
                 print(f"sweep: {key[:60]!r} was reported as {what}; this is said once.", file=sys.stderr, flush=True)
 
@@ -217,7 +217,7 @@ class Session:
         return isinstance(self._channel, SocketChannel) and self._channel.has_message
 
     def hear_stop(self) -> bool:
-        """Take one message that has come outside of a report; return whether the trial is told to stop."""
+        """Take one message that has come outside of a report; return whether the trial is asked to stop."""
         message = self._channel.receive()
         if isinstance(message, wire.Stop) and message.token == self.job.token:
             self.is_stopping = True
@@ -302,7 +302,7 @@ class Session:
         """Store something, and while there is no room for it wait for some; return what `store` does.
 
         Raises:
-            StopRequested: the trial was told to end meanwhile.
+            StopRequested: the trial was asked to stop meanwhile.
         """
         with contextlib.closing(self._room()) as room:
             while True:
@@ -320,27 +320,27 @@ class Session:
     def _listener(self) -> Callable[[float], None]:
         began, was_stopping = time.monotonic(), self.is_stopping
 
-        def hear(seconds: float) -> None:
+        def wait(seconds: float) -> None:
             if self._channel.wait(seconds):
                 self.hear_stop()
             if self.is_stopping and (not was_stopping or time.monotonic() - began > _STOP_PATIENCE_S):
                 raise StopRequested
 
-        return hear
+        return wait
 
     def _say_waiting(self, text: str) -> None:
         self._channel.send(wire.frame(wire.Waits(self.job.token, text)))
 
     def room_to_print(self) -> Room:
         """Return how this trial waits for room for what it prints, on whatever thread."""
-        hear = self._listener()
+        wait = self._listener()
         is_own = threading.current_thread() is threading.main_thread()
 
         def say(text: str) -> None:
             self._undisturbed(lambda: self._say_waiting(text))
 
         def listen(seconds: float) -> None:
-            if not is_own or not self._undisturbed(lambda: hear(seconds)):
+            if not is_own or not self._undisturbed(lambda: wait(seconds)):
                 time.sleep(seconds)
 
         return Room(self.trial_dir, say, listen)

@@ -104,8 +104,8 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
     why = _measured(value, _FILES)[0] or why
     raise ConfigError(
         f"config{''.join(name for name, _ in way)} is a {_type_name(value)}, which cannot be shipped to another "
-        f"process ({why}). Put what it is made from into the config, such as a path or a number, and create it inside "
-        "the trainable."
+        f"process ({why}). Put what it is made from into the config, such as a path or a number, "
+        "and create it inside the trainable."
     )
 
 

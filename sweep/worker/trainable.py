@@ -31,7 +31,7 @@ __all__ = ["PreparedTrainable", "Trainable", "prepare"]
 
 @refuse_unknown()
 class Trainable:
-    """A trial as a class: `setup` once, then `step` until told to stop or until a result says `done`.
+    """A trial as a class: `setup` once, then `step` until it is asked to stop or until a result says `done`.
 
     Override `setup` and `step`; `save_checkpoint` and `load_checkpoint` to make the trial survive a pause, a clone or a
     failure; the rest as needed.
@@ -268,8 +268,8 @@ class PreparedTrainable:
         objects: given by `with_parameters`; not in the payload.
         group: for a trainer: what the group of a trial with some config is; None: a trial is one process.
         space: for a trainer: checks a search space and returns it in the form in which configs are recorded.
-        requests: for a trainer: the requests that trials of a space can come to, as far as that can be told.
-        notices: for a trainer: what people should be told of the groups of a space.
+        requests: for a trainer: the requests that trials of a space can come to, as far as they are known.
+        notices: for a trainer: what the user should know of the groups of a space.
         env: variables that all its processes get.
     """
 
@@ -296,8 +296,8 @@ def prepare(trainable: Any) -> PreparedTrainable:
             also wrapped by `with_parameters` and `with_resources`.
 
     Raises:
-        TrainableError: it cannot be called with one config, or cannot be pickled; the message names the captured
-            variable.
+        TrainableError: it cannot be called with one config, or cannot be pickled; the message names the variable that
+            it captures.
     """
     inner, objects, resources = unwrap(trainable)
     if isinstance(inner, PreparedTrainable):

@@ -150,7 +150,7 @@ class Save(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Answer to report `seq`, or at any time: end, and store a checkpoint first if so told. To a rank as `Continue`."""
+    """Answer to report `seq`, or at any time: end, and store a checkpoint before if asked. To a rank as `Continue`."""
 
     token: int
     seq: int
@@ -242,7 +242,7 @@ class StartWorker(NamedTuple):
 
 
 class StartGroup(NamedTuple):
-    """Driver or worker to host, with a data socket and ports: run the group that is told over the socket."""
+    """Driver or worker to host, with a data socket and ports: run the group that is described over the socket."""
 
     token: int
     num_descriptors: int

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import searchers
-from sweep.cli.order import Order
+from sweep.cli.arguments import RunArguments
 from sweep.cli.spec import read_spec
 from sweep.cli.spec_parameters import DISTRIBUTIONS, space_of
 from sweep.errors import ConfigError
@@ -46,20 +46,20 @@ def write(tmp_path: Path, text: str) -> Path:
 
 
 def test_a_complete_spec_becomes_an_order(tmp_path: Path) -> None:
-    order = read_spec(write(tmp_path, GOOD))
-    assert order.target == f"{tmp_path / 'train.py'}:train"
-    assert (order.metric, order.goal, order.goal_value) == ("loss", "minimize", 0.02)
-    assert (order.searcher, order.trials, order.concurrency, order.seed) == ("tpe", 50, 4, 0)
-    assert (order.time_s, order.trial_time_s, order.retries) == (7200.0, 1800.0, 1)
-    assert order.resources == {"cpu": 1, "gpu": 0.5, "memory": "4G"}
-    assert order.scheduler == "asha"
-    assert order.scheduler_options == {
+    arguments = read_spec(write(tmp_path, GOOD))
+    assert arguments.target == f"{tmp_path / 'train.py'}:train"
+    assert (arguments.metric, arguments.goal, arguments.goal_value) == ("loss", "minimize", 0.02)
+    assert (arguments.searcher, arguments.trials, arguments.concurrency, arguments.seed) == ("tpe", 50, 4, 0)
+    assert (arguments.time_s, arguments.trial_time_s, arguments.retries) == (7200.0, 1800.0, 1)
+    assert arguments.resources == {"cpu": 1, "gpu": 0.5, "memory": "4G"}
+    assert arguments.scheduler == "asha"
+    assert arguments.scheduler_options == {
         "grace_period": 3.0,
         "max_t": 27,
         "reduction_factor": 3,
         "stop_last_trials": True,
     }
-    space = order.space()
+    space = arguments.space()
     assert {name: repr(domain) for name, domain in space.items()} == {
         name: repr(domain)
         for name, domain in {
@@ -71,10 +71,10 @@ def test_a_complete_spec_becomes_an_order(tmp_path: Path) -> None:
             "net": {"width": searchers.quniform(16, 64, 16)},
         }.items()
     }
-    arguments = order.arguments()
-    assert arguments["stop"]("t", {"loss": 0.01})
-    assert not arguments["stop"]("t", {"loss": 0.03, "time_total_s": 10})
-    assert (arguments["trial_timeout_s"], arguments["time_budget_s"]) == (1800.0, 7200.0)
+    kwargs = arguments.run_kwargs()
+    assert kwargs["stop"]("t", {"loss": 0.01})
+    assert not kwargs["stop"]("t", {"loss": 0.03, "time_total_s": 10})
+    assert (kwargs["trial_timeout_s"], kwargs["time_budget_s"]) == (1800.0, 7200.0)
 
 
 def test_all_mistakes_are_listed_at_once_with_their_lines(tmp_path: Path) -> None:
@@ -187,23 +187,23 @@ def test_every_distribution_can_be_written(kind: str) -> None:
         space_of({"x": {"distribution": kind, "value": 1, "values": [1]}})
 
 
-def test_an_order_survives_being_written_down(tmp_path: Path) -> None:
-    order = read_spec(write(tmp_path, GOOD))
-    order.ranges["lr"] = "uniform(0,1)"
-    order.save(tmp_path)
-    assert Order.load(tmp_path) == order
-    assert Order.load(tmp_path / "nowhere") is None
+def test_arguments_survive_being_written_down(tmp_path: Path) -> None:
+    arguments = read_spec(write(tmp_path, GOOD))
+    arguments.ranges["lr"] = "uniform(0,1)"
+    arguments.save(tmp_path)
+    assert RunArguments.load(tmp_path) == arguments
+    assert RunArguments.load(tmp_path / "nowhere") is None
 
 
 def test_dates_in_a_spec_stay_texts(tmp_path: Path) -> None:
-    order = read_spec(write(tmp_path, "program: train.py:train\nparameters: {day: {value: 2026-01-02}}\n"))
-    assert order.space() == {"day": "2026-01-02"}
+    arguments = read_spec(write(tmp_path, "program: train.py:train\nparameters: {day: {value: 2026-01-02}}\n"))
+    assert arguments.space() == {"day": "2026-01-02"}
 
 
 def test_the_spec_of_the_reference_has_no_mistake_and_can_be_run(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    order = read_spec(write(tmp_path, page.partition("```yaml\n")[2].partition("```")[0]))
-    arguments = order.arguments()
-    assert arguments["config"]["net"]["dropout"] is not None
-    assert isinstance(arguments["search_alg"], searchers.OptunaSearch)
-    assert arguments["num_samples"] == 50
+    arguments = read_spec(write(tmp_path, page.partition("```yaml\n")[2].partition("```")[0]))
+    kwargs = arguments.run_kwargs()
+    assert kwargs["config"]["net"]["dropout"] is not None
+    assert isinstance(kwargs["search_alg"], searchers.OptunaSearch)
+    assert kwargs["num_samples"] == 50

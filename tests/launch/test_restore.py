@@ -15,7 +15,7 @@ import pytest
 import sweep
 from sweep import ResultGrid, RunConfig, TuneConfig, Tuner
 from sweep.errors import ConfigError, ExperimentError, SweepError
-from sweep.record.recipe import pack_recipe, read_recipe, write_recipe
+from sweep.record.saved_spec import pack_saved_spec, read_saved_spec, write_saved_spec
 
 WORK = """
 import os
@@ -185,7 +185,7 @@ def test_what_is_no_experiment_cannot_be_restored(tmp_path: Path) -> None:
         Tuner.restore(tmp_path / "nothing", job)
 
 
-def test_without_the_recipe_a_restore_says_how_to_go_on(tmp_path: Path) -> None:
+def test_without_the_saved_spec_a_restore_says_how_to_go_on(tmp_path: Path) -> None:
     (tmp_path / "marker").write_text("")
     fit(tmp_path)
     (tmp_path / "e" / "tuner.pkl").write_bytes(b"torn")
@@ -229,10 +229,10 @@ def test_a_sweep_of_run_can_be_restored_too(tmp_path: Path) -> None:
     assert len(grid) == 3
 
 
-def test_a_recipe_comes_back_part_by_part(tmp_path: Path) -> None:
+def test_a_saved_spec_comes_back_part_by_part(tmp_path: Path) -> None:
     lock = __import__("threading").Lock()
-    write_recipe(tmp_path, pack_recipe({"config": {"f": lambda: 3}, "callbacks": [lock]}))
-    arguments, lost = read_recipe(tmp_path)
+    write_saved_spec(tmp_path, pack_saved_spec({"config": {"f": lambda: 3}, "callbacks": [lock]}))
+    arguments, lost = read_saved_spec(tmp_path)
     assert arguments["config"]["f"]() == 3
     assert lost == ["callbacks"]
     assert os.listdir(tmp_path) == ["tuner.pkl"]

@@ -13,7 +13,7 @@ import sweep
 from sweep import CheckpointConfig, RunConfig, Trainable, TuneConfig, Tuner
 from sweep.errors import ConfigError
 from sweep.record.files import create_private
-from sweep.record.recipe import environment_again, pack_recipe, read_recipe, write_recipe
+from sweep.record.saved_spec import pack_saved_spec, read_saved_spec, with_environment, write_saved_spec
 
 SECRET = "not-for-the-disk-8d1f"
 
@@ -83,7 +83,7 @@ def test_the_values_of_environment_variables_are_not_stored(experiment: Path):
     for path in experiment.rglob("*"):
         if path.is_file():
             assert SECRET.encode() not in path.read_bytes(), path
-    arguments, _ = read_recipe(experiment)
+    arguments, _ = read_saved_spec(experiment)
     assert arguments["env_names"] == ["LEVEL", "TOKEN"]
     assert "env" not in arguments
 
@@ -104,7 +104,7 @@ def test_a_restored_experiment_takes_them_from_the_environment_or_names_those_th
     assert [result.metrics["has_token"] for result in grid] == [True, False, True]
 
 
-def test_a_recipe_of_before_which_holds_the_values_goes_on(tmp_path: Path):
-    write_recipe(tmp_path, pack_recipe({"metric": "loss"}))
-    arguments, _ = read_recipe(tmp_path)
-    assert environment_again({**arguments, "env": {"A": "1"}}, {}) == {"metric": "loss", "env": {"A": "1"}}
+def test_a_saved_spec_of_a_former_version_that_holds_the_values_goes_on(tmp_path: Path):
+    write_saved_spec(tmp_path, pack_saved_spec({"metric": "loss"}))
+    arguments, _ = read_saved_spec(tmp_path)
+    assert with_environment({**arguments, "env": {"A": "1"}}, {}) == {"metric": "loss", "env": {"A": "1"}}

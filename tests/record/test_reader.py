@@ -16,8 +16,8 @@ import pytest
 from made_experiment import MadeExperiment
 
 from sweep.errors import ExperimentError
+from sweep.record.driver import Driver, find_driver
 from sweep.record.lock import DriverLock
-from sweep.record.presence import Driver, find_driver
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.results.analysis import ExperimentAnalysis
 

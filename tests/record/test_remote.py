@@ -211,7 +211,7 @@ def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
     experiment.end(done)
     experiment.end(failed, kind="RAISED")
     experiment.commit()
-    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    (experiment.root / "tuner.pkl").write_bytes(b"saved spec")
     (experiment.root / "driver.lock").write_text("here")
     uploaded(storage, experiment, with_artifacts=True)
     before = ExperimentReader(experiment.root).snapshot()
@@ -228,7 +228,7 @@ def test_a_lost_experiment_comes_back_with_what_its_trials_need(storage):
         verify(experiment.root / path)
     assert (experiment.root / done / "result.json").read_text() == "{}\n"
     assert (experiment.root / done / "plot.png").read_text() == "plot"
-    assert (experiment.root / "tuner.pkl").read_bytes() == b"recipe"
+    assert (experiment.root / "tuner.pkl").read_bytes() == b"saved spec"
     assert not list(storage.local_root.glob(".incoming*"))
     assert not pull(storage, "made")
     # the rest comes when it is used

@@ -114,7 +114,7 @@ def made_place(root: Path, monkeypatch: pytest.MonkeyPatch, *, is_pushed: bool =
     storage = place.at("first")
     experiment = MadeExperiment(storage.local_root)
     experiment.trial({"x": 1})
-    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    (experiment.root / "tuner.pkl").write_bytes(b"saved spec")
     old = save(experiment, 1)
     push(storage)
     pull(place.at("reader"), "made", for_reading=True)
@@ -138,7 +138,7 @@ def check_goes_on(storage: Storage) -> None:
     verify(root / latest)
     number = int(latest[-1])
     assert (root / TRIAL / "result.json").read_text() in {"line\n" * n for n in range(number, 3)}
-    assert (root / "tuner.pkl").read_bytes() == b"recipe"
+    assert (root / "tuner.pkl").read_bytes() == b"saved spec"
     if "first" not in root.parts:
         assert (root / "tuner.pkl").stat().st_mode & 0o077 == 0
 

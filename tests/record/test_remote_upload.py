@@ -113,7 +113,7 @@ def test_checkpoints_that_no_pass_has_sent_are_counted(storage, experiment):
 
 
 def test_everything_is_there_after_a_pass_and_the_next_sends_only_what_has_changed(storage, experiment, changes):
-    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    (experiment.root / "tuner.pkl").write_bytes(b"saved spec")
     (experiment.root / "code").mkdir()
     (experiment.root / "code" / "payload.pkl").write_bytes(b"code")
     path = save(experiment, 1)
@@ -426,7 +426,7 @@ def test_a_driver_that_takes_over_while_checkpoints_are_sent_keeps_its_record(st
 
 def test_what_a_driver_of_before_writes_late_is_written_over(storage, experiment, changes):
     uploader = uploader_of(storage, experiment)
-    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    (experiment.root / "tuner.pkl").write_bytes(b"saved spec")
     uploader.sync()
     remote = storage.experiment("made")
     Lease("before", 1, 0.0, "far", 42, epoch=0).write(remote)
@@ -453,7 +453,7 @@ def test_a_lease_whose_writing_failed_halfway_is_not_taken_for_anothers(storage,
 
 
 def test_a_remote_directory_that_was_deleted_meanwhile_is_filled_anew(storage, experiment):
-    (experiment.root / "tuner.pkl").write_bytes(b"recipe")
+    (experiment.root / "tuner.pkl").write_bytes(b"saved spec")
     path = save(experiment, 1)
     uploader = uploader_of(storage, experiment)
     uploader.sync()

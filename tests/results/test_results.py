@@ -17,7 +17,7 @@ from made_experiment import T0, MadeExperiment
 import sweep as tune
 from sweep.core.resources import Resources
 from sweep.errors import ConfigError, ExperimentError, UserCodeError
-from sweep.record.filled import date_str
+from sweep.record.derived_fields import date_str
 from sweep.record.schema import LABELS
 from sweep.results.analysis import ExperimentAnalysis, Result, ResultGrid, TrialView
 

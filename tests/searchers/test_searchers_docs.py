@@ -18,7 +18,9 @@ def test_the_examples_of_a_page_give_what_they_show(page):
     assert results.attempted > 5
 
 
-@pytest.mark.parametrize("name", ["searchers", "searchers.errors", "searchers.random_search", "searchers.grid"])
+@pytest.mark.parametrize(
+    "name", ["searchers.registry", "searchers.errors", "searchers.random_search", "searchers.grid"]
+)
 def test_the_examples_of_docstrings_give_what_they_show(name):
     results = doctest.testmod(importlib.import_module(name))
     assert results.failed == 0

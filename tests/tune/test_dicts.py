@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sweep.dicts import deep_update, flatten_dict, merge_dicts, pretty_print, unflatten_dict, unflattened_lookup
 
-from sweep.record.filled import date_str
+from sweep.record.derived_fields import date_str
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sweep.errors import CheckpointError, TrainableError, UserCodeError
 from sweep.record.checkpoints import Checkpoint, persist
 from sweep.worker import session as session_module
 from sweep.worker import wire
-from sweep.worker.adapters import Kept, run_class, run_function
+from sweep.worker.adapters import ReusedInstance, run_class, run_function
 from sweep.worker.main import run_job
 from sweep.worker.saved import CLOCK_FILE
 from sweep.worker.session import Session, StopRequested, checkpoint_dir, install, report
@@ -244,7 +244,7 @@ class EmptyInit(Counter):
 def test_in_a_sweep_setup_is_called_once_with_config_and_objects_however_the_class_is_made(opened, cls):
     config = {"done": []}
     driver = Driver()
-    run_class(opened(driver), cls, config, {"offset": 5}, Kept())
+    run_class(opened(driver), cls, config, {"offset": 5}, ReusedInstance())
     assert config["done"] == [("setup", 5), "cleanup"]
     assert driver.values("at", "name", "done") == [(0, "mine", False), (1, "mine", False), (2, "mine", True)]
 
@@ -257,7 +257,7 @@ def test_an_object_continues_where_its_checkpoint_says_and_saves_how_far_it_came
     def run(start, base_count):
         driver = Driver()
         config = {"done": []}
-        run_class(opened(driver, start, base_count), Saver, config, {}, Kept())
+        run_class(opened(driver, start, base_count), Saver, config, {}, ReusedInstance())
         return config["done"], driver.reports[-1].checkpoint
 
     _, stored = run("", 0)
@@ -279,7 +279,7 @@ def test_why_a_step_failed_is_not_hidden_by_a_cleanup_that_fails_too(opened, cap
             raise OSError("and this")
 
     with pytest.raises(ValueError, match="the reason"):
-        run_class(opened(Driver()), Broken, {"done": []}, {}, Kept())
+        run_class(opened(Driver()), Broken, {"done": []}, {}, ReusedInstance())
     assert "OSError: and this" in capsys.readouterr().err
 
 
@@ -289,7 +289,7 @@ def test_a_cleanup_that_fails_after_the_last_step_fails_the_trial(opened):
             raise OSError("disk")
 
     with pytest.raises(OSError, match="disk"):
-        run_class(opened(Driver()), Broken, {"done": []}, {}, Kept())
+        run_class(opened(Driver()), Broken, {"done": []}, {}, ReusedInstance())
 
 
 @pytest.mark.parametrize(("is_wanted", "left"), [(True, "step"), (False, "cleanup")])
@@ -302,7 +302,7 @@ def test_a_stopped_object_that_can_be_reset_is_kept_only_where_there_may_be_anot
         def reset_config(self, new_config):
             return True
 
-    kept = Kept()
+    kept = ReusedInstance()
     kept.is_wanted = is_wanted
     config = {"done": []}
     with pytest.raises(StopRequested):
@@ -320,7 +320,7 @@ def test_saving_is_refused_by_name_when_the_class_cannot(opened):
             return "/elsewhere"
 
     with pytest.raises(CheckpointError, match=r"Wrong\.save_checkpoint returned '/elsewhere'"):
-        run_class(opened(Driver()), Wrong, {"done": []}, {}, Kept())
+        run_class(opened(Driver()), Wrong, {"done": []}, {}, ReusedInstance())
 
 
 class Failing:
@@ -329,7 +329,7 @@ class Failing:
     def __init__(self, error):
         self.error = error
         self.objects = {}
-        self.kept = Kept()
+        self.kept = ReusedInstance()
 
     def load(self, job):
         """Nothing: it is here."""

@@ -105,7 +105,7 @@ def test_of_those_that_wait_one_at_a_time_tries(tmp_path: Path, monkeypatch: pyt
             first.close()
         hear(seconds)
 
-    second._hear = until_the_first_is_done
+    second._wait = until_the_first_is_done
     second.wait("a checkpoint")
     assert heard >= 50
     second.close()

@@ -333,4 +333,4 @@ def test_a_print_that_waits_leaves_the_channel_to_a_report(open_session):
     waiting._say("now")
     assert len(peer.sent) == 1
     with pytest.raises(StopRequested):
-        waiting._hear(0.0)
+        waiting._wait(0.0)

@@ -1,4 +1,4 @@
-"""Whether somebody drives an experiment now, found out without touching its lock."""
+"""Whether a driver runs an experiment now, found out without touching its lock."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _CLOCK_SLACK_S = 2.0  # the clock may have been set since the process was starte
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Who drove an experiment last.
+    """The driver that ran an experiment last.
 
     Attributes:
         started: UTC epoch seconds.
-        is_alive: whether it still drives; None: it ran on another machine, whose processes are not seen from here.
+        is_alive: whether it still runs; None: it ran on another machine, whose processes are not seen from here.
     """
 
     pid: int
@@ -33,7 +33,7 @@ class Driver:
 
 
 def find_driver(lock: Path) -> Driver | None:
-    """Return who drove the experiment of a lock file last; None when that is not known.
+    """Return the last driver of the experiment of a lock file; None when it is not known.
 
     The lock itself is not tried: a reader that held it for a moment could keep a driver from starting.
     """
@@ -59,7 +59,7 @@ def _is_driving(driver: Driver, lock: Path) -> bool:
             with suppress(OSError):  # closed meanwhile
                 if os.path.samestat(descriptor.stat(), wanted):
                     return True
-    except PermissionError:  # somebody else's process: it is taken for the driver
+    except PermissionError:  # another user's process: it is taken for the driver
         return True
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Population based training's policy files in the experiment's directory: who continued from whom, and how."""
+"""Population based training's policy files in the experiment's directory: which trial continued from which, and how."""
 
 from __future__ import annotations
 

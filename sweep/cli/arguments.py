@@ -1,4 +1,4 @@
-"""What a command line or a spec file asks of a sweep: as plain JSON, and as arguments of `sweep.run`."""
+"""The arguments of a sweep that a command line or a spec file gives: as plain JSON, and for `sweep.run`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
 from sweep.record.files import write_atomically
 from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
 
-__all__ = ["COMMAND_FILE", "Order", "import_trainable", "parse_count", "parse_seconds", "split_target"]
+__all__ = ["COMMAND_FILE", "RunArguments", "import_trainable", "parse_count", "parse_seconds", "split_target"]
 
-# Beside `sweep.db`: what `sweep resume` needs to ask for the same again.
+# Beside `sweep.db`: the arguments, for `sweep resume`.
 COMMAND_FILE = "command.json"
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass
-class Order:
-    """What was asked for. Everything is plain JSON, so that it can be written down and asked for again.
+class RunArguments:
+    """What was asked for. All of it is plain JSON, so that it can be stored and used again by `sweep resume`.
 
     Attributes:
         target: `file.py:function`, the file as an absolute path.
@@ -65,7 +65,7 @@ class Order:
     failures: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, directory: Path) -> Order | None:
+    def load(cls, directory: Path) -> RunArguments | None:
         """Read what `save` wrote into an experiment's directory; None if there is nothing.
 
         Raises:
@@ -88,7 +88,7 @@ class Order:
         return cls(**values)
 
     def save(self, directory: Path) -> None:
-        """Write it down, atomically."""
+        """Write them into an experiment's directory, atomically."""
         write_atomically(directory / COMMAND_FILE, json.dumps(asdict(self), indent=2) + "\n")
 
     @property
@@ -116,7 +116,7 @@ class Order:
             put(config, *parse_parameter(f"{name}={text}", is_grid=self.is_grid))
         return config
 
-    def arguments(self) -> dict[str, Any]:
+    def run_kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments for `sweep.run`.
 
         Raises:
@@ -124,7 +124,7 @@ class Order:
         """
         if self.metric is not None and self.goal is None:
             raise ConfigError(f"--metric {self.metric} needs --goal minimize or --goal maximize.")
-        arguments: dict[str, Any] = {
+        kwargs: dict[str, Any] = {
             "config": self.space(),
             "metric": self.metric,
             "mode": self.mode,
@@ -145,7 +145,7 @@ class Order:
             "import_path": self.target,
             "raise_on_failed_trial": False,
         }
-        return {key: value for key, value in arguments.items() if value is not None}
+        return {key: value for key, value in kwargs.items() if value is not None}
 
     def num_samples(self) -> int:
         """Return how often the space is sampled; see `trials`."""
@@ -199,6 +199,9 @@ class Order:
         return has_reached
 
 
+Order = RunArguments  # what pickles of former versions name
+
+
 def split_target(text: str) -> tuple[str, str] | None:
     """Return (file, name) of `file.py:name`, or None if `text` is no such thing."""
     file, colon, name = text.rpartition(":")
@@ -212,7 +215,7 @@ def import_trainable(target: str, notice: Callable[[str], None] | None = None) -
     `if __name__ == "__main__":` does not run, and where it starts a sweep of its own, it ends.
 
     Args:
-        notice: is told that the file ended at such a place.
+        notice: is called with one line when the file ended at such a place.
 
     Raises:
         ConfigError: no such file or name; the nearest is named.
@@ -256,8 +259,8 @@ def _refuse_shadows(directory: Path) -> None:
         for shadow in (directory / f"{package}.py", directory / package / "__init__.py"):
             if shadow.is_file() and shadow.parent.resolve() not in (own.resolve(), own.parent.resolve() / "searchers"):
                 raise ConfigError(
-                    f"{shadow} hides the package {package!r}: `import {package}` in your script would find that file. "
-                    "Rename it."
+                    f"{shadow} hides the package {package!r}: "
+                    f"`import {package}` in your script would find that file. Rename it."
                 )
 
 

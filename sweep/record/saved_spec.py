@@ -1,4 +1,4 @@
-"""What a sweep was asked to do, kept beside its record in `tuner.pkl`, so that `Tuner.restore` can ask for it again.
+"""The arguments of a sweep, kept beside its record in `tuner.pkl`, from which `Tuner.restore` takes them.
 
 The record itself, `sweep.db`, needs no pickle. This file holds what only the caller's Python can express: a space with
 functions in it, a searcher and a scheduler as they were given, callbacks. Each is pickled apart, so that one that
@@ -17,14 +17,14 @@ from sweep.errors import ConfigError, ExperimentError
 from sweep.record.files import write_atomically
 from sweep.record.importing import unpickle
 
-__all__ = ["RECIPE_NAME", "environment_again", "pack_recipe", "read_recipe", "space_keys", "write_recipe"]
+__all__ = ["TUNER_PKL", "with_environment", "pack_saved_spec", "read_saved_spec", "space_keys", "write_saved_spec"]
 
-RECIPE_NAME = "tuner.pkl"
+TUNER_PKL = "tuner.pkl"
 _ENV_NAMES = "env_names"  # in place of `env`: values of variables are often secrets, and are not stored
 _VERSION = 1
 
 
-def pack_recipe(arguments: Mapping[str, Any]) -> bytes:
+def pack_saved_spec(arguments: Mapping[str, Any]) -> bytes:
     """Return arguments as bytes; now, because searchers and schedulers change once they are used.
 
     Of environment variables only the names are kept.
@@ -38,17 +38,17 @@ def pack_recipe(arguments: Mapping[str, Any]) -> bytes:
     for name, value in arguments.items():
         try:
             parts[name] = cloudpickle.dumps(value)
-        except Exception:  # whatever the user's objects raise: noted by name, and said at a restore
+        except Exception:  # whatever the user's objects raise: its name is kept, and a restore reports it
             parts[name] = None
     return pickle.dumps({"version": _VERSION, "arguments": parts})
 
 
-def write_recipe(root: Path, data: bytes) -> None:
+def write_saved_spec(root: Path, data: bytes) -> None:
     """Store packed arguments in an experiment's directory, whole or not at all."""
-    write_atomically(root / RECIPE_NAME, data, is_private=True)
+    write_atomically(root / TUNER_PKL, data, is_private=True)
 
 
-def read_recipe(root: Path) -> tuple[dict[str, Any], list[str]]:
+def read_saved_spec(root: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the arguments, and the names of those that could not be stored or cannot be loaded here.
 
     Loading runs code from the file: restore only experiments that you trust.
@@ -56,13 +56,13 @@ def read_recipe(root: Path) -> tuple[dict[str, Any], list[str]]:
     Raises:
         ExperimentError: there is no such file, or it is damaged.
     """
-    path = root / RECIPE_NAME
+    path = root / TUNER_PKL
     how = "Resume with sweep.run(..., name=..., resume=True) and the arguments of the first call."
     try:
         content = pickle.loads(path.read_bytes())
         parts: dict[str, bytes | None] = content["arguments"]
     except FileNotFoundError:
-        raise ExperimentError(f"{root} has no {RECIPE_NAME}. {how}") from None
+        raise ExperimentError(f"{root} has no {TUNER_PKL}. {how}") from None
     except Exception as error:  # a damaged pickle raises anything
         raise ExperimentError(f"{path} cannot be read: {type(error).__name__}: {error}. {how}") from error
     arguments: dict[str, Any] = {}
@@ -77,10 +77,10 @@ def read_recipe(root: Path) -> tuple[dict[str, Any], list[str]]:
     return arguments, lost
 
 
-def environment_again(
+def with_environment(
     arguments: Mapping[str, Any], environ: Mapping[str, str], *, is_given: bool = False
 ) -> dict[str, Any]:
-    """Return the arguments of a recipe with the environment variables of the trials, taken by name from `environ`.
+    """Return saved arguments with the environment variables of the trials, taken by name from `environ`.
 
     Args:
         is_given: the caller has other variables for them.
