@@ -147,12 +147,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.launch.place": ("sweep.launch.spec", "sweep.record", "sweep.worker.trainable"),
     "sweep.launch.notices": (
         "sweep.launch.build",
+        "sweep.launch.place",
         "sweep.launch.policies",
         "searchers",
         "sweep.accelerators.inventory",
         "sweep.callbacks.base",
         "sweep.core",
         "sweep.engines.base",
+        "sweep.record.resume",
         "sweep.worker.trainable",
     ),
     "sweep.launch.observers": (
@@ -161,6 +163,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.launch.place",
         "sweep.launch.policies",
         "sweep.launch.settings",
+        "sweep.launch.trial_names",
         "sweep.callbacks",
         "sweep.core",
         "sweep.display",
