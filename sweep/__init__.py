@@ -49,8 +49,7 @@ _NAMES = {
         create_scheduler
     """,
     "sweep.simulation.curves": "Curves",
-    "sweep.simulation.replay": "replay",
-    "sweep.simulation.rerun": "rerun",
+    "sweep.simulation.replay": "replay rerun",
     "sweep.simulation.virtual": "Point simulate",
     "sweep.tune.experiment": "Experiment run_experiments",
     "sweep.worker.gpu_memory": "limit_gpu_memory wait_for_gpu",

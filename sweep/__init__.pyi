@@ -83,7 +83,7 @@ from sweep.schedulers import Scheduler as Scheduler
 from sweep.schedulers import create_scheduler as create_scheduler
 from sweep.simulation.curves import Curves as Curves
 from sweep.simulation.replay import replay as replay
-from sweep.simulation.rerun import rerun as rerun
+from sweep.simulation.replay import rerun as rerun
 from sweep.simulation.virtual import Point as Point
 from sweep.simulation.virtual import simulate as simulate
 from sweep.tune.experiment import Experiment as Experiment

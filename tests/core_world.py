@@ -165,8 +165,17 @@ class World:
         return self.tell(Started(tid(number), self[number].attempt))
 
     def report(
-        self, number: int, checkpoint: str | None = None, *, verdict: Verdict = Verdict.NONE, **metrics: Any
+        self,
+        number: int,
+        checkpoint: str | None = None,
+        *,
+        verdict: Verdict = Verdict.NONE,
+        decisions: list[Decision] | None = None,
+        **metrics: Any,
     ) -> list[str]:
+        """Report to a scheduler that answers with `decisions`; without them, with what `next` holds."""
+        if decisions is not None:
+            self.scheduler.next = decisions
         attempt = self[number].attempt
         self.seqs[number, attempt] += 1
         return self.tell(
@@ -183,11 +192,18 @@ class World:
     def released(self, number: int) -> list[str]:
         return self.tell(Released(tid(number), self[number].attempt))
 
+    def ended(self, number: int, kind: ExitKind = ExitKind.STOPPED, error: str = "") -> list[str]:
+        """Exit and be released."""
+        return self.exited(number, kind, error) + self.released(number)
+
     def ask(self, what: Ask, number: int | None = None) -> list[str]:
         return self.tell(Asked(what, None if number is None else tid(number)))
 
     def wait(self, seconds: float) -> list[str]:
-        self.now += seconds
+        return self.at(self.now + seconds)
+
+    def at(self, now: float) -> list[str]:
+        self.now = now
         return self.tell(Tick())
 
     def run(self, number: int, request: Resources | float = 1.0, **config: Any) -> None:
@@ -195,3 +211,18 @@ class World:
         self.suggest(number, request, **config)
         self.started(number)
         assert self[number].status is Status.RUNNING
+
+
+def opened(**plan: Any) -> World:
+    """Return a world that has been told its plan and its nodes; the arguments are those of `World`."""
+    world = World(**plan)
+    world.open()
+    return world
+
+
+def running(count: int = 1, /, **plan: Any) -> World:
+    """Return an opened world whose first `count` trials run; it asks for no more and for all at once unless told."""
+    world = opened(**{"num_trials": count, "ask_ahead": count, **plan})
+    for number in range(count):
+        world.run(number)
+    return world

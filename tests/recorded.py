@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from sweep.core.messages import Exited, Released, Started
+from sweep.core.messages import Exit, Exited, Released, Started
 from sweep.record.facts import read_facts
+from sweep.record.reader import ExperimentReader
 
 
 def most_at_once(experiment: str | Path) -> int:
@@ -26,3 +28,20 @@ def overlapping_runs(experiment: str | Path) -> int:
         running -= isinstance(told.event, Exited)
         most = max(most, running)
     return most
+
+
+def only(analysis: Any) -> Any:
+    """Return the one trial of a sweep."""
+    (trial,) = analysis.trials
+    return trial
+
+
+def reports(analysis: Any) -> list[dict[str, Any]]:
+    """Return the metrics of all reports in their order."""
+    return [dict(row.metrics) for row in ExperimentReader(analysis.experiment_path).results()]
+
+
+def exits(analysis: Any) -> list[Exit]:
+    """Return how the attempts ended, in their order."""
+    told = read_facts(Path(analysis.experiment_path) / "sweep.db")
+    return [row.event.exit for row in told if isinstance(row.event, Exited)]

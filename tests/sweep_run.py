@@ -9,8 +9,11 @@ from searchers.base import EXHAUSTED, Config, Searcher, Signal
 from sweep.core.messages import Command, Event, Notify
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
+from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.sweep import Changes, Sweep
 from sweep.core.trial import CheckpointRef, Trial
+from sweep.engines.simulator import Simulator
+from sweep.launch.drive import drive
 from sweep.schedulers.base import Scheduler
 
 
@@ -70,3 +73,16 @@ def given_configs(configs: Iterable[Any]) -> Given:
 def new_sweep(scheduler: Scheduler, **plan: Any) -> Sweep:
     """Return a sweep on an empty inventory; the first `NodesChanged` fills it."""
     return Sweep(Plan(**{"metric": "m", **plan}), scheduler, Packer())
+
+
+def in_virtual_time(
+    sweep: Sweep, curve: Any, configs: Searcher | Iterable[Any], *, cpus: float = 1.0, has_state: bool = False
+) -> Nobody:
+    """Drive a sweep of trials of one CPU to its end on a simulated node; returns what was recorded and told."""
+    kept = Nobody()
+    engine = Simulator(curve, (Node("n", cpus),), has_state=has_state)
+    searcher = configs if isinstance(configs, Searcher) else given_configs(configs)
+    drive(sweep, engine, searcher, kept, kept, request_of=lambda _: Resources((Bundle(cpu=1),)))
+    assert sweep.done
+    assert all(trial.is_ended for trial in sweep.trials.values())
+    return kept

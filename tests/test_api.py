@@ -41,6 +41,19 @@ def quadratic(config):
         sweep.report(loss=(config["x"] - 3) ** 2 + 1 / (step + 1))
 
 
+SEARCH = {"config": {"x": sweep.uniform(0, 10)}, "metric": "loss", "mode": "min"}
+
+
+def output_of(directory, text, **how):
+    """Return what a script prints."""
+    script = directory / "script.py"
+    script.write_text(textwrap.dedent(text))
+    command = [sys.executable, str(script)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=directory, **how)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
 # --- the first minutes ---------------------------------------------------------------------------------------------
 
 
@@ -88,9 +101,9 @@ def test_it_works_in_a_notebook_cell(tmp_path):
 
 
 def test_a_script_without_a_main_guard_runs_its_body_once(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent("""
+    printed = output_of(
+        tmp_path,
+        """
             import enum, sweep
             print("body")
 
@@ -105,16 +118,14 @@ def test_a_script_without_a_main_guard_runs_its_body_once(tmp_path):
             r = sweep.run(train, config={"color": sweep.grid_search([Color.RED, Color.BLUE])}, metric="loss",
                           mode="min", verbose=0)
             print(r.best_config)
-        """)
+        """,
     )
-    ended = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("body") == 1
-    assert "Color.RED" in ended.stdout
+    assert printed.count("body") == 1
+    assert "Color.RED" in printed
 
 
 def test_verbose_0_prints_nothing_at_all(capfd):
-    run(quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=3, metric="loss", mode="min")
+    run(quadratic, **SEARCH, num_samples=3)
     assert capfd.readouterr() == ("", "")
 
 
@@ -233,16 +244,13 @@ def test_a_config_whose_request_fits_nowhere_is_an_error_of_that_trial_only():
 
 def test_every_searcher_by_name(tmp_path):
     for name in ("random", "tpe", "cmaes", "qmc", "optuna"):
-        analysis = run(
-            quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=4, metric="loss", mode="min", search_alg=name
-        )
+        analysis = run(quadratic, **SEARCH, num_samples=4, search_alg=name)
         assert len({trial.config["x"] for trial in analysis.trials}) == 4
 
 
 def test_a_seed_gives_the_same_configs():
     def configs():
-        analysis = run(quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=4, metric="loss", mode="min", seed=5)
-        return [trial.config for trial in analysis.trials]
+        return [trial.config for trial in run(quadratic, **SEARCH, num_samples=4, seed=5).trials]
 
     assert configs() == configs()
 
@@ -250,16 +258,7 @@ def test_a_seed_gives_the_same_configs():
 def test_the_limit_on_concurrent_trials_holds_for_every_searcher(tmp_path):
     sweep.init(num_cpus=8)
     for name in ("random", "tpe"):
-        run(
-            quadratic,
-            config={"x": sweep.uniform(0, 10)},
-            num_samples=8,
-            metric="loss",
-            mode="min",
-            search_alg=name,
-            max_concurrent_trials=3,
-            name=name,
-        )
+        run(quadratic, **SEARCH, num_samples=8, search_alg=name, max_concurrent_trials=3, name=name)
         assert most_at_once(tmp_path / name) <= 3
 
 
@@ -556,36 +555,26 @@ def test_a_second_driver_is_refused_with_pid_and_start_of_the_first(tmp_path):
     "how", [{"reuse_actors": True}, {"start_method": "spawn"}, {"engine": "inline"}], ids=["warm", "spawn", "inline"]
 )
 def test_other_ways_to_run_give_the_same(how):
-    analysis = run(
-        quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=4, metric="loss", mode="min", seed=5, **how
-    )
-    plain = run(quadratic, config={"x": sweep.uniform(0, 10)}, num_samples=4, metric="loss", mode="min", seed=5)
+    analysis = run(quadratic, **SEARCH, num_samples=4, seed=5, **how)
+    plain = run(quadratic, **SEARCH, num_samples=4, seed=5)
     assert [t.config for t in analysis.trials] == [t.config for t in plain.trials]
     assert [t.last_result["loss"] for t in analysis.trials] == [t.last_result["loss"] for t in plain.trials]
 
 
 def test_the_inline_engine_runs_user_code_in_this_process_so_that_pdb_works(tmp_path):
-    script = tmp_path / "debug.py"
-    script.write_text(
-        textwrap.dedent("""
+    printed = output_of(
+        tmp_path,
+        """
             import sweep
             def train(config):
                 secret = 41
                 breakpoint()
                 sweep.report(loss=secret)
             sweep.run(train, engine="inline", verbose=0)
-        """)
-    )
-    ended = subprocess.run(
-        [sys.executable, str(script)],
+        """,
         input="p secret + 1\nc\n",
-        capture_output=True,
-        text=True,
-        timeout=30,
-        cwd=tmp_path,
     )
-    assert ended.returncode == 0, ended.stderr
-    assert "42" in ended.stdout
+    assert "42" in printed
 
 
 def test_class_trainables_save_restore_and_clean_up(tmp_path):

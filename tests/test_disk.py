@@ -233,14 +233,29 @@ def test_a_trial_waits_for_room_and_goes_on_by_itself_without_a_failure(
     assert failures == 0
 
 
-def test_what_a_trial_prints_waits_for_room_and_is_no_failure(started: Started) -> None:
-    process = started.start_on_small_disk("fill(300_000); run('prints')")
-    until(process, "Free some space and it goes on")  # the record or the trial, whichever comes first
+@pytest.mark.parametrize(
+    ("lines", "waits", "said"),
+    [
+        # what a trial prints: the record waits or the trial, whichever comes first
+        ("fill(300_000); run('prints')", "Free some space and it goes on", ""),
+        (
+            "run('counts', callbacks=[Fill()])",
+            "sweep.db cannot be written",
+            "sweep.db can be written again: the sweep goes on",
+        ),
+    ],
+    ids=["prints", "record"],
+)
+def test_what_waited_for_room_goes_on_by_itself(started: Started, lines: str, waits: str, said: str) -> None:
+    process = started.start_on_small_disk(lines)
+    until(process, waits)
     make_room(process)
-    trials, failures, said = result_of(process)
+    trials, failures, heard = result_of(process)
     assert trials == [["TERMINATED", 40]] * 2
     assert failures == 0
-    assert "Traceback" not in said
+    assert said in heard
+    assert "Traceback" not in heard
+    assert "switched off" not in heard
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -279,14 +294,3 @@ def test_a_wait_of_the_record_for_room_ends_with_the_first_signal_and_nothing_is
     assert failures == 0
     assert "until the sweep was interrupted" in said
     assert "Traceback" not in said
-
-
-def test_a_record_that_waited_for_room_goes_on_by_itself(started: Started) -> None:
-    process = started.start_on_small_disk("run('counts', callbacks=[Fill()])")
-    until(process, "sweep.db cannot be written")
-    make_room(process)
-    trials, failures, said = result_of(process)
-    assert trials == [["TERMINATED", 40]] * 2
-    assert failures == 0
-    assert "sweep.db can be written again: the sweep goes on" in said
-    assert "switched off" not in said

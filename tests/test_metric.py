@@ -8,6 +8,7 @@ import warnings
 from contextlib import closing
 
 import pytest
+from test_api_bad_input import MIXED, mixed
 
 import sweep
 from sweep.errors import MetricError
@@ -70,21 +71,6 @@ def test_a_metric_that_is_reported_much_later_is_allowed_when_not_strict():
         run(late)
     analysis = run(late, strict_metric=False)
     assert analysis.best_result["loss"] == 1.0
-
-
-def mixed(config):
-    match config["kind"]:
-        case "silent":
-            return
-        case "other":
-            sweep.report(accuracy=1.0)
-        case "text":
-            sweep.report(loss="0.3")
-        case "good":
-            sweep.report(loss=0.5)
-
-
-MIXED = {"kind": sweep.grid_search(["good", "silent", "other", "text"])}
 
 
 def test_the_end_summary_counts_the_trials_that_never_reported_the_metric(tmp_path, capfd):

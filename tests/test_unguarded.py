@@ -25,12 +25,11 @@ PYTHON = (sys.executable, "-c")
 ON_THE_COMMAND_LINE = (*SWEEP, "run", "FILE.py:train", "x=1,2", "--minimize", "loss", "--trials", "2")
 
 
-def write(directory: Path, **files: str) -> None:
-    for name, text in files.items():
-        (directory / f"{name}.py").write_text(textwrap.dedent(text))
-
-
-def run(directory: Path, *command: str, **more: object) -> Census:
+def run(directory: Path, *command: str, FILE: str = "", OTHER: str = "", THERE: str = "", **more: object) -> Census:
+    """Write the modules that are given, then run a command beside them; nothing is left of it."""
+    for name, text in {"FILE": FILE, "OTHER": OTHER, "THERE": THERE}.items():
+        if text:
+            (directory / f"{name}.py").write_text(textwrap.dedent(text))
     found = census(directory, *command, **more)  # type: ignore[arg-type]
     assert found.left == (), found
     return found
@@ -40,8 +39,7 @@ def run(directory: Path, *command: str, **more: object) -> Census:
 
 
 def test_a_script_that_starts_a_sweep_can_be_a_target_of_the_command_line(tmp_path):
-    write(tmp_path, FILE=SCRIPT)
-    found = run(tmp_path, *ON_THE_COMMAND_LINE)
+    found = run(tmp_path, *ON_THE_COMMAND_LINE, FILE=SCRIPT)
     assert found.code == 0, found
     assert len(found.experiments) == 1
     assert "FILE {" not in found.out
@@ -49,16 +47,18 @@ def test_a_script_that_starts_a_sweep_can_be_a_target_of_the_command_line(tmp_pa
     assert "nor what stands below it" in found.err
 
 
-def test_a_script_that_starts_a_sweep_can_be_imported_by_hand(tmp_path):
-    write(tmp_path, FILE=SCRIPT)
-    found = run(tmp_path, *PYTHON, "import FILE")
+@pytest.mark.parametrize("more", ["", ", start_method='spawn'"], ids=["forked", "spawned"])
+def test_a_script_that_starts_a_sweep_can_be_imported_by_hand_and_by_its_trials(tmp_path, more):
+    found = run(tmp_path, *PYTHON, "import FILE", FILE=SCRIPT.replace("verbose=0", f"verbose=0{more}"))
     assert (found.code, found.out) == (0, "FILE {'x': 1}\n"), found
     assert len(found.experiments) == 1
 
 
 def test_a_script_may_take_its_trainable_from_one_that_starts_a_sweep(tmp_path):
-    write(
+    found = run(
         tmp_path,
+        sys.executable,
+        "OTHER.py",
         FILE=SCRIPT,
         OTHER="""
         import sweep
@@ -68,7 +68,6 @@ def test_a_script_may_take_its_trainable_from_one_that_starts_a_sweep(tmp_path):
         print("OTHER", analysis.best_config)
         """,
     )
-    found = run(tmp_path, sys.executable, "OTHER.py")
     assert (found.code, found.out) == (0, "FILE {'x': 1}\nOTHER {'x': 3}\n"), found
     assert len(found.experiments) == 2
 
@@ -82,22 +81,16 @@ LIMITED = ("setpriv", "--reuid=54321", "--clear-groups", "--inh-caps=+dac_overri
 )
 def test_few_processes_are_enough_for_a_script_that_starts_a_sweep(tmp_path, command, number):
     """Root has no such limit, so this is somebody else, who may have 24 processes and threads in all."""
-    write(tmp_path, FILE=SCRIPT)
-    found = run(tmp_path, *LIMITED, "prlimit", "--nproc=24", *command, OPENBLAS_NUM_THREADS="1")
+    found = run(tmp_path, *LIMITED, "prlimit", "--nproc=24", *command, OPENBLAS_NUM_THREADS="1", FILE=SCRIPT)
     assert found.code == 0, found
     assert len(found.experiments) == number
 
 
-def test_spawned_trials_import_a_script_that_starts_a_sweep(tmp_path):
-    write(tmp_path, FILE=SCRIPT.replace("verbose=0", "verbose=0, start_method='spawn'"))
-    found = run(tmp_path, *PYTHON, "import FILE")
-    assert (found.code, found.out) == (0, "FILE {'x': 1}\n"), found
-    assert len(found.experiments) == 1
-
-
 def test_a_sweep_is_restored_whose_space_and_callbacks_come_from_a_script_that_starts_one(tmp_path):
-    write(
+    first = run(
         tmp_path,
+        *PYTHON,
+        "import FILE",
         FILE="""
         import sweep
 
@@ -122,7 +115,7 @@ def test_a_sweep_is_restored_whose_space_and_callbacks_come_from_a_script_that_s
         print(len(tuner.fit()), tuner.get_results()[0].metrics["loss"])
         """,
     )
-    assert run(tmp_path, *PYTHON, "import FILE").code == 0
+    assert first.code == 0, first
     found = run(tmp_path, sys.executable, "OTHER.py", SWEEP_VERBOSE="0")
     assert found.code == 0, found
     assert found.out.splitlines()[-1] == "1 5"
@@ -135,8 +128,7 @@ def test_a_sweep_is_restored_whose_space_and_callbacks_come_from_a_script_that_s
     ids=["resume", "replay_verify", "simulate"],
 )
 def test_a_command_that_loads_the_trainable_again_starts_no_sweep_of_its_script(tmp_path, command):
-    write(tmp_path, FILE=SCRIPT)
-    first = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", "--name", "first")
+    first = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", "--name", "first", FILE=SCRIPT)
     assert (first.code, first.experiments) == (0, ("first",)), first
     found = run(tmp_path, *SWEEP, *command)
     assert (found.code, found.experiments) == (0, ("first",)), found
@@ -183,9 +175,8 @@ def test_no_way_of_starting_a_sweep_starts_one_while_its_file_is_imported(tmp_pa
 
 def test_where_one_module_imports_another_that_starts_a_sweep_only_the_other_ends(tmp_path):
     here = "from THERE import train\n\ndef here(config):\n    return train(config)\n"
-    write(tmp_path, FILE=here, THERE=SCRIPT)
     command = [word.replace(":train", ":here") for word in ON_THE_COMMAND_LINE]
-    found = run(tmp_path, *command, "-q", "--name", "mine")
+    found = run(tmp_path, *command, "-q", "--name", "mine", FILE=here, THERE=SCRIPT)
     assert (found.code, found.experiments) == (0, ("mine",)), found
 
 
@@ -202,17 +193,15 @@ def second(config):
 
 
 def test_a_target_below_the_sweep_is_refused_with_the_line_of_the_call(tmp_path):
-    write(tmp_path, FILE=TWO)
     command = [word.replace(":train", ":second") for word in ON_THE_COMMAND_LINE]
-    found = run(tmp_path, *command)
+    found = run(tmp_path, *command, FILE=TWO)
     assert (found.code, found.experiments) == (2, ()), found
     assert "FILE.py has no 'second'. FILE.py, line 7, starts a sweep: 'analysis = sweep.run(train" in found.err
     assert "Traceback" not in found.err
 
 
 def test_a_name_that_another_module_takes_from_below_the_sweep_is_named_with_the_line_of_the_call(tmp_path):
-    write(tmp_path, FILE="from THERE import second as train\n", THERE=TWO)
-    found = run(tmp_path, *ON_THE_COMMAND_LINE)
+    found = run(tmp_path, *ON_THE_COMMAND_LINE, FILE="from THERE import second as train\n", THERE=TWO)
     assert (found.code, found.experiments) == (2, ()), found
     assert "cannot import name 'second' from 'THERE'" in found.err
     assert "THERE.py, line 7, starts a sweep" in found.err
@@ -220,8 +209,7 @@ def test_a_name_that_another_module_takes_from_below_the_sweep_is_named_with_the
 
 def test_a_global_that_is_set_below_the_sweep_is_named_with_the_line_of_the_call(tmp_path):
     script = SCRIPT.replace('config["x"])\n', 'FACTOR * config["x"])\n', 1) + "\nFACTOR = 2\n"
-    write(tmp_path, FILE=script)
-    found = run(tmp_path, *ON_THE_COMMAND_LINE)
+    found = run(tmp_path, *ON_THE_COMMAND_LINE, FILE=script)
     assert found.code == 1, found
     assert "FILE.py, line 7, starts a sweep" in found.err + found.out
     assert len(found.experiments) == 1
@@ -229,16 +217,14 @@ def test_a_global_that_is_set_below_the_sweep_is_named_with_the_line_of_the_call
 
 def test_a_module_that_is_imported_by_hand_may_start_two_sweeps(tmp_path):
     second = 'print(sweep.run(second, config={"x": sweep.grid_search([1, 2])}, metric="loss", mode="min", verbose=0).'
-    write(tmp_path, FILE=TWO + second + "best_config)\n")
-    found = run(tmp_path, *PYTHON, "import FILE")
+    found = run(tmp_path, *PYTHON, "import FILE", FILE=TWO + second + "best_config)\n")
     assert (found.code, found.out) == (0, "FILE {'x': 1}\n{'x': 2}\n"), found
     assert len(found.experiments) == 2
 
 
 def test_a_script_that_parses_its_arguments_finds_none_of_the_commands(tmp_path):
     head = "from argparse import ArgumentParser\nparser = ArgumentParser()\nparser.add_argument('--lr', default=1)\n"
-    write(tmp_path, FILE=head + "parser.parse_args()\n" + SCRIPT)
-    found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q")
+    found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", FILE=head + "parser.parse_args()\n" + SCRIPT)
     assert found.code == 0, found
 
 
@@ -264,8 +250,7 @@ if "sweep.engines.zygote" in sys.modules:  # imported for the trials
 
 
 def test_what_an_import_starts_ends_with_the_sweep(tmp_path):
-    write(tmp_path, FILE=STRAYS.replace("HERE", ""))
-    found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q")
+    found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", FILE=STRAYS.replace("HERE", ""))
     assert found.code == 0, found
 
 
@@ -273,21 +258,26 @@ def test_what_an_import_starts_ends_with_the_sweep(tmp_path):
     "then", ["time.sleep(1000)", "\n    while True: pass"], ids=["import_sleeps", "import_computes"]
 )
 def test_what_an_import_starts_ends_when_the_driver_is_killed_meanwhile(tmp_path, then):
-    write(tmp_path, FILE=STRAYS.replace("HERE", f"open('importing', 'w').close(); {then}"))
-    found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", kill_when=tmp_path / "importing")
+    found = run(
+        tmp_path,
+        *ON_THE_COMMAND_LINE,
+        "-q",
+        kill_when=tmp_path / "importing",
+        FILE=STRAYS.replace("HERE", f"open('importing', 'w').close(); {then}"),
+    )
     assert found.code == -9, found
 
 
 def test_what_an_import_starts_ends_when_its_process_is_killed(tmp_path):
     dies = "if os.environ.get('SWEEP_IMPORTER'): os.kill(os.getpid(), 9)"  # the trials import for themselves then
-    write(tmp_path, FILE=STRAYS.replace(", env={}", "").replace("HERE", dies))
-    found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q")
+    found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", FILE=STRAYS.replace(", env={}", "").replace("HERE", dies))
     assert found.code == 0, found
 
 
 def test_a_script_that_an_import_starts_in_a_process_of_its_own_starts_no_sweep(tmp_path):
-    write(
+    found = run(
         tmp_path,
+        *(*ON_THE_COMMAND_LINE, "-q", "--name", "mine"),
         FILE="""
         import subprocess, sys
         import sweep
@@ -301,6 +291,5 @@ def test_a_script_that_an_import_starts_in_a_process_of_its_own_starts_no_sweep(
         """,
         OTHER=SCRIPT,
     )
-    found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", "--name", "mine")
     assert (found.code, found.experiments) == (0, ("mine",)), found
     assert "ExperimentError: sweep.run was called in a process that a module started" in (tmp_path / "said").read_text()

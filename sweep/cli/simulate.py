@@ -21,7 +21,7 @@ from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.results.winners import best_by_last
 from sweep.schedulers import create_scheduler
 from sweep.simulation.curves import Curves
-from sweep.simulation.rerun import Rerun, rerun
+from sweep.simulation.replay import Replay, rerun
 from sweep.simulation.virtual import Simulation
 from sweep.simulation.virtual import simulate as run_simulation
 
@@ -94,12 +94,12 @@ def _again(reader: ExperimentReader, as_json: bool) -> int:
     return 0 if found.difference is None else 1
 
 
-def _again_json(found: Rerun) -> dict[str, Any]:
+def _again_json(found: Replay) -> dict[str, Any]:
     difference = None if found.difference is None else str(found.difference)
     return {"events": found.num_events, "seconds": found.seconds, "difference": difference}
 
 
-def _again_text(name: str, found: Rerun) -> str:
+def _again_text(name: str, found: Replay) -> str:
     what = f"{name}: {duration(found.seconds)} run again in virtual time, {found.num_events} facts"
     if found.difference is None:
         return f"{what}: every decision as recorded"

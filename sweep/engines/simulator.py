@@ -114,7 +114,7 @@ class Simulator(Engine):
             trial = command.trial
             done = trial.checkpoint.count if trial.checkpoint is not None else 0
             self._running[trial.id, trial.attempt] = _Attempt(trial, self._points(trial, done))
-            self._at(*self._start_delay(trial), Started(trial.id, trial.attempt))
+            self._at(self._start_s, Started(trial.id, trial.attempt))
             return
         attempt_or_none = self._running.get((command.trial_id, command.attempt))
         if attempt_or_none is None:
@@ -158,10 +158,6 @@ class Simulator(Engine):
 
     def post(self, event: Event) -> None:
         self._posted.append(event)
-
-    def advance(self, now: float) -> None:
-        """Let time pass that the engine has no part in: while a searcher thinks."""
-        self._now = max(self._now, now)
 
     def close(self) -> None:
         for attempt in self._running.values():
@@ -207,45 +203,28 @@ class Simulator(Engine):
         attempt.state = point.state
         metrics = {"time_this_iter_s": point.seconds, "timestamp": int(self._now + point.seconds), **point.metrics}
         checkpoint = self._checkpoint(attempt) if point.has_checkpoint else None
-        self._at(point.seconds, point.order, Reported(trial.id, trial.attempt, attempt.seq, metrics, checkpoint))
+        self._at(point.seconds, Reported(trial.id, trial.attempt, attempt.seq, metrics, checkpoint), point.order)
 
     def _save(self, attempt: _Attempt, seq: int) -> None:
-        delay = self._save_delay(attempt.trial, seq)
-        self._at(*delay, Saved(attempt.trial.id, attempt.trial.attempt, seq, self._checkpoint(attempt)))
+        self._at(0.0, Saved(attempt.trial.id, attempt.trial.attempt, seq, self._checkpoint(attempt)))
 
     def _checkpoint(self, attempt: _Attempt) -> str:
         """Take a checkpoint of an attempt as it is now; returns its path."""
-        path = self._path(attempt.trial, attempt.seq)
+        trial = attempt.trial
+        base = trial.checkpoint or CheckpointRef("")
+        path = f"{trial.id}/checkpoint_{base.count + attempt.seq:06d}.{trial.attempt}"
         if self._has_state:
             self._states[path] = attempt.state
         return path
-
-    def _path(self, trial: Trial, seq: int) -> str:
-        """Return where the checkpoint of an attempt's report would lie."""
-        base = trial.checkpoint or CheckpointRef("")
-        return f"{trial.id}/checkpoint_{base.count + seq:06d}.{trial.attempt}"
 
     def _end(self, attempt: _Attempt, exit: Exit) -> None:
         trial = attempt.trial
         del self._running[trial.id, trial.attempt]
         _close(attempt.points)
-        exit_delay, release_delay = self._end_delays(trial)
-        self._at(*exit_delay, Exited(trial.id, trial.attempt, exit))
-        self._at(*release_delay, Released(trial.id, trial.attempt))
+        self._at(self._stop_s, Exited(trial.id, trial.attempt, exit))
+        self._at(self._stop_s, Released(trial.id, trial.attempt))
 
-    def _start_delay(self, trial: Trial) -> tuple[float, int]:
-        """Return the seconds from `Start` to `Started`, and its order among what happens at the same moment."""
-        return self._start_s, 0
-
-    def _save_delay(self, trial: Trial, seq: int) -> tuple[float, int]:
-        """Return the same from the answer to report `seq` to the `Saved` that it asked for."""
-        return 0.0, 0
-
-    def _end_delays(self, trial: Trial) -> tuple[tuple[float, int], tuple[float, int]]:
-        """Return the same from an attempt's end to its `Exited` and to its `Released`."""
-        return (self._stop_s, 0), (self._stop_s, 0)
-
-    def _at(self, delay: float, order: int, event: Event) -> None:
+    def _at(self, delay: float, event: Event, order: int = 0) -> None:
         self._count += 1
         # whole nanoseconds, so that sums of delays meet where they should
         heapq.heappush(self._queue, (round(self._now + delay, 9), order, self._count, event))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from searchers.space import Domain
@@ -17,9 +17,9 @@ from sweep.errors import ConfigError, ResourceError
 from sweep.launch.policies import Policies, build_policies, refuse_foreign_domains
 from sweep.launch.spec import RunSpec
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
-from sweep.worker.trainable import PreparedTrainable
+from sweep.worker.trainable import PreparedTrainable, prepare
 
-__all__ = ["Built", "build", "seed_of"]
+__all__ = ["Built", "build", "prepared", "seed_of"]
 
 _AHEAD = 64  # configs that may wait for a place, where the searcher loses nothing by being asked early
 
@@ -43,6 +43,20 @@ class Built:
     request_of: Callable[[Mapping[str, Any]], Resources]
     judge: Callable[[str, TrialResult], Verdict] | None
     variables: tuple[str, ...] | None
+
+
+def prepared(spec: RunSpec) -> tuple[RunSpec, PreparedTrainable]:
+    """Return what was asked with the space that the trainable makes of it, and the trainable as engines take it.
+
+    Raises:
+        TrainableError: it cannot be called with one config, or cannot be pickled.
+    """
+    trainable = prepare(spec.trainable)
+    if spec.trainable_name:
+        trainable = replace(trainable, name=spec.trainable_name)
+    if trainable.space is not None:
+        spec = replace(spec, config=trainable.space(spec.config or {}))
+    return spec, trainable
 
 
 def build(

@@ -31,7 +31,7 @@ from sweep.core.trial import CheckpointRef, Trial
 from sweep.engines.base import Engine
 from sweep.errors import SearchError, SweepError, UserCodeError
 
-__all__ = ["Observers", "Store", "drive", "tell"]
+__all__ = ["Observers", "Store", "ask", "drive", "tell"]
 
 RequestOf = Callable[[Mapping[str, Any]], Resources]
 Complete = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
@@ -118,7 +118,7 @@ def drive(
         if notifications:
             observers.notify(notifications)
         observers.step(sweep.trials, now, list(changes.trials))
-        inbox.extend(_suggest(searcher, ask.trial_id, request_of, complete) for ask in asks)
+        inbox.extend(ask(searcher, wish.trial_id, request_of, complete) for wish in asks)
 
 
 def tell(searcher: Searcher, command: Notify) -> None:
@@ -146,7 +146,8 @@ def tell(searcher: Searcher, command: Notify) -> None:
         ) from error
 
 
-def _suggest(searcher: Searcher, trial_id: str, request_of: RequestOf, complete: Complete | None) -> Suggested:
+def ask(searcher: Searcher, trial_id: str, request_of: RequestOf, complete: Complete | None) -> Suggested:
+    """Ask the searcher for the config of a trial; an error of its is an answer, too."""
     try:
         answer = answer_of(searcher.suggest(trial_id))
         if isinstance(answer, Signal):

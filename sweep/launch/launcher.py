@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import __version__
 from sweep.callbacks.dispatch import Dispatcher
-from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
 from sweep.core.expected import silent_trials
 from sweep.core.messages import Ask, Tick
 from sweep.core.plan import Plan
@@ -22,18 +21,17 @@ from sweep.display.ending import Ending
 from sweep.engines.base import Engine
 from sweep.engines.leftovers import end_leftovers
 from sweep.errors import MetricError, RecordError
-from sweep.launch.build import build, seed_of
+from sweep.launch.build import build, prepared, seed_of
 from sweep.launch.description import COMPLETE, meta_of_run, setup_info
 from sweep.launch.drive import drive
 from sweep.launch.engines import engine_of, nodes_of
 from sweep.launch.interrupt import interruptible
-from sweep.launch.notices import Notices, differences, surprises
-from sweep.launch.observers import callbacks_of, mirror_of
+from sweep.launch.notices import Notices, resumption, surprises
+from sweep.launch.observers import about_of, callbacks_of, mirror_of
 from sweep.launch.place import place_of, start_from
 from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.launch.spec import RunSpec
-from sweep.launch.trial_names import Namer
-from sweep.record.facts import meta_of
+from sweep.record.checkpoints import discard_in
 from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.journal import Journal
 from sweep.record.layout import checked_trial_id
@@ -44,6 +42,7 @@ from sweep.record.storage import check_writable
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
+from sweep.worker.shipping import refuse_unpicklable
 
 if TYPE_CHECKING:
     from sweep.callbacks.mirror import MirrorCallback
@@ -57,14 +56,14 @@ class Launch:
 
     Args:
         spec: what was asked for.
-        recipe: the same as bytes, to be kept for a restore; None: nothing is kept.
+        saved_spec: the same as bytes, to be kept for a restore; None: nothing is kept.
 
     Raises:
         ConfigError, SpaceError, ResourceError, TrainableError, ExperimentError: it cannot be run; nothing was started.
     """
 
-    def __init__(self, spec: RunSpec, recipe: bytes | None) -> None:
-        self._recipe = recipe
+    def __init__(self, spec: RunSpec, saved_spec: bytes | None) -> None:
+        self._saved_spec = saved_spec
         self._stack = contextlib.ExitStack()  # what must be let go of, also when a check fails
         self._stack.callback(limits.Raised().close)
         try:
@@ -74,15 +73,8 @@ class Launch:
             raise
 
     def _check_and_build(self, spec: RunSpec) -> None:
-        from sweep.worker.shipping import refuse_unpicklable
-        from sweep.worker.trainable import prepare
-
         limits.refuse_too_few()
-        self.trainable = prepare(spec.trainable)
-        if spec.trainable_name:
-            self.trainable = replace(self.trainable, name=spec.trainable_name)
-        if self.trainable.space is not None:
-            spec = replace(spec, config=self.trainable.space(spec.config or {}))
+        spec, self.trainable = prepared(spec)
         spec = replace(spec, strict_metric=spec.strict_metric and not is_set(NOT_STRICT))
         refuse_unpicklable(spec.config, is_warned=True)
         self.outputs = parse_log_to_file(spec.log_to_file)
@@ -91,35 +83,26 @@ class Launch:
         self.place = place_of(spec, self.trainable)
         self.layout = self.place.layout
         self.lock: DriverLock | None = None
-        self.loaded, self.old_meta = Loaded(), {}
+        self.loaded = Loaded()
         if self.place.exists:
             make_writable(self.layout, is_resumed=True)
             self.lock = self._lock()  # from here on no other driver writes it
-            self.loaded, self.old_meta = load(self.layout.database), meta_of(self.layout.database)
-        old_prefix = self.old_meta.get("prefix") or (self.loaded.plan.prefix if self.loaded.plan else "")
+            self.loaded = load(self.layout.database)
         goes_on = self.loaded.trials if spec.resuming.unfinished else []
         self.built = build(
             spec,
             self.trainable,
             nodes,
-            seed=seed_of(spec.seed, self.old_meta),
+            seed=seed_of(spec.seed, self.loaded.meta),
             open_requests={trial.resources for trial in goes_on if not trial.is_ended},
-            prefix=checked_trial_id(old_prefix or uuid.uuid4().hex[:5]),
+            prefix=checked_trial_id(self.loaded.prefix or uuid.uuid4().hex[:5]),
             lost=self.loaded.lost,
             stop_grace_s=stop_grace_s(),
             interrupt_grace_s=stop_grace_s(Plan.interrupt_grace_s),
         )
         self.spec, self.policies = spec, self.built.policies
         self.notices = Notices(spec.verbosity)
-        self.about = ExperimentInfo(
-            root=str(self.layout.root),
-            trainable_name=self.trainable.name,
-            variables=self.built.variables,
-            max_failures=self.built.plan.max_failures,
-        )
-        creators, about = (spec.trial_name_creator, spec.trial_dirname_creator), self.about
-        namer = Namer(self.layout.root, lambda trial: ObservedTrial(trial, about), *creators, self.notices.say)
-        self.name_of = None if creators == (None, None) else namer.name_of
+        self.about = about_of(self.built, self.place, self.trainable.name, self.notices.say)
         self.ending = Ending(self.built.plan.interrupt_grace_s, can_kill=spec.engine != "inline")
         self.is_interrupted = False  # a person ended a wait for the disk
 
@@ -132,18 +115,13 @@ class Launch:
                 make_writable(self.layout)
             check_writable(self.place.storage)
             lock = self.lock or self._lock()
-            if self._recipe is not None:
+            if self._saved_spec is not None:
                 with refusing_full_disk(self.layout):
-                    write_saved_spec(self.layout.root, self._recipe)
-            meta = meta_of_run(self.built, self.place, self.trainable, self.outputs, self.old_meta)
+                    write_saved_spec(self.layout.root, self._saved_spec)
+            meta = meta_of_run(self.built, self.place, self.trainable, self.outputs, self.loaded.meta)
             meta["version"] = __version__
             self._bring_back(meta)
-            resuming = self.spec.resuming
-            if resuming.is_wanted and not resuming.is_auto and not self.place.exists:
-                self.notices.say(
-                    f"there is no experiment {self.place.name!r} in {self.place.parent} to resume; a new one starts"
-                )
-            for text in surprises(self.built, self.trainable):
+            for text in surprises(self.built, self.place, self.trainable):
                 self.notices.say(text)
             sweep = self._drive(stack, lock, meta)
         is_interrupted = self.is_interrupted or sweep.ending is Ask.INTERRUPT
@@ -166,20 +144,11 @@ class Launch:
             return
         for path in self.loaded.strays:
             self._discard(path)
-        for path in self.loaded.missing:
-            self.notices.say(
-                f"the checkpoint {path} is gone; its trial continues from the one before, or from the start"
-            )
         retell(self.layout.database, self.policies.scheduler, self.policies.searcher, self.built.judge)
-        if self.loaded.plan is not None:
-            ended = sum(trial.is_ended for trial in self.loaded.trials)
-            changed = differences(self.loaded.plan, self.built.plan, self.old_meta, meta)
-            text = f"resuming {self.place.name}: {ended} of {len(self.loaded.trials)} trials have ended"
-            self.notices.say(text + (f"; changed: {changed}" if changed else ""))
+        for text in resumption(self.built, self.place, self.loaded, meta):
+            self.notices.say(text)
 
     def _discard(self, path: str) -> None:
-        from sweep.record.checkpoints import discard_in
-
         if not discard_in(self.layout.root, path):
             self.notices.say(f"{path} is not deleted: a symbolic link leads out of {self.layout.root}")
 
@@ -201,7 +170,7 @@ class Launch:
                 self.place,
                 trainable=self.trainable,
                 start_at=loaded.at,
-                name_of=self.name_of,
+                name_of=self.about.name_of,
                 start_from=self.start_from,
                 log_to_file=self.outputs,
                 lock_fd=lock.fd,
@@ -213,7 +182,7 @@ class Launch:
             built.plan, self.policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq
         )
         callbacks = [*callbacks_of(built, self.ending, notices), *([] if mirror is None else [mirror])]
-        dispatcher = Dispatcher(callbacks, notices.say, about=replace(self.about, name_of=self.name_of))
+        dispatcher = Dispatcher(callbacks, notices.say, about=self.about)
 
         def close_callbacks() -> None:
             is_all_told = dispatcher.close(list(sweep.trials.values()))
@@ -222,7 +191,7 @@ class Launch:
                     journal.set_meta({COMPLETE: True})
 
         stack.callback(close_callbacks)
-        is_incomplete = self.place.exists and not self.old_meta.get(COMPLETE)  # files are compared with the record
+        is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # files are compared with the record
         info = setup_info(built, self.place, self.ending)
         dispatcher.setup(**info, resumed=is_incomplete, trials=tuple(loaded.trials))
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
@@ -254,12 +223,10 @@ class Launch:
             notice=self.notices.warn,
             is_interrupted=lambda: self.ending.is_interrupted,
             check=guard.check,
-            name_of=self.name_of,
+            name_of=self.about.name_of,
         )
 
     def _loop(self, sweep: Sweep, engine: Engine, dispatcher: Dispatcher, journal: Journal) -> None:
-        from sweep.worker.shipping import refuse_unpicklable
-
         def complete(config: Mapping[str, Any], trial_id: str) -> Mapping[str, Any]:
             completed = self.policies.complete(config, trial_id)
             refuse_unpicklable(completed)

@@ -11,13 +11,14 @@ from typing import Any
 from searchers import ConcurrencyLimiter
 from sweep.accelerators import inventory
 from sweep.callbacks.base import Callback
-from sweep.core.plan import Plan
 from sweep.engines.base import Engine
 from sweep.launch.build import Built
+from sweep.launch.place import Place
 from sweep.launch.policies import describe, unsearched_lists
+from sweep.record.resume import Loaded
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["Notices", "differences", "surprises"]
+__all__ = ["Notices", "resumption", "surprises"]
 
 
 class Notices:
@@ -50,9 +51,12 @@ class Notices:
                 print(f"sweep: {text}", file=sys.stderr, flush=True)
 
 
-def surprises(built: Built, trainable: PreparedTrainable) -> Iterator[str]:
-    """Yield, a line each, what silently costs the user a day: a search too wide, unseen GPUs, lists that stay lists."""
+def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Iterator[str]:
+    """Yield, a line each, what silently costs the user a day: nothing to resume, a search too wide, unseen GPUs, lists
+    that stay lists."""
     spec, searcher = built.spec, built.policies.searcher
+    if spec.resuming.is_wanted and not spec.resuming.is_auto and not place.exists:
+        yield f"there is no experiment {place.name!r} in {place.parent} to resume; a new one starts"
     best, width = searcher.best_concurrency, _width(built)
     if best is not None and width > best:
         yield (
@@ -75,16 +79,22 @@ def surprises(built: Built, trainable: PreparedTrainable) -> Iterator[str]:
         )
 
 
-def differences(before: Plan, now: Plan, old_meta: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
-    """Return what a resumed run was asked that the last one was not; empty: nothing."""
+def resumption(built: Built, place: Place, loaded: Loaded, meta: Mapping[str, Any]) -> Iterator[str]:
+    """Yield, a line each, what is gone, what is resumed, and what it was asked now that the last run was not."""
+    for path in loaded.missing:
+        yield f"the checkpoint {path} is gone; its trial continues from the one before, or from the start"
+    if loaded.plan is None:
+        return
+    ended = sum(trial.is_ended for trial in loaded.trials)
     of_one_run: dict[str, Any] = {"retry_errored": "", "retry_unfinished": True, "lost": ()}
-    old, new = (replace(plan, **of_one_run).to_json() for plan in (before, now))
+    old, new = (replace(plan, **of_one_run).to_json() for plan in (loaded.plan, built.plan))
     derived = ("prefix", "ask_ahead", "required", "numbers")
     changes = [f"{key} {old[key]!r} -> {new[key]!r}" for key in new if key not in derived and old[key] != new[key]]
     for key in ("searcher", "scheduler", "space"):
-        if old_meta.get(key) != meta[key]:
-            changes.append(f"{key} {old_meta.get(key)} -> {meta[key]}")
-    return ", ".join(changes)
+        if loaded.meta.get(key) != meta[key]:
+            changes.append(f"{key} {loaded.meta.get(key)} -> {meta[key]}")
+    text = f"resuming {place.name}: {ended} of {len(loaded.trials)} trials have ended"
+    yield f"{text}; changed: {', '.join(changes)}" if changes else text
 
 
 def _width(built: Built) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweep.callbacks.base import Callback
 from sweep.callbacks.named import callbacks_from
+from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
 from sweep.callbacks.watch import AlikeFailures, DamageNotice, ErrorFileCallback, MissingKeys, SpaceNotice
 from sweep.display.ending import Ending, EndingNotice
 from sweep.launch.build import Built
@@ -14,13 +17,29 @@ from sweep.launch.notices import Notices
 from sweep.launch.place import Place
 from sweep.launch.policies import describe
 from sweep.launch.settings import NO_LOGGERS, is_set
+from sweep.launch.trial_names import Namer
 
 if TYPE_CHECKING:
     from sweep.callbacks.mirror import MirrorCallback
 
-__all__ = ["callbacks_of", "mirror_of"]
+__all__ = ["about_of", "callbacks_of", "mirror_of"]
 
 _ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result has
+
+
+def about_of(built: Built, place: Place, trainable_name: str, notice: Callable[[str], None]) -> ExperimentInfo:
+    """Return what observers know of the experiment, with the names that the user's functions give to trials."""
+    spec, root = built.spec, place.layout.root
+    about = ExperimentInfo(
+        root=str(root),
+        trainable_name=trainable_name,
+        variables=built.variables,
+        max_failures=built.plan.max_failures,
+    )
+    creators = spec.trial_name_creator, spec.trial_dirname_creator
+    if creators == (None, None):
+        return about
+    return replace(about, name_of=Namer(root, lambda trial: ObservedTrial(trial, about), *creators, notice).name_of)
 
 
 def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callback]:

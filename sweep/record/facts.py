@@ -12,7 +12,7 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.records import decode_event
 from sweep.record.schema import open_for_reading
 
-__all__ = ["END", "Fact", "meta_of", "read_facts"]
+__all__ = ["END", "Fact", "read_facts"]
 
 END = 2**63 - 1  # no event has this number
 
@@ -61,14 +61,5 @@ def read_facts(
                 kind, data = "Tick", None  # only what it caused matters
             event = decode_event(kind, trial_id, attempt, data, values or {}, trust=trust)
             yield Fact(seq, at, event, decode(commands) if commands is not None else None, values)
-    finally:
-        db.close()
-
-
-def meta_of(database: Path) -> dict[str, Any]:
-    """Return what is recorded of an experiment as a whole."""
-    db = open_for_reading(database)
-    try:
-        return {key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")}
     finally:
         db.close()

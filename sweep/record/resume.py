@@ -59,6 +59,7 @@ class Loaded:
         plan: of the last run; None when nothing was recorded yet.
         missing: checkpoints that trials refer to and that are not there.
         lost: all that were stored, not discarded, and are not there.
+        meta: what is recorded of the experiment as a whole.
     """
 
     trials: list[Trial] = field(default_factory=list)
@@ -69,6 +70,12 @@ class Loaded:
     seq: int = 0
     at: float = 0.0
     plan: Plan | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of the trials begin with; empty: nothing was recorded yet."""
+        return self.meta.get("prefix") or ("" if self.plan is None else self.plan.prefix)
 
 
 def load(database: Path, *, trust: bool = True) -> Loaded:
@@ -83,7 +90,7 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
     root = database.parent
     db = open_for_reading(database)
     try:
-        loaded = Loaded()
+        loaded = Loaded(meta={key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")})
         loaded.seq, loaded.at = db.execute("SELECT coalesce(max(seq), 0), coalesce(max(at), 0.0) FROM event").fetchone()
         row = db.execute("SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1").fetchone()
         if row is not None:

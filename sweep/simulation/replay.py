@@ -1,33 +1,40 @@
-"""Replay a record: handle its facts again with new objects, and compare what is decided with what was decided then."""
+"""Decide a record again with new objects, and compare: by its facts alone, or by the loop that drove it then."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from searchers.base import Searcher, Signal, answer_of
+from searchers.base import Signal
 from sweep.core.messages import (
     Command,
     Discard,
     Event,
+    Exited,
     Failed,
     NodesChanged,
     Notify,
     PlanChanged,
     Reported,
     Saved,
+    Started,
     Suggested,
+    Verdict,
 )
 from sweep.core.packing import Packer
+from sweep.core.resources import Node, Resources
 from sweep.core.retention import without
-from sweep.core.sweep import Sweep
-from sweep.core.trial import Trial
+from sweep.core.sweep import Changes, Sweep
+from sweep.core.trial import CheckpointRef, Trial
+from sweep.engines.base import Engine, EngineCommand
 from sweep.errors import ExperimentError, SweepError, refuse_unknown
-from sweep.launch.drive import tell
+from sweep.launch.drive import ask, drive, tell
 from sweep.launch.policies import Policies, build_policies
 from sweep.launch.spec import RunSpec
 from sweep.launch.stop_rules import StopRules
@@ -40,7 +47,7 @@ from sweep.record.resume import kept_before, retell
 from sweep.record.saved_spec import read_saved_spec, space_keys
 from sweep.worker.trainable import prepare
 
-__all__ = ["Difference", "Replay", "own_policies", "replay", "rows_of", "what_of"]
+__all__ = ["Difference", "Replay", "replay", "rerun"]
 
 _MOST_DIFFERENCES = 20  # after the first, most others only follow from it
 
@@ -66,7 +73,7 @@ class Difference:
 
 @dataclass
 class Replay:
-    """What a replay found.
+    """What came out when a record was decided again.
 
     Attributes:
         num_runs: runs of the driver.
@@ -75,6 +82,7 @@ class Replay:
         num_suggestions: configs that the searcher was asked for again.
         num_differences: facts of which something else followed; `differences` holds the first of them.
         notices: what could not be compared, and why.
+        seconds: of driving that were decided again.
     """
 
     num_runs: int = 0
@@ -84,11 +92,17 @@ class Replay:
     num_differences: int = 0
     differences: list[Difference] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    seconds: float = 0.0
 
     @property
     def is_same(self) -> bool:
         """Whether everything came out as recorded."""
         return not self.num_differences
+
+    @property
+    def difference(self) -> Difference | None:
+        """The first fact of which something else followed; None: everything came out as recorded."""
+        return self.differences[0] if self.differences else None
 
     def add(self, difference: Difference) -> None:
         """Count a difference; the first ones are kept."""
@@ -123,15 +137,49 @@ def replay(
     Raises:
         ExperimentError: there is no such experiment, it is empty, or searcher, scheduler or space are not known.
     """
-    layout = ExperimentLayout(Path(experiment))
-    events = list(read_facts(layout.database))
-    if not events:
-        raise ExperimentError(f"{layout.root} holds no events yet: nothing was decided.")
     given = {"search_alg": search_alg, "scheduler": scheduler, "config": config, "trainable": trainable}
-    return _Replayer(layout, events, {name: value for name, value in given.items() if value is not None}).run()
+    return _Replayer(_Record(experiment, given)).run()
 
 
-def own_policies(layout: ExperimentLayout, given: Mapping[str, Any]) -> tuple[Policies, StopRules]:
+@refuse_unknown()
+def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Replay:
+    """Run a recorded sweep again in virtual time and compare every decision with the record, to the first difference.
+
+    Unlike `replay`, which handles each fact by itself, here the sweep's loop runs: it asks the searcher, whose answers
+    count, and judges reports by the stop functions. From the record come only what the machine did, and when.
+
+    Args:
+        experiment: its directory; one run of the driver, which has ended.
+        trainable: what was run; only needed of a trainable with a config of its own.
+
+    Raises:
+        ExperimentError: there is no such experiment, it cannot be run so, or its searcher or scheduler is not known.
+        SweepError: what the sweep failed with, which is as recorded.
+    """
+    record = _Record(experiment, {"trainable": trainable})
+    policies, stop_rules = record.policies()
+    loop = _Loop(record)
+    requests = deque(
+        fact.event.resources
+        for fact in record.facts
+        if isinstance(fact.event, Suggested) and isinstance(fact.event.config, Mapping)
+    )
+    with suppress(_Differs):
+        drive(
+            Sweep(loop.plan, policies.scheduler, Packer(loop.nodes())),
+            loop,
+            policies.searcher,
+            loop,
+            loop,
+            request_of=lambda config: (requests.popleft() if requests else None) or Resources(),
+            judge=stop_rules.judge,
+            complete=policies.complete,
+        )
+        loop.end()
+    return record.found
+
+
+def _own_policies(layout: ExperimentLayout, given: Mapping[str, Any]) -> tuple[Policies, StopRules]:
     """Build the searcher and the scheduler of an experiment anew, from its directory.
 
     Args:
@@ -173,23 +221,78 @@ def _space(layout: ExperimentLayout, arguments: Mapping[str, Any], meta: Mapping
     return space
 
 
+class _Record:
+    """A record that is decided again: its facts, what its directory says of the policies, and what is found."""
+
+    def __init__(self, experiment: str | os.PathLike[str], given: Mapping[str, Any]) -> None:
+        self.layout = ExperimentLayout(Path(experiment))
+        self.facts = list(read_facts(self.layout.database))
+        if not self.facts:
+            raise ExperimentError(f"{self.layout.root} holds no events yet: nothing was decided.")
+        self._given = {name: value for name, value in given.items() if value is not None}
+        self.found = Replay()
+
+    def policies(self) -> tuple[Policies, StopRules]:
+        """Build the searcher and the scheduler anew; returns them, and what `stop=` meant."""
+        return _own_policies(self.layout, self._given)
+
+    def compare(self, fact: Fact, commands: Sequence[Command]) -> None:
+        """Compare what followed from a fact with what followed then."""
+        found = self.found
+        found.num_events += 1
+        found.num_commands += len(commands)
+        found.seconds = fact.at - self.facts[0].at
+        text = command_texts(fact.event, commands)
+        now = decode(text) if text is not None else None
+        if now != fact.caused:
+            found.add(Difference(fact.seq, _what_of(fact.event), fact.caused, now))
+
+    def compare_answer(self, fact: Fact, then: Suggested, now: Suggested) -> None:
+        """Compare what the searcher answered; an error of then cannot be expected to come again."""
+        if isinstance(then.config, Failed):
+            return
+        self.found.num_suggestions += 1
+        before, after = _plain(then), _plain(now)
+        if not is_same(after, before):
+            self.found.add(Difference(fact.seq, f"the searcher was asked for {then.trial_id}", before, after))
+
+
+def _plain(answer: Suggested) -> Any:
+    """Return what a searcher answered as it comes back from the record."""
+    match answer.config:
+        case Signal() as signal:
+            return signal.value
+        case Failed(error):
+            return error
+        case config:
+            return decode(encode(dict(config)), trust=True)
+
+
+def _what_of(event: Event) -> str:
+    """Return what happened, for people."""
+    trial_id = getattr(event, "trial_id", None)
+    return f"{type(event).__name__} {trial_id}" if trial_id else type(event).__name__
+
+
+# --- by the facts alone ----------------------------------------------------------------------------------------------
+
+
 class _Replayer:
     """Walks through a record, run by run."""
 
-    def __init__(self, layout: ExperimentLayout, events: Sequence[Fact], given: Mapping[str, Any]) -> None:
-        self.layout, self.events, self.given = layout, events, given
-        self.found = Replay()
+    def __init__(self, record: _Record) -> None:
+        self.record, self.found, self.database = record, record.found, record.layout.database
         self.existing: set[str] = set()  # checkpoints that are committed and not discarded
         self.sweep: Sweep
         self.policies: Policies
         self.late: deque[Notify] = deque()  # the searcher hears them after the questions of the same batch
 
     def run(self) -> Replay:
-        for fact in self.events:
+        for fact in self.record.facts:
             if isinstance(fact.event, PlanChanged):
                 self._begin_run(fact)
             elif self.found.num_runs == 0:
-                raise ExperimentError(f"{self.layout.database} does not begin with a plan; it cannot be replayed.")
+                raise ExperimentError(f"{self.database} does not begin with a plan; it cannot be replayed.")
             self._handle(fact)
         return self.found
 
@@ -199,59 +302,36 @@ class _Replayer:
         plan = fact.event.plan
         trials: list[Trial] = []
         kept = None
-        self.policies, _ = own_policies(self.layout, self.given)
+        self.policies, _ = self.record.policies()
         if self.found.num_runs:
             self.existing.difference_update(plan.lost)
-            kept = kept_before(self.layout.database, plan, self.existing, fact.seq)
+            kept = kept_before(self.database, plan, self.existing, fact.seq)
             trials = [t if t.is_ended else without(plan.lost, t, kept) for t in self.sweep.trials.values()]
-            retell(self.layout.database, self.policies.scheduler, self.policies.searcher, before=fact.seq)
+            retell(self.database, self.policies.scheduler, self.policies.searcher, before=fact.seq)
         nodes = next((t.event.nodes for t in self._after(fact) if isinstance(t.event, NodesChanged)), ())
         self.sweep = Sweep(plan, self.policies.scheduler, Packer(nodes), trials, kept=kept, seq=fact.seq - 1)
         self.late.clear()
         self.found.num_runs += 1
 
     def _after(self, fact: Fact) -> Iterator[Fact]:
-        first = self.events[0].seq
-        return iter(self.events[fact.seq - first :])
+        facts = self.record.facts
+        return iter(facts[fact.seq - facts[0].seq :])
 
     def _handle(self, fact: Fact) -> None:
         event = fact.event
         if isinstance(event, Suggested):
-            self._ask(fact, event)
+            if not isinstance(event.config, Failed):
+                now = ask(self.policies.searcher, event.trial_id, lambda config: Resources(), self.policies.complete)
+                self.record.compare_answer(fact, event, now)
         else:
             self._tell_late()
         commands = self.sweep.handle(event, fact.at)
         self.sweep.take_changes()
-        now = rows_of(event, commands)
-        if now != fact.caused:
-            self.found.add(Difference(fact.seq, what_of(event), fact.caused, now))
-        self.found.num_events += 1
-        self.found.num_commands += len(commands)
+        self.record.compare(fact, commands)
         self._follow_checkpoints(event, commands)
         self.late.extend(command for command in commands if isinstance(command, Notify))
         if not isinstance(event, Suggested):
             self._tell_late()
-
-    def _ask(self, fact: Fact, event: Suggested) -> None:
-        """Ask the searcher what it was asked then; an error of then cannot be expected to come again."""
-        if isinstance(event.config, Failed):
-            return
-        searcher = self.policies.searcher
-        try:
-            answer = self._answer(searcher, event.trial_id)
-        except Exception as error:  # a searcher may be the user's own
-            answer = f"{type(error).__name__}: {error}"
-        then = event.config.value if isinstance(event.config, Signal) else dict(event.config)
-        self.found.num_suggestions += 1
-        if not is_same(answer, then):
-            self.found.add(Difference(fact.seq, f"the searcher was asked for {event.trial_id}", then, answer))
-
-    def _answer(self, searcher: Searcher, trial_id: str) -> Any:
-        answer = answer_of(searcher.suggest(trial_id))
-        if isinstance(answer, Signal):
-            return answer.value
-        config = self.policies.complete(answer, trial_id)
-        return decode(encode(dict(config)), trust=True)  # as it would have come back from the record
 
     def _tell_late(self) -> None:
         while self.late:
@@ -267,13 +347,100 @@ class _Replayer:
         self.existing.difference_update(c.checkpoint.path for c in commands if isinstance(c, Discard))
 
 
-def rows_of(event: Event, commands: Sequence[Command]) -> Any:
-    """Return what followed as the record writes it."""
-    text = command_texts(event, commands)
-    return decode(text) if text is not None else None
+# --- by the loop that drove it ---------------------------------------------------------------------------------------
 
 
-def what_of(event: Event) -> str:
-    """Return what happened, for people."""
-    trial_id = getattr(event, "trial_id", None)
-    return f"{type(event).__name__} {trial_id}" if trial_id else type(event).__name__
+class _Differs(Exception):
+    """Something else was decided or happened: whatever comes now only follows from it."""
+
+
+class _Loop(Engine):
+    """What the loop is run with again: a machine on which happens what happened, and a record that only compares.
+
+    As long as all commands are those of then, so is what they bring about: it is handed out in its order, at its time.
+    """
+
+    def __init__(self, record: _Record) -> None:
+        events = [fact.event for fact in record.facts]
+        plans = [event.plan for event in events if isinstance(event, PlanChanged)]
+        machines = [event.nodes for event in events if isinstance(event, NodesChanged)]
+        if len(plans) != 1 or len(machines) != 1:
+            raise _cannot(f"it was driven in {len(plans)} runs, on {len(machines)} inventories")
+        ended = {(event.trial_id, event.attempt) for event in events if isinstance(event, Exited)}
+        if any(isinstance(event, Started) and (event.trial_id, event.attempt) not in ended for event in events):
+            raise _cannot("it has not ended, or its driver was killed")
+        self.plan, self._nodes = plans[0], machines[0]
+        record.found.num_runs = 1
+        self._record = record
+        self._ahead = deque(record.facts)
+
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    def now(self) -> float:
+        return (self._ahead or self._record.facts)[0 if self._ahead else -1].at
+
+    def execute(self, command: EngineCommand) -> None:
+        pass  # what it brought about is ahead
+
+    def next_events(self, deadline: float | None) -> Sequence[Event]:
+        """Return what came in one batch: the loop asks the searcher after it."""
+        now = self.now()
+        batch = takewhile(lambda fact: fact.at == now and not isinstance(fact.event, Suggested), self._ahead)
+        events = [_unjudged(fact.event) for fact in batch]
+        if not events:
+            self.end()
+            self._differ(Difference(0, "the end, after which the sweep goes on", None, None))
+        return events
+
+    def post(self, event: Event) -> None:
+        pass  # nobody asks for anything but what was asked for then
+
+    def close(self) -> None:
+        pass  # there are no processes
+
+    def end(self) -> None:
+        """Find that something is left that happened then."""
+        if self._ahead:
+            fact = self._ahead[0]
+            self._differ(Difference(fact.seq, f"{_what_of(fact.event)}, which did not happen", fact.caused, None))
+
+    def commit(
+        self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
+    ) -> None:
+        for event, caused in zip(events, commands, strict=True):
+            if not self._ahead:
+                self._differ(Difference(0, f"{_what_of(event)}, which never happened", None, None))
+            fact = self._ahead.popleft()
+            then = fact.event
+            if _what_of(then) != _what_of(event):
+                self._differ(Difference(fact.seq, "what happened", _what_of(then), _what_of(event)))
+            if isinstance(then, Suggested) and isinstance(event, Suggested):
+                self._record.compare_answer(fact, then, event)
+            self._record.compare(fact, caused)
+            if not self._record.found.is_same:
+                raise _Differs
+
+    def _differ(self, difference: Difference) -> NoReturn:
+        self._record.found.add(difference)
+        raise _Differs
+
+    def discard(self, checkpoint: CheckpointRef) -> None:
+        pass  # there are none
+
+    def notify(self, told: Sequence[Notify]) -> None:
+        pass  # there are no callbacks
+
+    def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        pass
+
+
+def _unjudged(event: Event) -> Event:
+    """Return a report without the verdict of then: the stop functions are asked again."""
+    return replace(event, verdict=Verdict.NONE) if isinstance(event, Reported) and event.verdict else event
+
+
+def _cannot(why: str) -> ExperimentError:
+    return ExperimentError(
+        f"this sweep cannot be run again as it was: {why}. `sweep replay --verify` decides it again from its facts."
+    )

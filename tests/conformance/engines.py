@@ -107,6 +107,17 @@ def has_reported(number: int) -> Callable[[list[Event]], bool]:
     return lambda seen: sum(isinstance(event, Reported) for event in seen) >= number
 
 
+def play_out(engine: Engine, number: int = 0, **how: Any) -> list[Event]:
+    """Start a trial and return what is told until it is over; `how` goes to `collect`."""
+    engine.execute(Start(trial(number)))
+    return collect(engine, has_released(1), **how)
+
+
+def stop_at(report: Reported) -> Stop:
+    """Answer a report with a stop."""
+    return Stop(report.trial_id, report.attempt, report.seq)
+
+
 def shapes(events: list[Event]) -> list[Any]:
     """Return events as short tuples, without those that only inform."""
     short: list[Any] = []
@@ -155,11 +166,7 @@ class EngineContract:
         return runner
 
     def test_a_trial_that_returns_starts_reports_exits_and_is_released_in_this_order(self, run):
-        def script(engine):
-            engine.execute(Start(trial()))
-            return collect(engine, has_released(1))
-
-        events = run(Behaviour(num_reports=3), script)
+        events = run(Behaviour(num_reports=3), play_out)
         assert shapes(events) == [
             ("started", "abcde_00000", 1),
             ("reported", "abcde_00000", 1, 1),
@@ -171,20 +178,12 @@ class EngineContract:
         assert [event.metrics["loss"] for event in events if isinstance(event, Reported)] == [1.0, 2.0, 3.0]
 
     def test_reports_carry_their_time_and_when_they_were_made(self, run):
-        def script(engine):
-            engine.execute(Start(trial()))
-            return collect(engine, has_released(1))
-
-        (report,) = [event for event in run(Behaviour(), script) if isinstance(event, Reported)]
+        (report,) = [event for event in run(Behaviour(), play_out) if isinstance(event, Reported)]
         assert isinstance(report.metrics["time_this_iter_s"], float)
         assert isinstance(report.metrics["timestamp"], int)
 
     def test_a_trial_that_raises_gives_a_failed_exit_and_no_exception(self, run):
-        def script(engine):
-            engine.execute(Start(trial()))
-            return collect(engine, has_released(1))
-
-        events = run(Behaviour(num_reports=1, does_raise=True), script)
+        events = run(Behaviour(num_reports=1, does_raise=True), play_out)
         (exited,) = [event for event in events if isinstance(event, Exited)]
         assert exited.exit.kind is ExitKind.FAILED
         assert "as it was told to" in exited.exit.error
@@ -203,11 +202,8 @@ class EngineContract:
         assert list(more) == [Tick()]
 
     def test_stop_as_the_answer_to_a_report_ends_the_attempt_as_stopped(self, run):
-        def script(engine):
-            engine.execute(Start(trial()))
-            return collect(engine, has_released(1), answer=lambda r: Stop(r.trial_id, r.attempt, r.seq))
-
-        assert shapes(run(Behaviour(num_reports=5), script))[1:] == [
+        events = run(Behaviour(num_reports=5), lambda engine: play_out(engine, answer=stop_at))
+        assert shapes(events)[1:] == [
             ("reported", "abcde_00000", 1, 1),
             ("exited", "abcde_00000", 1, ExitKind.STOPPED),
             ("released", "abcde_00000", 1),
@@ -217,7 +213,7 @@ class EngineContract:
         def script(engine):
             engine.execute(Start(trial()))
             engine.execute(Stop("abcde_00000", 1))
-            return collect(engine, has_released(1), answer=lambda r: Stop(r.trial_id, r.attempt, r.seq))
+            return collect(engine, has_released(1), answer=stop_at)
 
         seen = [shape for shape in shapes(run(Behaviour(num_reports=50), script)) if shape[0] in ("exited", "released")]
         assert seen == [("exited", "abcde_00000", 1, ExitKind.STOPPED), ("released", "abcde_00000", 1)]
@@ -355,16 +351,9 @@ class EngineContract:
         first = self.make(tmp_path / "first", Behaviour(num_reports=1))
         second = self.make(tmp_path / "second", Behaviour(num_reports=2))
 
-        def script(engine, number):
-            def inner():
-                engine.execute(Start(trial(number)))
-                return shapes(collect(engine, has_released(1)))
-
-            return inner
-
         try:
-            one = first.run_loop(script(first, 0))
-            two = second.run_loop(script(second, 1))
+            one = shapes(first.run_loop(lambda: play_out(first, 0)))
+            two = shapes(second.run_loop(lambda: play_out(second, 1)))
         finally:
             first.close()
             second.close()

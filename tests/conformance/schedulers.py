@@ -27,35 +27,59 @@ from sweep.engines.simulator import Point, Simulator
 from sweep.launch.drive import drive
 from sweep.schedulers.base import Scheduler
 
+STATUSES: dict[type, Status] = {
+    PauseTrial: Status.PAUSED,
+    ResumeTrial: Status.PENDING,
+    StopTrial: Status.TERMINATED,
+}
 DECISIONS = (StopTrial, PauseTrial, ResumeTrial, SaveTrial, CloneTrial, ResizeTrial)
 
 
-class Told:
-    """A record told to one scheduler, and everything that it answered."""
+def tid(number: int) -> str:
+    """Return the id of trial `number`."""
+    return f"abcde_{number:05d}"
 
-    def __init__(self, scheduler: Scheduler) -> None:
+
+class Told:
+    """A record told to one scheduler, and everything that it answered.
+
+    Args:
+        num_trials: how many trials it is told of before anything else.
+    """
+
+    def __init__(self, scheduler: Scheduler, num_trials: int = 0) -> None:
         self.scheduler = scheduler
         self.trials: dict[str, Trial] = {}
         self.answers: list[tuple[Decision, ...]] = []
+        for number in range(num_trials):
+            self.add(number)
 
     def add(self, number: int) -> Trial:
-        trial = Trial(f"abcde_{number:05d}", {"x": number}, Resources((Bundle(cpu=1.0),)), Status.RUNNING, attempt=1)
+        trial = Trial(tid(number), {"x": number}, Resources((Bundle(cpu=1.0),)), Status.RUNNING, attempt=1)
         self.trials[trial.id] = trial
         self.scheduler.on_trial_add(trial)
         return trial
 
+    def put(self, number: int, **changes: Any) -> Trial:
+        """Change a trial without a word to the scheduler."""
+        trial = self.trials[tid(number)] = evolve(self.trials[tid(number)], **changes)
+        return trial
+
     def report(self, number: int, seq: int = 0, **values: Any) -> Sequence[Decision]:
-        trial_id = f"abcde_{number:05d}"
-        old = self.trials[trial_id]
-        result = TrialResult({"training_iteration": old.count + 1, **values}, seq)
-        trial = evolve(old, count=old.count + 1, judged_to=old.count + 1, last_result=result)
-        self.trials[trial_id] = trial
+        count = self.trials[tid(number)].count + 1
+        result = TrialResult({"training_iteration": count, **values}, seq)
+        trial = self.put(number, count=count, judged_to=count, last_result=result)
         return self._keep(self.scheduler.on_result(trial, result, self.trials))
 
     def end(self, number: int, status: Status = Status.TERMINATED) -> Sequence[Decision]:
-        trial_id = f"abcde_{number:05d}"
-        trial = self.trials[trial_id] = evolve(self.trials[trial_id], status=status)
-        return self._keep(self.scheduler.on_trial_end(trial))
+        return self._keep(self.scheduler.on_trial_end(self.put(number, status=status)))
+
+    def reach(self, number: int, time: float, m: float = 0.0) -> Sequence[Decision]:
+        """Report one result at `time`; trials are paused, resumed and stopped as it is answered."""
+        decisions = self.report(number, training_iteration=time, m=m)
+        for decision in decisions:
+            self.put(int(decision.trial_id[-5:]), status=STATUSES[type(decision)])
+        return decisions
 
     def _keep(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
         for decision in decisions:
@@ -84,7 +108,7 @@ def tell_a_record(told: Told, seed: int, values: Callable[[random.Random], dict[
             told.end(one, rng.choice([Status.TERMINATED, Status.ERROR]))
             alive.remove(one)
             continue
-        if any(isinstance(d, StopTrial) and d.trial_id == f"abcde_{one:05d}" for d in told.report(one, **values(rng))):
+        if any(isinstance(d, StopTrial) and d.trial_id == tid(one) for d in told.report(one, **values(rng))):
             told.end(one)
             alive.remove(one)
     for one in list(alive):
@@ -130,9 +154,7 @@ class SchedulerContract(ABC):
         assert len(told.trials) > 5
 
     def test_results_without_the_metric_decide_nothing(self):
-        told = Told(self.ready())
-        for number in range(4):
-            told.add(number)
+        told = Told(self.ready(), 4)
         for _ in range(4):
             for number in range(4):
                 assert not told.report(number, other=1.0)
@@ -147,11 +169,10 @@ class SchedulerContract(ABC):
 
     def test_a_trial_that_ended_may_come_back(self):
         """A person may retry an ended trial, and the scheduler is told of its reports as before."""
-        told = Told(self.ready())
-        trial = told.add(0)
+        told = Told(self.ready(), 1)
         told.report(0, m=1.0)
         told.end(0, Status.ERROR)
-        told.trials[trial.id] = evolve(told.trials[trial.id], status=Status.RUNNING, attempt=2)
+        told.put(0, status=Status.RUNNING, attempt=2)
         for _ in range(12):
             told.report(0, m=2.0)
 
@@ -163,10 +184,9 @@ class SchedulerContract(ABC):
         assert scheduler.choose(offered[1:2]) in [offered[1], None]
 
     def test_idle_decisions_name_known_trials(self):
-        told = Told(self.ready())
+        told = Told(self.ready(), 3)
         for number in range(3):
-            trial = told.add(number)
-            told.trials[trial.id] = evolve(trial, status=Status.PAUSED)
+            told.put(number, status=Status.PAUSED)
         decisions = told.scheduler.on_idle(told.trials)
         assert decisions, "no answer would leave the sweep stalled"
         assert all(decision.trial_id in told.trials for decision in decisions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from conformance.searchers import SearcherContract
 
 from searchers import (
@@ -15,87 +16,34 @@ from searchers import (
     Searcher,
 )
 
-
-class TestRandomSearch(SearcherContract):
-    has_end = True
-
-    def make(self) -> Searcher:
-        return RandomSearch()
-
-
-class TestGridSearch(SearcherContract):
-    has_end = True
-
-    def make(self) -> Searcher:
-        return GridSearch()
-
-
-class TestBasicVariantGenerator(SearcherContract):
-    has_end = True
-
-    def make(self) -> Searcher:
-        return BasicVariantGenerator(max_concurrent=3)
-
-
-class TestBOHB(SearcherContract):
-    def make(self) -> Searcher:
-        return BOHBSearch(budgets=[1], bohb_config={"random_fraction": 0.2})
+# Whether `num_samples` ends the search, and how it is made.
+SEARCHERS = {
+    "RandomSearch": (True, lambda: RandomSearch()),
+    "GridSearch": (True, lambda: GridSearch()),
+    "BasicVariantGenerator": (True, lambda: BasicVariantGenerator(max_concurrent=3)),
+    "BOHB": (False, lambda: BOHBSearch(budgets=[1], bohb_config={"random_fraction": 0.2})),
+    "LimitedBOHB": (False, lambda: ConcurrencyLimiter(BOHBSearch(), max_concurrent=3)),
+    "Tpe": (False, lambda: OptunaSearch()),
+    "CmaEs": (False, lambda: OptunaSearch(sampler="cmaes")),
+    "Qmc": (False, lambda: OptunaSearch(sampler="qmc")),
+    "Nsga2": (False, lambda: OptunaSearch(sampler="nsgaii")),
+    "Nsga3": (False, lambda: OptunaSearch(sampler="nsgaiii")),
+    "OptunaRandom": (False, lambda: OptunaSearch(sampler="random")),
+    "LimitedRandomSearch": (True, lambda: ConcurrencyLimiter(RandomSearch(), max_concurrent=3)),
+    "BatchesOfTpe": (False, lambda: ConcurrencyLimiter(OptunaSearch(), max_concurrent=3, batch=True)),
+    "RepeatedTpe": (False, lambda: Repeater(OptunaSearch(), repeat=3)),
+    "LimitedRepeatedRandomSearch": (
+        True,
+        lambda: ConcurrencyLimiter(Repeater(RandomSearch(), repeat=2, set_index=False), max_concurrent=4),
+    ),
+}
 
 
-class TestLimitedBOHB(SearcherContract):
-    def make(self) -> Searcher:
-        return ConcurrencyLimiter(BOHBSearch(), max_concurrent=3)
-
-
-class TestTpe(SearcherContract):
-    def make(self) -> Searcher:
-        return OptunaSearch()
-
-
-class TestCmaEs(SearcherContract):
-    def make(self) -> Searcher:
-        return OptunaSearch(sampler="cmaes")
-
-
-class TestQmc(SearcherContract):
-    def make(self) -> Searcher:
-        return OptunaSearch(sampler="qmc")
-
-
-class TestNsga2(SearcherContract):
-    def make(self) -> Searcher:
-        return OptunaSearch(sampler="nsgaii")
-
-
-class TestNsga3(SearcherContract):
-    def make(self) -> Searcher:
-        return OptunaSearch(sampler="nsgaiii")
-
-
-class TestOptunaRandom(SearcherContract):
-    def make(self) -> Searcher:
-        return OptunaSearch(sampler="random")
-
-
-class TestLimitedRandomSearch(SearcherContract):
-    has_end = True
+@pytest.mark.parametrize("name", SEARCHERS)
+class TestEverySearcher(SearcherContract):
+    @pytest.fixture(autouse=True)
+    def _named(self, name: str) -> None:
+        self.has_end, self.build = SEARCHERS[name]
 
     def make(self) -> Searcher:
-        return ConcurrencyLimiter(RandomSearch(), max_concurrent=3)
-
-
-class TestBatchesOfTpe(SearcherContract):
-    def make(self) -> Searcher:
-        return ConcurrencyLimiter(OptunaSearch(), max_concurrent=3, batch=True)
-
-
-class TestRepeatedTpe(SearcherContract):
-    def make(self) -> Searcher:
-        return Repeater(OptunaSearch(), repeat=3)
-
-
-class TestLimitedRepeatedRandomSearch(SearcherContract):
-    has_end = True
-
-    def make(self) -> Searcher:
-        return ConcurrencyLimiter(Repeater(RandomSearch(), repeat=2, set_index=False), max_concurrent=4)
+        return self.build()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from core_world import World, cpus, tid
+from core_world import World, cpus, opened, running, tid
 
 from sweep.core.failures import (
     CLASSES,
@@ -72,9 +72,7 @@ EXITS = {
 @pytest.mark.parametrize("is_named", [False, True])
 def test_only_what_retry_on_names_is_started_again(failure, is_named):
     others = tuple(name for name in CLASSES if name != failure)
-    world = World(max_failures=5, retry_on=(failure,) if is_named else others)
-    world.open()
-    world.run(0)
+    world = running(max_failures=5, retry_on=(failure,) if is_named else others)
     said = world.exited(0, EXITS[failure], "why")
     assert said == (["tell recover 0", "start 0.2"] if is_named else ["tell error 0"])
     assert world[0].failure == ("" if is_named else failure)  # it runs again, and has not failed so far
@@ -86,9 +84,7 @@ def test_the_default_starts_again_what_always_was_and_neither_timeouts_nor_nan()
 
 
 def test_the_class_stands_while_a_trial_waits_for_its_next_try():
-    world = World(num_cpus=1, max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(num_cpus=1, max_failures=1)
     assert world.exited(0, ExitKind.KILLED, "killed by SIGSEGV") == ["tell recover 0"]
     assert (world[0].status, world[0].failure) == (PENDING, "killed")  # until it is released
     assert world.released(0) == ["start 0.2"]
@@ -96,16 +92,13 @@ def test_the_class_stands_while_a_trial_waits_for_its_next_try():
 
 
 def test_a_request_that_never_fits_failed_to_start():
-    world = World()
-    world.open()
+    world = opened()
     assert world.suggest(0, 99) == ["tell error 0"]
     assert (world[0].status, world[0].failure) == (ERROR, "start")
 
 
 def test_a_metric_that_is_no_number_is_the_users_failure_and_final():
-    world = World(metric="m", max_failures=9)
-    world.open()
-    world.run(0)
+    world = running(metric="m", max_failures=9)
     assert world.report(0, m="high") == ["tell result 0", "stop 0.1#1"]
     assert world.exited(0) == ["tell error 0"]
     assert (world[0].failure, world[0].failures) == ("user", 1)
@@ -115,18 +108,14 @@ def test_a_metric_that_is_no_number_is_the_users_failure_and_final():
 
 
 def test_nan_is_recorded_and_judged_by_default():
-    world = World(metric="m")
-    world.open()
-    world.run(0)
+    world = running(metric="m")
     assert world.report(0, m=float("nan")) == ["tell result 0", "continue 0.1#1"]
     assert world[0].failure == ""
 
 
 @pytest.mark.parametrize("exit_kind", [ExitKind.STOPPED, ExitKind.FINISHED, ExitKind.KILLED, ExitKind.FAILED])
 def test_nan_ends_a_trial_where_an_error_is_wanted_however_it_ends_then(exit_kind):
-    world = World(metric="m", nan="error", max_failures=9)
-    world.open()
-    world.run(0)
+    world = running(metric="m", nan="error", max_failures=9)
     assert world.report(0, m=0.5) == ["tell result 0", "continue 0.1#1"]
     assert world.report(0, m=float("nan")) == ["tell result 0", "stop 0.1#2"]
     assert world[0].status is STOPPING
@@ -138,16 +127,12 @@ def test_nan_ends_a_trial_where_an_error_is_wanted_however_it_ends_then(exit_kin
 
 
 def test_infinite_values_are_numbers():
-    world = World(metric="m", nan="error")
-    world.open()
-    world.run(0)
+    world = running(metric="m", nan="error")
     assert world.report(0, m=float("inf")) == ["tell result 0", "continue 0.1#1"]
 
 
 def test_nan_is_tried_again_only_where_it_is_named():
-    world = World(metric="m", nan="error", max_failures=1, retry_on=("nan",))
-    world.open()
-    world.run(0)
+    world = running(metric="m", nan="error", max_failures=1, retry_on=("nan",))
     world.report(0, m=float("nan"))
     assert world.exited(0) == ["tell recover 0", "start 0.2"]
     world.started(0)
@@ -159,8 +144,7 @@ def test_nan_is_tried_again_only_where_it_is_named():
 
 
 def limited(**plan):
-    world = World(trial_timeout_s=60, stop_grace_s=5, **plan)
-    world.open()
+    world = opened(trial_timeout_s=60, stop_grace_s=5, **plan)
     world.suggest(0)
     return world
 
@@ -207,9 +191,7 @@ def test_a_trial_that_turns_out_to_hang_when_its_time_is_up_has_failed():
 
 
 def test_the_grace_is_no_longer_than_the_limit():
-    world = World(trial_timeout_s=1, stop_grace_s=5)
-    world.open()
-    world.run(0)
+    world = running(trial_timeout_s=1, stop_grace_s=5)
     assert world.wait(1) == ["stop 0.1"]
     assert world.wait(1) == ["kill 0.1"]
 
@@ -239,8 +221,7 @@ def test_a_paused_trial_spends_nothing_and_its_end_is_not_confused_with_its_limi
     world.scheduler.when_idle = []
     world.started(0)
     world.wait(59)
-    world.scheduler.next = [PauseTrial(tid(0))]
-    assert world.report(0) == ["tell result 0", "stop 0.1#1 saving"]
+    assert world.report(0, decisions=[PauseTrial(tid(0))]) == ["tell result 0", "stop 0.1#1 saving"]
     assert world.wait(1) == []  # its time is up while it saves: it ends anyway
     world.saved(0, "0/c1")
     assert world.exited(0) == ["tell pause 0"]
@@ -294,24 +275,19 @@ def test_another_limit_counts_from_the_next_start_on():
 
 
 def test_out_of_memory_can_be_final():
-    world = World(max_failures=9, out_of_memory="fail")
-    world.open()
-    world.run(0)
+    world = running(max_failures=9, out_of_memory="fail")
     assert world.exited(0, ExitKind.OUT_OF_MEMORY, "the kernel killed it") == ["tell error 0"]
     assert (world[0].failure, world[0].reason) == ("out_of_memory", "the kernel killed it")
 
 
 def test_out_of_memory_counts_like_any_failure_by_default():
-    world = World(max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(max_failures=1)
     assert world.exited(0, ExitKind.OUT_OF_MEMORY) == ["tell recover 0", "start 0.2"]
     assert not world[0].resources.alone
 
 
 def test_a_trial_that_ran_out_of_memory_is_tried_once_more_with_nothing_beside_it():
-    world = World(num_trials=4, ask_ahead=4, num_cpus=3, out_of_memory="retry_alone")
-    world.open()
+    world = opened(num_trials=4, ask_ahead=4, num_cpus=3, out_of_memory="retry_alone")
     for number in range(4):
         world.suggest(number)
     for number in range(3):
@@ -322,10 +298,8 @@ def test_a_trial_that_ran_out_of_memory_is_tried_once_more_with_nothing_beside_i
     assert world.released(0) == ["start 3.1"]  # who waited longer, and may run beside others
     world.started(3)
     assert world[0].reason == "waits until nothing else runs on its node, to run alone after it ran out of memory"
-    world.exited(1, ExitKind.FINISHED)
-    world.released(1)
-    world.exited(2, ExitKind.FINISHED)
-    world.released(2)
+    world.ended(1, ExitKind.FINISHED)
+    world.ended(2, ExitKind.FINISHED)
     world.exited(3, ExitKind.FINISHED)
     assert world.released(3) == ["start 0.2"]
     world.started(0)
@@ -335,8 +309,7 @@ def test_a_trial_that_ran_out_of_memory_is_tried_once_more_with_nothing_beside_i
 
 def test_nobody_starts_beside_a_trial_that_runs_alone():
     alone = Resources((Bundle(cpu=1),), alone=True)
-    world = World(num_trials=3, ask_ahead=3, num_cpus=8)
-    world.open()
+    world = opened(num_trials=3, ask_ahead=3, num_cpus=8)
     assert world.suggest(0, alone) == ["start 0.1"]
     assert world.suggest(1) == []
     assert world[1].reason == "waits for 00000, which runs alone after it ran out of memory"
@@ -348,8 +321,7 @@ def test_nobody_starts_beside_a_trial_that_runs_alone():
 def test_alone_means_alone_on_its_nodes():
     nodes = tuple(Node(name, cpus=2, devices=(Device("g"),)) for name in "ab")
     alone = Resources((Bundle(cpu=1, gpu=1),), alone=True)
-    world = World(num_trials=4, ask_ahead=4, nodes=nodes)
-    world.open()
+    world = opened(num_trials=4, ask_ahead=4, nodes=nodes)
     assert world.suggest(0, 1) == ["start 0.1"]
     assert world.suggest(1, alone) == ["start 1.1"]
     assert {world[0].placement.bundles[0].node, world[1].placement.bundles[0].node} == {"a", "b"}
@@ -359,8 +331,7 @@ def test_alone_means_alone_on_its_nodes():
 
 
 def test_a_new_inventory_keeps_who_runs_alone():
-    world = World(num_trials=2, ask_ahead=2)
-    world.open()
+    world = opened(num_trials=2, ask_ahead=2)
     world.suggest(0, Resources((Bundle(cpu=1),), alone=True))
     world.tell(NodesChanged((Node("n", cpus=16),)))
     assert world.suggest(1) == []

@@ -91,6 +91,16 @@ def a_group(size: int, **limits: Any) -> GroupRules:
     return rules
 
 
+def by_rank_0(seq: int) -> list[Step]:
+    """Rank 0 makes a report and is answered; no other rank is waiting in it."""
+    return [(reported(0, seq), [Forward(seq)]), (answered(seq), [Tell(0, False, seq)])]
+
+
+def of_rank(rank: int, outcome: Outcome, size: int = 3) -> Outcome:
+    """Return how a group ends when that is what a rank did."""
+    return outcome._replace(error=f"rank {rank} of {size}: {outcome.error}")
+
+
 def end_all(rules: GroupRules, size: int) -> Outcome | None:
     """Let every process be gone, as after KillAll, and return how the group ended."""
     for rank in range(size):
@@ -181,22 +191,18 @@ def test_many_missing_ranks_are_named_by_the_first_of_them():
     )
 
 
-# --- reports without checkpoints -------------------------------------------------------------------------------------
+# --- courses ----------------------------------------------------------------------------------------------------------
 
-
-def test_rank_0_alone_may_report():
-    check(
-        a_group(3),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (reported(0, 2), [Forward(2)]),
-        (answered(2), [Tell(0, False, 2)]),
-    )
-
-
-def test_every_rank_gets_the_answer_to_rank_0s_report_of_the_same_number():
-    check(
-        a_group(3),
+# what happens: the size of a group whose ranks have all joined, then facts with all the actions of each
+COURSES: dict[str, tuple[Any, ...]] = {
+    # reports without checkpoints
+    "rank 0 alone may report": (
+        3,
+        *by_rank_0(1),
+        *by_rank_0(2),
+    ),
+    "every rank gets the answer to rank 0's report of the same number": (
+        3,
         (reported(1, 1), []),
         (reported(0, 1), [Forward(1)]),
         (answered(1), [Tell(0, False, 1), Tell(1, False, 1)]),
@@ -205,46 +211,268 @@ def test_every_rank_gets_the_answer_to_rank_0s_report_of_the_same_number():
         (reported(2, 2), []),
         (reported(0, 2), [Forward(2)]),
         (answered(2), [Tell(0, False, 2), Tell(1, False, 2), Tell(2, False, 2)]),
-    )
-
-
-def test_a_rank_that_lags_behind_catches_up_without_waiting():
-    check(
-        a_group(2),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (reported(0, 2), [Forward(2)]),
-        (answered(2), [Tell(0, False, 2)]),
+    ),
+    "a rank that lags behind catches up without waiting": (
+        2,
+        *by_rank_0(1),
+        *by_rank_0(2),
         (reported(1, 1), [Tell(1, False, 1)]),
         (reported(1, 2), [Tell(1, False, 2)]),
         (reported(1, 3), []),
-    )
-
-
-def test_rank_0s_next_report_waits_for_nobody():
-    check(
-        a_group(2),
+    ),
+    "rank 0's next report waits for nobody": (
+        2,
         (reported(0, 1), [Forward(1)]),
         (reported(1, 1), []),
         (answered(1), [Tell(0, False, 1), Tell(1, False, 1)]),
-        (reported(0, 2), [Forward(2)]),
-        (answered(2), [Tell(0, False, 2)]),
-    )
-
-
-def test_an_answer_that_comes_again_tells_nobody_anything():
-    check(a_group(1), (reported(0, 1), [Forward(1)]), (answered(1), [Tell(0, False, 1)]), (answered(1), []))
-
-
-def test_an_answer_to_an_earlier_report_does_not_answer_this_one():
-    check(
-        a_group(2),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
+        *by_rank_0(2),
+    ),
+    "an answer that comes again tells nobody anything": (
+        1,
+        *by_rank_0(1),
+        (answered(1), []),
+    ),
+    "an answer to an earlier report does not answer this one": (
+        2,
+        *by_rank_0(1),
         (reported(0, 2), [Forward(2)]),
         (answered(1), []),
         (answered(2), [Tell(0, False, 2)]),
-    )
+    ),
+    # stops
+    "a stop before any report is met by each at its first": (
+        2,
+        (answered(0, is_stop=True), [Tell(0, True, 0), Tell(1, True, 0)]),
+        (reported(0, 1), [Tell(0, True, 1)]),
+        (reported(1, 1, "s1"), [Tell(1, True, 1)]),
+    ),
+    "a stop between reports is told to all and the open report of rank 0 is not passed on": (
+        3,
+        (reported(1, 1), []),
+        (answered(0, is_stop=True), [Tell(0, True, 0), Tell(2, True, 0), Tell(1, True, 1)]),
+        (reported(0, 1), [Tell(0, True, 1)]),
+    ),
+    "a stop while rank 0 waits for its answer is told at once and its answer is told to nobody": (
+        2,
+        (reported(0, 1), [Forward(1)]),
+        (answered(0, is_stop=True), [Tell(1, True, 0), Tell(0, True, 1)]),
+        (said(0, STOPPED), []),
+        (answered(1, is_stop=True), [Tell(1, True, 0)]),
+    ),
+    "a stop while ranks wait for a checkpoint lets them go without it": (
+        3,
+        (reported(0, 1, "s0"), []),
+        (reported(1, 1, "s1"), []),
+        (answered(0, is_stop=True), [Tell(2, True, 0), Tell(0, True, 1), Tell(1, True, 1)]),
+    ),
+    "a stop while a checkpoint is being merged lets it be finished and passed on": (
+        3,
+        (reported(1, 1), []),
+        (reported(2, 1, "s2"), []),
+        (reported(0, 1, "s0"), [Merge(0, 1, ("s0", "s2"))]),
+        (answered(0, is_stop=True), [Tell(1, True, 1), Tell(2, True, 1)]),
+        (merged(1, "checkpoint_1"), [Forward(1, "checkpoint_1"), Tell(0, True, 1, "checkpoint_1")]),
+    ),
+    # checkpoints
+    "rank 0 waits with its shard for all others": (
+        3,
+        (reported(0, 1, "s0", now=1.0), []),
+        (reported(2, 1, "s2", now=2.0), []),
+        (tick(3.0), []),
+        (reported(1, 1, now=4.0), [Merge(0, 1, ("s0", "s2"))]),
+    ),
+    "a rank that is over is not waited for": (
+        3,
+        (said(2), []),
+        (reported(1, 1), []),
+        (reported(0, 1, "s0"), [Merge(0, 1, ("s0",))]),
+    ),
+    "a rank that ends meanwhile is not waited for any more": (
+        2,
+        (reported(0, 1, "s0"), []),
+        (said(1), [Merge(0, 1, ("s0",))]),
+    ),
+    "what is told of a merge that nobody asked for changes nothing": (
+        2,
+        (merged(1, "checkpoint_1"), []),
+        (reported(1, 1), []),
+        (reported(0, 1, "s0"), [Merge(0, 1, ("s0",))]),
+        (merged(7, "checkpoint_7"), []),
+        (merged(1, "checkpoint_1"), [Forward(1, "checkpoint_1")]),
+        (merged(1, "checkpoint_1"), []),
+    ),
+    "a merge that failed leaves the report without a checkpoint": (
+        2,
+        (reported(1, 1, "s1"), []),
+        (reported(0, 1, "s0"), [Merge(0, 1, ("s0", "s1"))]),
+        (merged(1, ""), [Forward(1)]),
+        (answered(1), [Tell(0, False, 1), Tell(1, False, 1)]),
+    ),
+    "a merge of a late checkpoint that failed lets its ranks go on": (
+        2,
+        *by_rank_0(1),
+        (reported(1, 1, "s1"), [Merge(1, 1, ("s1",))]),
+        (merged(1, ""), [Tell(1, False, 1)]),
+    ),
+    "a rank that returns while it should merge keeps nobody waiting": (
+        2,
+        (reported(1, 1, "s1"), []),
+        (reported(0, 1, "s0"), [Merge(0, 1, ("s0", "s1"))]),
+        (said(0), [Tell(1, False, 1)]),
+        (merged(1, "checkpoint_1"), []),
+    ),
+    "a late checkpoint for the last report is kept and its rank makes it": (
+        3,
+        *by_rank_0(1),
+        (reported(2, 1, "s2"), []),  # rank 1 may have files for it, too
+        (reported(1, 1, "s1"), [Merge(1, 1, ("s1", "s2"))]),
+        (merged(1, "late_1"), [Late(1, "late_1"), Tell(1, False, 1, "late_1"), Tell(2, False, 1, "late_1")]),
+    ),
+    "a late checkpoint is merged only when its report has been answered": (
+        2,
+        (reported(0, 1), [Forward(1)]),
+        (reported(1, 1, "s1"), []),
+        (answered(1), [Merge(1, 1, ("s1",))]),
+        (merged(1, "late_1"), [Late(1, "late_1"), Tell(0, False, 1, "late_1"), Tell(1, False, 1, "late_1")]),
+    ),
+    "rank 0's next report waits until a late checkpoint has been told": (
+        2,
+        *by_rank_0(1),
+        (reported(1, 1, "s1"), [Merge(1, 1, ("s1",))]),
+        (reported(0, 2), []),
+        (merged(1, "late_1"), [Late(1, "late_1"), Tell(1, False, 1, "late_1")]),
+        (reported(1, 2), [Forward(2)]),
+    ),
+    "after a checkpoint that came late every report is waited for": (
+        2,
+        *by_rank_0(1),
+        (reported(1, 1, "s1"), [Merge(1, 1, ("s1",))]),
+        (merged(1, "late_1"), [Late(1, "late_1"), Tell(1, False, 1, "late_1")]),
+        (reported(0, 2), []),
+        (reported(1, 2, "t1"), [Merge(0, 2, ("t1",))]),
+        (merged(2, "checkpoint_2"), [Forward(2, "checkpoint_2")]),
+        (answered(2), [Tell(0, False, 2, "checkpoint_2"), Tell(1, False, 2, "checkpoint_2")]),
+        (reported(1, 3), []),
+        (reported(0, 3), [Forward(3)]),
+    ),
+    "a checkpoint that came too late is dropped with a word": (
+        2,
+        *by_rank_0(1),
+        (reported(0, 2), [Forward(2)]),
+        (
+            reported(1, 1, "s1"),
+            [
+                Note(
+                    "the checkpoint of rank 1 at report 1 came after rank 0's report 2 and was not kept; those of "
+                    "later reports are waited for"
+                ),
+                Tell(1, False, 1),
+            ],
+        ),
+    ),
+    "checkpoints after rank 0 has returned are dropped with a word": (
+        2,
+        *by_rank_0(1),
+        (said(0), []),
+        (reported(1, 1), [Tell(1, False, 1)]),
+        (
+            reported(1, 2, "s1"),
+            [
+                Note("the checkpoint of rank 1 at report 2 was not kept: rank 0 returned after report 1"),
+                Tell(1, False, 2),
+            ],
+        ),
+        (reported(1, 3), [Tell(1, False, 3)]),
+    ),
+    # explanations
+    "the words of a wait for others vanish when they come": (
+        2,
+        (reported(0, 1, "s0", now=0.0), []),
+        (tick(5.0), [Explain("rank 0 waits in report 1, which carries a checkpoint, for rank 1, at report 0 so far")]),
+        (reported(1, 1, now=6.0), [Merge(0, 1, ("s0",)), Explain("")]),
+    ),
+    "a wait with a late checkpoint names those that are really waited for": (
+        3,
+        *by_rank_0(1),
+        (said(0), []),
+        (reported(1, 1, "s1", now=10.0), []),
+        (tick(15.0), [Explain("rank 1 waits in report 1, which carries a checkpoint, for rank 2, at report 0 so far")]),
+        (said(2), [Merge(1, 1, ("s1",)), Explain("")]),
+    ),
+    "a wait because a checkpoint may come does not pretend that there is one": (
+        3,
+        *by_rank_0(1),
+        (reported(1, 1), [Tell(1, False, 1)]),
+        (reported(2, 1, "s2"), [Merge(2, 1, ("s2",))]),
+        (merged(1, "late_1"), [Late(1, "late_1"), Tell(2, False, 1, "late_1")]),
+        (reported(2, 2, now=2.0), []),
+        (reported(0, 2, now=2.0), []),
+        (
+            tick(7.0),
+            [Explain("rank 0 waits in report 2, which may carry a checkpoint, for rank 1, at report 1 so far")],
+        ),
+    ),
+    "the words tell how far those are that are waited for": (
+        3,
+        *by_rank_0(1),
+        (reported(2, 1), [Tell(2, False, 1)]),
+        (reported(0, 2, "s0", now=2.0), []),
+        (
+            tick(7.0),
+            [Explain("rank 0 waits in report 2, which carries a checkpoint, for ranks 1, 2, at report 0 to 1 so far")],
+        ),
+    ),
+    "a failure takes the words away": (
+        2,
+        (reported(1, 1, now=1.0), []),
+        (tick(6.0), [Explain("rank 1 waits in report 1 for rank 0, which has made 0")]),
+        (said(0, failed("x"), at=7.0, now=7.0), [Explain("")]),
+    ),
+    "a stop takes the words away": (
+        2,
+        (reported(1, 1, now=1.0), []),
+        (tick(6.0), [Explain("rank 1 waits in report 1 for rank 0, which has made 0")]),
+        (answered(0, is_stop=True, now=7.0), [Tell(0, True, 0), Tell(1, True, 1), Explain("")]),
+    ),
+    # ends
+    "a rank that has returned early stops nobody": (
+        2,
+        (said(1), []),
+        *by_rank_0(1),
+        (said(0), [Dismiss()]),
+    ),
+    "ranks that go on reporting after rank 0 has returned are let go on": (
+        3,
+        (reported(1, 1), []),
+        (said(0), [Tell(1, False, 1)]),
+        (reported(2, 1), [Tell(2, False, 1)]),
+        (said(1), []),
+        (said(2), [Dismiss()]),
+    ),
+    # failures
+    "after a failure nobody is told anything and no report is passed on": (
+        3,
+        (reported(0, 1), [Forward(1)]),
+        (said(2, failed("x"), at=1.0), []),
+        (answered(1), []),
+        (reported(1, 1), []),
+    ),
+    "a checkpoint whose merging is over before the group ends is still passed on": (
+        2,
+        (reported(1, 1), []),
+        (reported(0, 1, "s0"), [Merge(0, 1, ("s0",))]),
+        (said(1, failed("x"), at=1.0), []),
+        (merged(1, "checkpoint_1"), [Forward(1, "checkpoint_1")]),
+        (answered(1), []),
+        (tick(2.0), [KillAll()]),
+    ),
+}
+
+
+@pytest.mark.parametrize("course", COURSES)
+def test_what_a_group_does_at_each_fact(course):
+    size, *steps = COURSES[course]
+    check(a_group(size), *steps)
 
 
 # --- stops -----------------------------------------------------------------------------------------------------------
@@ -271,15 +499,6 @@ def test_a_stop_as_an_answer_reaches_every_rank_where_it_is():
     assert rules.ending == STOPPED
 
 
-def test_a_stop_before_any_report_is_met_by_each_at_its_first():
-    check(
-        a_group(2),
-        (answered(0, is_stop=True), [Tell(0, True, 0), Tell(1, True, 0)]),
-        (reported(0, 1), [Tell(0, True, 1)]),
-        (reported(1, 1, "s1"), [Tell(1, True, 1)]),
-    )
-
-
 def test_a_stop_before_the_group_has_started_needs_no_further_start():
     rules = GroupRules(2, Limits(), 0.0)
     check(
@@ -292,45 +511,6 @@ def test_a_stop_before_the_group_has_started_needs_no_further_start():
         (tick(8.0), [KillAll()]),
     )
     assert end_all(rules, 2) == STOPPED
-
-
-def test_a_stop_between_reports_is_told_to_all_and_the_open_report_of_rank_0_is_not_passed_on():
-    check(
-        a_group(3),
-        (reported(1, 1), []),
-        (answered(0, is_stop=True), [Tell(0, True, 0), Tell(2, True, 0), Tell(1, True, 1)]),
-        (reported(0, 1), [Tell(0, True, 1)]),
-    )
-
-
-def test_a_stop_while_rank_0_waits_for_its_answer_is_told_at_once_and_its_answer_is_told_to_nobody():
-    check(
-        a_group(2),
-        (reported(0, 1), [Forward(1)]),
-        (answered(0, is_stop=True), [Tell(1, True, 0), Tell(0, True, 1)]),
-        (said(0, STOPPED), []),
-        (answered(1, is_stop=True), [Tell(1, True, 0)]),
-    )
-
-
-def test_a_stop_while_ranks_wait_for_a_checkpoint_lets_them_go_without_it():
-    check(
-        a_group(3),
-        (reported(0, 1, "s0"), []),
-        (reported(1, 1, "s1"), []),
-        (answered(0, is_stop=True), [Tell(2, True, 0), Tell(0, True, 1), Tell(1, True, 1)]),
-    )
-
-
-def test_a_stop_while_a_checkpoint_is_being_merged_lets_it_be_finished_and_passed_on():
-    check(
-        a_group(3),
-        (reported(1, 1), []),
-        (reported(2, 1, "s2"), []),
-        (reported(0, 1, "s0"), [Merge(0, 1, ("s0", "s2"))]),
-        (answered(0, is_stop=True), [Tell(1, True, 1), Tell(2, True, 1)]),
-        (merged(1, "checkpoint_1"), [Forward(1, "checkpoint_1"), Tell(0, True, 1, "checkpoint_1")]),
-    )
 
 
 def test_ranks_that_do_not_obey_are_ended_a_moment_after_one_has():
@@ -398,7 +578,7 @@ def test_rank_0_that_raises_while_it_is_stopped_is_the_error():
         (gone(0), []),
         (gone(1), []),
     )
-    assert rules.ending == failed("in finally")._replace(error="rank 0 of 2: ValueError: in finally")
+    assert rules.ending == of_rank(0, failed("in finally"), 2)
 
 
 def test_a_rank_that_dies_while_the_group_is_stopped_has_the_others_ended_soon():
@@ -407,7 +587,7 @@ def test_a_rank_that_dies_while_the_group_is_stopped_has_the_others_ended_soon()
     check(rules, (gone(1, SIGKILLED, now=2.0), []))
     assert rules.deadline == 3.0
     check(rules, (tick(3.0), [KillAll()]), (gone(0, SIGKILLED, now=3.0), []))
-    assert rules.ending == SIGKILLED._replace(error=f"rank 1 of 2: {SIGKILLED.error}")
+    assert rules.ending == of_rank(1, SIGKILLED, 2)
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
@@ -430,160 +610,7 @@ def test_shards_of_whichever_ranks_become_one_checkpoint_before_the_report_is_pa
         (reported(0, 1, shards[0]), [Merge(0, 1, merge)]),
         (merged(1, "checkpoint_1"), [Forward(1, "checkpoint_1")]),
         (answered(1), [Tell(rank, False, 1, "checkpoint_1") for rank in range(3)]),
-        (reported(0, 2), [Forward(2)]),
-        (answered(2), [Tell(0, False, 2)]),
-    )
-
-
-def test_rank_0_waits_with_its_shard_for_all_others():
-    rules = a_group(3)
-    check(
-        rules,
-        (reported(0, 1, "s0", now=1.0), []),
-        (reported(2, 1, "s2", now=2.0), []),
-        (tick(3.0), []),
-        (reported(1, 1, now=4.0), [Merge(0, 1, ("s0", "s2"))]),
-    )
-
-
-def test_a_rank_that_is_over_is_not_waited_for():
-    check(
-        a_group(3),
-        (said(2), []),
-        (reported(1, 1), []),
-        (reported(0, 1, "s0"), [Merge(0, 1, ("s0",))]),
-    )
-
-
-def test_a_rank_that_ends_meanwhile_is_not_waited_for_any_more():
-    check(a_group(2), (reported(0, 1, "s0"), []), (said(1), [Merge(0, 1, ("s0",))]))
-
-
-def test_what_is_told_of_a_merge_that_nobody_asked_for_changes_nothing():
-    check(
-        a_group(2),
-        (merged(1, "checkpoint_1"), []),
-        (reported(1, 1), []),
-        (reported(0, 1, "s0"), [Merge(0, 1, ("s0",))]),
-        (merged(7, "checkpoint_7"), []),
-        (merged(1, "checkpoint_1"), [Forward(1, "checkpoint_1")]),
-        (merged(1, "checkpoint_1"), []),
-    )
-
-
-def test_a_merge_that_failed_leaves_the_report_without_a_checkpoint():
-    check(
-        a_group(2),
-        (reported(1, 1, "s1"), []),
-        (reported(0, 1, "s0"), [Merge(0, 1, ("s0", "s1"))]),
-        (merged(1, ""), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1), Tell(1, False, 1)]),
-    )
-
-
-def test_a_merge_of_a_late_checkpoint_that_failed_lets_its_ranks_go_on():
-    check(
-        a_group(2),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (reported(1, 1, "s1"), [Merge(1, 1, ("s1",))]),
-        (merged(1, ""), [Tell(1, False, 1)]),
-    )
-
-
-def test_a_rank_that_returns_while_it_should_merge_keeps_nobody_waiting():
-    check(
-        a_group(2),
-        (reported(1, 1, "s1"), []),
-        (reported(0, 1, "s0"), [Merge(0, 1, ("s0", "s1"))]),
-        (said(0), [Tell(1, False, 1)]),
-        (merged(1, "checkpoint_1"), []),
-    )
-
-
-def test_a_late_checkpoint_for_the_last_report_is_kept_and_its_rank_makes_it():
-    check(
-        a_group(3),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (reported(2, 1, "s2"), []),  # rank 1 may have files for it, too
-        (reported(1, 1, "s1"), [Merge(1, 1, ("s1", "s2"))]),
-        (merged(1, "late_1"), [Late(1, "late_1"), Tell(1, False, 1, "late_1"), Tell(2, False, 1, "late_1")]),
-    )
-
-
-def test_a_late_checkpoint_is_merged_only_when_its_report_has_been_answered():
-    check(
-        a_group(2),
-        (reported(0, 1), [Forward(1)]),
-        (reported(1, 1, "s1"), []),
-        (answered(1), [Merge(1, 1, ("s1",))]),
-        (merged(1, "late_1"), [Late(1, "late_1"), Tell(0, False, 1, "late_1"), Tell(1, False, 1, "late_1")]),
-    )
-
-
-def test_rank_0s_next_report_waits_until_a_late_checkpoint_has_been_told():
-    check(
-        a_group(2),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (reported(1, 1, "s1"), [Merge(1, 1, ("s1",))]),
-        (reported(0, 2), []),
-        (merged(1, "late_1"), [Late(1, "late_1"), Tell(1, False, 1, "late_1")]),
-        (reported(1, 2), [Forward(2)]),
-    )
-
-
-def test_after_a_checkpoint_that_came_late_every_report_is_waited_for():
-    check(
-        a_group(2),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (reported(1, 1, "s1"), [Merge(1, 1, ("s1",))]),
-        (merged(1, "late_1"), [Late(1, "late_1"), Tell(1, False, 1, "late_1")]),
-        (reported(0, 2), []),
-        (reported(1, 2, "t1"), [Merge(0, 2, ("t1",))]),
-        (merged(2, "checkpoint_2"), [Forward(2, "checkpoint_2")]),
-        (answered(2), [Tell(0, False, 2, "checkpoint_2"), Tell(1, False, 2, "checkpoint_2")]),
-        (reported(1, 3), []),
-        (reported(0, 3), [Forward(3)]),
-    )
-
-
-def test_a_checkpoint_that_came_too_late_is_dropped_with_a_word():
-    check(
-        a_group(2),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (reported(0, 2), [Forward(2)]),
-        (
-            reported(1, 1, "s1"),
-            [
-                Note(
-                    "the checkpoint of rank 1 at report 1 came after rank 0's report 2 and was not kept; those of "
-                    "later reports are waited for"
-                ),
-                Tell(1, False, 1),
-            ],
-        ),
-    )
-
-
-def test_checkpoints_after_rank_0_has_returned_are_dropped_with_a_word():
-    check(
-        a_group(2),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (said(0), []),
-        (reported(1, 1), [Tell(1, False, 1)]),
-        (
-            reported(1, 2, "s1"),
-            [
-                Note("the checkpoint of rank 1 at report 2 was not kept: rank 0 returned after report 1"),
-                Tell(1, False, 2),
-            ],
-        ),
-        (reported(1, 3), [Tell(1, False, 3)]),
+        *by_rank_0(2),
     )
 
 
@@ -668,77 +695,6 @@ def test_waiting_for_a_checkpoint_to_be_stored_is_not_explained():
     assert rules.deadline is None
 
 
-def test_the_words_of_a_wait_for_others_vanish_when_they_come():
-    check(
-        a_group(2),
-        (reported(0, 1, "s0", now=0.0), []),
-        (tick(5.0), [Explain("rank 0 waits in report 1, which carries a checkpoint, for rank 1, at report 0 so far")]),
-        (reported(1, 1, now=6.0), [Merge(0, 1, ("s0",)), Explain("")]),
-    )
-
-
-def test_a_wait_with_a_late_checkpoint_names_those_that_are_really_waited_for():
-    rules = a_group(3)
-    check(
-        rules,
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (said(0), []),
-        (reported(1, 1, "s1", now=10.0), []),
-        (tick(15.0), [Explain("rank 1 waits in report 1, which carries a checkpoint, for rank 2, at report 0 so far")]),
-        (said(2), [Merge(1, 1, ("s1",)), Explain("")]),
-    )
-
-
-def test_a_wait_because_a_checkpoint_may_come_does_not_pretend_that_there_is_one():
-    check(
-        a_group(3),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (reported(1, 1), [Tell(1, False, 1)]),
-        (reported(2, 1, "s2"), [Merge(2, 1, ("s2",))]),
-        (merged(1, "late_1"), [Late(1, "late_1"), Tell(2, False, 1, "late_1")]),
-        (reported(2, 2, now=2.0), []),
-        (reported(0, 2, now=2.0), []),
-        (
-            tick(7.0),
-            [Explain("rank 0 waits in report 2, which may carry a checkpoint, for rank 1, at report 1 so far")],
-        ),
-    )
-
-
-def test_the_words_tell_how_far_those_are_that_are_waited_for():
-    check(
-        a_group(3),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (reported(2, 1), [Tell(2, False, 1)]),
-        (reported(0, 2, "s0", now=2.0), []),
-        (
-            tick(7.0),
-            [Explain("rank 0 waits in report 2, which carries a checkpoint, for ranks 1, 2, at report 0 to 1 so far")],
-        ),
-    )
-
-
-def test_a_failure_takes_the_words_away():
-    check(
-        a_group(2),
-        (reported(1, 1, now=1.0), []),
-        (tick(6.0), [Explain("rank 1 waits in report 1 for rank 0, which has made 0")]),
-        (said(0, failed("x"), at=7.0, now=7.0), [Explain("")]),
-    )
-
-
-def test_a_stop_takes_the_words_away():
-    check(
-        a_group(2),
-        (reported(1, 1, now=1.0), []),
-        (tick(6.0), [Explain("rank 1 waits in report 1 for rank 0, which has made 0")]),
-        (answered(0, is_stop=True, now=7.0), [Tell(0, True, 0), Tell(1, True, 1), Explain("")]),
-    )
-
-
 # --- ends ------------------------------------------------------------------------------------------------------------
 
 
@@ -750,27 +706,6 @@ def test_a_group_has_finished_when_all_have_returned_and_are_gone():
     check(rules, (gone(1), []))
     assert rules.ending == FINISHED
     assert rules.deadline is None
-
-
-def test_a_rank_that_has_returned_early_stops_nobody():
-    check(
-        a_group(2),
-        (said(1), []),
-        (reported(0, 1), [Forward(1)]),
-        (answered(1), [Tell(0, False, 1)]),
-        (said(0), [Dismiss()]),
-    )
-
-
-def test_ranks_that_go_on_reporting_after_rank_0_has_returned_are_let_go_on():
-    check(
-        a_group(3),
-        (reported(1, 1), []),
-        (said(0), [Tell(1, False, 1)]),
-        (reported(2, 1), [Tell(2, False, 1)]),
-        (said(1), []),
-        (said(2), [Dismiss()]),
-    )
 
 
 def test_a_process_that_crashes_after_its_code_has_returned_has_returned():
@@ -829,7 +764,7 @@ def test_a_group_that_is_ending_runs_into_no_other_limit():
     rules = GroupRules(2, Limits(start_s=60.0, settle_s=0.1), 0.0)
     check(rules, (joined(0), []), (said(0, failed("x"), at=59.95, now=59.95), []), (tick(60.0), []))
     check(rules, (tick(60.1), [KillAll()]))
-    assert end_all(rules, 2) == failed("x")._replace(error="rank 0 of 2: ValueError: x")
+    assert end_all(rules, 2) == of_rank(0, failed("x"), 2)
 
 
 def test_a_group_of_one_fails_without_waiting():
@@ -839,82 +774,64 @@ def test_a_group_of_one_fails_without_waiting():
     check(rules, (tick(5.0), [KillAll()]))
 
 
-@pytest.mark.parametrize(
-    ("facts", "first", "others"),
-    [
-        pytest.param(
-            [said(1, failed("true"), at=1.0, now=1.05), said(0, failed("reset"), at=1.02, now=1.03)],
-            failed("true")._replace(error="rank 1 of 3: ValueError: true"),
-            "(rank 0 failed after rank 1)",
-            id="of_exceptions_the_one_that_was_raised_first",
-        ),
-        pytest.param(
-            [said(0, failed("reset"), at=1.02, now=1.03), said(1, failed("true"), at=1.0, now=1.05)],
-            failed("true")._replace(error="rank 1 of 3: ValueError: true"),
-            "(rank 0 failed after rank 1)",
-            id="whichever_is_heard_of_first",
-        ),
-        pytest.param(
-            [
-                said(2, failed("reset"), at=1.02),
-                said(0, failed("reset"), at=1.01),
-                said(1, failed("true"), at=1.0),
-            ],
-            failed("true")._replace(error="rank 1 of 3: ValueError: true"),
-            "(ranks 0, 2 failed after rank 1)",
-            id="of_several",
-        ),
-        pytest.param(
-            [said(0, failed("reset"), at=1.0, now=1.01), gone(2, SIGKILLED, now=1.02)],
-            SIGKILLED._replace(error=f"rank 2 of 3: {SIGKILLED.error}"),
-            "(rank 0 failed after rank 2)",
-            id="a_death_before_the_exception_that_it_caused",
-        ),
-        pytest.param(
-            [gone(2, SIGKILLED, now=1.02), said(0, failed("reset"), at=1.0, now=1.03)],
-            SIGKILLED._replace(error=f"rank 2 of 3: {SIGKILLED.error}"),
-            "(rank 0 failed after rank 2)",
-            id="a_death_that_is_heard_of_first",
-        ),
-        pytest.param(
-            [gone(2, ABORTED, now=1.02), said(0, failed("true"), at=1.05)],
-            failed("true")._replace(error="rank 0 of 3: ValueError: true"),
-            "(rank 2 failed after rank 0)",
-            id="not_an_abort_which_libraries_do_when_a_peer_is_gone",
-        ),
-        pytest.param(
-            [gone(2, ABORTED, now=1.02), gone(0, EXITED, now=1.05)],
-            EXITED._replace(error=f"rank 0 of 3: {EXITED.error}"),
-            "(rank 2 failed after rank 0)",
-            id="not_an_abort_before_another_death",
-        ),
-        pytest.param(
-            [gone(2, ABORTED, now=1.02), gone(0, ABORTED, now=1.05)],
-            ABORTED._replace(error=f"rank 2 of 3: {ABORTED.error}"),
-            "(rank 0 failed after rank 2)",
-            id="of_aborts_the_first",
-        ),
-        pytest.param(
-            [gone(1, ABORTED, now=1.02)],
-            ABORTED._replace(error=f"rank 1 of 3: {ABORTED.error}"),
-            "",
-            id="an_abort_alone",
-        ),
-        pytest.param(
-            [said(1, failed("true"), at=1.0), gone(1, EXITED, now=1.01)],
-            failed("true")._replace(error="rank 1 of 3: ValueError: true"),
-            "",
-            id="the_end_of_a_process_that_has_said_why_is_no_second_failure",
-        ),
-        pytest.param(
-            [said(1, FINISHED), said(2, STOPPED), gone(0, SIGKILLED, now=1.01)],
-            SIGKILLED._replace(error=f"rank 0 of 3: {SIGKILLED.error}"),
-            "",
-            id="ranks_that_have_returned_did_not_fail",
-        ),
-    ],
-)
-def test_the_failure_that_came_first_is_the_groups_and_what_it_caused_is_one_line(facts, first, others):
+FAILURES: dict[str, tuple[list[Fact], Outcome, str]] = {
+    "of exceptions the one that was raised first": (
+        [said(1, failed("true"), at=1.0, now=1.05), said(0, failed("reset"), at=1.02, now=1.03)],
+        of_rank(1, failed("true")),
+        "(rank 0 failed after rank 1)",
+    ),
+    "whichever is heard of first": (
+        [said(0, failed("reset"), at=1.02, now=1.03), said(1, failed("true"), at=1.0, now=1.05)],
+        of_rank(1, failed("true")),
+        "(rank 0 failed after rank 1)",
+    ),
+    "of several": (
+        [said(2, failed("reset"), at=1.02), said(0, failed("reset"), at=1.01), said(1, failed("true"), at=1.0)],
+        of_rank(1, failed("true")),
+        "(ranks 0, 2 failed after rank 1)",
+    ),
+    "a death before the exception that it caused": (
+        [said(0, failed("reset"), at=1.0, now=1.01), gone(2, SIGKILLED, now=1.02)],
+        of_rank(2, SIGKILLED),
+        "(rank 0 failed after rank 2)",
+    ),
+    "a death that is heard of first": (
+        [gone(2, SIGKILLED, now=1.02), said(0, failed("reset"), at=1.0, now=1.03)],
+        of_rank(2, SIGKILLED),
+        "(rank 0 failed after rank 2)",
+    ),
+    "not an abort which libraries do when a peer is gone": (
+        [gone(2, ABORTED, now=1.02), said(0, failed("true"), at=1.05)],
+        of_rank(0, failed("true")),
+        "(rank 2 failed after rank 0)",
+    ),
+    "not an abort before another death": (
+        [gone(2, ABORTED, now=1.02), gone(0, EXITED, now=1.05)],
+        of_rank(0, EXITED),
+        "(rank 2 failed after rank 0)",
+    ),
+    "of aborts the first": (
+        [gone(2, ABORTED, now=1.02), gone(0, ABORTED, now=1.05)],
+        of_rank(2, ABORTED),
+        "(rank 0 failed after rank 2)",
+    ),
+    "an abort alone": ([gone(1, ABORTED, now=1.02)], of_rank(1, ABORTED), ""),
+    "the end of a process that has said why is no second failure": (
+        [said(1, failed("true"), at=1.0), gone(1, EXITED, now=1.01)],
+        of_rank(1, failed("true")),
+        "",
+    ),
+    "ranks that have returned did not fail": (
+        [said(1, FINISHED), said(2, STOPPED), gone(0, SIGKILLED, now=1.01)],
+        of_rank(0, SIGKILLED),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_the_failure_that_came_first_is_the_groups_and_what_it_caused_is_one_line(name):
+    facts, first, others = FAILURES[name]
     rules = a_group(3)
     for fact in facts:
         assert set(map(type, fact(rules))) <= {Dismiss}
@@ -950,28 +867,6 @@ def test_a_failure_of_all_ranks_ends_the_group_when_they_are_gone():
     assert rules.deadline is None
 
 
-def test_after_a_failure_nobody_is_told_anything_and_no_report_is_passed_on():
-    check(
-        a_group(3),
-        (reported(0, 1), [Forward(1)]),
-        (said(2, failed("x"), at=1.0), []),
-        (answered(1), []),
-        (reported(1, 1), []),
-    )
-
-
-def test_a_checkpoint_whose_merging_is_over_before_the_group_ends_is_still_passed_on():
-    check(
-        a_group(2),
-        (reported(1, 1), []),
-        (reported(0, 1, "s0"), [Merge(0, 1, ("s0",))]),
-        (said(1, failed("x"), at=1.0), []),
-        (merged(1, "checkpoint_1"), [Forward(1, "checkpoint_1")]),
-        (answered(1), []),
-        (tick(2.0), [KillAll()]),
-    )
-
-
 def test_a_stop_while_a_failure_settles_does_not_hide_it():
     rules = a_group(2, settle_s=0.1)
     check(
@@ -980,7 +875,7 @@ def test_a_stop_while_a_failure_settles_does_not_hide_it():
         (answered(0, is_stop=True, now=1.05), [Tell(0, True, 0)]),
         (tick(1.2), [KillAll()]),
     )
-    assert end_all(rules, 2) == failed("x")._replace(error="rank 1 of 2: ValueError: x")
+    assert end_all(rules, 2) == of_rank(1, failed("x"), 2)
 
 
 @pytest.mark.parametrize(
@@ -1004,7 +899,7 @@ def test_a_failure_before_joining_is_a_failed_start_unless_the_users_code_raised
 def test_a_rank_that_has_joined_and_dies_before_others_have_did_so_in_its_own_code():
     rules = GroupRules(2, Limits(), 0.0)
     check(rules, (joined(1), []), (gone(1, SIGKILLED), []), (tick(2.0), [KillAll()]))
-    assert end_all(rules, 2) == SIGKILLED._replace(error=f"rank 1 of 2: {SIGKILLED.error}")
+    assert end_all(rules, 2) == of_rank(1, SIGKILLED, 2)
 
 
 def test_of_failures_before_joining_the_first_is_the_groups():
@@ -1111,7 +1006,7 @@ def test_a_rank_that_reports_while_stacks_are_written_is_named_nevertheless():
 def test_a_failure_that_comes_to_light_while_stacks_are_written_is_the_cause():
     rules = a_group(2, hang_s=60.0)
     check(rules, (tick(60.0), [Dump()]), (said(1, failed("x"), at=60.2, now=60.2), []), (tick(60.4), [KillAll()]))
-    assert end_all(rules, 2) == failed("x")._replace(error="rank 1 of 2: ValueError: x")
+    assert end_all(rules, 2) == of_rank(1, failed("x"), 2)
 
 
 def test_a_rank_that_was_told_to_stop_and_hangs_is_found_too():

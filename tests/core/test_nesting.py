@@ -23,282 +23,167 @@ def on(node: str, bundle: Bundle, *devices: tuple[str, float]) -> Held:
 
 def placed(
     held: list[Held], workers: list[Bundle], *, strategy: str = "PACK", distinct: bool = False, shared: bool = False
-) -> list[tuple[str, ...]] | None:
-    """Return node and devices of each worker as `("a", "g0=0.5")`, or None."""
+) -> list[str] | None:
+    """Return node and devices of each worker as "a g0=0.5", or None."""
     request = Resources(tuple(workers), strategy, distinct, shared_devices=shared)
     resources = Resources(tuple(bundle for bundle, _ in held))
     found = place_inside(request, resources, Placement(tuple(place for _, place in held)), KINDS)
     if found is None:
         return None
-    return [(place.node, *(f"{one}={share:g}" for one, share in place.devices)) for place in found.bundles]
+    return [" ".join([place.node, *(f"{one}={share:g}" for one, share in place.devices)]) for place in found.bundles]
 
 
-EMPTY = on("a", Bundle())
+def want(**amounts: float) -> Bundle:
+    """Return a bundle of these amounts; what is neither a device, CPUs nor memory is custom."""
+    known = {name: amounts.pop(name) for name in ("cpu", "gpu", "tpu", "memory") if name in amounts}
+    return Bundle(**known, custom=tuple(sorted(amounts.items())))
 
 
-@pytest.mark.parametrize(
-    ("held", "workers", "expected"),
-    [
-        pytest.param([on("a", Bundle(cpu=2))], [Bundle(cpu=1)] * 2, [("a",), ("a",)], id="all_of_the_cpus"),
-        pytest.param([on("a", Bundle(cpu=2))], [Bundle(cpu=1)] * 3, None, id="one_cpu_too_many"),
-        pytest.param([on("a", Bundle(cpu=1))], [Bundle(cpu=0.1)] * 10, [("a",)] * 10, id="ten_tenths_of_a_cpu"),
-        pytest.param([on("a", Bundle(cpu=1))], [Bundle(cpu=0.1)] * 11, None, id="eleven_tenths"),
-        pytest.param([on("a", Bundle(cpu=1))], [Bundle(cpu=1 / 3)] * 3, [("a",)] * 3, id="three_thirds"),
-        pytest.param([on("a", Bundle(cpu=1)), on("a", Bundle(cpu=1))], [Bundle(cpu=2)], None, id="no_bundle_is_joined"),
-        pytest.param(
-            [EMPTY, on("b", Bundle(cpu=1)), on("a", Bundle(cpu=1))],
-            [Bundle(cpu=1)] * 2,
-            [("b",), ("a",)],
-            id="one_bundle_for_each_worker_in_order",
-        ),
-        pytest.param(
-            [on("a", Bundle(cpu=1)), on("b", Bundle(cpu=1))],
-            [Bundle(cpu=1)],
-            [("b",)],
-            id="the_first_bundle_is_spared",
-        ),
-        pytest.param(
-            [on("a", Bundle(cpu=1)), on("b", Bundle(cpu=1))],
-            [Bundle(cpu=1)] * 2,
-            [("b",), ("a",)],
-            id="the_first_bundle_is_used_last",
-        ),
-        pytest.param(
-            [on("a", Bundle(cpu=4)), on("b", Bundle(cpu=1))],
-            [Bundle(cpu=2)],
-            [("a",)],
-            id="the_first_bundle_alone_is_large_enough",
-        ),
-        pytest.param(
-            [on("a", Bundle(cpu=1)), on("b", Bundle(cpu=2)), on("b", Bundle(cpu=2))],
-            [Bundle(cpu=1), Bundle(cpu=2), Bundle(cpu=2)],
-            [("a",), ("b",), ("b",)],
-            id="a_head_leaves_the_large_bundles_to_the_workers",
-        ),
-        pytest.param(
-            [on("a", Bundle(cpu=2)), on("b", Bundle(cpu=1)), on("b", Bundle(cpu=1))],
-            [Bundle(cpu=2), Bundle(cpu=1), Bundle(cpu=1)],
-            [("a",), ("b",), ("b",)],
-            id="a_large_head",
-        ),
-        pytest.param([on("a", Bundle(cpu=1))], [Bundle(gpu=1)], None, id="a_gpu_that_is_not_held"),
-    ],
-)
-def test_cpus_come_from_the_trials_own_bundles(held, workers, expected):
+def at(node: str, *devices: str, **amounts: float) -> Held:
+    """Return what a trial holds on a node: `at("a", "g0=0.5", gpu=0.5)`."""
+    shares = [device.split("=") for device in devices]
+    return on(node, want(**amounts), *[(device, float(share)) for device, share in shares])
+
+
+EMPTY = at("a")
+
+
+HELD: dict[str, tuple[list[Held], list[Bundle], list[str] | None]] = {
+    # cpus come from the trial's own bundles
+    "all_of_the_cpus": ([at("a", cpu=2)], 2 * [want(cpu=1)], ["a", "a"]),
+    "one_cpu_too_many": ([at("a", cpu=2)], 3 * [want(cpu=1)], None),
+    "ten_tenths_of_a_cpu": ([at("a", cpu=1)], 10 * [want(cpu=0.1)], 10 * ["a"]),
+    "eleven_tenths": ([at("a", cpu=1)], 11 * [want(cpu=0.1)], None),
+    "three_thirds": ([at("a", cpu=1)], 3 * [want(cpu=1 / 3)], 3 * ["a"]),
+    "no_bundle_is_joined": ([at("a", cpu=1), at("a", cpu=1)], [want(cpu=2)], None),
+    "one_bundle_for_each_worker_in_order": ([EMPTY, at("b", cpu=1), at("a", cpu=1)], 2 * [want(cpu=1)], ["b", "a"]),
+    "the_first_bundle_is_spared": ([at("a", cpu=1), at("b", cpu=1)], [want(cpu=1)], ["b"]),
+    "the_first_bundle_is_used_last": ([at("a", cpu=1), at("b", cpu=1)], 2 * [want(cpu=1)], ["b", "a"]),
+    "the_first_bundle_alone_is_large_enough": ([at("a", cpu=4), at("b", cpu=1)], [want(cpu=2)], ["a"]),
+    "a_head_leaves_the_large_bundles_to_the_workers": (
+        [at("a", cpu=1), at("b", cpu=2), at("b", cpu=2)],
+        [want(cpu=1), want(cpu=2), want(cpu=2)],
+        ["a", "b", "b"],
+    ),
+    "a_large_head": (
+        [at("a", cpu=2), at("b", cpu=1), at("b", cpu=1)],
+        [want(cpu=2), want(cpu=1), want(cpu=1)],
+        ["a", "b", "b"],
+    ),
+    "a_gpu_that_is_not_held": ([at("a", cpu=1)], [want(gpu=1)], None),
+    # whole devices come from the trial's own
+    "a_gpu_each": ([at("a", "g0=1", "g1=1", gpu=2)], 2 * [want(gpu=1)], ["a g0=1", "a g1=1"]),
+    "both": ([at("a", "g0=1", "g1=1", gpu=2)], [want(gpu=2)], ["a g0=1 g1=1"]),
+    "one_too_many": ([at("a", "g0=1", gpu=1)], 2 * [want(gpu=1)], None),
+    "on_two_nodes": ([at("a", "g1=1", gpu=1), at("b", "g0=1", gpu=1)], 2 * [want(gpu=1)], ["b g0=1", "a g1=1"]),
+    "no_two_bundles_for_one_worker": ([EMPTY, at("a", "g0=1", gpu=1), at("a", "g1=1", gpu=1)], [want(gpu=2)], None),
+    "no_whole_of_a_share": ([at("a", "g0=0.5", gpu=0.5)], [want(gpu=1)], None),
+    "tpu_chips": ([at("a", "t0=1", "t1=1", tpu=2)], 2 * [want(tpu=1)], ["a t0=1", "a t1=1"]),
+    "a_chip_is_no_gpu": ([at("a", "t0=1", tpu=1)], [want(gpu=1)], None),
+    "a_gpu_is_no_chip": ([at("a", "g0=1", gpu=1)], [want(tpu=1)], None),
+    "one_of_each": ([at("a", "t0=1", "g0=1", gpu=1, tpu=1)], [want(gpu=1, tpu=1)], ["a g0=1 t0=1"]),
+    "both_cpu_and_gpu_from_one_bundle": (
+        [at("a", "g0=1", cpu=1, gpu=1), at("a", cpu=1)],
+        [want(cpu=1, gpu=1)],
+        ["a g0=1"],
+    ),
+    # shares come from the emptiest of the trial's own devices
+    "halves_of_a_whole": ([at("a", "g0=1", gpu=1)], 2 * [want(gpu=0.5)], ["a g0=0.5", "a g0=0.5"]),
+    "three_halves": ([at("a", "g0=1", gpu=1)], 3 * [want(gpu=0.5)], None),
+    "thirds": ([at("a", "g0=1", gpu=1)], 3 * [want(gpu=1 / 3)], 3 * ["a g0=0.333333"]),
+    "a_share_of_a_share": ([at("a", "g0=0.5", gpu=0.5)], 2 * [want(gpu=0.25)], ["a g0=0.25", "a g0=0.25"]),
+    "too_much_of_a_share": ([at("a", "g0=0.5", gpu=0.5)], 2 * [want(gpu=0.3)], None),
+    "all_of_a_share": ([at("a", "g0=0.5", gpu=0.5)], [want(gpu=0.5)], ["a g0=0.5"]),
+    "each_has_a_device_of_its_own_while_there_are_any": (
+        [at("a", "g0=1", "g1=1", gpu=2)],
+        3 * [want(gpu=0.5)],
+        ["a g0=0.5", "a g1=0.5", "a g0=0.5"],
+    ),
+    "also_over_bundles": (
+        [EMPTY, at("a", "g0=1", gpu=1), at("a", "g1=1", gpu=1)],
+        2 * [want(gpu=0.5)],
+        ["a g0=0.5", "a g1=0.5"],
+    ),
+    "the_first_bundles_device_last": (
+        [at("a", "g0=1", gpu=1), at("a", "g1=1", gpu=1)],
+        3 * [want(gpu=0.5)],
+        ["a g1=0.5", "a g1=0.5", "a g0=0.5"],
+    ),
+    "room_on_the_gpu_is_not_enough": ([at("a", "g0=1", cpu=1, gpu=1)], 2 * [want(cpu=1, gpu=0.5)], None),
+    "no_whole_of_what_was_begun": ([at("a", "g0=1", gpu=1)], [want(gpu=0.5), want(gpu=1)], None),
+    # memory and custom resources are counted
+    "memory": ([at("a", memory=100)], 2 * [want(memory=50)], ["a", "a"]),
+    "too_much_memory": ([at("a", memory=100)], 2 * [want(memory=51)], None),
+    "memory_that_is_not_held": ([at("a", cpu=1)], [want(cpu=1, memory=1)], None),
+    "custom": ([at("a", disk=2)], 2 * [want(disk=1)], ["a", "a"]),
+    "too_much_custom": ([at("a", disk=2)], 2 * [want(disk=1.5)], None),
+    "another_custom": ([at("a", disk=2)], [want(net=1)], None),
+    "none_of_a_custom_one": ([at("a", cpu=1)], [want(cpu=1, net=0)], ["a"]),
+    "everything_from_one_bundle": (
+        [EMPTY, at("a", cpu=2), at("b", cpu=2, memory=10)],
+        2 * [want(cpu=1, memory=5)],
+        ["b", "b"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_group_lies_on_what_its_trial_holds(name):
+    held, workers, expected = HELD[name]
     assert placed(held, workers) == expected
 
 
-@pytest.mark.parametrize(
-    ("held", "workers", "expected"),
-    [
-        pytest.param(
-            [on("a", Bundle(gpu=2), ("g0", 1.0), ("g1", 1.0))],
-            [Bundle(gpu=1)] * 2,
-            [("a", "g0=1"), ("a", "g1=1")],
-            id="a_gpu_each",
-        ),
-        pytest.param(
-            [on("a", Bundle(gpu=2), ("g0", 1.0), ("g1", 1.0))], [Bundle(gpu=2)], [("a", "g0=1", "g1=1")], id="both"
-        ),
-        pytest.param([on("a", Bundle(gpu=1), ("g0", 1.0))], [Bundle(gpu=1)] * 2, None, id="one_too_many"),
-        pytest.param(
-            [on("a", Bundle(gpu=1), ("g1", 1.0)), on("b", Bundle(gpu=1), ("g0", 1.0))],
-            [Bundle(gpu=1)] * 2,
-            [("b", "g0=1"), ("a", "g1=1")],
-            id="on_two_nodes",
-        ),
-        pytest.param(
-            [EMPTY, on("a", Bundle(gpu=1), ("g0", 1.0)), on("a", Bundle(gpu=1), ("g1", 1.0))],
-            [Bundle(gpu=2)],
-            None,
-            id="no_two_bundles_for_one_worker",
-        ),
-        pytest.param([on("a", Bundle(gpu=0.5), ("g0", 0.5))], [Bundle(gpu=1)], None, id="no_whole_of_a_share"),
-        pytest.param(
-            [on("a", Bundle(tpu=2), ("t0", 1.0), ("t1", 1.0))],
-            [Bundle(tpu=1)] * 2,
-            [("a", "t0=1"), ("a", "t1=1")],
-            id="tpu_chips",
-        ),
-        pytest.param([on("a", Bundle(tpu=1), ("t0", 1.0))], [Bundle(gpu=1)], None, id="a_chip_is_no_gpu"),
-        pytest.param([on("a", Bundle(gpu=1), ("g0", 1.0))], [Bundle(tpu=1)], None, id="a_gpu_is_no_chip"),
-        pytest.param(
-            [on("a", Bundle(gpu=1, tpu=1), ("t0", 1.0), ("g0", 1.0))],
-            [Bundle(gpu=1, tpu=1)],
-            [("a", "g0=1", "t0=1")],
-            id="one_of_each",
-        ),
-        pytest.param(
-            [on("a", Bundle(cpu=1, gpu=1), ("g0", 1.0)), on("a", Bundle(cpu=1))],
-            [Bundle(cpu=1, gpu=1)],
-            [("a", "g0=1")],
-            id="both_cpu_and_gpu_from_one_bundle",
-        ),
-    ],
-)
-def test_whole_devices_come_from_the_trials_own(held, workers, expected):
-    assert placed(held, workers) == expected
+STRICT = {
+    "a_node_each": ("STRICT_SPREAD", [EMPTY, at("a", cpu=2), at("b", cpu=2)], 2 * [want(cpu=1)], ["a", "b"]),
+    "not_a_node_each": ("STRICT_SPREAD", [at("a", cpu=2)], 2 * [want(cpu=1)], None),
+    "the_node_that_has_room_for_all": (
+        "STRICT_PACK",
+        [EMPTY, at("a", cpu=1), at("b", cpu=2)],
+        2 * [want(cpu=1)],
+        ["b", "b"],
+    ),
+    "no_node_has_room_for_all": ("STRICT_PACK", [EMPTY, at("a", cpu=1), at("b", cpu=1)], 2 * [want(cpu=1)], None),
+    "with_the_first_bundle": (
+        "STRICT_PACK",
+        [at("b", cpu=1), at("a", cpu=1), at("b", cpu=1)],
+        2 * [want(cpu=1)],
+        ["b", "b"],
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("held", "workers", "expected"),
-    [
-        pytest.param(
-            [on("a", Bundle(gpu=1), ("g0", 1.0))],
-            [Bundle(gpu=0.5)] * 2,
-            [("a", "g0=0.5"), ("a", "g0=0.5")],
-            id="halves_of_a_whole",
-        ),
-        pytest.param([on("a", Bundle(gpu=1), ("g0", 1.0))], [Bundle(gpu=0.5)] * 3, None, id="three_halves"),
-        pytest.param(
-            [on("a", Bundle(gpu=1), ("g0", 1.0))], [Bundle(gpu=1 / 3)] * 3, [("a", "g0=0.333333")] * 3, id="thirds"
-        ),
-        pytest.param(
-            [on("a", Bundle(gpu=0.5), ("g0", 0.5))],
-            [Bundle(gpu=0.25)] * 2,
-            [("a", "g0=0.25"), ("a", "g0=0.25")],
-            id="a_share_of_a_share",
-        ),
-        pytest.param([on("a", Bundle(gpu=0.5), ("g0", 0.5))], [Bundle(gpu=0.3)] * 2, None, id="too_much_of_a_share"),
-        pytest.param(
-            [on("a", Bundle(gpu=0.5), ("g0", 0.5))], [Bundle(gpu=0.5)], [("a", "g0=0.5")], id="all_of_a_share"
-        ),
-        pytest.param(
-            [on("a", Bundle(gpu=2), ("g0", 1.0), ("g1", 1.0))],
-            [Bundle(gpu=0.5)] * 3,
-            [("a", "g0=0.5"), ("a", "g1=0.5"), ("a", "g0=0.5")],
-            id="each_has_a_device_of_its_own_while_there_are_any",
-        ),
-        pytest.param(
-            [EMPTY, on("a", Bundle(gpu=1), ("g0", 1.0)), on("a", Bundle(gpu=1), ("g1", 1.0))],
-            [Bundle(gpu=0.5)] * 2,
-            [("a", "g0=0.5"), ("a", "g1=0.5")],
-            id="also_over_bundles",
-        ),
-        pytest.param(
-            [on("a", Bundle(gpu=1), ("g0", 1.0)), on("a", Bundle(gpu=1), ("g1", 1.0))],
-            [Bundle(gpu=0.5)] * 3,
-            [("a", "g1=0.5"), ("a", "g1=0.5"), ("a", "g0=0.5")],
-            id="the_first_bundles_device_last",
-        ),
-        pytest.param(
-            [on("a", Bundle(cpu=1, gpu=1), ("g0", 1.0))],
-            [Bundle(cpu=1, gpu=0.5)] * 2,
-            None,
-            id="room_on_the_gpu_is_not_enough",
-        ),
-        pytest.param(
-            [on("a", Bundle(gpu=1), ("g0", 1.0))],
-            [Bundle(gpu=0.5), Bundle(gpu=1)],
-            None,
-            id="no_whole_of_what_was_begun",
-        ),
-    ],
-)
-def test_shares_come_from_the_emptiest_of_the_trials_own_devices(held, workers, expected):
-    assert placed(held, workers) == expected
-
-
-@pytest.mark.parametrize(
-    ("held", "workers", "expected"),
-    [
-        pytest.param([on("a", Bundle(memory=100))], [Bundle(memory=50)] * 2, [("a",), ("a",)], id="memory"),
-        pytest.param([on("a", Bundle(memory=100))], [Bundle(memory=51)] * 2, None, id="too_much_memory"),
-        pytest.param([on("a", Bundle(cpu=1))], [Bundle(cpu=1, memory=1)], None, id="memory_that_is_not_held"),
-        pytest.param(
-            [on("a", Bundle(custom=(("disk", 2.0),)))],
-            [Bundle(custom=(("disk", 1.0),))] * 2,
-            [("a",), ("a",)],
-            id="custom",
-        ),
-        pytest.param(
-            [on("a", Bundle(custom=(("disk", 2.0),)))],
-            [Bundle(custom=(("disk", 1.5),))] * 2,
-            None,
-            id="too_much_custom",
-        ),
-        pytest.param(
-            [on("a", Bundle(custom=(("disk", 2.0),)))], [Bundle(custom=(("net", 1.0),))], None, id="another_custom"
-        ),
-        pytest.param(
-            [on("a", Bundle(cpu=1))], [Bundle(cpu=1, custom=(("net", 0.0),))], [("a",)], id="none_of_a_custom_one"
-        ),
-        pytest.param(
-            [EMPTY, on("a", Bundle(cpu=2)), on("b", Bundle(cpu=2, memory=10))],
-            [Bundle(cpu=1, memory=5)] * 2,
-            [("b",), ("b",)],
-            id="everything_from_one_bundle",
-        ),
-    ],
-)
-def test_memory_and_custom_resources_are_counted(held, workers, expected):
-    assert placed(held, workers) == expected
-
-
-@pytest.mark.parametrize(
-    ("strategy", "held", "workers", "expected"),
-    [
-        pytest.param(
-            "STRICT_SPREAD",
-            [EMPTY, on("a", Bundle(cpu=2)), on("b", Bundle(cpu=2))],
-            [Bundle(cpu=1)] * 2,
-            [("a",), ("b",)],
-            id="a_node_each",
-        ),
-        pytest.param("STRICT_SPREAD", [on("a", Bundle(cpu=2))], [Bundle(cpu=1)] * 2, None, id="not_a_node_each"),
-        pytest.param(
-            "STRICT_PACK",
-            [EMPTY, on("a", Bundle(cpu=1)), on("b", Bundle(cpu=2))],
-            [Bundle(cpu=1)] * 2,
-            [("b",), ("b",)],
-            id="the_node_that_has_room_for_all",
-        ),
-        pytest.param(
-            "STRICT_PACK",
-            [EMPTY, on("a", Bundle(cpu=1)), on("b", Bundle(cpu=1))],
-            [Bundle(cpu=1)] * 2,
-            None,
-            id="no_node_has_room_for_all",
-        ),
-        pytest.param(
-            "STRICT_PACK",
-            [on("b", Bundle(cpu=1)), on("a", Bundle(cpu=1)), on("b", Bundle(cpu=1))],
-            [Bundle(cpu=1)] * 2,
-            [("b",), ("b",)],
-            id="with_the_first_bundle",
-        ),
-    ],
-)
-def test_strict_strategies_are_obeyed(strategy, held, workers, expected):
+@pytest.mark.parametrize("name", STRICT)
+def test_strict_strategies_are_obeyed(name):
+    strategy, held, workers, expected = STRICT[name]
     assert placed(held, workers, strategy=strategy) == expected
 
 
 def test_distinct_devices_are_never_shared():
-    two = [on("a", Bundle(gpu=2), ("g0", 1.0), ("g1", 1.0))]
-    assert placed(two, [Bundle(gpu=0.5)] * 2, distinct=True) == [("a", "g0=0.5"), ("a", "g1=0.5")]
+    two = [at("a", "g0=1", "g1=1", gpu=2)]
+    assert placed(two, [Bundle(gpu=0.5)] * 2, distinct=True) == ["a g0=0.5", "a g1=0.5"]
     assert placed(two, [Bundle(gpu=0.5)] * 3, distinct=True) is None
-    halves = [EMPTY, on("a", Bundle(gpu=0.5), ("g0", 0.5)), on("a", Bundle(gpu=0.5), ("g0", 0.5))]
-    assert placed(halves, [Bundle(gpu=0.5)] * 2) == [("a", "g0=0.5")] * 2
+    halves = [EMPTY, at("a", "g0=0.5", gpu=0.5), at("a", "g0=0.5", gpu=0.5)]
+    assert placed(halves, [Bundle(gpu=0.5)] * 2) == ["a g0=0.5"] * 2
     assert placed(halves, [Bundle(gpu=0.5)] * 2, distinct=True) is None
-    namesakes = [EMPTY, on("a", Bundle(gpu=0.5), ("g0", 0.5)), on("b", Bundle(gpu=0.5), ("g0", 0.5))]
-    assert placed(namesakes, [Bundle(gpu=0.5)] * 2, distinct=True) == [("a", "g0=0.5"), ("b", "g0=0.5")]
+    namesakes = [EMPTY, at("a", "g0=0.5", gpu=0.5), at("b", "g0=0.5", gpu=0.5)]
+    assert placed(namesakes, [Bundle(gpu=0.5)] * 2, distinct=True) == ["a g0=0.5", "b g0=0.5"]
 
 
 def test_devices_are_shared_where_that_is_wanted():
-    two = [on("a", Bundle(gpu=2), ("g0", 1.0), ("g1", 1.0))]
-    assert placed(two, [Bundle(gpu=0.5)] * 2, shared=True) == [("a", "g0=0.5")] * 2
-    assert placed(two, [Bundle(gpu=0.5)] * 3, shared=True) == [("a", "g0=0.5")] * 2 + [("a", "g1=0.5")]
-    apart = [EMPTY, on("a", Bundle(gpu=1), ("g0", 1.0)), on("b", Bundle(gpu=1), ("g0", 1.0))]
-    assert placed(apart, [Bundle(gpu=0.25)] * 3, shared=True) == [("a", "g0=0.25")] * 3
-    halves = [EMPTY, on("a", Bundle(gpu=0.5), ("g0", 0.5)), on("a", Bundle(gpu=0.5), ("g1", 0.5))]
-    assert placed(halves, [Bundle(gpu=0.5)] * 2, shared=True) == [("a", "g0=0.5"), ("a", "g1=0.5")]
+    two = [at("a", "g0=1", "g1=1", gpu=2)]
+    assert placed(two, [Bundle(gpu=0.5)] * 2, shared=True) == ["a g0=0.5"] * 2
+    assert placed(two, [Bundle(gpu=0.5)] * 3, shared=True) == ["a g0=0.5"] * 2 + ["a g1=0.5"]
+    apart = [EMPTY, at("a", "g0=1", gpu=1), at("b", "g0=1", gpu=1)]
+    assert placed(apart, [Bundle(gpu=0.25)] * 3, shared=True) == ["a g0=0.25"] * 3
+    halves = [EMPTY, at("a", "g0=0.5", gpu=0.5), at("a", "g1=0.5", gpu=0.5)]
+    assert placed(halves, [Bundle(gpu=0.5)] * 2, shared=True) == ["a g0=0.5", "a g1=0.5"]
 
 
 def test_nothing_is_kept_of_an_attempt_that_did_not_fit():
-    held = [on("a", Bundle(cpu=1)), on("b", Bundle(cpu=1))]
+    held = [at("a", cpu=1), at("b", cpu=1)]
     for _ in range(2):
         assert placed(held, [Bundle(cpu=1)] * 3) is None
-        assert placed(held, [Bundle(cpu=1)] * 2) == [("b",), ("a",)]
+        assert placed(held, [Bundle(cpu=1)] * 2) == ["b", "a"]
 
 
 @settings(max_examples=200, deadline=None)

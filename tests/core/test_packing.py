@@ -170,13 +170,9 @@ def test_two_gangs_that_each_want_more_than_half_run_one_after_the_other():
     assert packer.place(two_workers, ("a_1", 1)) is not None
 
 
-def test_the_bundles_of_a_gang_prefer_distinct_devices():
-    placement = Packer([machine(8, 2)]).place(gang({"gpu": 0.5}, {"gpu": 0.5}), ("a_0", 1))
-    assert placement.devices == ("g0", "g1")
-
-
-def test_the_bundles_of_a_gang_share_a_device_where_there_is_no_other():
-    assert Packer([machine(8, 1)]).place(gang({"gpu": 0.5}, {"gpu": 0.5}), ("a_0", 1)).devices == ("g0",)
+@pytest.mark.parametrize(("gpus", "devices"), [(2, ("g0", "g1")), (1, ("g0",))])
+def test_the_bundles_of_a_gang_prefer_distinct_devices_and_share_one_where_there_is_no_other(gpus, devices):
+    assert Packer([machine(8, gpus)]).place(gang({"gpu": 0.5}, {"gpu": 0.5}), ("a_0", 1)).devices == devices
 
 
 def test_a_gang_that_demands_distinct_devices_never_shares_one():
@@ -462,19 +458,6 @@ def test_chips_that_are_spread_go_to_the_host_with_most_idle_ones():
     assert lies(packer, Resources((Bundle(tpu=1),) * 3, "SPREAD"), "t_2") == ["a:1", "b:1", "a:2"]
 
 
-def test_a_host_by_itself_is_used_before_one_of_a_slice():
-    assert lies(Packer([host("a", slice_="s"), host("b", slice_="s"), host("alone")]), one(tpu=4)) == ["alone:0,1,2,3"]
-
-
-def test_the_bundles_of_a_gang_fill_a_host_whatever_their_order():
-    assert lies(Packer([host("n", 8)]), gang({"tpu": 1}, {"tpu": 2}, {"tpu": 4}, {"tpu": 1})) == [
-        "n:6",
-        "n:4,5",
-        "n:0,1,2,3",
-        "n:7",
-    ]
-
-
 # --- TPU slices ----------------------------------------------------------------------------------------------------
 
 
@@ -511,27 +494,44 @@ def test_hosts_without_a_slice_are_slices_by_themselves():
     assert packer.could_ever_fit(group(2, 2, tpu=2))
 
 
+UNEVEN = [host("s0", 2, "s"), host("s1", 2, "s"), host("s2", 4, "s"), host("s3", 4, "s")]
+PLAIN = Node("plain", 64)
+ONE_FOR_THE_HEAD = [host("s0", slice_="s", cpus=6), *[host(f"s{i}", slice_="s", cpus=1) for i in (1, 2)]]
+RUNS = Resources((*[Bundle(tpu=2)] * 2, *[Bundle(tpu=4)] * 2), bundles_per_slice=2)
+
+
 @pytest.mark.parametrize(
-    ("strategy", "where"),
+    ("nodes", "request_", "where"),
     [
-        ("PACK", ["s0:0,1", "s0:2,3", "s1:0,1", "s1:2,3"]),
-        ("SPREAD", ["s0:0,1", "s1:0,1", "s2:0,1", "s3:0,1"]),
-        ("STRICT_SPREAD", ["s0:0,1", "s1:0,1", "s2:0,1", "s3:0,1"]),
-        ("STRICT_PACK", None),
+        # a host by itself is used before one of a slice
+        ([host("a", slice_="s"), host("b", slice_="s"), host("alone")], one(tpu=4), ["alone:0,1,2,3"]),
+        # the bundles of a gang fill a host whatever their order
+        ([host("n", 8)], gang(*[{"tpu": n} for n in (1, 2, 4, 1)]), ["n:6", "n:4,5", "n:0,1,2,3", "n:7"]),
+        # the strategy decides how many hosts of the slice are used
+        (hosts_of("s", 4), group(4, 4, tpu=2, strategy="PACK"), ["s0:0,1", "s0:2,3", "s1:0,1", "s1:2,3"]),
+        (hosts_of("s", 4), group(4, 4, tpu=2, strategy="SPREAD"), ["s0:0,1", "s1:0,1", "s2:0,1", "s3:0,1"]),
+        (hosts_of("s", 4), group(4, 4, tpu=2, strategy="STRICT_SPREAD"), ["s0:0,1", "s1:0,1", "s2:0,1", "s3:0,1"]),
+        (hosts_of("s", 4), group(4, 4, tpu=2, strategy="STRICT_PACK"), None),
+        # packing uses as few hosts as possible, and then the first
+        (UNEVEN, group(2, 2, tpu=2), ["s2:0,1", "s2:2,3"]),
+        (UNEVEN, group(3, 3, tpu=2), ["s0:0,1", "s2:0,1", "s2:2,3"]),
+        # spreading over too few hosts gives each the same number
+        (hosts_of("s", 2), group(4, 4, tpu=1, strategy="SPREAD"), ["s0:0", "s0:1", "s1:0", "s1:1"]),
+        # a head without chips lies with its group if there is room, and elsewhere if there is none
+        ([PLAIN, *hosts_of("s", 2)], group(2, 2, head={"cpu": 1}), ["s0:", "s0:0,1,2,3", "s1:0,1,2,3"]),
+        ([PLAIN, *hosts_of("s", 2, cpus=1)], group(2, 2, head={"cpu": 1}), ["plain:", "s0:0,1,2,3", "s1:0,1,2,3"]),
+        # a group leaves its head the only node that can hold it
+        (ONE_FOR_THE_HEAD, group(2, 2, head={"cpu": 6}), ["s0:", "s1:0,1,2,3", "s2:0,1,2,3"]),
+        # runs that differ get the slices that can hold them
+        (
+            [*hosts_of("s", 2), *hosts_of("t", 4, chips=2)],
+            RUNS,
+            ["t0:0,1", "t1:0,1", "s0:0,1,2,3", "s1:0,1,2,3"],
+        ),
     ],
 )
-def test_the_strategy_decides_how_many_hosts_of_the_slice_are_used(strategy, where):
-    assert lies(Packer(hosts_of("s", 4)), group(4, 4, tpu=2, strategy=strategy)) == where
-
-
-def test_packing_uses_as_few_hosts_as_possible_and_then_the_first():
-    nodes = [host("s0", 2, "s"), host("s1", 2, "s"), host("s2", 4, "s"), host("s3", 4, "s")]
-    assert lies(Packer(nodes), group(2, 2, tpu=2)) == ["s2:0,1", "s2:2,3"]
-    assert lies(Packer(nodes), group(3, 3, tpu=2)) == ["s0:0,1", "s2:0,1", "s2:2,3"]
-
-
-def test_spreading_over_too_few_hosts_gives_each_the_same_number():
-    assert lies(Packer(hosts_of("s", 2)), group(4, 4, tpu=1, strategy="SPREAD")) == ["s0:0", "s0:1", "s1:0", "s1:1"]
+def test_chips_of_an_idle_machine_are_given_out_so(nodes, request_, where):
+    assert lies(Packer(nodes), request_) == where
 
 
 def test_workers_on_one_host_have_its_chips_in_the_order_of_their_ranks():
@@ -542,21 +542,6 @@ def test_workers_on_one_host_have_its_chips_in_the_order_of_their_ranks():
         packer.release((f"x_{i}", 1))
     # The block beside the one in use is taken first, but by the last rank.
     assert lies(packer, group(2, 2, tpu=2)) == ["n:0,1", "n:6,7"]
-
-
-def test_a_head_without_chips_lies_with_its_group_if_there_is_room():
-    packer = Packer([Node("plain", 64), *hosts_of("s", 2)])
-    assert lies(packer, group(2, 2, head={"cpu": 1})) == ["s0:", "s0:0,1,2,3", "s1:0,1,2,3"]
-
-
-def test_a_head_without_chips_lies_elsewhere_if_there_is_none():
-    packer = Packer([Node("plain", 64), *hosts_of("s", 2, cpus=1)])
-    assert lies(packer, group(2, 2, head={"cpu": 1})) == ["plain:", "s0:0,1,2,3", "s1:0,1,2,3"]
-
-
-def test_a_group_leaves_its_head_the_only_node_that_can_hold_it():
-    nodes = [host("s0", slice_="s", cpus=6), *[host(f"s{i}", slice_="s", cpus=1) for i in (1, 2)]]
-    assert lies(Packer(nodes), group(2, 2, head={"cpu": 6})) == ["s0:", "s1:0,1,2,3", "s2:0,1,2,3"]
 
 
 def test_a_group_and_its_head_have_a_node_each_where_they_must():
@@ -587,12 +572,6 @@ def test_a_head_and_its_group_have_devices_of_their_own_whoever_is_placed_first(
     workers = (Bundle(cpu=1, tpu=2, gpu=0.5),) * 2
     first = Resources((Bundle(cpu=7, gpu=0.5), *workers), distinct_devices=True, bundles_per_slice=2)
     assert lies(Packer(nodes), first) == ["s0:g0", "s0:g1,0,1", "s1:g0,0,1"]
-
-
-def test_runs_that_differ_get_the_slices_that_can_hold_them():
-    nodes = [*hosts_of("s", 2, chips=4), *hosts_of("t", 4, chips=2)]
-    request = Resources((*[Bundle(tpu=2)] * 2, *[Bundle(tpu=4)] * 2), bundles_per_slice=2)
-    assert lies(Packer(nodes), request) == ["t0:0,1", "t1:0,1", "s0:0,1,2,3", "s1:0,1,2,3"]
 
 
 def test_a_slice_that_is_partly_used_is_used_as_far_as_it_goes():

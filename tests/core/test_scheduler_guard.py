@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from core_world import Scripted, World, cpus, tid
+from core_world import Scripted, World, cpus, opened, running, tid
 
 from sweep.core.messages import ExitKind, NodesChanged, PauseTrial, ResizeTrial, StopTrial
 from sweep.core.resources import Node
@@ -88,16 +88,14 @@ class Watching(Scripted):
 
 
 def test_a_scheduler_hears_of_the_machines_before_anything_may_start_and_whenever_they_change():
-    world = World(num_cpus=4, num_trials=2, ask_ahead=2, scheduler=Watching())
-    world.open()
+    world = opened(num_cpus=4, num_trials=2, ask_ahead=2, scheduler=Watching())
     world.suggest(0, 1.0)
     world.tell(NodesChanged((Node("n", 2), Node("o", 3))))
     assert world.scheduler.heard == [("nodes", ("n", 4)), ("add", 0), ("nodes", ("n", 2), ("o", 3))]
 
 
 def test_what_waits_and_fits_nowhere_any_more_may_be_given_a_smaller_request():
-    world = World(num_cpus=4, num_trials=3, ask_ahead=3, scheduler=Watching())
-    world.open()
+    world = opened(num_cpus=4, num_trials=3, ask_ahead=3, scheduler=Watching())
     world.run(0, 4.0)
     world.suggest(1, 4.0)
     world.suggest(2, 4.0)
@@ -108,11 +106,9 @@ def test_what_waits_and_fits_nowhere_any_more_may_be_given_a_smaller_request():
 
 
 def test_a_paused_trial_too():
-    world = World(num_cpus=4, num_trials=1, scheduler=Watching())
-    world.open()
+    world = opened(num_cpus=4, num_trials=1, scheduler=Watching())
     world.run(0, 4.0)
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(0, "0/c1")
+    world.report(0, "0/c1", decisions=[PauseTrial(tid(0))])
     world.exited(0)
     world.scheduler.shrink = [0]
     world.tell(NodesChanged((Node("n", 2),)))
@@ -120,22 +116,17 @@ def test_a_paused_trial_too():
 
 
 def test_a_request_that_fits_nowhere_when_the_attempt_has_ended_is_not_taken():
-    world = World(num_cpus=4, num_trials=1)
-    world.open()
-    world.run(0, 1.0)
-    world.scheduler.next = [ResizeTrial(tid(0), cpus(4))]
-    assert world.report(0, "0/c1") == ["tell result 0", "tell save 0", "stop 0.1#1"]
+    world = running(num_cpus=4)
+    lines = world.report(0, "0/c1", decisions=[ResizeTrial(tid(0), cpus(4))])
+    assert lines == ["tell result 0", "tell save 0", "stop 0.1#1"]
     world.tell(NodesChanged((Node("n", 2),)))
     assert world.exited(0) == ["start 0.2"]  # there is room for the old request before the old attempt has left
     assert (world[0].resources, world[0].pending) == (cpus(1), None)
 
 
 def test_a_request_that_fits_is_taken():
-    world = World(num_cpus=4, num_trials=1)
-    world.open()
-    world.run(0, 1.0)
-    world.scheduler.next = [ResizeTrial(tid(0), cpus(4))]
-    world.report(0, "0/c1")
+    world = running(num_cpus=4)
+    world.report(0, "0/c1", decisions=[ResizeTrial(tid(0), cpus(4))])
     world.exited(0, ExitKind.STOPPED)
     assert world.released(0) == ["start 0.2"]
     assert world[0].resources == cpus(4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from core_world import Scripted, World, cpus, tid
+from core_world import Scripted, World, cpus, opened, running, tid
 
 from searchers.base import EXHAUSTED, NOT_NOW
 from sweep.core.messages import (
@@ -74,8 +74,7 @@ def test_one_life_from_the_question_to_the_release():
 
 
 def test_the_start_carries_everything_an_engine_needs():
-    world = World(nodes=(Node("n", 4, devices=(Device("g0"),)),))
-    world.open()
+    world = opened(nodes=(Node("n", 4, devices=(Device("g0"),)),))
     world.suggest(0, Resources((Bundle(cpu=2, gpu=1),)), lr=0.1)
     (start,) = world.commands
     assert isinstance(start, Start)
@@ -85,8 +84,7 @@ def test_the_start_carries_everything_an_engine_needs():
 
 
 def test_what_an_engine_waits_for_is_the_reason_that_a_starting_or_running_trial_shows():
-    world = World()
-    world.open()
+    world = opened()
     world.suggest(0)
     world.tell(Waiting(tid(0), "device memory held by pid 7"))
     assert world[0].reason == "device memory held by pid 7"
@@ -99,8 +97,7 @@ def test_what_an_engine_waits_for_is_the_reason_that_a_starting_or_running_trial
 
 
 def test_why_a_trial_that_has_ended_still_holds_its_devices_is_said_to_the_one_that_waits_for_them():
-    world = World(num_trials=2, ask_ahead=2, nodes=(Node(cpus=2, devices=(Device("GPU-a"),)),))
-    world.open()
+    world = opened(num_trials=2, ask_ahead=2, nodes=(Node(cpus=2, devices=(Device("GPU-a"),)),))
     world.suggest(0, Resources((Bundle(gpu=1),)))
     world.started(0)
     world.exited(0, ExitKind.FINISHED)
@@ -113,25 +110,20 @@ def test_why_a_trial_that_has_ended_still_holds_its_devices_is_said_to_the_one_t
 
 
 def test_what_a_trial_waits_for_is_said_anew_when_others_hold_it():
-    world = World(num_trials=4, ask_ahead=4, num_cpus=3)
-    world.open()
+    world = opened(num_trials=4, ask_ahead=4, num_cpus=3)
     for number, amount in enumerate((1, 2, 3, 1)):
         world.suggest(number, cpus(amount))
     for number in (0, 1):
         world.started(number)
     assert world[2].reason == "waits for cpu=3; 0 of 3 free, the rest held by 00000, 00001"
-    world.exited(0, ExitKind.FINISHED)
-    world.released(0)
+    world.ended(0, ExitKind.FINISHED)
     assert world[2].reason == "waits for cpu=3; 0 of 3 free, the rest held by 00001, 00003"
-    world.exited(1, ExitKind.FINISHED)
-    world.released(1)
+    world.ended(1, ExitKind.FINISHED)
     assert world[2].reason == "waits for cpu=3; 2 of 3 free, the rest held by 00003"
 
 
 def test_what_changed_is_handed_over_once_and_holds_the_filled_in_results():
-    world = World()
-    world.open()
-    world.run(0)
+    world = running()
     world.sweep.take_changes()
     world.report(0, "0/c1", m=0.5, time_this_iter_s=2.0)
     changes = world.sweep.take_changes()
@@ -176,9 +168,7 @@ def test_rule_1_nothing_is_opened_before_the_first_plan():
 
 
 def test_rule_1_a_preview_changes_nothing_and_is_what_the_report_becomes():
-    world = World()
-    world.open()
-    world.run(0)
+    world = running()
     event = Reported(tid(0), 1, 1, {"m": 0.5, "time_this_iter_s": 1.5})
     before = world[0]
     preview = world.sweep.preview(event)
@@ -188,9 +178,7 @@ def test_rule_1_a_preview_changes_nothing_and_is_what_the_report_becomes():
 
 
 def test_rule_1_reports_that_nobody_will_judge_have_no_preview():
-    world = World()
-    world.open()
-    world.run(0)
+    world = running()
     assert world.sweep.preview(Reported(tid(0), 7, 1, {})) is None
     assert world.sweep.preview(Reported("00000_00009", 1, 1, {})) is None
     world.ask(Ask.CANCEL, 0)
@@ -201,41 +189,29 @@ def test_rule_1_reports_that_nobody_will_judge_have_no_preview():
 
 
 def test_rule_2_a_verdict_of_the_stop_function_ends_the_trial_as_answer_to_its_report():
-    world = World()
-    world.open()
-    world.run(0)
+    world = running()
     assert world.report(0, verdict=Verdict.STOP) == ["tell result 0", "stop 0.1#1"]
     assert (world[0].status, world[0].next_status, world[0].reason) == (STOPPING, TERMINATED, "by the stop rule")
     assert ("result", 0, 1) not in world.scheduler.heard  # stop rules first: the scheduler is not asked any more
 
 
 def test_rule_2_a_verdict_on_the_sweep_stops_everything():
-    world = World(num_trials=4, ask_ahead=4, num_cpus=2)
-    world.open()
+    world = opened(num_trials=4, ask_ahead=4, num_cpus=2)
     for number in range(4):
         world.suggest(number)
-    assert world.report(0, verdict=Verdict.STOP_ALL) == [
-        "tell result 0",
-        "stop 0.1#1",
-        "stop 1.1",
-        "tell complete 2",
-        "tell complete 3",
-    ]
+    lines = world.report(0, verdict=Verdict.STOP_ALL)
+    assert lines == ["tell result 0", "stop 0.1#1", "stop 1.1", "tell complete 2", "tell complete 3"]
     assert world.sweep.ending is Ask.CANCEL
 
 
 def test_rule_2_a_result_that_says_done_ends_its_trial():
-    world = World()
-    world.open()
-    world.run(0)
+    world = running()
     assert world.report(0, m=1.0, done=True) == ["tell result 0", "stop 0.1#1"]
     assert world[0].reason == "reported done"
 
 
 def test_rule_2_a_criterion_is_reached_from_below_also_for_a_loss():
-    world = World(stop={"loss": 3.0, "training_iteration": 10}, metric="loss", mode="min")
-    world.open()
-    world.run(0)
+    world = running(stop={"loss": 3.0, "training_iteration": 10}, metric="loss", mode="min")
     assert world.report(0, loss=2.9) == ["tell result 0", "continue 0.1#1"]
     assert world.report(0, loss=float("nan")) == ["tell result 0", "continue 0.1#2"]
     assert world.report(0, loss=3.0) == ["tell result 0", "stop 0.1#3"]
@@ -243,9 +219,7 @@ def test_rule_2_a_criterion_is_reached_from_below_also_for_a_loss():
 
 
 def test_rule_2_a_criterion_on_a_value_that_is_no_number_does_not_take_the_sweep_down():
-    world = World(stop={"note": 3.0})
-    world.open()
-    world.run(0)
+    world = running(stop={"note": 3.0})
     assert world.report(0, m=1.0, note="fine") == ["tell result 0", "continue 0.1#1"]
 
 
@@ -255,9 +229,7 @@ def test_rule_2_a_scheduler_that_answers_no_decisions_ends_the_sweep_and_is_name
         def on_result(self, trial, result, trials):
             return answer
 
-    world = World(scheduler=Odd())
-    world.open()
-    world.run(0)
+    world = running(scheduler=Odd())
     assert "fail SweepError" in world.report(0)
     assert "Odd" in str(world.failure)
 
@@ -270,9 +242,7 @@ def test_rule_2_a_scheduler_that_chooses_what_it_was_not_offered_ends_the_sweep_
                 return startable[0]
             return self.first if choice == 0 else Trial("00000_00077", {}, cpus(1))
 
-    world = World(scheduler=Odd(), num_trials=2, ask_ahead=2)
-    world.open()
-    world.run(0)
+    world = running(scheduler=Odd(), num_trials=2, ask_ahead=2)
     world.scheduler.first = world[0]
     assert "fail SweepError" in world.suggest(1)
     assert "Odd" in str(world.failure)
@@ -305,9 +275,7 @@ def test_rule_2_a_scheduler_that_raises_ends_the_sweep_with_its_error_as_the_cau
 
 
 def test_rule_3_every_report_of_the_running_attempt_gets_exactly_one_answer():
-    world = World(num_trials=1, can_save_on_demand=True, checkpoint_frequency=2)
-    world.open()
-    world.run(0)
+    world = running(can_save_on_demand=True, checkpoint_frequency=2)
     assert world.report(0) == ["tell result 0", "continue 0.1#1"]
     assert world.report(0) == ["tell result 0", "save 0.1#2"]
     assert world.saved(0, "0/c2") == ["tell save 0"]
@@ -316,12 +284,8 @@ def test_rule_3_every_report_of_the_running_attempt_gets_exactly_one_answer():
 
 
 def test_rule_3_a_report_of_a_stopping_trial_is_recorded_but_not_judged_and_is_told_to_stop_again():
-    world = World(num_trials=2, ask_ahead=2)
-    world.open()
-    world.run(0)
-    world.run(1)
-    world.scheduler.next = [StopTrial(tid(0))]
-    assert world.report(1) == ["tell result 1", "stop 0.1", "continue 1.1#1"]
+    world = running(2)
+    assert world.report(1, decisions=[StopTrial(tid(0))]) == ["tell result 1", "stop 0.1", "continue 1.1#1"]
     world.sweep.take_changes()
     assert world.report(0, m=99.0) == ["stop 0.1#1"]
     assert [row[:3] for row in world.sweep.take_changes().results] == [(world.sweep.seq, tid(0), 1)]
@@ -331,18 +295,13 @@ def test_rule_3_a_report_of_a_stopping_trial_is_recorded_but_not_judged_and_is_t
 
 
 def test_rule_3_the_second_stop_still_asks_for_the_save_that_the_first_one_asked_for():
-    world = World(num_trials=2, ask_ahead=2, can_save_on_demand=True, checkpoint_at_end=True)
-    world.open()
-    world.run(0)
-    world.run(1)
-    world.scheduler.next = [StopTrial(tid(0))]
-    assert world.report(1) == ["tell result 1", "stop 0.1 saving", "continue 1.1#1"]
+    world = running(2, can_save_on_demand=True, checkpoint_at_end=True)
+    assert world.report(1, decisions=[StopTrial(tid(0))]) == ["tell result 1", "stop 0.1 saving", "continue 1.1#1"]
     assert world.report(0) == ["stop 0.1#1 saving"]
 
 
 def test_rule_3_the_first_report_makes_a_starting_trial_run():
-    world = World()
-    world.open()
+    world = opened()
     world.suggest(0)
     assert world.report(0) == ["tell result 0", "continue 0.1#1"]
     assert world[0].status is RUNNING
@@ -352,9 +311,7 @@ def test_rule_3_the_first_report_makes_a_starting_trial_run():
 
 
 def test_rule_4_what_an_ended_trial_held_is_granted_only_after_its_release():
-    world = World(num_cpus=1, num_trials=2, ask_ahead=2)
-    world.open()
-    world.run(0)
+    world = running(num_cpus=1, num_trials=2, ask_ahead=2)
     assert world.suggest(1) == []
     assert world.exited(0, ExitKind.FINISHED) == ["tell complete 0"]
     assert world[0].placement is not None
@@ -363,20 +320,8 @@ def test_rule_4_what_an_ended_trial_held_is_granted_only_after_its_release():
     assert world[0].placement is None
 
 
-def test_rule_4_the_sweep_is_not_done_before_the_last_release():
-    world = World()
-    world.open()
-    world.run(0)
-    world.exited(0, ExitKind.FINISHED)
-    assert not world.sweep.done
-    world.released(0)
-    assert world.sweep.done
-
-
 def test_rule_4_a_trial_that_starts_again_takes_a_second_placement_while_the_first_is_still_unclean():
-    world = World(num_cpus=2, max_failures=1)
-    world.open()
-    world.run(0, 1.0)
+    world = running(num_cpus=2, max_failures=1)
     assert world.exited(0, ExitKind.FAILED) == ["tell recover 0", "start 0.2"]
     assert sorted(world.packer.holders) == [(tid(0), 1), (tid(0), 2)]
     world.tell(Released(tid(0), 1))
@@ -388,9 +333,7 @@ def test_rule_4_a_trial_that_starts_again_takes_a_second_placement_while_the_fir
 
 
 def test_rule_5_a_late_report_of_an_older_attempt_is_dropped():
-    world = World(max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(max_failures=1)
     world.exited(0, ExitKind.FAILED)
     before = world[0]
     assert before.attempt == 2
@@ -407,8 +350,7 @@ def test_rule_5_a_late_report_of_an_older_attempt_is_dropped():
 
 
 def test_rule_5_events_of_trials_that_nobody_knows_are_dropped():
-    world = World()
-    world.open()
+    world = opened()
     stranger = tid(9)
     for event in (
         Suggested(stranger, {"x": 1}, cpus(1)),
@@ -424,11 +366,8 @@ def test_rule_5_events_of_trials_that_nobody_knows_are_dropped():
 
 
 def test_rule_5_a_second_exit_release_or_answer_changes_nothing():
-    world = World(num_trials=2)
-    world.open()
-    world.run(0)
-    world.exited(0, ExitKind.FINISHED)
-    world.released(0)
+    world = running(num_trials=2)
+    world.ended(0, ExitKind.FINISHED)
     before = dict(world.sweep.trials)
     assert world.tell(Exited(tid(0), 1, Exit(ExitKind.FAILED))) == []
     assert world.tell(Released(tid(0), 1)) == []
@@ -437,9 +376,7 @@ def test_rule_5_a_second_exit_release_or_answer_changes_nothing():
 
 
 def test_rule_5_a_release_of_an_older_attempt_frees_what_that_attempt_held():
-    world = World(num_cpus=1, max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(num_cpus=1, max_failures=1)
     assert world.exited(0, ExitKind.FAILED) == ["tell recover 0"]
     assert world.tell(Released(tid(0), 1)) == ["start 0.2"]
 
@@ -515,15 +452,13 @@ def test_rule_6_who_was_making_room_comes_after_those_that_wait():
 
 
 def test_rule_6_who_was_interrupted_goes_on_before_those_that_waited():
-    world = World(num_cpus=1, num_trials=3, ask_ahead=3)
-    world.open()
+    world = opened(num_cpus=1, num_trials=3, ask_ahead=3)
     for number in range(3):
         world.suggest(number)
     world.started(0)
     world.ask(Ask.INTERRUPT)
     world.report(0)
-    world.exited(0)
-    world.released(0)
+    world.ended(0)
     assert [(trial.status, trial.ticket) for trial in world.sweep.trials.values()] == [
         (PENDING, 0),
         (PENDING, 2),
@@ -570,16 +505,14 @@ def test_rule_6_a_resize_that_waited_for_the_exit_is_applied():
 @pytest.mark.parametrize("status", [RUNNING, PENDING])
 def test_rule_6_a_pause_that_waits_for_the_next_report_survives_a_restart_of_the_driver(status):
     pause = PauseTrial(tid(0))
-    world = World(trials=[loaded(status=status, pending=pause)])
-    world.open()
+    world = opened(trials=[loaded(status=status, pending=pause)])
     assert world[0].status is STARTING
     assert world[0].pending == pause
 
 
 def test_rule_6_a_save_that_waits_for_the_next_report_survives_a_restart_of_the_driver():
     save = SaveTrial(tid(0))
-    world = World(trials=[loaded(pending=save)])
-    world.open()
+    world = opened(trials=[loaded(pending=save)])
     assert world[0].pending == save
 
 
@@ -592,8 +525,7 @@ def test_rule_6_trials_that_held_nothing_stay_as_they_are(status):
 
 
 def test_rule_6_an_unreleased_placement_died_with_the_driver():
-    world = World(trials=[loaded(status=TERMINATED)], num_trials=1)
-    world.open()
+    world = opened(trials=[loaded(status=TERMINATED)], num_trials=1)
     assert world[0].placement is None
     assert world.sweep.done
 
@@ -624,8 +556,7 @@ def test_rule_6_a_finished_sweep_that_is_asked_for_more_goes_on_with_the_next_nu
 
 
 def test_rule_6_an_exhausted_searcher_is_asked_again_after_a_restart_with_a_raised_number():
-    world = World(num_trials=None)
-    world.open()
+    world = opened(num_trials=None)
     world.answer(0, EXHAUSTED)
     assert world.sweep.done
     assert world.tell(PlanChanged(replace(world.plan, num_trials=5)))[0] == "suggest 1"
@@ -655,9 +586,7 @@ def test_rule_6_unfinished_trials_are_ended_when_only_the_errored_ones_were_aske
 
 
 def test_rule_6_a_second_plan_in_the_same_run_recovers_nothing():
-    world = World(num_trials=1)
-    world.open()
-    world.run(0)
+    world = running()
     assert world.tell(PlanChanged(world.plan)) == []
     assert world[0].status is RUNNING
 
@@ -671,8 +600,7 @@ def test_rule_6_a_trial_retried_at_a_resume_is_judged_by_asha_like_any_other(mod
     )
     asha.on_trial_add(failed)  # as the record tells it to a new scheduler
     asha.on_trial_end(failed)
-    world = World(trials=[failed], scheduler=asha, retry_errored=mode)
-    world.open()
+    world = opened(trials=[failed], scheduler=asha, retry_errored=mode)
     world.started(0)
     for _ in range(6):
         assert not [text for text in world.report(0) if text.startswith("fail")]
@@ -682,9 +610,7 @@ def test_rule_6_a_trial_retried_at_a_resume_is_judged_by_asha_like_any_other(mod
 
 
 def test_a_repeat_after_a_restart_is_recorded_but_neither_judged_nor_told():
-    world = World(max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(max_failures=1)
     world.report(0, "0/c1", m=1.0)
     world.report(0, m=2.0)
     world.report(0, m=3.0)
@@ -704,9 +630,7 @@ def test_a_repeat_after_a_restart_is_recorded_but_neither_judged_nor_told():
 
 
 def test_reports_are_counted_whatever_iteration_the_user_reports():
-    world = World(max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(max_failures=1)
     world.report(0, "0/c1", m=1.0, training_iteration=100)
     world.report(0, m=1.0, training_iteration=200)
     assert (world[0].count, world[0].checkpoint.count, world[0].checkpoint.training_iteration) == (2, 1, 100)
@@ -715,9 +639,7 @@ def test_reports_are_counted_whatever_iteration_the_user_reports():
 
 
 def test_time_goes_on_from_the_checkpoint_after_a_restart():
-    world = World(max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(max_failures=1)
     world.report(0, "0/c1", m=1.0, time_this_iter_s=2.0)
     world.report(0, m=1.0, time_this_iter_s=5.0)
     world.exited(0, ExitKind.FAILED)
@@ -753,12 +675,10 @@ def stage(situation: str) -> World:
     world.started(SUBJECT)
 
     def decide(decision):
-        world.scheduler.next = [decision]
-        world.report(ACTOR)
+        world.report(ACTOR, decisions=[decision])
 
     def pause():
-        world.scheduler.next = [PauseTrial(tid(SUBJECT))]
-        world.report(SUBJECT, "0/c1")
+        world.report(SUBJECT, "0/c1", decisions=[PauseTrial(tid(SUBJECT))])
 
     match situation:
         case "RUNNING":
@@ -777,14 +697,11 @@ def stage(situation: str) -> World:
             pause()
         case "PAUSED":
             pause()
-            world.exited(SUBJECT)
-            world.released(SUBJECT)
+            world.ended(SUBJECT)
         case "TERMINATED":
-            world.exited(SUBJECT, ExitKind.FINISHED)
-            world.released(SUBJECT)
+            world.ended(SUBJECT, ExitKind.FINISHED)
         case "ERROR":
-            world.exited(SUBJECT, ExitKind.FAILED)
-            world.released(SUBJECT)
+            world.ended(SUBJECT, ExitKind.FAILED)
         case _:
             raise ValueError(situation)
     return world
@@ -876,8 +793,7 @@ CELLS = [
 def test_what_a_decision_means_in_each_status(decision, situation, commands, status, next_status, pending, x, cpu):
     world = stage(situation)
     before = world[SUBJECT]
-    world.scheduler.next = [decision]
-    lines = world.report(ACTOR)
+    lines = world.report(ACTOR, decisions=[decision])
     assert lines == ["tell result 1", *commands, f"continue 1.1#{world.seqs[ACTOR, 1]}"]
     trial = world[SUBJECT]
     assert (trial.status, trial.next_status) == (status, next_status)
@@ -903,8 +819,7 @@ def test_what_a_decision_means_in_each_status(decision, situation, commands, sta
 )
 def test_the_highest_of_the_waiting_decisions_is_kept_and_the_scheduler_hears_of_the_other(first, second, kept, loser):
     world = stage("RUNNING")
-    world.scheduler.next = [first, second]
-    world.report(ACTOR)
+    world.report(ACTOR, decisions=[first, second])
     assert type(world[SUBJECT].pending).__name__ == kept
     assert world.scheduler.refused == [(tid(SUBJECT), loser)]
 
@@ -912,14 +827,12 @@ def test_the_highest_of_the_waiting_decisions_is_kept_and_the_scheduler_hears_of
 def test_stop_beats_clone_beats_pause_whatever_the_order():
     for decisions in ([STOP, CLONE, PAUSE], [PAUSE, CLONE, STOP], [CLONE, STOP, RESUME], [CLONE, PAUSE, STOP]):
         world = stage("RUNNING")
-        world.scheduler.next = list(decisions)
-        world.report(ACTOR)
+        world.report(ACTOR, decisions=list(decisions))
         assert (world[SUBJECT].status, world[SUBJECT].next_status) == (STOPPING, TERMINATED), decisions
         assert world[SUBJECT].pending is None
     for decisions in ([CLONE, PAUSE], [PAUSE, CLONE]):
         world = stage("RUNNING")
-        world.scheduler.next = list(decisions)
-        world.report(ACTOR)
+        world.report(ACTOR, decisions=list(decisions))
         assert (world[SUBJECT].status, world[SUBJECT].next_status) == (STOPPING, PENDING), decisions
 
 
@@ -940,8 +853,7 @@ def test_decisions_on_unknown_trials_are_ignored():
 
 def test_a_resize_to_what_can_never_fit_is_refused():
     world = stage("RUNNING")
-    world.scheduler.next = [ResizeTrial(tid(SUBJECT), cpus(9))]
-    world.report(ACTOR)
+    world.report(ACTOR, decisions=[ResizeTrial(tid(SUBJECT), cpus(9))])
     assert world[SUBJECT].pending is None
     assert world.scheduler.refused == [(tid(SUBJECT), "ResizeTrial")]
 
@@ -949,8 +861,8 @@ def test_a_resize_to_what_can_never_fit_is_refused():
 def test_a_clone_of_a_trial_that_never_saved_or_does_not_exist_is_refused():
     for source in (ACTOR, 77):
         world = stage("RUNNING")
-        world.scheduler.next = [CloneTrial(tid(SUBJECT), tid(source), {})]
-        assert world.report(ACTOR) == ["tell result 1", "continue 1.1#1"]
+        lines = world.report(ACTOR, decisions=[CloneTrial(tid(SUBJECT), tid(source), {})])
+        assert lines == ["tell result 1", "continue 1.1#1"]
         assert world.scheduler.refused == [(tid(SUBJECT), "CloneTrial")]
 
 
@@ -964,14 +876,12 @@ def test_what_is_answered_to_a_refusal_is_carried_out_and_not_refused_again():
 
 def test_a_trial_that_stops_itself_is_told_so_as_the_answer():
     world = stage("RUNNING")
-    world.scheduler.next = [STOP, StopTrial(tid(ACTOR))]
-    assert world.report(SUBJECT) == ["tell result 0", "stop 0.1#1", "stop 1.1"]
+    assert world.report(SUBJECT, decisions=[STOP, StopTrial(tid(ACTOR))]) == ["tell result 0", "stop 0.1#1", "stop 1.1"]
 
 
 def test_a_trial_that_is_cloned_at_its_own_report_is_stopped_by_the_answer_and_starts_from_the_source():
     world = stage("RUNNING")
-    world.scheduler.next = [CLONE]
-    assert world.report(SUBJECT, "0/c1") == ["tell result 0", "tell save 0", "stop 0.1#1"]
+    assert world.report(SUBJECT, "0/c1", decisions=[CLONE]) == ["tell result 0", "tell save 0", "stop 0.1#1"]
     world.scheduler.hold.clear()
     assert world.exited(SUBJECT) == ["start 0.2"]
     trial = world[SUBJECT]
@@ -982,15 +892,13 @@ def test_a_trial_that_is_cloned_at_its_own_report_is_stopped_by_the_answer_and_s
 def test_a_resumed_trial_starts_from_its_checkpoint():
     world = stage("PAUSED")
     world.scheduler.hold.clear()
-    world.scheduler.next = [RESUME]
-    assert world.report(ACTOR) == ["tell result 1", "continue 1.1#1", "start 0.2"]
+    assert world.report(ACTOR, decisions=[RESUME]) == ["tell result 1", "continue 1.1#1", "start 0.2"]
     assert world[SUBJECT].started_from == CheckpointRef("0/c1", 1, 1, 0.0)
 
 
 def test_only_the_decisions_that_can_be_told_now_wait_for_the_next_report_of_a_starting_trial():
     world = stage("STARTING")
-    world.scheduler.next = [PAUSE]
-    world.report(ACTOR)
+    world.report(ACTOR, decisions=[PAUSE])
     world.started(SUBJECT)
     assert world.report(SUBJECT, "0/c1") == ["tell result 0", "tell save 0", "stop 0.1#1"]
     assert world[SUBJECT].next_status is PAUSED
@@ -1000,12 +908,9 @@ def test_only_the_decisions_that_can_be_told_now_wait_for_the_next_report_of_a_s
 
 
 def test_rule_8_a_class_trainable_saves_on_demand_and_is_paused_when_the_save_is_committed():
-    world = World(can_save_on_demand=True)
-    world.open()
-    world.run(0)
+    world = running(can_save_on_demand=True)
     world.scheduler.hold = {tid(0)}
-    world.scheduler.next = [PauseTrial(tid(0))]
-    assert world.report(0) == ["tell result 0", "stop 0.1#1 saving"]
+    assert world.report(0, decisions=[PauseTrial(tid(0))]) == ["tell result 0", "stop 0.1#1 saving"]
     assert world.saved(0, "0/c1") == ["tell save 0"]
     world.scheduler.when_idle = [StopTrial(tid(0))]
     assert world.exited(0) == ["tell pause 0"]
@@ -1014,12 +919,9 @@ def test_rule_8_a_class_trainable_saves_on_demand_and_is_paused_when_the_save_is
 
 
 def test_rule_8_a_function_is_paused_at_the_next_report_that_carries_a_checkpoint():
-    world = World()
-    world.open()
-    world.run(0)
+    world = running()
     world.report(0, "0/c1")
-    world.scheduler.next = [PauseTrial(tid(0))]
-    assert world.report(0) == ["tell result 0", "continue 0.1#2"]
+    assert world.report(0, decisions=[PauseTrial(tid(0))]) == ["tell result 0", "continue 0.1#2"]
     assert world.report(0) == ["tell result 0", "continue 0.1#3"]
     assert world.report(0, "0/c4") == ["tell result 0", "tell save 0", "stop 0.1#4"]
     assert (world[0].status, world[0].next_status, world[0].is_saved) == (STOPPING, PAUSED, True)
@@ -1027,81 +929,60 @@ def test_rule_8_a_function_is_paused_at_the_next_report_that_carries_a_checkpoin
 
 
 def test_rule_8_a_pause_of_a_function_that_never_saved_is_refused_and_the_user_is_told():
-    world = World()
-    world.open()
-    world.run(0)
-    world.scheduler.next = [PauseTrial(tid(0))]
-    assert world.report(0) == ["tell result 0", "continue 0.1#1"]
+    world = running()
+    assert world.report(0, decisions=[PauseTrial(tid(0))]) == ["tell result 0", "continue 0.1#1"]
     assert world.scheduler.refused == [(tid(0), "PauseTrial")]
     assert world[0].pending is None
     assert world[0].reason == "cannot be paused: it never saved a checkpoint"
 
 
 def test_rule_8_a_scheduler_may_stop_the_trial_whose_pause_was_refused():
-    world = World()
-    world.open()
-    world.run(0)
+    world = running()
     world.scheduler.next = [PauseTrial(tid(0))]
     world.scheduler.at_refusal = [StopTrial(tid(0))]
     assert world.report(0) == ["tell result 0", "stop 0.1#1"]
 
 
 def test_rule_8_a_save_of_a_class_trainable_is_the_answer_and_gets_no_second_one():
-    world = World(can_save_on_demand=True)
-    world.open()
-    world.run(0)
-    world.scheduler.next = [SaveTrial(tid(0))]
-    assert world.report(0) == ["tell result 0", "save 0.1#1"]
+    world = running(can_save_on_demand=True)
+    assert world.report(0, decisions=[SaveTrial(tid(0))]) == ["tell result 0", "save 0.1#1"]
     assert world[0].pending is None
     assert world.saved(0, "0/c1") == ["tell save 0"]
     assert world.report(0) == ["tell result 0", "continue 0.1#2"]
 
 
 def test_rule_8_a_save_of_a_function_is_satisfied_by_its_next_checkpoint():
-    world = World()
-    world.open()
-    world.run(0)
-    world.scheduler.next = [SaveTrial(tid(0))]
-    assert world.report(0) == ["tell result 0", "continue 0.1#1"]
+    world = running()
+    assert world.report(0, decisions=[SaveTrial(tid(0))]) == ["tell result 0", "continue 0.1#1"]
     assert isinstance(world[0].pending, SaveTrial)
     assert world.report(0, "0/c2") == ["tell result 0", "tell save 0", "continue 0.1#2"]
     assert world[0].pending is None
 
 
 def test_rule_8_a_resize_saves_and_starts_again_with_the_new_request():
-    world = World(can_save_on_demand=True)
-    world.open()
-    world.run(0)
-    world.scheduler.next = [ResizeTrial(tid(0), cpus(5))]
-    assert world.report(0) == ["tell result 0", "stop 0.1#1 saving"]
+    world = running(can_save_on_demand=True)
+    assert world.report(0, decisions=[ResizeTrial(tid(0), cpus(5))]) == ["tell result 0", "stop 0.1#1 saving"]
     world.saved(0, "0/c1")
     assert world.exited(0) == ["start 0.2"]  # 7 of 8 CPUs are free, though the old attempt is not yet released
     assert (world[0].resources, world[0].started_from.path, world[0].pending) == (cpus(5), "0/c1", None)
 
 
 def test_rule_8_an_exit_applies_a_resize_at_once():
-    world = World(max_failures=1)
-    world.open()
-    world.run(0)
-    world.scheduler.next = [ResizeTrial(tid(0), cpus(5))]
-    world.report(0, m=1.0)
+    world = running(max_failures=1)
+    world.report(0, m=1.0, decisions=[ResizeTrial(tid(0), cpus(5))])
     # A function that never saved cannot be resized either: it is refused and goes on.
     assert world.scheduler.refused == [(tid(0), "ResizeTrial")]
     world.report(0, "0/c2")
-    world.scheduler.next = [ResizeTrial(tid(0), cpus(5))]
-    world.report(0)
+    world.report(0, decisions=[ResizeTrial(tid(0), cpus(5))])
     assert isinstance(world[0].pending, ResizeTrial)
     assert world.exited(0, ExitKind.FAILED) == ["tell recover 0", "start 0.2"]
     assert (world[0].resources, world[0].pending) == (cpus(5), None)
 
 
 def test_rule_8_a_waiting_pause_survives_a_failure_of_the_trial():
-    world = World(max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(max_failures=1)
     world.report(0, "0/c1")
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(0)
+    world.report(0, decisions=[PauseTrial(tid(0))])
     world.exited(0, ExitKind.FAILED)
     assert isinstance(world[0].pending, PauseTrial)
     world.report(0)
@@ -1109,11 +990,8 @@ def test_rule_8_a_waiting_pause_survives_a_failure_of_the_trial():
 
 
 def test_rule_8_a_class_trainable_saves_at_its_end_when_the_plan_says_so():
-    world = World(can_save_on_demand=True, checkpoint_at_end=True)
-    world.open()
-    world.run(0)
-    world.scheduler.next = [StopTrial(tid(0))]
-    assert world.report(0) == ["tell result 0", "stop 0.1#1 saving"]
+    world = running(can_save_on_demand=True, checkpoint_at_end=True)
+    assert world.report(0, decisions=[StopTrial(tid(0))]) == ["tell result 0", "stop 0.1#1 saving"]
     assert world.saved(0, "0/c1") == ["tell save 0"]
     assert world.exited(0) == ["tell complete 0"]
     assert world[0].checkpoint.path == "0/c1"
@@ -1123,18 +1001,14 @@ def test_rule_8_a_class_trainable_saves_at_its_end_when_the_plan_says_so():
 
 
 def test_rule_9_retention_discards_the_oldest():
-    world = World(num_to_keep=2)
-    world.open()
-    world.run(0)
+    world = running(num_to_keep=2)
     world.report(0, "0/c1")
     assert world.report(0, "0/c2") == ["tell result 0", "tell save 0", "continue 0.1#2"]
     assert world.report(0, "0/c3") == ["tell result 0", "discard 0/c1", "tell save 0", "continue 0.1#3"]
 
 
 def test_rule_9_retention_by_score_keeps_the_best_and_the_latest():
-    world = World(num_to_keep=1, checkpoint_score="m", checkpoint_mode="max")
-    world.open()
-    world.run(0)
+    world = running(num_to_keep=1, checkpoint_score="m", checkpoint_mode="max")
     assert "discard" not in str(world.report(0, "0/c1", m=9.0))
     assert "discard" not in str(world.report(0, "0/c2", m=1.0))
     assert world.report(0, "0/c3", m=float("nan"))[1] == "discard 0/c2"
@@ -1142,9 +1016,7 @@ def test_rule_9_retention_by_score_keeps_the_best_and_the_latest():
 
 
 def test_rule_9_the_checkpoint_that_an_attempt_started_from_is_kept_until_that_attempt_is_gone():
-    world = World(num_to_keep=1, max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(num_to_keep=1, max_failures=1)
     world.report(0, "0/c1")
     world.exited(0, ExitKind.FAILED)
     assert world[0].started_from.path == "0/c1"
@@ -1153,13 +1025,9 @@ def test_rule_9_the_checkpoint_that_an_attempt_started_from_is_kept_until_that_a
 
 
 def test_rule_9_a_clones_source_is_not_discarded_before_the_clone_has_run():
-    world = World(num_trials=2, ask_ahead=2, num_to_keep=1)
-    world.open()
-    world.run(0)
-    world.run(1)
+    world = running(2, num_to_keep=1)
     world.report(1, "1/c1")
-    world.scheduler.next = [CloneTrial(tid(0), tid(1), {"x": "new"})]
-    assert world.report(0) == ["tell result 0", "stop 0.1#1"]
+    assert world.report(0, decisions=[CloneTrial(tid(0), tid(1), {"x": "new"})]) == ["tell result 0", "stop 0.1#1"]
     assert world[0].pending.checkpoint.path == "1/c1"
     assert world.report(1, "1/c2") == ["tell result 1", "tell save 1", "continue 1.1#2"]  # 1/c1 is pinned
     assert world.exited(0) == ["start 0.2"]
@@ -1169,27 +1037,10 @@ def test_rule_9_a_clones_source_is_not_discarded_before_the_clone_has_run():
     assert world.exited(0, ExitKind.FINISHED)[0] == "discard 1/c1"
 
 
-def test_rule_9_a_checkpoint_is_bound_when_the_decision_is_taken():
-    world = World(num_trials=2, ask_ahead=2)
-    world.open()
-    world.run(0)
-    world.run(1)
-    world.report(1, "1/c1")
-    world.scheduler.next = [CloneTrial(tid(0), tid(1), {"x": "new"})]
-    world.report(0)
-    world.report(1, "1/c2")
-    world.exited(0)
-    assert world[0].started_from.path == "1/c1"
-
-
 def test_rule_9_what_the_old_attempt_of_a_clone_saves_is_nobodys():
-    world = World(num_trials=2, ask_ahead=2)
-    world.open()
-    world.run(0)
-    world.run(1)
+    world = running(2)
     world.report(1, "1/c1")
-    world.scheduler.next = [CloneTrial(tid(0), tid(1), {"x": "new"})]
-    world.report(1)
+    world.report(1, decisions=[CloneTrial(tid(0), tid(1), {"x": "new"})])
     assert world.report(0, "0/mine") == ["discard 0/mine", "stop 0.1#1"]
     assert world[0].config == {"x": 0}
     assert world.saved(0, "0/mine2") == ["discard 0/mine2"]
@@ -1199,10 +1050,9 @@ def test_rule_9_what_the_old_attempt_of_a_clone_saves_is_nobodys():
 
 def test_rule_9_kept_checkpoints_of_the_record_count_after_a_restart():
     old = CheckpointRef("0/c1", 1, 1, 0.0)
-    world = World(
+    world = opened(
         trials=[loaded(checkpoint=REF)], kept={tid(0): [Kept(old, 0.0), Kept(REF, 0.0)]}, num_to_keep=1, max_failures=1
     )
-    world.open()
     world.started(0)
     assert world.report(0, "0/c4") == ["discard 0/c1", "tell save 0", "continue 0.2#1"]  # 0/c3: started from it
     assert world.exited(0, ExitKind.FINISHED)[0] == "discard 0/c3"
@@ -1212,9 +1062,7 @@ def test_rule_9_kept_checkpoints_of_the_record_count_after_a_restart():
 
 
 def test_rule_10_a_searcher_that_says_not_now_is_asked_again_at_the_next_fact():
-    world = World(num_trials=2, num_cpus=2)
-    world.open()
-    world.run(0)
+    world = running(num_trials=2, num_cpus=2)
     assert world.answer(1, NOT_NOW) == []
     assert world.started(0) == ["tell start 0"]
     assert world.report(0) == ["tell result 0", "continue 0.1#1"]  # reports are too many to ask at each
@@ -1227,8 +1075,8 @@ def test_rule_10_a_searcher_that_says_not_now_is_asked_again_when_a_paused_trial
     world.open()
     world.run(1)
     assert world.answer(2, NOT_NOW) == []
-    world.scheduler.next = [StopTrial(tid(0))]
-    assert world.report(1) == ["tell result 1", "tell complete 0", "continue 1.1#1", "suggest 2"]
+    lines = world.report(1, decisions=[StopTrial(tid(0))])
+    assert lines == ["tell result 1", "tell complete 0", "continue 1.1#1", "suggest 2"]
 
 
 def test_rule_10_a_searcher_that_says_not_now_is_asked_again_after_a_second_at_the_latest():
@@ -1253,8 +1101,7 @@ def test_rule_10_not_now_keeps_the_number_for_the_next_answer():
 
 
 def test_rule_10_after_a_minute_of_not_now_with_nothing_running_the_sweep_fails_and_names_the_searcher():
-    world = World(num_trials=2, time_budget_s=1000.0)
-    world.open()
+    world = opened(num_trials=2, time_budget_s=1000.0)
     asked = 0
     lines = world.answer(0, NOT_NOW)
     while not lines or not lines[-1].startswith("fail"):
@@ -1270,9 +1117,7 @@ def test_rule_10_after_a_minute_of_not_now_with_nothing_running_the_sweep_fails_
 
 
 def test_rule_10_the_minute_counts_from_when_nothing_ran():
-    world = World(num_trials=2)
-    world.open()
-    world.run(0)
+    world = running(num_trials=2)
     world.answer(1, NOT_NOW)
     for _ in range(100):
         world.wait(1.0)
@@ -1295,12 +1140,9 @@ def test_rule_10_a_scheduler_that_starts_nothing_is_named():
 
 
 def test_rule_10_a_scheduler_that_leaves_everything_paused_is_named():
-    world = World(num_trials=1)
-    world.open()
-    world.run(0)
+    world = running()
     world.scheduler.when_idle = []
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(0, "0/c1")
+    world.report(0, "0/c1", decisions=[PauseTrial(tid(0))])
     assert world.exited(0) == ["tell pause 0"]
     assert world.released(0) == ["fail SweepStalled"]
     assert "1 trials are paused" in str(world.failure)
@@ -1308,19 +1150,15 @@ def test_rule_10_a_scheduler_that_leaves_everything_paused_is_named():
 
 
 def test_rule_10_paused_trials_are_resumed_when_nothing_else_can_happen():
-    world = World(num_trials=1)
-    world.open()
-    world.run(0)
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(0, "0/c1")
+    world = running()
+    world.report(0, "0/c1", decisions=[PauseTrial(tid(0))])
     world.exited(0)
     assert not world.sweep.done
     assert world.released(0) == ["start 0.2"]
 
 
 def test_rule_10_the_reason_of_a_waiting_trial_names_what_it_waits_for_and_who_holds_it():
-    world = World(num_trials=2, ask_ahead=2, num_cpus=2)
-    world.open()
+    world = opened(num_trials=2, ask_ahead=2, num_cpus=2)
     world.run(0, 2.0)
     world.suggest(1, 1.0)
     assert world[1].reason == "waits for cpu=1; 0 of 2 free, the rest held by 00000"
@@ -1330,8 +1168,7 @@ def test_rule_10_the_reason_of_a_waiting_trial_names_what_it_waits_for_and_who_h
 
 
 def test_rule_12_a_suggestion_that_fits_nowhere_becomes_an_error_with_the_arithmetic():
-    world = World(num_cpus=2, num_trials=2)
-    world.open()
+    world = opened(num_cpus=2, num_trials=2)
     assert world.suggest(0, 3.0) == ["tell error 0", "suggest 1"]
     assert world[0].status is ERROR
     assert "cpu=3" in world[0].reason
@@ -1340,8 +1177,7 @@ def test_rule_12_a_suggestion_that_fits_nowhere_becomes_an_error_with_the_arithm
 
 
 def test_rule_12_a_lost_node_ends_what_waits_for_it():
-    world = World(nodes=(Node("a", 2), Node("b", 4)), num_trials=2, ask_ahead=2, max_losses=5)
-    world.open()
+    world = opened(nodes=(Node("a", 2), Node("b", 4)), num_trials=2, ask_ahead=2, max_losses=5)
     world.run(0, 4.0)
     world.suggest(1, 1.0)
     assert world.exited(0, ExitKind.LOST) == ["tell recover 0"]
@@ -1352,11 +1188,9 @@ def test_rule_12_a_lost_node_ends_what_waits_for_it():
 
 
 def test_rule_12_a_paused_trial_that_no_node_can_hold_any_more_becomes_an_error_and_not_a_stall():
-    world = World(num_cpus=4, num_trials=2, ask_ahead=2)
-    world.open()
+    world = opened(num_cpus=4, num_trials=2, ask_ahead=2)
     world.run(0, 4.0)
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(0, "0/c1")
+    world.report(0, "0/c1", decisions=[PauseTrial(tid(0))])
     world.exited(0)
     world.suggest(1, 1.0)
     world.released(0)
@@ -1369,19 +1203,17 @@ def test_rule_12_a_paused_trial_that_no_node_can_hold_any_more_becomes_an_error_
 
 
 def test_rule_12_a_running_trial_that_fails_after_its_node_shrank_becomes_an_error_and_not_a_stall():
-    world = World(num_cpus=4, max_failures=3)
-    world.open()
+    world = opened(num_cpus=4, max_failures=3)
     world.run(0, 4.0)
     world.tell(NodesChanged((Node("n", 2),)))
-    lines = world.exited(0, ExitKind.FAILED) + world.released(0)
+    lines = world.ended(0, ExitKind.FAILED)
     assert "fail SweepStalled" not in lines
     assert world[0].status is ERROR
 
 
 @pytest.mark.parametrize("requests", [(3.0, 3.0), (3.0, 4.0)])
 def test_rule_12_fail_fast_and_several_trials_that_can_never_fit_end_each_trial_once(requests):
-    world = World(num_cpus=4, num_trials=3, ask_ahead=3, fail_fast=True)
-    world.open()
+    world = opened(num_cpus=4, num_trials=3, ask_ahead=3, fail_fast=True)
     world.run(0, 4.0)
     world.suggest(1, requests[0])
     world.suggest(2, requests[1])
@@ -1389,8 +1221,7 @@ def test_rule_12_fail_fast_and_several_trials_that_can_never_fit_end_each_trial_
 
 
 def test_rule_12_what_a_scheduler_stops_at_an_end_is_not_ended_twice():
-    world = World(num_cpus=4, num_trials=3, ask_ahead=3)
-    world.open()
+    world = opened(num_cpus=4, num_trials=3, ask_ahead=3)
     world.run(0, 4.0)
     world.suggest(1, 3.0)
     world.suggest(2, 3.0)
@@ -1402,8 +1233,7 @@ def test_rule_12_what_a_scheduler_stops_at_an_end_is_not_ended_twice():
 
 
 def two_running(**plan) -> World:
-    world = World(num_trials=4, ask_ahead=4, num_cpus=2, **plan)
-    world.open()
+    world = opened(num_trials=4, ask_ahead=4, num_cpus=2, **plan)
     for number in range(4):
         world.suggest(number)
     world.started(0)
@@ -1418,16 +1248,13 @@ def test_rule_13_a_drain_lets_finish_what_runs_and_leaves_the_rest_waiting():
     assert world.exited(0, ExitKind.FINISHED) == ["tell complete 0"]
     assert world.released(0) == []
     assert not world.sweep.done
-    world.exited(1, ExitKind.FINISHED)
-    world.released(1)
+    world.ended(1, ExitKind.FINISHED)
     assert world.sweep.done
     assert [world[n].status for n in range(4)] == [TERMINATED, TERMINATED, PENDING, PENDING]
 
 
 def test_rule_13_a_drain_asks_for_nothing_more():
-    world = World(num_trials=5, num_cpus=1)
-    world.open()
-    world.run(0)
+    world = running(num_trials=5, num_cpus=1)
     world.ask(Ask.DRAIN)
     assert world.exited(0, ExitKind.FINISHED) == ["tell complete 0"]
     assert world.released(0) == []
@@ -1444,8 +1271,7 @@ def test_rule_13_an_interrupt_saves_and_stops_at_the_next_report_and_leaves_ever
     assert world.exited(0) == []
     world.released(0)
     assert (world[0].status, world[0].resources, world[0].pending) == (PENDING, cpus(1), None)
-    world.now = 130.0
-    assert world.tell(Tick()) == ["kill 1.1"]
+    assert world.at(130.0) == ["kill 1.1"]
     assert world.exited(1, ExitKind.KILLED) == []
     world.released(1)
     assert world.sweep.done
@@ -1455,8 +1281,7 @@ def test_rule_13_an_interrupt_saves_and_stops_at_the_next_report_and_leaves_ever
 
 def test_rule_13_an_interrupt_kills_at_once_what_has_not_started_yet():
     world = two_running()
-    world.exited(0, ExitKind.FINISHED)
-    world.released(0)
+    world.ended(0, ExitKind.FINISHED)
     assert world[2].status is STARTING
     assert world.ask(Ask.INTERRUPT) == ["kill 2.1"]
     assert world.exited(2, ExitKind.KILLED) == []
@@ -1465,12 +1290,10 @@ def test_rule_13_an_interrupt_kills_at_once_what_has_not_started_yet():
 
 def test_rule_13_an_interrupt_shortens_the_grace_of_a_trial_that_is_saving_already():
     world = two_running(can_save_on_demand=True, checkpoint_at_end=True)
-    world.scheduler.next = [StopTrial(tid(0), "worse")]
-    assert "stop 0.1#1 saving" in world.report(0)
+    assert "stop 0.1#1 saving" in world.report(0, decisions=[StopTrial(tid(0), "worse")])
     world.now = 10.0
     world.ask(Ask.INTERRUPT)
-    world.now = 40.0
-    assert world.tell(Tick()) == ["kill 0.1", "kill 1.1"]
+    assert world.at(40.0) == ["kill 0.1", "kill 1.1"]
 
 
 def test_rule_13_an_interrupted_function_without_any_checkpoint_stops_at_its_next_report():
@@ -1482,8 +1305,7 @@ def test_rule_13_an_interrupted_function_without_any_checkpoint_stops_at_its_nex
 
 def test_rule_13_an_interrupted_function_that_was_to_be_paused_also_stops_at_its_next_report():
     world = two_running()
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(1)
+    world.report(1, decisions=[PauseTrial(tid(0))])
     world.ask(Ask.INTERRUPT)
     assert world.report(0) == ["tell result 0", "stop 0.1#1"]
 
@@ -1535,14 +1357,8 @@ def test_rule_13_a_second_interrupt_kills():
 
 def test_rule_13_a_cancel_stops_and_kills_everything_for_good():
     world = two_running()
-    assert world.ask(Ask.CANCEL) == [
-        "stop 0.1",
-        "stop 1.1",
-        "tell complete 2",
-        "tell complete 3",
-        "kill 0.1",
-        "kill 1.1",
-    ]
+    lines = world.ask(Ask.CANCEL)
+    assert lines == ["stop 0.1", "stop 1.1", "tell complete 2", "tell complete 3", "kill 0.1", "kill 1.1"]
     assert world.exited(0, ExitKind.KILLED) == ["tell complete 0"]
     world.exited(1, ExitKind.FAILED)
     world.released(0)
@@ -1562,17 +1378,14 @@ def test_rule_13_cancelling_one_trial_leaves_the_others_alone():
 
 
 def test_rule_13_a_suggestion_that_arrives_after_the_end_was_decided_does_not_stay_waiting():
-    world = World(num_trials=4, ask_ahead=4, num_cpus=1)
-    world.open()
-    world.run(0)
+    world = running(num_trials=4, ask_ahead=4, num_cpus=1)
     world.ask(Ask.CANCEL)
     world.suggest(1)
     assert world[1].status is TERMINATED
 
 
 def test_rule_13_a_budget_that_ends_between_two_suggestions_leaves_no_trial_waiting():
-    world = World(num_trials=2, ask_ahead=2, time_budget_s=10.0)
-    world.open()
+    world = opened(num_trials=2, ask_ahead=2, time_budget_s=10.0)
     world.now = 10.0
     world.suggest(0)
     world.suggest(1)
@@ -1584,14 +1397,12 @@ def test_rule_13_the_budget_stops_everything_and_kills_what_does_not_obey_within
     assert world.sweep.deadline == 20.0
     world.now = 19.9
     assert world.report(0) == ["tell result 0", "continue 0.1#1"]
-    world.now = 20.0
-    assert world.tell(Tick()) == ["stop 0.1", "stop 1.1", "tell complete 2", "tell complete 3"]
+    assert world.at(20.0) == ["stop 0.1", "stop 1.1", "tell complete 2", "tell complete 3"]
     assert world[0].reason == "the time budget of 20 s is spent"
     assert world.sweep.deadline == 25.0
     assert world.report(0) == ["stop 0.1#2"]
     world.exited(0)
-    world.now = 25.0
-    assert world.tell(Tick()) == ["kill 1.1"]
+    assert world.at(25.0) == ["kill 1.1"]
     assert world.tell(Tick()) == []
 
 
@@ -1617,47 +1428,32 @@ def test_rule_13_a_trial_that_a_budget_ended_before_it_began_runs_when_there_is_
 
 
 def test_rule_13_a_stop_is_followed_by_a_kill_after_the_grace_unless_it_exited():
-    world = World(stop_grace_s=5.0)
-    world.open()
-    world.run(0)
+    world = running(stop_grace_s=5.0)
     world.now = 50.0
-    world.scheduler.next = [StopTrial(tid(0))]
-    world.report(0)
+    world.report(0, decisions=[StopTrial(tid(0))])
     assert world.sweep.deadline == 55.0
-    world.now = 54.9
-    assert world.tell(Tick()) == []
-    world.now = 55.0
-    assert world.tell(Tick()) == ["kill 0.1"]
+    assert world.at(54.9) == []
+    assert world.at(55.0) == ["kill 0.1"]
     assert world.sweep.deadline is None
 
 
 def test_rule_13_a_timer_of_an_older_attempt_kills_nobody():
-    world = World(num_trials=2, ask_ahead=2, stop_grace_s=5.0)
-    world.open()
-    world.run(0)
-    world.run(1)
+    world = running(2, stop_grace_s=5.0)
     world.report(1, "1/c1")
-    world.scheduler.next = [CloneTrial(tid(0), tid(1), {"x": "new"})]
-    world.report(0)
+    world.report(0, decisions=[CloneTrial(tid(0), tid(1), {"x": "new"})])
     world.exited(0)
     assert world[0].attempt == 2
-    world.now = 100.0
-    assert world.tell(Tick()) == []
+    assert world.at(100.0) == []
 
 
 def test_rule_13_a_save_has_the_longer_grace():
-    world = World(can_save_on_demand=True, stop_grace_s=5.0, save_grace_s=60.0)
-    world.open()
-    world.run(0)
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(0)
+    world = running(can_save_on_demand=True, stop_grace_s=5.0, save_grace_s=60.0)
+    world.report(0, decisions=[PauseTrial(tid(0))])
     assert world.sweep.deadline == 60.0
 
 
 def test_rule_13_a_person_pauses_and_resumes_a_trial():
-    world = World(can_save_on_demand=True)
-    world.open()
-    world.run(0)
+    world = running(can_save_on_demand=True)
     assert world.ask(Ask.PAUSE, 0) == []
     assert world.report(0) == ["tell result 0", "stop 0.1#1 saving"]
     world.saved(0, "0/c1")
@@ -1669,36 +1465,25 @@ def test_rule_13_a_person_pauses_and_resumes_a_trial():
 
 
 def test_rule_13_the_scheduler_does_not_resume_what_a_person_paused():
-    world = World(num_trials=2, ask_ahead=2)
-    world.open()
-    world.run(0)
-    world.run(1)
+    world = running(2)
     world.ask(Ask.PAUSE, 0)
     world.report(0, "0/c1")
-    world.scheduler.next = [ResumeTrial(tid(0))]
-    world.report(1)
+    world.report(1, decisions=[ResumeTrial(tid(0))])
     assert world[0].next_status is PAUSED
     world.exited(0)
-    world.scheduler.next = [ResumeTrial(tid(0))]
-    world.report(1)
+    world.report(1, decisions=[ResumeTrial(tid(0))])
     assert world[0].status is PAUSED
 
 
 def test_rule_13_the_scheduler_does_not_withdraw_a_pause_that_a_person_asked_for():
-    world = World(num_trials=2, ask_ahead=2)
-    world.open()
-    world.run(0)
-    world.run(1)
+    world = running(2)
     world.ask(Ask.PAUSE, 0)
-    world.scheduler.next = [ResumeTrial(tid(0))]
-    world.report(1)
+    world.report(1, decisions=[ResumeTrial(tid(0))])
     assert isinstance(world[0].pending, PauseTrial)
 
 
 def test_rule_13_a_persons_pause_whose_save_failed_does_not_claim_later_pauses_of_the_scheduler():
-    world = World(can_save_on_demand=True)
-    world.open()
-    world.run(0)
+    world = running(can_save_on_demand=True)
     world.ask(Ask.PAUSE, 0)
     world.report(0)
     assert world.exited(0) == ["start 0.2"]  # it never saved: back to waiting, and the machine is free
@@ -1706,12 +1491,8 @@ def test_rule_13_a_persons_pause_whose_save_failed_does_not_claim_later_pauses_o
 
 
 def test_rule_13_a_persons_pause_that_lost_against_a_resize_does_not_claim_later_pauses_of_the_scheduler():
-    world = World(num_trials=2, ask_ahead=2, can_save_on_demand=True)
-    world.open()
-    world.run(0)
-    world.run(1)
-    world.scheduler.next = [ResizeTrial(tid(0), cpus(2))]
-    world.report(1)
+    world = running(2, can_save_on_demand=True)
+    world.report(1, decisions=[ResizeTrial(tid(0), cpus(2))])
     world.ask(Ask.PAUSE, 0)
     world.report(0)
     world.saved(0, "0/c1")
@@ -1721,9 +1502,7 @@ def test_rule_13_a_persons_pause_that_lost_against_a_resize_does_not_claim_later
 
 
 def test_rule_13_a_person_retries_an_ended_trial_and_its_failures_are_forgiven():
-    world = World(max_failures=0)
-    world.open()
-    world.run(0)
+    world = running(max_failures=0)
     world.report(0, "0/c1")
     world.exited(0, ExitKind.FAILED, "ValueError: x")
     world.released(0)
@@ -1736,12 +1515,9 @@ def test_rule_13_a_person_retries_an_ended_trial_and_its_failures_are_forgiven()
 def test_rule_13_a_retried_trial_is_judged_by_asha_like_any_other():
     asha = ASHAScheduler(max_t=100, reduction_factor=3)
     asha.set_search_properties("m", "max")
-    world = World(scheduler=asha)
-    world.open()
-    world.run(0)
+    world = running(scheduler=asha)
     world.report(0, m=1.0)
-    world.exited(0, ExitKind.FAILED)
-    world.released(0)
+    world.ended(0, ExitKind.FAILED)
     world.ask(Ask.RETRY, 0)
     world.started(0)
     world.report(0, m=1.0)  # a repeat
@@ -1774,9 +1550,7 @@ MY_FAULT = [ExitKind.FAILED, ExitKind.KILLED, ExitKind.OUT_OF_MEMORY, ExitKind.H
 
 @pytest.mark.parametrize("kind", MY_FAULT)
 def test_rule_14_the_trials_own_faults_are_failures_up_to_the_limit(kind):
-    world = World(max_failures=1)
-    world.open()
-    world.run(0)
+    world = running(max_failures=1)
     assert world.exited(0, kind) == ["tell recover 0", "start 0.2"]
     assert (world[0].failures, world[0].losses) == (1, 0)
     world.started(0)
@@ -1785,9 +1559,7 @@ def test_rule_14_the_trials_own_faults_are_failures_up_to_the_limit(kind):
 
 
 def test_rule_14_failures_without_limit():
-    world = World(max_failures=-1)
-    world.open()
-    world.run(0)
+    world = running(max_failures=-1)
     for attempt in range(2, 30):
         assert f"start 0.{attempt}" in world.exited(0, ExitKind.FAILED)
         world.released(0)
@@ -1797,8 +1569,7 @@ def test_rule_14_failures_without_limit():
 
 @pytest.mark.parametrize("kind", [ExitKind.LOST])
 def test_rule_14_a_loss_is_no_failure_and_has_its_own_limit(kind):
-    world = World(max_failures=0, max_losses=3)
-    world.open()
+    world = opened(max_failures=0, max_losses=3)
     world.suggest(0)
     for loss in range(1, 4):
         world.started(0)
@@ -1811,8 +1582,7 @@ def test_rule_14_a_loss_is_no_failure_and_has_its_own_limit(kind):
 
 @pytest.mark.parametrize("kind", [*MY_FAULT, ExitKind.STOPPED, ExitKind.LOST])
 def test_rule_14_an_exit_before_it_started_is_a_loss(kind):
-    world = World(max_failures=0, max_losses=1)
-    world.open()
+    world = opened(max_failures=0, max_losses=1)
     world.suggest(0)
     assert world.exited(0, kind) == ["tell recover 0", "start 0.2"]
     assert (world[0].losses, world[0].failures) == (1, 0)
@@ -1820,9 +1590,7 @@ def test_rule_14_an_exit_before_it_started_is_a_loss(kind):
 
 
 def test_rule_14_a_judged_report_resets_the_losses_but_a_repeat_does_not():
-    world = World(max_losses=3)
-    world.open()
-    world.run(0)
+    world = running(max_losses=3)
     world.report(0)
     world.exited(0, ExitKind.LOST)
     assert world[0].losses == 1
@@ -1869,32 +1637,18 @@ def test_rule_14_where_a_stopping_trial_goes(situation, kind, told, status, fail
 
 
 def test_rule_14_a_failed_exit_on_the_way_to_a_pause_counts_and_the_pause_holds_below_the_limit():
-    world = World(max_failures=1)
-    world.open()
-    world.run(0)
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(0, "0/c1")
+    world = running(max_failures=1)
+    world.report(0, "0/c1", decisions=[PauseTrial(tid(0))])
     assert world.exited(0, ExitKind.FAILED) == ["tell pause 0"]
     assert (world[0].status, world[0].failures) == (PAUSED, 1)
 
 
 @pytest.mark.parametrize("kind", [ExitKind.STOPPED, ExitKind.KILLED, ExitKind.LOST])
 def test_rule_14_a_pause_whose_save_was_never_committed_waits_again(kind):
-    world = World(can_save_on_demand=True)
-    world.open()
-    world.run(0)
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(0)
+    world = running(can_save_on_demand=True)
+    world.report(0, decisions=[PauseTrial(tid(0))])
     assert world.exited(0, kind) == ["start 0.2"]
     assert world[0].failures == 0
-
-
-def test_rule_14_a_trial_that_finished_without_a_word_says_so():
-    world = World(metric="loss")
-    world.open()
-    world.run(0)
-    world.exited(0, ExitKind.FINISHED)
-    assert world[0].reason == "reported nothing; expected the metric 'loss'"
 
 
 # --- rule 15: asking -----------------------------------------------------------------------------------------------
@@ -1941,28 +1695,21 @@ def test_rule_15_never_more_trials_than_asked_for():
 
 
 def test_rule_15_paused_trials_do_not_count_as_waiting():
-    world = World(num_trials=3, num_cpus=1)
-    world.open()
-    world.run(0)
-    world.scheduler.next = [PauseTrial(tid(0))]
-    world.report(0, "0/c1")
-    lines = world.exited(0) + world.released(0)
+    world = running(num_trials=3, num_cpus=1)
+    world.report(0, "0/c1", decisions=[PauseTrial(tid(0))])
+    lines = world.ended(0)
     assert "suggest 1" in lines
 
 
 def test_rule_15_an_exhausted_searcher_is_not_asked_again():
-    world = World(num_trials=None, num_cpus=1)
-    world.open()
-    world.run(0)
-    world.exited(0, ExitKind.FINISHED)
-    world.released(0)
+    world = running(num_trials=None, num_cpus=1)
+    world.ended(0, ExitKind.FINISHED)
     world.answer(1, EXHAUSTED)
     assert world.sweep.done
 
 
 def test_three_failed_suggestions_in_a_row_end_the_sweep():
-    world = World(num_trials=2)
-    world.open()
+    world = opened(num_trials=2)
     assert world.answer(0, Failed("boom 1")) == ["suggest 0"]
     assert world.answer(0, Failed("boom 2")) == ["suggest 0"]
     assert world.answer(0, Failed("boom 3")) == ["fail SearchError"]
@@ -1971,8 +1718,7 @@ def test_three_failed_suggestions_in_a_row_end_the_sweep():
 
 @pytest.mark.parametrize("between", ["a config", "not now"])
 def test_an_answer_between_failed_suggestions_begins_a_new_row(between):
-    world = World(num_trials=9, num_cpus=9)
-    world.open()
+    world = opened(num_trials=9, num_cpus=9)
     number = 0
     for _ in range(3):
         assert world.answer(number, Failed("boom")) == [f"suggest {number}"]
@@ -1986,15 +1732,13 @@ def test_an_answer_between_failed_suggestions_begins_a_new_row(between):
 
 
 def test_the_oldest_waiting_trial_is_overtaken_at_most_sixteen_times():
-    world = World(num_cpus=2, num_trials=40, ask_ahead=64)
-    world.open()
-    world.run(0, 1.0)
+    world = running(num_cpus=2, num_trials=40, ask_ahead=64)
     world.suggest(1, 2.0)  # waits for the whole machine
     starts = []
     for number in range(2, 40):
         starts += [text for text in world.suggest(number, 1.0) if text.startswith("start")]
-        running = [t.number for t in world.sweep.trials.values() if t.status is STARTING]
-        for one in running:
+        begun = [t.number for t in world.sweep.trials.values() if t.status is STARTING]
+        for one in begun:
             world.exited(one, ExitKind.FINISHED)
             starts += [text for text in world.released(one) if text.startswith("start")]
     assert len(starts) == 16
@@ -2006,10 +1750,7 @@ def test_the_oldest_waiting_trial_is_overtaken_at_most_sixteen_times():
 
 
 def test_a_metric_that_is_no_number_puts_its_trial_alone_in_error_and_is_not_retried():
-    world = World(num_trials=2, ask_ahead=2, metric="m", max_failures=-1)
-    world.open()
-    world.run(0)
-    world.run(1)
+    world = running(2, metric="m", max_failures=-1)
     assert world.report(0, m="0.3") == ["tell result 0", "stop 0.1#1"]
     assert (world[0].status, world[0].next_status) == (STOPPING, ERROR)
     assert world.exited(0) == ["tell error 0"]
@@ -2020,10 +1761,7 @@ def test_a_metric_that_is_no_number_puts_its_trial_alone_in_error_and_is_not_ret
 
 
 def test_the_value_that_is_no_number_is_cut_and_a_nested_one_names_what_is_in_it():
-    world = World(num_trials=2, ask_ahead=2, metric="eval")
-    world.open()
-    world.run(0)
-    world.run(1)
+    world = running(2, metric="eval")
     world.report(0, eval=list(range(1000)))
     assert world[0].reason.startswith("the metric 'eval' is [0, 1, 2")
     assert len(world[0].reason) < 150
@@ -2035,25 +1773,19 @@ def test_the_value_that_is_no_number_is_cut_and_a_nested_one_names_what_is_in_it
 
 @pytest.mark.parametrize("value", [1, 0.5, True, float("nan"), float("inf"), None])
 def test_numbers_are_metrics_nan_and_bools_included_and_none_is_not_measured_yet(value):
-    world = World(metric="m")
-    world.open()
-    world.run(0)
+    world = running(metric="m")
     assert world.report(0, m=value, loss=1) == ["tell result 0", "continue 0.1#1"]
 
 
 def test_every_one_of_several_objectives_has_to_be_a_number():
-    world = World(required=("m", "latency_s"))
-    world.open()
-    world.run(0)
+    world = running(required=("m", "latency_s"))
     assert world.report(0, m=1.0, latency_s="fast") == ["tell result 0", "stop 0.1#1"]
     assert "'latency_s' is 'fast'" in world[0].reason
 
 
 @pytest.mark.parametrize("kind", list(ExitKind))
 def test_however_the_attempt_ends_after_a_metric_that_is_no_number_the_trial_is_in_error(kind):
-    world = World(metric="m", max_failures=3)
-    world.open()
-    world.run(0)
+    world = running(metric="m", max_failures=3)
     world.report(0, "0/c1", m="0.3")
     world.exited(0, kind, "raised")
     assert world[0].status is ERROR
@@ -2072,22 +1804,16 @@ def test_however_the_attempt_ends_after_a_metric_that_is_no_number_the_trial_is_
     ],
 )
 def test_nothing_that_a_scheduler_decides_leads_away_from_the_error_that_was_decided(decision):
-    world = World(num_trials=2, ask_ahead=2, metric="m")
-    world.open()
-    world.run(0)
-    world.run(1)
+    world = running(2, metric="m")
     world.report(1, "1/c1")
     world.report(0, m="0.3")
-    world.scheduler.next = [decision]
-    assert world.report(1) == ["tell result 1", "continue 1.1#2"]
+    assert world.report(1, decisions=[decision]) == ["tell result 1", "continue 1.1#2"]
     assert (world[0].next_status, world[0].pending) == (ERROR, None)
 
 
 @pytest.mark.parametrize("what", [Ask.CANCEL, Ask.INTERRUPT, Ask.DRAIN, Ask.PAUSE, Ask.RESUME])
 def test_no_person_leads_away_from_the_error_that_was_decided(what):
-    world = World(metric="m")
-    world.open()
-    world.run(0)
+    world = running(metric="m")
     world.report(0, m="0.3")
     world.ask(what, None if what in (Ask.INTERRUPT, Ask.DRAIN) else 0)
     world.exited(0)
@@ -2103,9 +1829,7 @@ def test_a_trial_that_was_going_to_its_error_when_the_driver_died_is_there_after
 
 
 def test_a_metric_that_no_report_has_ends_the_sweep_at_the_tenth_and_names_what_was_reported():
-    world = World(metric="los")
-    world.open()
-    world.run(0)
+    world = running(metric="los")
     for number in range(1, 10):
         assert world.report(0, loss=1.0, eval={"f1": 2.0}) == ["tell result 0", f"continue 0.1#{number}"]
     assert "fail MetricError" in world.report(0, loss=1.0, eval={"f1": 2.0})
@@ -2117,8 +1841,7 @@ def test_a_metric_that_no_report_has_ends_the_sweep_at_the_tenth_and_names_what_
 
 
 def test_a_metric_that_three_trials_never_reported_ends_the_sweep():
-    world = World(num_trials=5, metric="acc")
-    world.open()
+    world = opened(num_trials=5, metric="acc")
     for number in range(3):
         world.run(number)
         world.report(number, loss=1.0)
@@ -2130,9 +1853,7 @@ def test_a_metric_that_three_trials_never_reported_ends_the_sweep():
 
 
 def test_a_metric_that_one_trial_has_shown_is_judged_per_trial_from_then_on():
-    world = World(num_trials=9, metric="acc")
-    world.open()
-    world.run(0)
+    world = running(num_trials=9, metric="acc")
     world.report(0, acc=1.0)
     world.exited(0, ExitKind.FINISHED)
     for number in range(1, 5):
@@ -2148,9 +1869,7 @@ def test_a_metric_that_one_trial_has_shown_is_judged_per_trial_from_then_on():
 
 
 def test_at_the_end_a_metric_that_no_trial_reported_is_an_error_also_of_a_small_sweep():
-    world = World(num_trials=1, metric="acc")
-    world.open()
-    world.run(0)
+    world = running(metric="acc")
     world.report(0, loss=1.0)
     world.exited(0, ExitKind.FINISHED)
     assert world.sweep.metric_error() is not None
@@ -2158,8 +1877,7 @@ def test_at_the_end_a_metric_that_no_trial_reported_is_an_error_also_of_a_small_
 
 
 def test_a_trial_that_reported_nothing_at_all_ends_with_that_reason():
-    world = World(num_trials=4, metric="acc")
-    world.open()
+    world = opened(num_trials=4, metric="acc")
     for number in range(3):
         world.run(number)
         lines = world.exited(number, ExitKind.FINISHED)
@@ -2173,13 +1891,10 @@ def test_a_trial_that_reported_nothing_at_all_ends_with_that_reason():
 
 @pytest.mark.parametrize("how", ["scheduler", "cancel", "drain", "interrupt", "budget"])
 def test_trials_that_were_stopped_or_drained_are_not_judged_by_what_they_reported(how):
-    world = World(num_trials=1, metric="acc", time_budget_s=10.0)
-    world.open()
-    world.run(0)
+    world = running(metric="acc", time_budget_s=10.0)
     match how:
         case "scheduler":
-            world.scheduler.next = [StopTrial(tid(0), "stopped early")]
-            world.report(0, loss=1.0)
+            world.report(0, loss=1.0, decisions=[StopTrial(tid(0), "stopped early")])
         case "budget":
             world.wait(20.0)
         case _:
@@ -2193,9 +1908,7 @@ def test_trials_that_were_stopped_or_drained_are_not_judged_by_what_they_reporte
     ("plan", "report"), [({"stop": {"training_iteration": 1}}, {"loss": 1.0}), ({}, {"loss": 1.0, "done": True})]
 )
 def test_a_trial_that_went_all_its_way_to_a_stop_rule_without_the_metric_says_so(plan, report):
-    world = World(num_trials=1, metric="acc", **plan)
-    world.open()
-    world.run(0)
+    world = running(metric="acc", **plan)
     assert "stop 0.1#1" in world.report(0, **report)
     world.exited(0)
     assert world[0].status is TERMINATED
@@ -2221,17 +1934,13 @@ def test_what_earlier_runs_of_the_driver_showed_counts_after_a_resume():
 
 
 def test_a_later_report_may_lack_the_metric():
-    world = World(metric="acc")
-    world.open()
-    world.run(0)
+    world = running(metric="acc")
     world.report(0, acc=1.0)
     assert world.report(0, loss=1.0) == ["tell result 0", "continue 0.1#2"]
 
 
 def test_a_metric_that_is_not_strict_may_be_missing_or_a_text():
-    world = World(metric="acc", required=())
-    world.open()
-    world.run(0)
+    world = running(metric="acc", required=())
     for number in range(1, 20):
         assert world.report(0, loss=1.0) == ["tell result 0", f"continue 0.1#{number}"]
     assert world.report(0, acc="good") == ["tell result 0", "continue 0.1#20"]
@@ -2244,8 +1953,7 @@ def test_a_metric_that_is_not_strict_may_be_missing_or_a_text():
 
 
 def test_a_stop_key_that_three_trials_never_showed_ends_the_sweep_when_it_is_the_only_criterion():
-    world = World(num_trials=5, stop={"acuracy": 0.9})
-    world.open()
+    world = opened(num_trials=5, stop={"acuracy": 0.9})
     for number in range(3):
         assert world.failure is None
         world.run(number)
@@ -2257,10 +1965,7 @@ def test_a_stop_key_that_three_trials_never_showed_ends_the_sweep_when_it_is_the
 
 
 def test_trials_that_never_end_show_after_a_hundred_reports_that_they_lack_the_stop_key():
-    world = World(num_trials=3, ask_ahead=3, stop={"acuracy": 0.9})
-    world.open()
-    for number in range(3):
-        world.run(number)
+    world = running(3, stop={"acuracy": 0.9})
     for _ in range(99):
         for number in range(3):
             world.report(number)
@@ -2272,21 +1977,17 @@ def test_trials_that_never_end_show_after_a_hundred_reports_that_they_lack_the_s
 
 @pytest.mark.parametrize("stop", [{"acuracy": 0.9, "training_iteration": 9}, {"m": 100.0}])
 def test_a_stop_key_that_is_reported_or_not_the_only_criterion_ends_no_sweep(stop):
-    world = World(num_trials=5, stop=stop)
-    world.open()
+    world = opened(num_trials=5, stop=stop)
     for number in range(5):
         world.run(number)
         world.report(number, m=1.0)
-        world.exited(number, ExitKind.FINISHED)
-        world.released(number)
+        world.ended(number, ExitKind.FINISHED)
     assert world.failure is None
     assert world.sweep.done
 
 
 def test_a_nested_metric_is_found_by_its_path():
-    world = World(metric="eval/acc")
-    world.open()
-    world.run(0)
+    world = running(metric="eval/acc")
     assert world.report(0, eval={"acc": 0.5}) == ["tell result 0", "continue 0.1#1"]
     assert world[0].best_result["eval/acc"] == 0.5
 
@@ -2304,18 +2005,14 @@ def test_a_nested_metric_is_found_by_its_path():
     ],
 )
 def test_the_best_result_is_the_best_number_and_nan_loses_to_all(mode, values, best):
-    world = World(mode=mode)
-    world.open()
-    world.run(0)
+    world = running(mode=mode)
     for value in values:
         world.report(0, m=value)
     assert world[0].best_result["m"] == best
 
 
 def test_among_equals_the_first_stays_the_best():
-    world = World()
-    world.open()
-    world.run(0)
+    world = running()
     world.report(0, m=2.0)
     world.report(0, m=2.0)
     assert world[0].best_result["training_iteration"] == 1
@@ -2325,9 +2022,7 @@ def test_among_equals_the_first_stays_the_best():
 
 
 def test_what_is_told_carries_the_trial_as_it_was_at_the_event():
-    world = World(num_to_keep=1)
-    world.open()
-    world.run(0)
+    world = running(num_to_keep=1)
     world.report(0, "0/c1", m=0.25)
     told = [command for command in world.commands if isinstance(command, Notify)]
     assert [command.hook for command in told[-2:]] == [Hook.RESULT, Hook.SAVE]
@@ -2340,9 +2035,7 @@ def test_what_is_told_carries_the_trial_as_it_was_at_the_event():
 
 
 def test_a_discard_names_the_checkpoint_that_was_saved():
-    world = World(num_to_keep=1)
-    world.open()
-    world.run(0)
+    world = running(num_to_keep=1)
     world.report(0, "0/c1", training_iteration=10, m=1.0, time_this_iter_s=2.0)
     world.report(0, "0/c2")
     (discard,) = [command for command in world.commands if isinstance(command, Discard)]

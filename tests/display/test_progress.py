@@ -108,16 +108,15 @@ class Feed:
     def end(self, number: int, status: Status = Status.TERMINATED, reason: str = "") -> None:
         self.put(number, status=status, reason=reason, placement=None, failures=int(status is Status.ERROR))
 
-    def some(self) -> None:
+    def some(self) -> Feed:
+        """Let two trials run, one of which reports three times, and one wait."""
         self.run(0)
         self.run(1, "gpu1")
         self.put(2, reason="needs 1 GPU; 2 of 2 held by 00000, 00001")
-        self.report(0, 0.5, 1)
-        self.progress.refresh()
-        self.report(0, 0.25, 2)
-        self.progress.refresh()
-        self.report(0, 0.041234567, 3)
-        self.progress.refresh()
+        for step, loss in enumerate((0.5, 0.25, 0.041234567), 1):
+            self.report(0, loss, step)
+            self.progress.refresh()
+        return self
 
     def finish(self) -> None:
         self.progress.on_experiment_end(list(self.trials.values()))
@@ -138,8 +137,7 @@ def lines_display(verbose: int = 1, **more: Any) -> tuple[Progress, io.StringIO]
 
 def test_a_pipe_gets_one_line_per_change_of_state() -> None:
     progress, file = lines_display()
-    feed = Feed(progress)
-    feed.some()
+    feed = Feed(progress).some()
     feed.end(0)
     feed.end(1, reason="stopped early: loss=2 at 1, cutoff 1")
     progress.refresh()
@@ -159,8 +157,7 @@ def test_a_pipe_gets_one_line_per_change_of_state() -> None:
 def test_a_pipe_gets_a_status_line_each_thirty_seconds() -> None:
     time = [0.0]
     progress, file = lines_display(clock=lambda: time[0])
-    feed = Feed(progress)
-    feed.some()
+    Feed(progress).some()
     for time[0] in (29.0, 31.0, 45.0, 62.0):
         progress.refresh()
     beats = [line for line in file.getvalue().splitlines() if "best=" in line]
@@ -169,8 +166,7 @@ def test_a_pipe_gets_a_status_line_each_thirty_seconds() -> None:
 
 def test_verbose_0_prints_nothing_and_starts_no_thread(capfd: pytest.CaptureFixture[str]) -> None:
     before = threading.active_count()
-    feed = Feed(Progress(0))
-    feed.some()
+    feed = Feed(Progress(0)).some()
     feed.finish()
     assert threading.active_count() == before
     assert capfd.readouterr() == ("", "")
@@ -207,8 +203,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, columns: int = 110, lines: int = 3
 
 def test_a_terminal_shows_one_block_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     progress, file = terminal(monkeypatch)
-    feed = Feed(progress)
-    feed.some()
+    Feed(progress).some()
     screen = file.screen()
     assert sum("sweep mnist" in line and "running" in line for line in screen) == 1
     text = "\n".join(screen)
@@ -232,8 +227,7 @@ def test_the_last_frame_stays_with_the_best_config_and_the_failures_by_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     progress, file = terminal(monkeypatch)
-    feed = Feed(progress)
-    feed.some()
+    feed = Feed(progress).some()
     feed.end(0)
     for number in (3, 4, 5):
         feed.run(number)
@@ -438,8 +432,7 @@ def test_a_large_pareto_set_is_cut_to_its_first_few() -> None:
 @pytest.mark.parametrize("lines", [1, 5, 24])
 def test_no_line_is_wider_than_the_terminal_and_no_block_higher(columns: int, lines: int) -> None:
     view = ViewState(PLAN, 100, NODES)
-    feed = Feed(_Into(view))
-    feed.some()
+    feed = Feed(_Into(view)).some()
     feed.run(3)
     feed.end(3, Status.ERROR, "漢字" * 50)
     about = About("n" * 30, "/d" * 30, "s" * 30, "s" * 30, 7, "sweep resume " + "n" * 30)
@@ -463,8 +456,7 @@ class _Into(Progress):
 
 def test_a_terminal_of_twenty_columns_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     progress, file = terminal(monkeypatch, 20, 6)
-    feed = Feed(progress)
-    feed.some()
+    feed = Feed(progress).some()
     assert max(map(len, file.screen())) <= 20
     feed.finish()
 
@@ -475,8 +467,7 @@ def test_a_sweep_that_is_being_stopped_says_so_in_the_next_frame_also_when_nothi
     time = [0.0]
     ending = Ending(30.0, clock=lambda: time[0])
     progress, file = terminal(monkeypatch, 80)
-    feed = Feed(progress, ending=ending)
-    feed.some()
+    feed = Feed(progress, ending=ending).some()
     assert "STOPPING" not in "\n".join(file.screen())
     ending.hear(1)
     for time[0], left in ((0.0, "30s"), (12.0, "18s")):
@@ -497,8 +488,7 @@ def test_a_pipe_is_told_at_once_that_the_sweep_is_being_stopped_and_then_each_te
     time = [0.0]
     progress, file = lines_display(clock=lambda: time[0])
     ending = Ending(30.0, clock=lambda: time[0])
-    feed = Feed(progress, ending=ending)
-    feed.some()
+    Feed(progress, ending=ending).some()
     ending.hear(1)
     for time[0] in (0.0, 1.0, 9.0, 10.0, 11.0, 20.0):
         progress.refresh()
@@ -515,8 +505,7 @@ def test_when_ctrl_c_has_ended_the_reader_of_the_pipe_the_rest_goes_to_standard_
 ) -> None:
     ending = Ending(30.0)
     progress, _ = lines_display()
-    feed = Feed(progress, ending=ending)
-    feed.some()
+    feed = Feed(progress, ending=ending).some()
     ending.hear(1)
     progress._screen.file = _Broken()  # type: ignore[union-attr]
     progress.refresh()
@@ -570,8 +559,9 @@ def headers(file: Terminal) -> list[str]:
 @pytest.mark.parametrize("columns", [20, 60, 80, 200])
 def test_what_is_typed_leaves_no_stale_header_on_the_screen(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     progress, file = terminal(monkeypatch, columns, 24)
-    feed = Feed(progress, name="train_2026-11-22_00-25-17", resume_command="sweep resume train_2026-11-22_00-25-17")
-    feed.some()
+    feed = Feed(
+        progress, name="train_2026-11-22_00-25-17", resume_command="sweep resume train_2026-11-22_00-25-17"
+    ).some()
     for typed in ("\x03", "\x03\x03", "\n", "what is it doing?\n", "x" * 90):
         file.window.echo(typed)
         progress.notice("stopping")
@@ -590,8 +580,7 @@ def test_a_window_that_is_resized_shows_the_block_once(monkeypatch: pytest.Monke
     file = Terminal(120, 30, does_reflow=does_reflow)
     file.write("$ python train.py\n")
     progress = Progress(1, file=file, has_thread=False)
-    feed = Feed(progress)
-    feed.some()
+    feed = Feed(progress).some()
     for columns, rows in ((80, 30), (60, 30), (60, 10), (30, 10), (200, 40), (79, 24), (80, 5), (80, 24)):
         file.resize(columns, rows)
         progress.refresh()
@@ -647,8 +636,7 @@ class _Broken(Terminal):
 @pytest.mark.parametrize("style", ["lines", "terminal"])
 def test_a_closed_pipe_silences_the_display_and_harms_nothing(style: str) -> None:
     progress = Progress(2, file=_Broken(), style=style, has_thread=False)
-    feed = Feed(progress)
-    feed.some()
+    feed = Feed(progress).some()
     feed.finish()
 
 

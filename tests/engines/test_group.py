@@ -21,19 +21,18 @@ import pytest
 from conformance.engines import NODE, collect, context, has_released, has_reported
 from conformance.engines import trial as a_trial
 from leftovers import MARK, marked, wait_until_gone
+from recorded import exits, only, reports
 
 import sweep
 from sweep.core.config import FailureConfig, RunConfig
-from sweep.core.messages import Exit, Exited, ExitKind, Kill, Reported, Start
+from sweep.core.messages import Exited, ExitKind, Kill, Reported, Start
 from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources
 from sweep.core.trial import evolve
 from sweep.engines.base import EngineContext
 from sweep.engines.group import Group
 from sweep.engines.local import LocalEngine
 from sweep.errors import TrialsFailed, UserCodeError
-from sweep.record.facts import read_facts
 from sweep.record.layout import shards_name
-from sweep.record.reader import ExperimentReader
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.trainer import Backend
 from sweep.worker import wire
@@ -62,11 +61,6 @@ def run(tmp_path):
     assert wait_until_gone(mark) == {}
 
 
-def only(analysis) -> Any:
-    (trial,) = analysis.trials
-    return trial
-
-
 def log(analysis, rank: int) -> str:
     return Path(only(analysis).path, f"rank{rank}.log").read_text()
 
@@ -77,15 +71,6 @@ def pids_in(path: Path) -> list[int]:
 
 def is_there(pid: int) -> bool:
     return os.path.exists(f"/proc/{pid}")
-
-
-def reports(analysis) -> list[dict[str, Any]]:
-    return [dict(row.metrics) for row in ExperimentReader(analysis.experiment_path).results()]
-
-
-def exits(analysis) -> list[Exit]:
-    told = read_facts(Path(analysis.experiment_path) / "sweep.db")
-    return [row.event.exit for row in told if isinstance(row.event, Exited)]
 
 
 # --- failures --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from conformance.engines import collect, context, has_released, trial
+from conformance.engines import collect, context, has_reported, play_out, trial
 
 from sweep.core.messages import ExitKind, Kill, Reported, Start
 from sweep.engines.inline import InlineEngine
@@ -28,11 +28,7 @@ def test_user_code_runs_on_the_calling_thread_and_the_loop_on_another(tmp_path):
 
     engine = make(tmp_path, train)
 
-    def loop():
-        engine.execute(Start(trial()))
-        return collect(engine, has_released(1)), threading.get_ident()
-
-    events, loops_thread = engine.run_loop(loop)
+    events, loops_thread = engine.run_loop(lambda: (play_out(engine), threading.get_ident()))
     (told,) = [event for event in events if isinstance(event, Reported)]
     assert told.metrics["thread"] == threading.get_ident() != loops_thread
     assert told.metrics["trial"] == "abcde_00000"
@@ -51,11 +47,7 @@ def test_a_debugger_works_in_user_code(tmp_path):
     engine = InlineEngine(context(tmp_path, lambda config: 1))
     engine._code.trainable = train  # a stream cannot be shipped; here it need not
 
-    def loop():
-        engine.execute(Start(trial()))
-        return collect(engine, has_released(1))
-
-    events = engine.run_loop(loop)
+    events = engine.run_loop(lambda: play_out(engine))
     assert events[-2].exit.kind is ExitKind.FINISHED
     assert "42" in output.getvalue()
 
@@ -78,9 +70,8 @@ def test_ctrl_c_in_user_code_reaches_the_loop_and_the_caller(tmp_path):
     heard = []
 
     def loop():
-        engine.execute(Start(trial()))
         try:
-            collect(engine, has_released(1))
+            play_out(engine)
         except KeyboardInterrupt:
             heard.append(True)
             raise
@@ -99,7 +90,7 @@ def test_a_loop_that_ends_while_trials_run_ends_them_at_their_next_report(tmp_pa
 
     def loop():
         engine.execute(Start(trial()))
-        return collect(engine, lambda events: any(isinstance(e, Reported) for e in events), answer=None)
+        return collect(engine, has_reported(1), answer=None)
 
     assert len(engine.run_loop(loop)) == 2
 
@@ -111,11 +102,10 @@ def test_a_kill_takes_effect_at_the_next_report(tmp_path):
 
     engine = make(tmp_path, train)
 
-    def loop():
-        engine.execute(Start(trial()))
-        return collect(engine, has_released(1), answer=lambda r: Kill(r.trial_id, r.attempt, "enough"))
+    def kill(told):
+        return Kill(told.trial_id, told.attempt, "enough")
 
-    events = engine.run_loop(loop)
+    events = engine.run_loop(lambda: play_out(engine, answer=kill))
     assert (events[-2].exit.kind, events[-2].exit.error) == (ExitKind.KILLED, "enough")
 
 
@@ -125,11 +115,7 @@ def test_an_inline_sweep_inside_an_inline_trial_is_refused(tmp_path):
 
     engine = make(tmp_path, train)
 
-    def loop():
-        engine.execute(Start(trial()))
-        return collect(engine, has_released(1))
-
-    ended = engine.run_loop(loop)[-2].exit
+    ended = engine.run_loop(lambda: play_out(engine))[-2].exit
     assert ended.class_name == SweepError.__name__
 
 
@@ -138,9 +124,5 @@ def test_a_trial_gets_the_variables_of_the_run_and_those_of_its_trainable(tmp_pa
     own = replace(given.trainable, env={"OWN": "c", "OF_BOTH": "-"})
     engine = InlineEngine(replace(given, trainable=own, env={"OF_RUN": "a", "OF_BOTH": "b"}))
 
-    def loop():
-        engine.execute(Start(trial()))
-        return collect(engine, has_released(1))
-
-    (told,) = [event for event in engine.run_loop(loop) if isinstance(event, Reported)]
+    (told,) = [event for event in engine.run_loop(lambda: play_out(engine)) if isinstance(event, Reported)]
     assert told.metrics["seen"] == "abc"

@@ -9,7 +9,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,15 @@ from sweep.record.checkpoints import Checkpoint
 from sweep.worker.parameters import with_parameters
 from sweep.worker.session import get_checkpoint, get_context, report
 from sweep.worker.trainable import Trainable
+
+
+@contextmanager
+def begun(given, first=None):
+    """Yield an engine that was told to start a trial; it is closed afterwards."""
+    with closing(LocalEngine(given)) as engine:
+        engine.execute(Start(first or trial()))
+        yield engine
+
 
 # --- ends ----------------------------------------------------------------------------------------------------
 
@@ -174,8 +183,7 @@ def test_a_stop_sent_while_the_trial_computes_is_obeyed_at_its_next_report(tmp_p
         report({"step": 2})
         report({"step": 3})
 
-    with closing(LocalEngine(context(tmp_path, train))) as engine:
-        engine.execute(Start(trial()))
+    with begun(context(tmp_path, train)) as engine:
         collect(engine, has_reported(1))
         engine.execute(Stop("abcde_00000", 1, 0))
         fifo.write_bytes(b"go")
@@ -203,8 +211,7 @@ def test_a_trial_that_ends_without_reading_a_stop_still_has_its_last_word(tmp_pa
         Path(config["fifo"]).read_bytes()
         raise ValueError("my last word")
 
-    with closing(LocalEngine(context(tmp_path, train))) as engine:
-        engine.execute(Start(trial(config={"fifo": str(tmp_path / "go")})))
+    with begun(context(tmp_path, train), trial(config={"fifo": str(tmp_path / "go")})) as engine:
         collect(engine, has_reported(1))
         for _ in range(3):
             engine.execute(Stop("abcde_00000", 1, 0))
@@ -224,8 +231,7 @@ def test_what_a_trial_left_running_is_gone_when_its_exit_is_told(tmp_path):
         os.wait()
         return {"pids": [child.pid for child in children]}
 
-    with closing(LocalEngine(context(tmp_path, train))) as engine:
-        engine.execute(Start(trial()))
+    with begun(context(tmp_path, train)) as engine:
         events = collect(engine, has_released(1))
         (told,) = [event for event in events if isinstance(event, Reported)]
         assert len(told.metrics["pids"]) == 2
@@ -242,8 +248,7 @@ def test_kill_ends_a_trial_that_holds_the_interpreter_and_ignores_signals(tmp_pa
         report({"a": 1})
         ctypes.PyDLL(None).sleep(1000)
 
-    with closing(LocalEngine(context(tmp_path, train))) as engine:
-        engine.execute(Start(trial()))
+    with begun(context(tmp_path, train)) as engine:
         collect(engine, has_reported(1))
         engine.execute(Kill("abcde_00000", 1, "too slow"))
         events = collect(engine, has_released(1))
@@ -256,8 +261,7 @@ def test_kill_ends_a_trial_whose_host_is_stopped(tmp_path, monkeypatch):
     def train(config):
         report({"host": os.getppid()})
 
-    with closing(LocalEngine(context(tmp_path, train))) as engine:
-        engine.execute(Start(trial()))
+    with begun(context(tmp_path, train)) as engine:
         (told,) = [e for e in collect(engine, has_reported(1), answer=None) if isinstance(e, Reported)]
         os.kill(told.metrics["host"], 19)
         engine.execute(Kill("abcde_00000", 1))
@@ -285,8 +289,7 @@ def test_a_zygote_that_dies_is_replaced_and_the_trials_go_on(tmp_path):
         report({"a": 1})
         report({"a": 2})
 
-    with closing(LocalEngine(context(tmp_path, train))) as engine:
-        engine.execute(Start(trial(0)))
+    with begun(context(tmp_path, train)) as engine:
         collect(engine, has_reported(1), answer=None)
         watch = Watch([engine._hosts._nursery.pid])
         os.kill(engine._hosts._nursery.pid, 9)
@@ -376,7 +379,7 @@ def test_a_worker_leads_a_session_is_preferred_by_the_oom_killer_and_heeds_ctrl_
     assert metrics["cwd"] == str(tmp_path / "chdir" / "abcde_00000")
 
 
-def test_exit_functions_inherited_from_preloaded_modules_do_not_run_and_the_users_own_do(tmp_path):
+def test_exit_functions_inherited_from_preloaded_modules_do_not_run_and_the_users_own_do(tmp_path, monkeypatch):
     (tmp_path / "noisy.py").write_text("import atexit\natexit.register(print, 'inherited')\n")
 
     def train(config):
@@ -384,11 +387,8 @@ def test_exit_functions_inherited_from_preloaded_modules_do_not_run_and_the_user
 
         atexit.register(print, "my own")
 
-    sys.path.insert(0, str(tmp_path))
-    try:
-        play(tmp_path / "exp", train, preload=["noisy"])
-    finally:
-        sys.path.remove(str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    play(tmp_path / "exp", train, preload=["noisy"])
     text = (tmp_path / "exp" / "abcde_00000" / "output.log").read_text()
     assert "my own" in text
     assert "inherited" not in text
@@ -602,8 +602,7 @@ def test_children_of_a_reused_worker_are_gone_when_its_trials_exit_is_told(tmp_p
         child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         return {"child": child.pid}
 
-    with closing(LocalEngine(context(tmp_path, train, reuse_actors=True))) as engine:
-        engine.execute(Start(trial()))
+    with begun(context(tmp_path, train, reuse_actors=True)) as engine:
         events = collect(engine, has_released(1))
         (told,) = [event for event in events if isinstance(event, Reported)]
         state = Path(f"/proc/{told.metrics['child']}/stat")
@@ -742,13 +741,11 @@ def test_a_module_that_cannot_be_imported_in_advance_is_shown_and_not_fatal(tmp_
     ]
 
 
-def test_while_a_module_is_imported_the_trials_that_wait_say_so(tmp_path):
+def test_while_a_module_is_imported_the_trials_that_wait_say_so(tmp_path, monkeypatch):
     (tmp_path / "slow_module.py").write_text(f"open({str(tmp_path / 'gate')!r}).read()\n")
     os.mkfifo(tmp_path / "gate")
-    sys.path.insert(0, str(tmp_path))
-    engine = LocalEngine(context(tmp_path / "exp", lambda config: 1, preload=["slow_module"]))
-    try:
-        engine.execute(Start(trial()))
+    monkeypatch.syspath_prepend(tmp_path)
+    with begun(context(tmp_path / "exp", lambda config: 1, preload=["slow_module"])) as engine:
         events = collect(engine, lambda seen: bool(seen))
         assert [event.reason for event in events] == ["importing slow_module"]
         engine.execute(Start(trial(1)))
@@ -757,18 +754,12 @@ def test_while_a_module_is_imported_the_trials_that_wait_say_so(tmp_path):
         assert collect(engine, has_released(1))[0].exit.kind is ExitKind.KILLED
         (tmp_path / "gate").write_text("go")
         assert collect(engine, has_released(1))[-2].exit.kind is ExitKind.FINISHED
-    finally:
-        sys.path.remove(str(tmp_path))
-        engine.close()
 
 
-def test_a_module_that_kills_the_importing_process_leaves_the_trials_to_import_for_themselves(tmp_path):
+def test_a_module_that_kills_the_importing_process_leaves_the_trials_to_import_for_themselves(tmp_path, monkeypatch):
     (tmp_path / "deadly.py").write_text("import os\nos.abort()\n")
-    sys.path.insert(0, str(tmp_path))
-    try:
-        story = play(tmp_path / "exp", lambda config: 1, [trial(0), trial(1)], in_turn=True, preload=["deadly"])
-    finally:
-        sys.path.remove(str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    story = play(tmp_path / "exp", lambda config: 1, [trial(0), trial(1)], in_turn=True, preload=["deadly"])
     assert [ended.kind for ended in story.exits][-1] is ExitKind.FINISHED
     assert "SIGABRT" in story.notices[0]
     assert "deadly" in story.notices[0]

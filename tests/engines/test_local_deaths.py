@@ -124,6 +124,12 @@ def people(driver, directory):
     return zygote, hosts, everybody
 
 
+def below(host, everybody):
+    """Return the children of a host and theirs."""
+    mine = [pid for pid in everybody if parent_of(pid) == host]
+    return mine + [pid for pid in everybody if parent_of(pid) in mine]
+
+
 @pytest.mark.parametrize(
     ("body", "method"),
     [(WAITING, "zygote"), (COMPUTING, "zygote"), (IGNORING, "zygote"), (FORKING, "zygote"), (WAITING, "spawn")],
@@ -138,33 +144,27 @@ def test_nothing_is_left_when_the_driver_is_killed_and_the_trial(drive, tmp_path
     assert of_experiment(tmp_path / "exp") == []
 
 
-def test_nothing_is_left_when_driver_and_hosts_are_killed_at_once(drive, tmp_path):
-    driver = drive(WAITING)
-    _, hosts, everybody = people(driver, tmp_path / "exp")
+def left_after(driver, directory, who, number):
+    """Send a signal to the hosts or the zygote of a driver, kill the driver right after, and return who is left."""
+    zygote, hosts, everybody = people(driver, directory)
     assert len(hosts) == 2
     watch = Watch(everybody)
-    for pid in (*hosts, driver.pid):
-        os.kill(pid, signal.SIGKILL)
-    assert watch.left() == []
+    for pid in hosts if who == "hosts" else [zygote]:
+        os.kill(pid, number)
+    driver.kill()
+    return watch.left()
+
+
+def test_nothing_is_left_when_driver_and_hosts_are_killed_at_once(drive, tmp_path):
+    assert left_after(drive(WAITING), tmp_path / "exp", "hosts", signal.SIGKILL) == []
 
 
 def test_nothing_is_left_when_the_hosts_are_stopped_and_the_driver_is_killed(drive, tmp_path):
-    driver = drive(WAITING)
-    _, hosts, everybody = people(driver, tmp_path / "exp")
-    watch = Watch(everybody)
-    for pid in hosts:
-        os.kill(pid, signal.SIGSTOP)
-    driver.kill()
-    assert watch.left() == []
+    assert left_after(drive(WAITING), tmp_path / "exp", "hosts", signal.SIGSTOP) == []
 
 
 def test_nothing_is_left_when_zygote_and_driver_are_killed(drive, tmp_path):
-    driver = drive(WAITING)
-    zygote, _, everybody = people(driver, tmp_path / "exp")
-    watch = Watch(everybody)
-    os.kill(zygote, signal.SIGKILL)
-    driver.kill()
-    assert watch.left() == []
+    assert left_after(drive(WAITING), tmp_path / "exp", "zygote", signal.SIGKILL) == []
 
 
 def test_trials_run_on_when_only_the_zygote_is_killed(drive, tmp_path):
@@ -183,8 +183,7 @@ def test_trials_run_on_when_only_the_zygote_is_killed(drive, tmp_path):
 def test_a_killed_host_gives_lost_only_after_its_strays_are_gone(drive, tmp_path):
     driver = drive(WAITING)
     _, hosts, everybody = people(driver, tmp_path / "exp")
-    mine = [pid for pid in everybody if parent_of(pid) == hosts[0]]
-    strays = mine + [pid for pid in everybody if parent_of(pid) in mine]
+    strays = below(hosts[0], everybody)
     assert len(strays) == 4  # the worker, its two children, and the daemon, whose parent is the host
     os.kill(hosts[0], signal.SIGKILL)
     assert driver.stdout.readline().startswith("exited LOST")
@@ -195,8 +194,7 @@ def test_a_killed_host_gives_lost_only_after_its_strays_are_gone(drive, tmp_path
 def test_a_host_killed_after_its_zygote_gives_lost_with_nothing_left(drive, tmp_path):
     driver = drive(WAITING)
     zygote, hosts, everybody = people(driver, tmp_path / "exp")
-    mine = [pid for pid in everybody if parent_of(pid) == hosts[0]]
-    strays = mine + [pid for pid in everybody if parent_of(pid) in mine]
+    strays = below(hosts[0], everybody)
     watch = Watch([zygote])
     os.kill(zygote, signal.SIGKILL)
     assert watch.left() == []

@@ -51,6 +51,14 @@ def until(engine: Simulator, kind: type) -> list:
     return seen
 
 
+def reported() -> Simulator:
+    """Return an engine whose only trial waits for the answer to its first report."""
+    engine = Simulator(steps, NODES)
+    engine.execute(Start(trial()))
+    until(engine, Reported)
+    return engine
+
+
 def test_an_attempt_starts_reports_when_answered_exits_and_is_released():
     engine = Simulator(steps, NODES, start_s=2.0, stop_s=0.5)
     engine.execute(Start(trial()))
@@ -67,9 +75,7 @@ def test_an_attempt_starts_reports_when_answered_exits_and_is_released():
 
 
 def test_nothing_is_reported_before_the_answer():
-    engine = Simulator(steps, NODES)
-    engine.execute(Start(trial()))
-    until(engine, Reported)
+    engine = reported()
     assert engine.next_events(100.0) == [Tick()]
     assert engine.now() == 100.0
 
@@ -83,26 +89,20 @@ def test_an_attempt_continues_from_its_checkpoint():
 
 
 def test_a_stop_that_answers_a_report_ends_the_attempt():
-    engine = Simulator(steps, NODES)
-    engine.execute(Start(trial()))
-    until(engine, Reported)
+    engine = reported()
     engine.execute(Stop(A, 1, 1))
     assert until(engine, Released) == [Exited(A, 1, Exit(ExitKind.STOPPED)), Released(A, 1)]
 
 
 def test_a_stop_that_asks_for_a_save_delivers_it_before_the_exit():
-    engine = Simulator(steps, NODES)
-    engine.execute(Start(trial()))
-    until(engine, Reported)
+    engine = reported()
     engine.execute(Stop(A, 1, 1, save=True))
     kinds = [type(event) for event in until(engine, Released)]
     assert kinds == [Saved, Exited, Released]
 
 
 def test_a_save_is_an_answer_and_the_attempt_goes_on():
-    engine = Simulator(steps, NODES)
-    engine.execute(Start(trial()))
-    until(engine, Reported)
+    engine = reported()
     engine.execute(Save(A, 1, 1))
     assert until(engine, Reported)[0] == Saved(A, 1, 1, f"{A}/checkpoint_000001.1")
 

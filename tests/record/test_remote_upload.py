@@ -98,6 +98,16 @@ def save(experiment, number, trial_id=TRIAL):
     return path
 
 
+def files_of(path):
+    """Return the files of a checkpoint that `save` made, in the order of their names."""
+    return [f"{path}/{name}" for name in (MANIFEST, "inner/state", "model")]
+
+
+def uploads_of(path):
+    """Return the writes that send a checkpoint: its manifest comes last."""
+    return [("put_file", f"{path}/inner/state"), ("put_file", f"{path}/model"), ("pipe_file", f"{path}/{MANIFEST}")]
+
+
 def uploader_of(storage, experiment, **how):
     return Uploader(storage.experiment("made"), experiment.root, **how)
 
@@ -124,9 +134,7 @@ def test_everything_is_there_after_a_pass_and_the_next_sends_only_what_has_chang
     uploader.sync()
     assert changes.take() == [
         ("pipe_file", ".sweep-record.json"),
-        ("put_file", f"{path}/inner/state"),
-        ("put_file", f"{path}/model"),
-        ("pipe_file", f"{path}/{MANIFEST}"),
+        *uploads_of(path),
         ("put_file", f"{TRIAL}/mine.txt"),
         ("put_file", f"{TRIAL}/output.log"),
         ("put_file", f"{TRIAL}/result.json"),
@@ -193,20 +201,14 @@ def test_a_checkpoint_deleted_here_is_deleted_there_after_the_record_that_does_n
     uploader.sync([TRIAL])
     made = changes.take()
     assert made[:6] == [
-        ("put_file", f"{new}/inner/state"),
-        ("put_file", f"{new}/model"),
-        ("pipe_file", f"{new}/{MANIFEST}"),
+        *uploads_of(new),
         ("put_file", "sweep.db"),
         ("pipe_file", ".sweep-record.json"),
         ("rm_file", f"{old}/{MANIFEST}"),
     ]
     assert sorted(made[6:]) == [("rm_file", f"{old}/inner/state"), ("rm_file", f"{old}/model")]
     there = storage.experiment("made").find()
-    assert sorted(name for name in there if "checkpoint" in name) == [
-        f"{new}/{MANIFEST}",
-        f"{new}/inner/state",
-        f"{new}/model",
-    ]
+    assert sorted(name for name in there if "checkpoint" in name) == files_of(new)
 
 
 def test_a_checkpoint_that_was_sent_just_before_a_kill_and_then_deleted_here_is_deleted_there(
@@ -264,7 +266,7 @@ def test_a_checkpoint_that_is_deleted_while_it_is_sent_arrives_whole(storage, ex
     monkeypatch.setattr(RemoteDirectory, "put", put)
     uploader_of(storage, experiment).sync()
     there = storage.experiment("made").find(path)
-    assert sorted(there) == [f"{path}/{MANIFEST}", f"{path}/inner/state", f"{path}/model"]
+    assert sorted(there) == files_of(path)
     assert not (experiment.root / ".sweep-outgoing" / path).exists()
 
 
@@ -309,11 +311,7 @@ def test_whatever_write_is_the_last_the_copy_can_be_continued_from_a_whole_check
         assert not pull(storage, "made")
         uploader_of(storage, experiment).sync()
         there = storage.experiment("made").find()
-        assert sorted(name for name in there if "checkpoint" in name) == [
-            f"{new}/{MANIFEST}",
-            f"{new}/inner/state",
-            f"{new}/model",
-        ]
+        assert sorted(name for name in there if "checkpoint" in name) == files_of(new)
         if not is_cut:
             break
     assert 7 < fail_at < 49
@@ -324,7 +322,7 @@ def test_an_upload_that_was_cut_by_another_content_of_that_name_is_begun_anew(st
     remote.write(f"{TRIAL}/checkpoint_000001/old", b"left")
     path = save(experiment, 1)
     uploader_of(storage, experiment).sync()
-    assert sorted(remote.find(path)) == [f"{path}/{MANIFEST}", f"{path}/inner/state", f"{path}/model"]
+    assert sorted(remote.find(path)) == files_of(path)
 
 
 def test_a_checkpoint_that_a_lost_machine_sent_before_its_record_is_replaced_by_that_of_its_name(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -42,6 +43,16 @@ FIXED = [
     "iterations_since_restore",
     "experiment_tag",
 ]
+
+
+def analysis_of(root: Path, *trials: tuple[dict[str, Any], list[dict[str, Any]]], **meta: Any) -> ExperimentAnalysis:
+    """Return the analysis of an experiment of trials that are given as a config and what it reported."""
+    made = MadeExperiment(root, **meta)
+    for config, reported in trials:
+        trial_id = made.trial(config)
+        for metrics in reported:
+            made.report(trial_id, metrics)
+    return ExperimentAnalysis(made.close())
 
 
 @pytest.fixture
@@ -191,19 +202,15 @@ def test_the_ray_style_begins_with_rays_columns_in_rays_order(mixed: ExperimentA
 
 
 def test_a_metric_named_like_a_column_is_kept_beside_it(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    trial = made.trial({"x": 1})
-    made.report(trial, {"state": "weird", "loss": 1.0})
-    frame = ExperimentAnalysis(made.close()).dataframe()
+    frame = analysis_of(tmp_path, ({"x": 1}, [{"state": "weird", "loss": 1.0}])).dataframe()
     assert frame["state"].tolist() == ["PENDING"]
     assert frame["metric/state"].tolist() == ["weird"]
 
 
 def test_mixed_values_and_huge_integers_become_text_or_floats_but_never_fail(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    for value in (1, "auto", None, {"a": [1]}, 2**70):
-        made.report(made.trial({"x": value, "n": 2**70 if value else 1, "obj": (1, 2), "c": object}), {"loss": 1})
-    frame = ExperimentAnalysis(made.close()).dataframe()
+    values = (1, "auto", None, {"a": [1]}, 2**70)
+    configs = [{"x": value, "n": 2**70 if value else 1, "obj": (1, 2), "c": object} for value in values]
+    frame = analysis_of(tmp_path, *[(config, [{"loss": 1}]) for config in configs]).dataframe()
     assert frame["config/x"].tolist()[1] == "auto"
     assert frame["config/x/a"].tolist()[3] == "[1]"
     assert frame["config/x"].tolist()[0] == "1"
@@ -239,10 +246,8 @@ def test_best_by_every_scope(mixed: ExperimentAnalysis) -> None:
 
 
 def test_nan_is_never_best_and_infinity_only_when_asked_for(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    for loss in (NAN, math.inf, 1.0, NAN):
-        made.report(made.trial({"loss": str(loss)}), {"loss": loss})
-    analysis = ExperimentAnalysis(made.close())
+    losses = (NAN, math.inf, 1.0, NAN)
+    analysis = analysis_of(tmp_path, *[({"loss": str(loss)}, [{"loss": loss}]) for loss in losses])
     for scope in SCOPES:
         assert analysis.get_best_config("loss", "max", scope) == {"loss": "1.0"}
         best = analysis.get_best_trial("loss", "max", scope, filter_nan_and_inf=False)
@@ -296,21 +301,17 @@ def test_nothing_found_is_a_warning_that_names_what_was_reported(mixed: Experime
 
 
 def test_without_metric_or_mode_the_error_says_what_to_give(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path, metric=None, mode=None)
-    for _ in range(2):
-        made.report(made.trial({"x": 1}), {"loss": 1.0})
-    analysis = ExperimentAnalysis(made.close())
+    analysis = analysis_of(tmp_path, *[({"x": 1}, [{"loss": 1.0}])] * 2, metric=None, mode=None)
     with pytest.raises(ValueError, match="no metric and mode are known"):
         _ = analysis.best_config
     assert analysis.get_best_config("loss", "min") == {"x": 1}
-    assert ExperimentAnalysis(made.root, default_metric="loss", default_mode="min").best_config == {"x": 1}
-    assert ExperimentAnalysis(made.root, default_mode="min").default_metric == "_metric"
+    root = analysis.experiment_path
+    assert ExperimentAnalysis(root, default_metric="loss", default_mode="min").best_config == {"x": 1}
+    assert ExperimentAnalysis(root, default_mode="min").default_metric == "_metric"
 
 
 def test_a_single_trial_is_best_whatever_it_reported(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    made.report(made.trial({"x": 7}), {"other": 1.0})
-    analysis = ExperimentAnalysis(made.close())
+    analysis = analysis_of(tmp_path, ({"x": 7}, [{"other": 1.0}]))
     assert analysis.best_config == {"x": 7}
     assert ResultGrid(analysis).get_best_result().config == {"x": 7}
 
@@ -326,24 +327,14 @@ def test_the_repr_says_which_scope_was_used(mixed: ExperimentAnalysis) -> None:
 
 
 def test_nothing_is_said_of_earlier_steps_where_no_report_was_better(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    for loss in (1.0, 2.0):
-        trial_id = made.trial({"x": loss})
-        made.report(trial_id, {"loss": loss + 1})
-        made.report(trial_id, {"loss": loss})
-    analysis = ExperimentAnalysis(made.close())
+    analysis = analysis_of(tmp_path, *[({"x": loss}, [{"loss": loss + 1}, {"loss": loss}]) for loss in (1.0, 2.0)])
     for text in (repr(analysis), analysis._repr_html_()):
         assert text.count("best loss") + text.count("best <strong>loss") == 1
         assert "earlier" not in text
 
 
 def test_an_earlier_report_is_named_where_no_last_report_has_a_number(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    for loss in (2.0, 1.0):
-        trial_id = made.trial({"x": loss})
-        made.report(trial_id, {"loss": loss})
-        made.report(trial_id, {"loss": NAN})
-    analysis = ExperimentAnalysis(made.close())
+    analysis = analysis_of(tmp_path, *[({"x": loss}, [{"loss": loss}, {"loss": NAN}]) for loss in (2.0, 1.0)])
     assert "best" not in repr(analysis)
     assert "at an earlier step loss=1 (trial 00001 at step 1, scope='all')" in repr(analysis)
 
@@ -464,9 +455,7 @@ def test_a_missing_a_foreign_and_a_damaged_file_are_told_apart(tmp_path: Path) -
 
 def test_reading_never_loads_a_pickle(tmp_path: Path) -> None:
     witness = tmp_path / "witness"
-    made = MadeExperiment(tmp_path)
-    made.report(made.trial({"x": _Touch(witness)}), {"loss": 1.0, "extra": _Touch(witness)})
-    analysis = ExperimentAnalysis(made.close())
+    analysis = analysis_of(tmp_path, ({"x": _Touch(witness)}, [{"loss": 1.0, "extra": _Touch(witness)}]))
     analysis.dataframe()
     analysis.history()
     assert repr(analysis.trials[0].config["x"]) == "touch()"
@@ -507,10 +496,8 @@ def test_experiments_are_found_by_name_or_path_and_the_nearest_is_named(tmp_path
 
 
 def test_metric_names_with_quotes_and_slashes_are_read(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    for value in (2.0, 1.0):
-        made.report(made.trial({"v": value}), {'a"b': value, "flat/key": value, "nested": {"key": value}})
-    analysis = ExperimentAnalysis(made.close())
+    reported = [{'a"b': value, "flat/key": value, "nested": {"key": value}} for value in (2.0, 1.0)]
+    analysis = analysis_of(tmp_path, *[({"v": metrics["flat/key"]}, [metrics]) for metrics in reported])
     for metric in ('a"b', "flat/key", "nested/key"):
         assert analysis.get_best_config(metric, "min") == {"v": 1.0}
 
@@ -589,10 +576,8 @@ def test_of_several_objectives_one_that_is_named_has_its_mode(several: Experimen
 
 
 def test_one_mode_for_several_metrics_is_that_of_each(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path, metrics=["loss", "size"], modes=None)
-    for loss, size in ((1.0, 2.0), (2.0, 1.0), (2.0, 2.0)):
-        made.report(made.trial({"x": loss}), {"loss": loss, "size": size})
-    analysis = ExperimentAnalysis(made.close())
+    reported = [{"loss": loss, "size": size} for loss, size in ((1.0, 2.0), (2.0, 1.0), (2.0, 2.0))]
+    analysis = analysis_of(tmp_path, *[({}, [metrics]) for metrics in reported], metrics=["loss", "size"], modes=None)
     assert [trial.number for trial in analysis.get_pareto_trials()] == [0, 1]
     with pytest.raises(ValueError, match=r"loss \(min\), size \(min\)"):
         _ = analysis.best_config

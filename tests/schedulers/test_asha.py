@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 import pytest
-from conformance.schedulers import Told
+from conformance.schedulers import Told, tid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,10 +20,10 @@ from sweep.schedulers.asha import ASHAScheduler, AsyncHyperBandScheduler
 from sweep.simulation.virtual import Point, simulate
 
 
-def asha(mode: str = "max", *, seed: int = 0, **arguments) -> Told:
+def asha(mode: str = "max", *, seed: int = 0, num_trials: int = 0, **arguments) -> Told:
     scheduler = ASHAScheduler(**arguments)
     scheduler.set_search_properties("m", mode, seed=seed)
-    return Told(scheduler)
+    return Told(scheduler, num_trials)
 
 
 def milestones(told: Told) -> list[list[float]]:
@@ -61,26 +61,22 @@ def test_the_rungs_are_every_power_within_the_maximum(grace, max_t, factor):
 
 
 def test_the_sequence_of_decisions_is_that_of_tune():
-    told = asha(max_t=10, reduction_factor=2)
-    for number in range(4):
-        told.add(number)
+    told = asha(max_t=10, reduction_factor=2, num_trials=4)
     stopped = [bool(told.report(number, training_iteration=1, m=m)) for number, m in enumerate([2, 4, 1, 3])]
     assert stopped == [False, False, True, False]
     lowest = told.scheduler.state()[0][-1]
-    assert lowest == (1, [f"abcde_{n:05d}" for n in range(4)], 2.5)
+    assert lowest == (1, [tid(n) for n in range(4)], 2.5)
     assert not told.report(1, training_iteration=2, m=5)
     (decision,) = told.report(3, training_iteration=2, m=4)
-    assert decision == StopTrial("abcde_00003", "stopped early: m=4 at 2, cutoff 5")
+    assert decision == StopTrial(tid(3), "stopped early: m=4 at 2, cutoff 5")
     told.add(4)
     assert not told.report(4, training_iteration=5, m=9)
     seen = {rung[0]: rung[1] for rung in told.scheduler.state()[0]}
-    assert [milestone for milestone, ids in seen.items() if "abcde_00004" in ids] == [4]
+    assert [milestone for milestone, ids in seen.items() if tid(4) in ids] == [4]
 
 
 def test_for_a_loss_the_small_values_go_on():
-    told = asha("min", max_t=10, reduction_factor=2)
-    for number in range(3):
-        told.add(number)
+    told = asha("min", max_t=10, reduction_factor=2, num_trials=3)
     assert not told.report(0, m=2.0)
     (decision,) = told.report(1, m=3.0)
     assert decision.reason == "stopped early: m=3 at 1, cutoff 2"
@@ -88,8 +84,7 @@ def test_for_a_loss_the_small_values_go_on():
 
 
 def test_who_comes_first_to_a_rung_always_continues():
-    told = asha(max_t=81, reduction_factor=3)
-    told.add(0)
+    told = asha(max_t=81, reduction_factor=3, num_trials=1)
     for step, m in [(1, -5.0), (3, -50.0), (9, -500.0)]:
         assert not told.report(0, training_iteration=step, m=m)
 
@@ -102,9 +97,7 @@ def test_an_equal_value_is_no_worse():
 
 
 def test_a_trial_is_judged_once_per_rung():
-    told = asha(max_t=100, reduction_factor=4)
-    told.add(0)
-    told.add(1)
+    told = asha(max_t=100, reduction_factor=4, num_trials=2)
     told.report(0, training_iteration=1, m=10.0)
     assert not told.report(1, training_iteration=1, m=10.0)
     for step in (2, 3):
@@ -114,29 +107,23 @@ def test_a_trial_is_judged_once_per_rung():
 
 
 def test_at_max_t_a_trial_is_stopped_and_not_counted_as_stopped_early():
-    told = asha(max_t=4, reduction_factor=2)
-    told.add(0)
+    told = asha(max_t=4, reduction_factor=2, num_trials=1)
     for step in (1, 2, 3):
         assert not told.report(0, training_iteration=step, m=1.0)
-    assert told.report(0, training_iteration=4, m=1.0) == [
-        StopTrial("abcde_00000", "reached max_t: training_iteration=4")
-    ]
+    assert told.report(0, training_iteration=4, m=1.0) == [StopTrial(tid(0), "reached max_t: training_iteration=4")]
     assert told.scheduler.num_stopped == 0
 
 
 def test_without_stop_last_trials_a_trial_may_pass_max_t():
-    told = asha(max_t=4, reduction_factor=2, stop_last_trials=False)
-    told.add(0)
+    told = asha(max_t=4, reduction_factor=2, stop_last_trials=False, num_trials=1)
     for step in range(1, 20):
         assert not told.report(0, training_iteration=step, m=1.0)
 
 
 def test_nan_never_passes_a_rung_and_is_no_part_of_a_cutoff():
-    told = asha(max_t=9, reduction_factor=3)
-    for number in range(4):
-        told.add(number)
+    told = asha(max_t=9, reduction_factor=3, num_trials=4)
     (decision,) = told.report(0, m=math.nan)
-    assert decision.trial_id == "abcde_00000"
+    assert decision.trial_id == tid(0)
     assert told.scheduler.state()[0][-1][2] is None
     assert not told.report(1, m=-1e9)
     assert told.report(2, m=math.nan)
@@ -153,15 +140,13 @@ def test_infinities_do_not_spoil_a_rung(mode):
 
 
 def test_a_time_that_is_nan_reaches_no_rung():
-    told = asha(max_t=9, reduction_factor=3)
-    told.add(0)
+    told = asha(max_t=9, reduction_factor=3, num_trials=1)
     assert not told.report(0, training_iteration=math.nan, m=1.0)
     assert all(not rung[1] for rung in told.scheduler.state()[0])
 
 
 def test_a_last_result_counts_at_the_rung_it_reached():
-    told = asha(max_t=100, reduction_factor=4)
-    told.add(0)
+    told = asha(max_t=100, reduction_factor=4, num_trials=1)
     told.report(0, training_iteration=3, m=1.0)
     told.end(0)
     told.add(1)
@@ -169,8 +154,7 @@ def test_a_last_result_counts_at_the_rung_it_reached():
 
 
 def test_another_time_attribute_may_be_counted():
-    told = asha(max_t=100, reduction_factor=4, time_attr="epoch")
-    told.add(0)
+    told = asha(max_t=100, reduction_factor=4, time_attr="epoch", num_trials=1)
     assert not told.report(0, m=1.0)
     assert all(not rung[1] for rung in told.scheduler.state()[0])
     told.report(0, m=1.0, epoch=20)
@@ -251,8 +235,7 @@ def test_both_names_are_one_scheduler():
 
 
 def test_the_log_line_names_each_rung_and_its_cutoff():
-    told = asha(max_t=10, reduction_factor=4)
-    told.add(0)
+    told = asha(max_t=10, reduction_factor=4, num_trials=1)
     told.report(0, m=0.5)
     assert told.scheduler.debug_string() == (
         "Using AsyncHyperBand: num_stopped=0\nBracket: Iter 4.000: None | Iter 1.000: 0.5"
@@ -265,7 +248,7 @@ def test_of_a_rung_never_the_best_is_stopped(reports):
     told = asha(max_t=1000, reduction_factor=3)
     best: dict[int, float] = {}
     for number, value in reports:
-        trial_id = f"abcde_{number:05d}"
+        trial_id = tid(number)
         if trial_id not in told.trials:
             told.add(number)
         if told.trials[trial_id].status is not Status.RUNNING:
@@ -289,9 +272,7 @@ def test_rungs_may_be_given_and_the_last_one_is_the_end():
     assert milestones(told) == [[100, 33, 11, 4], [100, 33, 11]]
     assert (told.scheduler.max_t, told.scheduler.grace_period) == (100, 4)
     told.add(0)
-    assert told.report(0, training_iteration=100, m=1.0) == [
-        StopTrial("abcde_00000", "reached max_t: training_iteration=100")
-    ]
+    assert told.report(0, training_iteration=100, m=1.0) == [StopTrial(tid(0), "reached max_t: training_iteration=100")]
 
 
 @pytest.mark.parametrize(
@@ -305,10 +286,6 @@ def test_rungs_that_are_no_increasing_numbers_are_refused(rungs):
 # --- promotion --------------------------------------------------------------------------------------------------------
 
 
-def tid(number):
-    return f"abcde_{number:05d}"
-
-
 def promoting(mode="max", **arguments):
     return asha(mode, type="promotion", **{"max_t": 9, "reduction_factor": 3, **arguments})
 
@@ -317,15 +294,10 @@ def reach(told, number, time, m):
     """Report one result at `time`; everything happens that was decided, and who is paused has a checkpoint."""
     if tid(number) not in told.trials:
         told.add(number)
-    trial = told.trials[tid(number)]
+    trial = told.put(number, checkpoint=CheckpointRef("c", time))
     if trial.status is not Status.RUNNING:  # it was promoted and starts again
-        trial = evolve(trial, status=Status.RUNNING, attempt=trial.attempt + 1)
-    told.trials[trial.id] = evolve(trial, checkpoint=CheckpointRef("c", time))
-    decisions = told.report(number, training_iteration=time, m=m)
-    for decision in decisions:
-        status = {PauseTrial: Status.PAUSED, ResumeTrial: Status.PENDING, StopTrial: Status.TERMINATED}[type(decision)]
-        told.trials[decision.trial_id] = evolve(told.trials[decision.trial_id], status=status)
-    return decisions
+        told.put(number, status=Status.RUNNING, attempt=trial.attempt + 1)
+    return told.reach(number, time, m)
 
 
 def waits(number, m, time, best, of):
@@ -387,29 +359,25 @@ def test_a_trial_that_ended_keeps_its_place_and_is_not_resumed():
     assert reach(told, 5, 1, 0.0)[0] == ResumeTrial(tid(2))
 
 
-def test_the_last_result_of_a_trial_that_ends_may_promote_another():
+@pytest.mark.parametrize(
+    ("m", "decisions", "waiting"),
+    [
+        pytest.param(0.0, [ResumeTrial(tid(1))], [tid(1)], id="promotes another"),
+        pytest.param(9.0, [], [], id="is not promoted itself"),
+    ],
+)
+def test_the_last_result_of_a_trial_that_ends_counts_at_its_rung(m, decisions, waiting):
     told = promoting(grace_period=2, max_t=18)
     for number in range(2):
         reach(told, number, 2, 1.0 + number)
     told.add(2)
-    told.trials[tid(2)] = evolve(told.trials[tid(2)], last_result=TrialResult({"training_iteration": 5, "m": 0.0}))
-    assert told.end(2) == [ResumeTrial(tid(1))]
-
-
-def test_a_trial_that_ends_as_the_best_is_not_promoted_itself():
-    told = promoting(grace_period=2, max_t=18)
-    for number in range(2):
-        reach(told, number, 2, 1.0 + number)
-    told.add(2)
-    told.trials[tid(2)] = evolve(told.trials[tid(2)], last_result=TrialResult({"training_iteration": 5, "m": 9.0}))
-    assert told.end(2) == []
-    assert told.scheduler.state()[0][-1][2] == []
+    told.put(2, last_result=TrialResult({"training_iteration": 5, "m": m}))
+    assert told.end(2) == decisions
+    assert told.scheduler.state()[0][-1][2] == waiting
 
 
 def test_a_trial_that_never_saved_runs_on_and_is_stopped_where_it_is_not_among_the_best():
-    told = promoting()
-    for number in range(3):
-        told.add(number)
+    told = promoting(num_trials=3)
     assert [type(d) for d in told.report(0, training_iteration=1, m=0.5)] == [PauseTrial]
     assert told.scheduler.on_refused(told.trials[tid(0)], PauseTrial(tid(0))) == ()
     assert told.scheduler.on_refused(told.trials[tid(0)], PauseTrial(tid(0))) == ()
@@ -428,10 +396,9 @@ def test_a_trial_that_never_saved_runs_on_and_is_stopped_where_it_is_not_among_t
 
 
 def test_a_trial_that_saved_late_is_paused_at_its_next_rung():
-    told = promoting()
-    told.add(0)
+    told = promoting(num_trials=1)
     told.report(0, training_iteration=1, m=0.5)
-    told.trials[tid(0)] = evolve(told.trials[tid(0)], checkpoint=CheckpointRef("c", 2))
+    told.put(0, checkpoint=CheckpointRef("c", 2))
     assert [type(d) for d in told.report(0, training_iteration=3, m=0.5)] == [PauseTrial]
 
 
@@ -451,8 +418,7 @@ def test_only_a_trial_that_cannot_wait_to_be_promoted_is_news(type_, checkpoint,
 
 
 def test_an_infinite_score_is_shown_as_it_is():
-    told = promoting()
-    told.add(0)
+    told = promoting(num_trials=1)
     (pause,) = told.report(0, training_iteration=1, m=math.inf)
     assert "m=inf at 1 is not among" in pause.reason
 
@@ -479,7 +445,6 @@ def test_when_nothing_runs_the_worse_half_is_stopped_from_the_lowest_rung_on():
     while decisions := told.scheduler.on_idle(told.trials):
         rounds.append(decisions)
         for decision in decisions:
-            told.trials[decision.trial_id] = evolve(told.trials[decision.trial_id], status=Status.TERMINATED)
             told.end(int(decision.trial_id[-5:]))
     low = "never promoted: place {} of 9 at 1, where the best 3 went on"
     high = "never promoted: place {} of 3 at 3, where the best 1 went on"
@@ -495,8 +460,8 @@ def test_when_nothing_runs_the_worse_half_is_stopped_from_the_lowest_rung_on():
 def test_who_is_paused_for_another_reason_goes_on_and_a_persons_pause_is_left_alone():
     told = promoting()
     for number, changes in enumerate([{}, {"is_by_person": True}]):
-        trial = told.add(number)
-        told.trials[trial.id] = evolve(trial, status=Status.PAUSED, **changes)
+        told.add(number)
+        told.put(number, status=Status.PAUSED, **changes)
     assert told.scheduler.on_idle(told.trials) == [ResumeTrial(tid(0))]
 
 
@@ -511,8 +476,7 @@ def test_every_bracket_promotes_by_itself():
 
 
 def test_seconds_may_be_counted_and_the_highest_rung_reached_is_the_one():
-    told = promoting(time_attr="time_total_s")
-    told.add(0)
+    told = promoting(time_attr="time_total_s", num_trials=1)
     told.report(0, m=1.0, time_total_s=0.5)
     told.report(0, m=1.0, time_total_s=3.7)
     assert {rung[0]: list(rung[1]) for rung in told.scheduler.state()[0]} == {9: [], 3: [tid(0)], 1: []}
@@ -579,38 +543,25 @@ def test_in_a_sweep_a_third_goes_on_each_time_and_the_best_runs_to_the_end():
     assert len(set(steps)) == len(steps)  # nothing was computed twice
 
 
-def test_too_few_trials_for_one_to_get_to_the_end_are_told_of():
+def promoted_in_a_sweep(max_t, num_trials, **arguments):
+    """Return a run on two CPUs of trials that report their x at every step and may be promoted up to `max_t`."""
+
     def curve(config, count):
-        for _ in range(count + 1, 28):
+        for _ in range(count + 1, max_t + 1):
             yield Point(1.0, {"m": config["x"]}, has_checkpoint=True)
 
-    run = simulate(
-        curve,
-        config={"x": uniform(0, 1)},
-        metric="m",
-        mode="max",
-        num_samples=9,
-        scheduler=ASHAScheduler(max_t=27, reduction_factor=3, type="promotion"),
-        cpus=2,
-    )
+    scheduler = ASHAScheduler(max_t=max_t, reduction_factor=3, type="promotion")
+    given = {"config": {"x": uniform(0, 1)}, "metric": "m", "mode": "max", "cpus": 2}
+    return simulate(curve, num_samples=num_trials, scheduler=scheduler, **given, **arguments)
+
+
+def test_too_few_trials_for_one_to_get_to_the_end_are_told_of():
+    run = promoted_in_a_sweep(27, 9)
     assert max(trial.count for trial in run.trials) < 27
     assert [notice for notice in run.notices if "no trial was promoted to max_t=27: about 27 trials" in notice]
 
 
 def test_a_limit_on_trials_alive_at_a_time_does_not_hang_a_sweep():
-    def curve(config, count):
-        for _ in range(count + 1, 10):
-            yield Point(1.0, {"m": config["x"]}, has_checkpoint=True)
-
-    run = simulate(
-        curve,
-        config={"x": uniform(0, 1)},
-        metric="m",
-        mode="max",
-        num_samples=40,
-        scheduler=ASHAScheduler(max_t=9, reduction_factor=3, type="promotion"),
-        cpus=2,
-        max_concurrent_trials=4,
-    )
+    run = promoted_in_a_sweep(9, 40, max_concurrent_trials=4)
     assert len(run.trials) == 40
     assert all(trial.is_ended for trial in run.trials)

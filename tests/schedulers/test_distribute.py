@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conformance.schedulers import tid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,10 +35,6 @@ def gpus(number, kind="gpu"):
     return tuple(Device(f"{kind}{n}", kind) for n in range(number))
 
 
-def name(number):
-    return f"abcde_{number:05d}"
-
-
 class Site:
     """Machines and the trials on them; every method changes what an allocation function sees."""
 
@@ -53,13 +50,13 @@ class Site:
             self.add(n, base)
 
     def add(self, number, request):
-        trial = Trial(name(number), {}, request, Status.PENDING)
+        trial = Trial(tid(number), {}, request, Status.PENDING)
         self.view.add(trial)
         self.put(trial)
         self.start(number)
 
     def start(self, number):
-        trial = self.trials[name(number)]
+        trial = self.trials[tid(number)]
         place = self.packer.place(trial.resources, (trial.id, 1))
         if place is not None:
             self.put(evolve(trial, status=Status.RUNNING, placement=place))
@@ -69,16 +66,16 @@ class Site:
         self.view.see(self.trials)
 
     def score(self, number, value):
-        self.put(self.trials[name(number)], last_result=TrialResult({"m": value}))
+        self.put(self.trials[tid(number)], last_result=TrialResult({"m": value}))
 
     def ask(self, number):
         """Return what a trial is given after a result."""
-        trial = self.trials[name(number)]
+        trial = self.trials[tid(number)]
         return self.function(self.view, trial, trial.last_result or TrialResult({}), self.scheduler)
 
     def turn(self, number):
         """Let a trial report, and start it again if it is given something else; whether it was."""
-        trial = self.trials[name(number)]
+        trial = self.trials[tid(number)]
         if trial.status is not Status.RUNNING:
             self.start(number)
             return False
@@ -91,7 +88,7 @@ class Site:
         return True
 
     def end(self, number):
-        trial = self.trials[name(number)]
+        trial = self.trials[tid(number)]
         self.packer.release((trial.id, 1))
         self.view.remove(trial)
         self.put(trial, status=Status.TERMINATED, placement=None)
@@ -209,7 +206,7 @@ def test_bundles_are_added_like_the_last_or_as_said():
 
 def test_a_trial_grows_only_into_what_is_free_now():
     site = Site([Node("n", 8)], cpus(1), 2)
-    first = site.trials[name(0)]
+    first = site.trials[tid(0)]
     site.packer.release((first.id, 1))
     site.put(first, status=Status.PENDING, resources=cpus(6))
     site.start(0)
@@ -223,8 +220,8 @@ def test_a_trial_grows_only_into_what_is_free_now():
     [
         ({}, 4),
         ({"status": Status.STOPPING, "next_status": Status.TERMINATED}, 4),
-        ({"pending": ResizeTrial(name(0), cpus(7))}, None),  # it is promised 7 of 8
-        ({"pending": PauseTrial(name(0))}, 4),
+        ({"pending": ResizeTrial(tid(0), cpus(7))}, None),  # it is promised 7 of 8
+        ({"pending": PauseTrial(tid(0))}, 4),
         ({"status": Status.PENDING, "resources": cpus(6), "placement": None}, 2),  # waits for 6
         ({"status": Status.PENDING, "resources": cpus(6)}, 2),  # its old attempt is about to leave
         ({"status": Status.PENDING, "resources": cpus(8)}, None),
@@ -233,7 +230,7 @@ def test_a_trial_grows_only_into_what_is_free_now():
 )
 def test_what_others_hold_or_wait_for_is_not_free(changes, given):
     site = Site([Node("n", 8)], cpus(1), 2)
-    site.put(site.trials[name(0)], **changes)
+    site.put(site.trials[tid(0)], **changes)
     assert site.ask(1) == (None if given is None else cpus(given))
 
 
@@ -251,18 +248,18 @@ def test_devices_of_another_type_make_no_room():
     nodes = [Node("n", 4, devices=(Device("a", type="A100"), Device("b", type="A100"), Device("c", type="L4")))]
     site = Site(nodes, parse_resources({"gpu": 1, "accelerator_type": "A100"}), 1)
     site.put(
-        Trial(name(3), {}, parse_resources({"gpu": 1}), Status.TERMINATED),
+        Trial(tid(3), {}, parse_resources({"gpu": 1}), Status.TERMINATED),
         placement=Placement((BundlePlacement("n", (("b", 1.0),)),)),
     )
-    site.view.remove(site.trials[name(3)])
+    site.view.remove(site.trials[tid(3)])
     assert site.ask(0) is None
-    site.put(site.trials[name(3)], placement=None)
+    site.put(site.trials[tid(3)], placement=None)
     assert site.ask(0) == parse_resources({"gpu": 2, "accelerator_type": "A100"})
 
 
 def test_what_an_ended_trial_has_not_given_back_is_not_free():
     site = Site([Node("n", 8)], cpus(4), 2)
-    ended = evolve(site.trials[name(0)], status=Status.TERMINATED)
+    ended = evolve(site.trials[tid(0)], status=Status.TERMINATED)
     site.view.remove(ended)
     site.put(ended)
     assert site.ask(1) is None
@@ -272,27 +269,27 @@ def test_what_an_ended_trial_has_not_given_back_is_not_free():
 
 def test_reserved_amounts_are_free_now_before_anybody_grows():
     site = Site([Node("n", 8)], cpus(1), 1, DistributeResources(reserve_resources={"CPU": 2}))
-    site.put(Trial(name(5), {}, cpus(4), Status.TERMINATED, placement=Placement((BundlePlacement("n"),))))
-    site.view.remove(site.trials[name(5)])
+    site.put(Trial(tid(5), {}, cpus(4), Status.TERMINATED, placement=Placement((BundlePlacement("n"),))))
+    site.view.remove(site.trials[tid(5)])
     assert site.ask(0) == cpus(2)
 
 
 def test_a_trial_that_is_promised_a_part_is_not_asked_twice_and_one_that_waits_to_save_may_be_told_otherwise():
     site = Site([Node("n", 8)], cpus(1), 2)
-    site.put(site.trials[name(1)], pending=ResizeTrial(name(1), cpus(4)))
+    site.put(site.trials[tid(1)], pending=ResizeTrial(tid(1), cpus(4)))
     assert site.ask(1) == cpus(4)  # the same as promised
     for number in range(2, 8):
         site.add(number, cpus(1))
     assert site.ask(1) == cpus(1)
-    site.put(site.trials[name(1)], pending=SaveTrial(name(1)))
+    site.put(site.trials[tid(1)], pending=SaveTrial(tid(1)))
     assert site.ask(1) == cpus(1)
 
 
 def test_a_request_that_is_no_step_is_brought_to_one():
     site = Site([Node("n", 8)], cpus(1), 2, DistributeResources(increase_by={"CPU": 2}))
-    site.put(site.trials[name(0)], resources=cpus(2.5))
+    site.put(site.trials[tid(0)], resources=cpus(2.5))
     assert site.ask(0) == cpus(5)
-    site.put(site.trials[name(0)], resources=cpus(7.5))
+    site.put(site.trials[tid(0)], resources=cpus(7.5))
     assert site.ask(0) == cpus(5)
 
 
@@ -336,7 +333,7 @@ def test_metric_and_mode_are_those_given_or_those_of_the_run(options, metric_of_
     site = Site([Node("n", 8)], cpus(1), 2, DistributeResourcesToTopJob(**options))
     site.scheduler.metric, site.scheduler.mode = metric_of_run, None
     for number, values in enumerate([{"m": 2, "loss": 1}, {"m": 1, "loss": 2}]):
-        site.put(site.trials[name(number)], last_result=TrialResult(values))
+        site.put(site.trials[tid(number)], last_result=TrialResult(values))
     assert cpu_amounts(site.settle()) == [7, 1] if best == 0 else [1, 7]
 
 
@@ -446,24 +443,24 @@ def test_a_view_shows_machines_and_trials():
     site.end(1)
     assert [trial.number for trial in view.get_trials()] == [0, 1, 2]
     assert [trial.number for trial in view.get_live_trials()] == [0, 2]
-    assert view.live_ids == [name(0), name(2)]
+    assert view.live_ids == [tid(0), tid(2)]
     assert view.num_live == 2
-    assert [view.rank(site.trials[name(n)]) for n in (0, 2)] == [0, 1]
-    assert view.get_trial(name(1)).status is Status.TERMINATED
+    assert [view.rank(site.trials[tid(n)]) for n in (0, 2)] == [0, 1]
+    assert view.get_trial(tid(1)).status is Status.TERMINATED
     assert view.get_trial("nobody") is None
-    view.add(site.trials[name(1)])  # a person retries it
-    view.add(site.trials[name(1)])
-    assert view.live_ids == [name(0), name(1), name(2)]
-    view.remove(site.trials[name(1)])
-    view.remove(site.trials[name(1)])
-    assert view.live_ids == [name(0), name(2)]
+    view.add(site.trials[tid(1)])  # a person retries it
+    view.add(site.trials[tid(1)])
+    assert view.live_ids == [tid(0), tid(1), tid(2)]
+    view.remove(site.trials[tid(1)])
+    view.remove(site.trials[tid(1)])
+    assert view.live_ids == [tid(0), tid(2)]
 
 
 def test_trials_are_told_apart_by_number_and_not_by_text():
     view = TrialsView()
     for number in (100_000, 99_999, 2):
-        view.add(Trial(name(number), {}, cpus(1)))
-    assert view.live_ids == [name(2), name(99_999), name(100_000)]
+        view.add(Trial(tid(number), {}, cpus(1)))
+    assert view.live_ids == [tid(2), tid(99_999), tid(100_000)]
 
 
 # --- on any machines -------------------------------------------------------------------------------------------------
@@ -507,7 +504,7 @@ def test_all_requests_together_always_lie_on_the_machines(nodes, base, unit, num
     is_room_for_all = [whole.place(base, (str(n), 1)) for n in range(number)].count(None) == 0
     have = sum(node.cpus for node in nodes)
     for ended in [None, *ends]:
-        if ended is not None and name(ended) in site.trials and not site.trials[name(ended)].is_ended:
+        if ended is not None and tid(ended) in site.trials and not site.trials[tid(ended)].is_ended:
             site.end(ended)
         live = site.settle()
         if not is_room_for_all:

@@ -6,43 +6,24 @@ import math
 from collections import Counter
 
 import pytest
-from conformance.schedulers import Told
+from conformance.schedulers import Told, tid
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sweep_run import Nobody, given_configs, new_sweep
+from sweep_run import given_configs, in_virtual_time, new_sweep
 
 from searchers.bohb_search import BOHBSearch
 from searchers.space import uniform
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
-from sweep.core.resources import Bundle, Node, Resources
-from sweep.core.trial import Status, evolve
-from sweep.engines.simulator import Point, Simulator
+from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
-from sweep.launch.drive import drive
 from sweep.schedulers.hb_bohb import HyperBandForBOHB
 from sweep.schedulers.hyperband import HyperBandScheduler, bracket_milestones
-
-
-def tid(number):
-    return f"abcde_{number:05d}"
 
 
 def told_of(num_trials, **arguments):
     scheduler = HyperBandForBOHB(**{"max_t": 9, **arguments})
     scheduler.set_search_properties("m", "max")
-    told = Told(scheduler)
-    for number in range(num_trials):
-        told.add(number)
-    return told
-
-
-def reach(told, number, time, m):
-    """Report one result at `time`; statuses follow the answer."""
-    decisions = told.report(number, training_iteration=time, m=m)
-    for decision in decisions:
-        status = {PauseTrial: Status.PAUSED, ResumeTrial: Status.PENDING, StopTrial: Status.TERMINATED}[type(decision)]
-        told.trials[decision.trial_id] = evolve(told.trials[decision.trial_id], status=status)
-    return decisions
+    return Told(scheduler, num_trials)
 
 
 def test_it_is_a_hyperband_scheduler_as_in_tune():
@@ -61,26 +42,26 @@ def test_the_largest_bracket_is_filled_first():
 def test_a_trial_is_paused_though_its_bracket_is_not_full():
     told = told_of(2)
     why = "waits for its bracket at training_iteration=1"
-    assert [reach(told, number, 1, number) for number in range(2)] == [[PauseTrial(tid(n), why)] for n in range(2)]
+    assert [told.reach(number, 1, number) for number in range(2)] == [[PauseTrial(tid(n), why)] for n in range(2)]
 
 
 def test_the_first_bracket_is_halved_when_the_last_of_it_is_there():
     told = told_of(9)
     for number in range(8):
-        assert [type(d) for d in reach(told, number, 1, number)] == [PauseTrial]
+        assert [type(d) for d in told.reach(number, 1, number)] == [PauseTrial]
     short = "is not among the best 3"
-    assert reach(told, 8, 1, 4.5) == [
+    assert told.reach(8, 1, 4.5) == [
         *[StopTrial(tid(n), f"stopped early: m={m} at 1 {short}") for n, m in [(8, 4.5), (4, 4)]],
         *[StopTrial(tid(n), f"stopped early: m={n} at 1 {short}") for n in (3, 2, 1, 0)],
         *[ResumeTrial(tid(n)) for n in (7, 6, 5)],
     ]
-    assert [type(d) for d in reach(told, 5, 3, 1.0)] == [PauseTrial]
+    assert [type(d) for d in told.reach(5, 3, 1.0)] == [PauseTrial]
 
 
 def test_when_nothing_runs_the_brackets_that_wait_are_halved_as_they_are():
     told = told_of(5)
     for number in range(5):
-        reach(told, number, 1, number)
+        told.reach(number, 1, number)
     assert told.scheduler.on_idle(told.trials) == [
         StopTrial(tid(1), "stopped early: m=1 at 1 is not among the best 3"),
         StopTrial(tid(0), "stopped early: m=0 at 1 is not among the best 3"),
@@ -151,10 +132,7 @@ def run(scheduler, searcher, num_trials, *, cpus=1, saves=True, length=9, fails=
     scheduler.set_search_properties("m", "max")
     ahead = 1 if searcher.is_adaptive else 4
     sweep = new_sweep(scheduler, num_trials=num_trials, ask_ahead=ahead, mode="max")
-    engine, kept = Simulator(curve, (Node("n", cpus),)), Nobody()
-    drive(sweep, engine, searcher, kept, kept, request_of=lambda config: Resources((Bundle(cpu=1),)))
-    assert sweep.done
-    assert all(trial.is_ended for trial in sweep.trials.values())
+    kept = in_virtual_time(sweep, curve, searcher, cpus=cpus)
     order = [
         (told.trial.number, told.result["training_iteration"])
         for told in kept.told
@@ -216,6 +194,6 @@ def test_trials_that_never_save_fail_or_end_early_hold_up_nobody():
 def test_nan_goes_out_first():
     told = told_of(9)
     for number in range(8):
-        reach(told, number, 1, math.nan if number % 2 else float(number))
-    stopped = [d.trial_id for d in reach(told, 8, 1, 8.0) if isinstance(d, StopTrial)]
+        told.reach(number, 1, math.nan if number % 2 else float(number))
+    stopped = [d.trial_id for d in told.reach(8, 1, 8.0) if isinstance(d, StopTrial)]
     assert sorted(stopped) == [tid(n) for n in (0, 1, 2, 3, 5, 7)]

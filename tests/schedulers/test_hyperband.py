@@ -7,53 +7,40 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from conformance.schedulers import Told
+from conformance.schedulers import Told, tid
 from hypothesis import given
 from hypothesis import strategies as st
-from sweep_run import Nobody, given_configs, new_sweep
+from sweep_run import in_virtual_time, new_sweep
 
 from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, StopTrial
-from sweep.core.resources import Bundle, Node, Resources
-from sweep.core.trial import Status, evolve
-from sweep.engines.simulator import Point, Simulator
+from sweep.core.trial import Status
+from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
-from sweep.launch.drive import drive
 from sweep.schedulers import create_scheduler
 from sweep.schedulers.hyperband import HyperBandScheduler, bracket_milestones
 
 
-def tid(number):
-    return f"abcde_{number:05d}"
-
-
-def hyperband(mode="max", **arguments):
+def hyperband(mode="max", *, num_trials=0, **arguments):
     scheduler = HyperBandScheduler(**arguments)
     scheduler.set_search_properties("m", mode)
-    return Told(scheduler)
+    return Told(scheduler, num_trials)
 
 
-def second_bracket(**arguments):
-    """Return a HyperBand of (9, 3) whose bracket [(5, 3), (2, 9)] holds trials 3 to 7, and trials 0 to 2 have ended."""
-    told = hyperband(max_t=9, **arguments)
-    for number in range(8):
-        told.add(number)
+def second_bracket(arrived=(), **arguments):
+    """Return a HyperBand of (9, 3) whose bracket [(5, 3), (2, 9)] holds trials 3 to 7, and trials 0 to 2 have ended.
+
+    The trials that have `arrived` at 3 reported their number there.
+    """
+    told = hyperband(max_t=9, **arguments, num_trials=8)
     for number in range(3):
         told.end(number)
+    for number in arrived:
+        told.reach(number, 3, number)
     return told
 
 
-def reach(told, number, time, m=0.0):
-    """Report one result at `time`; the trial is paused if it was told to."""
-    decisions = told.report(number, training_iteration=time, m=m)
-    for decision in decisions:
-        status = {PauseTrial: Status.PAUSED, ResumeTrial: Status.PENDING, StopTrial: Status.TERMINATED}[type(decision)]
-        told.trials[decision.trial_id] = evolve(told.trials[decision.trial_id], status=status)
-    return decisions
-
-
 def restart(told, number):
-    trial = told.trials[tid(number)]
-    told.trials[tid(number)] = evolve(trial, status=Status.RUNNING, attempt=trial.attempt + 1)
+    told.put(number, status=Status.RUNNING, attempt=told.trials[tid(number)].attempt + 1)
 
 
 @pytest.mark.parametrize(
@@ -108,40 +95,36 @@ def test_trials_wait_for_each_other_and_the_best_go_on():
     told = second_bracket()
     why = "waits for its bracket at training_iteration=3"
     for number, m in [(3, 0.3), (4, 0.9), (5, 0.1), (6, 0.5)]:
-        assert reach(told, number, 2, m) == []
-        assert reach(told, number, 3, m) == [PauseTrial(tid(number), why)]
-    assert reach(told, 7, 3, 0.7) == [
+        assert told.reach(number, 2, m) == []
+        assert told.reach(number, 3, m) == [PauseTrial(tid(number), why)]
+    assert told.reach(7, 3, 0.7) == [
         StopTrial(tid(6), "stopped early: m=0.5 at 3 is not among the best 2"),
         StopTrial(tid(3), "stopped early: m=0.3 at 3 is not among the best 2"),
         StopTrial(tid(5), "stopped early: m=0.1 at 3 is not among the best 2"),
         ResumeTrial(tid(4)),
     ]  # 7 itself goes on, by no decision
     assert told.scheduler.num_stopped == 3
-    assert reach(told, 7, 8) == []
-    assert reach(told, 7, 9) == [
+    assert told.reach(7, 8) == []
+    assert told.reach(7, 9) == [
         StopTrial(tid(7), "reached the last milestone of its bracket: training_iteration=9"),
     ]
     restart(told, 4)
-    assert [type(d) for d in reach(told, 4, 9)] == [StopTrial]
+    assert [type(d) for d in told.reach(4, 9)] == [StopTrial]
     assert told.scheduler.state() == []
 
 
 def test_the_last_to_come_may_be_stopped_itself():
-    told = second_bracket()
-    for number in (3, 4, 5, 6):
-        reach(told, number, 3, number)
-    decisions = reach(told, 7, 3, 0.0)
+    told = second_bracket(arrived=(3, 4, 5, 6))
+    decisions = told.reach(7, 3, 0.0)
     assert [d.trial_id for d in decisions if isinstance(d, StopTrial)] == [tid(4), tid(3), tid(7)]
     assert [d.trial_id for d in decisions if isinstance(d, ResumeTrial)] == [tid(6), tid(5)]
 
 
 def test_a_small_loss_is_the_best():
-    told = hyperband("min", max_t=9)
-    for number in range(8):
-        told.add(number)
+    told = hyperband("min", max_t=9, num_trials=8)
     for number in (3, 4, 5, 6):
-        reach(told, number, 3, number)
-    decisions = reach(told, 7, 3, 7.0)
+        told.reach(number, 3, number)
+    decisions = told.reach(7, 3, 7.0)
     assert [d.trial_id for d in decisions if isinstance(d, ResumeTrial)] == [tid(3), tid(4)]
     assert decisions[0].reason == "stopped early: m=5 at 3 is not among the best 2"
 
@@ -149,26 +132,22 @@ def test_a_small_loss_is_the_best():
 def test_nan_is_the_worst():
     told = second_bracket()
     for number, m in [(3, math.nan), (4, -1e9), (5, math.nan), (6, -math.inf)]:
-        reach(told, number, 3, m)
-    decisions = reach(told, 7, 3, -5.0)
+        told.reach(number, 3, m)
+    decisions = told.reach(7, 3, -5.0)
     assert {d.trial_id for d in decisions if isinstance(d, StopTrial)} == {tid(3), tid(5), tid(6)}
     assert "m=nan at 3" in decisions[0].reason
 
 
 def test_a_bracket_waits_until_it_is_full():
-    told = hyperband(max_t=9)
-    for number in range(7):  # 3 to 6 are in a bracket of five
-        told.add(number)
+    told = hyperband(max_t=9, num_trials=7)  # 3 to 6 are in a bracket of five
     for number in (3, 4, 5, 6):
-        assert [type(d) for d in reach(told, number, 3, number)] == [PauseTrial]
+        assert [type(d) for d in told.reach(number, 3, number)] == [PauseTrial]
     told.add(7)
-    assert [type(d) for d in reach(told, 7, 3, 9)] == [StopTrial] * 3 + [ResumeTrial]
+    assert [type(d) for d in told.reach(7, 3, 9)] == [StopTrial] * 3 + [ResumeTrial]
 
 
 def test_the_end_of_the_last_one_on_its_way_halves_the_bracket():
-    told = second_bracket()
-    for number in (3, 4, 5, 6):
-        reach(told, number, 3, number)
+    told = second_bracket(arrived=(3, 4, 5, 6))
     assert told.end(7, Status.ERROR) == [
         StopTrial(tid(4), "stopped early: m=4 at 3 is not among the best 2"),
         StopTrial(tid(3), "stopped early: m=3 at 3 is not among the best 2"),
@@ -178,11 +157,7 @@ def test_the_end_of_the_last_one_on_its_way_halves_the_bracket():
 
 
 def test_a_trial_that_fails_before_its_first_milestone_gives_its_place_to_another():
-    told = hyperband(max_t=9)
-    for number in range(3):
-        told.add(number)
-    told.add(3)
-    told.add(4)
+    told = hyperband(max_t=9, num_trials=5)
     told.end(3, Status.ERROR)
     told.end(4, Status.TERMINATED)  # it finished: its place stays taken
     for number in range(5, 9):
@@ -193,74 +168,63 @@ def test_a_trial_that_fails_before_its_first_milestone_gives_its_place_to_anothe
 
 
 def test_after_a_band_another_one_begins():
-    told = hyperband(max_t=9)
-    for number in range(3 + 5 + 9 + 1):
-        told.add(number)
+    told = hyperband(max_t=9, num_trials=3 + 5 + 9 + 1)
     assert [n for _, _, n, _ in told.scheduler.state()] == [3, 5, 9, 1]
     assert told.scheduler.debug_string().splitlines()[0] == "Using HyperBand: num_stopped=0 total_brackets=4"
 
 
 def test_a_trial_that_cannot_be_paused_is_judged_by_what_it_had_at_the_milestone():
     told = second_bracket()
-    reach(told, 3, 3, 0.1)
+    told.reach(3, 3, 0.1)
     for time in (4, 5, 6):
-        assert [type(d) for d in reach(told, 3, time, 99.0)] == [PauseTrial]  # it might have saved meanwhile
+        assert [type(d) for d in told.reach(3, time, 99.0)] == [PauseTrial]  # it might have saved meanwhile
     told.scheduler.on_refused(told.trials[tid(3)], PauseTrial(tid(3)))
     told.scheduler.on_refused(told.trials[tid(4)], PauseTrial(tid(4)))
     told.scheduler.on_refused(told.trials[tid(4)], CloneTrial(tid(4), tid(3), {}))
     assert len(told.scheduler.notices) == 1
     assert "never saved a checkpoint" in told.scheduler.notices[0]
     for number in (4, 5, 6):
-        reach(told, number, 3, 0.5)
-    assert StopTrial(tid(3), "stopped early: m=0.1 at 3 is not among the best 2") in reach(told, 7, 3, 0.5)
+        told.reach(number, 3, 0.5)
+    assert StopTrial(tid(3), "stopped early: m=0.1 at 3 is not among the best 2") in told.reach(7, 3, 0.5)
 
 
 def test_a_trial_that_ran_ahead_and_is_among_the_best_only_loses_its_pause():
     told = second_bracket()
-    reach(told, 3, 3, 5.0)
-    reach(told, 3, 4, 5.0)
+    told.reach(3, 3, 5.0)
+    told.reach(3, 4, 5.0)
     for number in (4, 5, 6):
-        reach(told, number, 3, 0.5)
-    assert ResumeTrial(tid(3)) in reach(told, 7, 3, 0.1)
-    assert reach(told, 3, 5) == []
+        told.reach(number, 3, 0.5)
+    assert ResumeTrial(tid(3)) in told.reach(7, 3, 0.1)
+    assert told.reach(3, 5) == []
 
 
 def test_a_trial_that_runs_ahead_to_the_end_is_stopped_there_and_halves_its_bracket():
-    told = second_bracket()
-    for number in (3, 4, 5, 6):
-        reach(told, number, 3, number)
-    assert [type(d) for d in reach(told, 7, 9, 9.0)] == [StopTrial, StopTrial, StopTrial, ResumeTrial, ResumeTrial]
+    told = second_bracket(arrived=(3, 4, 5, 6))
+    assert [type(d) for d in told.reach(7, 9, 9.0)] == [StopTrial, StopTrial, StopTrial, ResumeTrial, ResumeTrial]
 
 
 def test_one_result_may_pass_several_milestones():
-    told = hyperband(max_t=9)
-    for number in range(17):
-        told.add(number)
+    told = hyperband(max_t=9, num_trials=17)
     for number in range(8, 16):
-        reach(told, number, 4, number)
-    decisions = reach(told, 16, 4, 99.0)  # [(9, 1), (3, 3), (1, 9)] is halved twice at once
+        told.reach(number, 4, number)
+    decisions = told.reach(16, 4, 99.0)  # [(9, 1), (3, 3), (1, 9)] is halved twice at once
     assert sum(isinstance(d, StopTrial) for d in decisions) == 8
     assert not any(d.trial_id == tid(16) for d in decisions)
     assert told.scheduler.state()[-1][0] == 2
 
 
 def test_without_stop_last_trials_the_best_run_on():
-    told = second_bracket(stop_last_trials=False)
-    for number in (3, 4, 5, 6):
-        reach(told, number, 3, number)
-    reach(told, 7, 3, 7)
+    told = second_bracket(arrived=(3, 4, 5, 6, 7), stop_last_trials=False)
     for time in (9, 10, 50):
-        assert reach(told, 7, time) == []
+        assert told.reach(7, time) == []
 
 
 def test_when_nothing_more_will_come_a_bracket_is_halved_as_it_is():
-    told = hyperband(max_t=9)
-    for number in range(6):
-        told.add(number)
+    told = hyperband(max_t=9, num_trials=6)
     for number in range(3):
         told.end(number)
     for number in (3, 4, 5):
-        reach(told, number, 3, number)
+        told.reach(number, 3, number)
     assert told.scheduler.on_idle(told.trials) == [
         StopTrial(tid(3), "stopped early: m=3 at 3 is not among the best 2"),
         ResumeTrial(tid(5)),
@@ -271,26 +235,22 @@ def test_when_nothing_more_will_come_a_bracket_is_halved_as_it_is():
 
 
 def test_when_nothing_runs_who_ran_ahead_waits_on_at_the_next_milestone():
-    told = hyperband(max_t=9)
-    for number in range(11):
-        told.add(number)
+    told = hyperband(max_t=9, num_trials=11)
     for number in (8, 9, 10):  # of the bracket [(9, 1), (3, 3), (1, 9)]
-        reach(told, number, 1, number)
-    reach(told, 8, 4, 8)
+        told.reach(number, 1, number)
+    told.reach(8, 4, 8)
     assert told.scheduler.on_idle(told.trials) == [ResumeTrial(tid(10)), ResumeTrial(tid(9))]
 
 
 def test_what_is_paused_for_other_reasons_is_resumed_when_nothing_runs():
     told = second_bracket()
     for number in (3, 5):
-        told.trials[tid(number)] = evolve(told.trials[tid(number)], status=Status.PAUSED)
+        told.put(number, status=Status.PAUSED)
     assert told.scheduler.on_idle(told.trials) == [ResumeTrial(tid(3)), ResumeTrial(tid(5))]
 
 
 def test_a_trial_that_a_person_lets_run_again_is_compared_where_it_reports():
-    told = hyperband(max_t=9)
-    for number in range(4):
-        told.add(number)
+    told = hyperband(max_t=9, num_trials=4)
     told.end(0, Status.ERROR)
     told.scheduler.on_trial_add(told.trials[tid(0)])
     assert [n for _, _, n, _ in told.scheduler.state()] == [3, 1]
@@ -299,10 +259,8 @@ def test_a_trial_that_a_person_lets_run_again_is_compared_where_it_reports():
 
 
 def test_a_trial_that_a_person_paused_does_not_block_its_bracket():
-    told = second_bracket()
-    for number in (3, 4, 5, 6):
-        reach(told, number, 3, number)
-    told.trials[tid(7)] = evolve(told.trials[tid(7)], status=Status.PAUSED, is_by_person=True)
+    told = second_bracket(arrived=(3, 4, 5, 6))
+    told.put(7, status=Status.PAUSED, is_by_person=True)
     decisions = told.scheduler.on_idle(told.trials)
     assert [(type(d).__name__, d.trial_id) for d in decisions] == [
         ("StopTrial", tid(4)),
@@ -321,17 +279,17 @@ def test_what_on_idle_did_is_found_out_from_the_results_that_follow():
         for number in range(3):
             told.end(number)
         for number in (3, 4, 5):
-            reach(told, number, 3, number)
+            told.reach(number, 3, number)
     live.scheduler.on_idle(live.trials)
     for told in (live, retold):
         told.end(3)
         restart(told, 5)
-        assert not [d for d in reach(told, 5, 4, 1.0) if not isinstance(d, ResumeTrial)]
+        assert not [d for d in told.reach(5, 4, 1.0) if not isinstance(d, ResumeTrial)]
     assert live.scheduler.state() == retold.scheduler.state()
     for told in (live, retold):
         restart(told, 4)
-        reach(told, 4, 8, 1.0)
-        assert reach(told, 4, 9, 1.0) == [
+        told.reach(4, 8, 1.0)
+        assert told.reach(4, 9, 1.0) == [
             StopTrial(tid(4), "reached the last milestone of its bracket: training_iteration=9")
         ]
 
@@ -387,11 +345,7 @@ def simulated(num_trials, cpus, *, max_t=81, length=1000, saves=True, fails=()):
     scheduler = HyperBandScheduler(max_t=max_t)
     scheduler.set_search_properties("m", "max")
     sweep = new_sweep(scheduler, num_trials=num_trials, ask_ahead=4)
-    engine = Simulator(curve, (Node("n", cpus),))
-    configs = given_configs([{"x": (37 * i) % 101} for i in range(num_trials)])
-    drive(sweep, engine, configs, Nobody(), Nobody(), request_of=lambda config: Resources((Bundle(cpu=1),)))
-    assert sweep.done
-    assert all(trial.is_ended for trial in sweep.trials.values())
+    in_virtual_time(sweep, curve, [{"x": (37 * i) % 101} for i in range(num_trials)], cpus=cpus)
     return [0 if t.last_result is None else t.last_result["training_iteration"] for t in sweep.trials.values()]
 
 

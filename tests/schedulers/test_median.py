@@ -7,32 +7,24 @@ import random
 from statistics import fmean, median
 
 import pytest
-from conformance.schedulers import Told
+from conformance.schedulers import Told, tid
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sweep_run import Nobody, given_configs, new_sweep
+from sweep_run import in_virtual_time, new_sweep
 
 from sweep.core.messages import PauseTrial, ResizeTrial, StopTrial
-from sweep.core.resources import Bundle, Node, Placement, Resources
-from sweep.core.trial import Status, evolve
-from sweep.engines.simulator import Point, Simulator
+from sweep.core.resources import Placement
+from sweep.core.trial import Status
+from sweep.engines.simulator import Point
 from sweep.errors import ConfigError
-from sweep.launch.drive import drive
 from sweep.schedulers import create_scheduler
 from sweep.schedulers.median import MedianStoppingRule, _mark
-
-
-def tid(number):
-    return f"abcde_{number:05d}"
 
 
 def rule(mode="max", num_trials=5, **arguments):
     scheduler = MedianStoppingRule(**{"time_attr": "training_iteration", "grace_period": 0, **arguments})
     scheduler.set_search_properties("m", mode)
-    told = Told(scheduler)
-    for number in range(num_trials):
-        told.add(number)
-    return told
+    return Told(scheduler, num_trials)
 
 
 def three_others(told, values=((1, 2, 3), (2, 4, 6), (3, 6, 9))):
@@ -240,13 +232,9 @@ def test_several_results_at_one_mark_are_one_sample():
 # --- making room for others ----------------------------------------------------------------------------------------
 
 
-def waiting(told, number, **changes):
-    told.trials[tid(number)] = evolve(told.trials[tid(number)], status=Status.PENDING, **changes)
-
-
 def test_who_cannot_be_judged_makes_room_for_those_who_wait_once_in_a_time_slice():
     told = rule(grace_period=2, min_time_slice=3)
-    waiting(told, 4)
+    told.put(4, status=Status.PENDING)
     assert told.report(0, m=1.0) == ()
     yields = [told.report(0, m=1.0) for _ in range(5)]
     resize = [ResizeTrial(tid(0), told.trials[tid(0)].resources)]
@@ -259,16 +247,16 @@ def test_who_cannot_be_judged_makes_room_for_those_who_wait_once_in_a_time_slice
 def test_there_is_no_need_to_make_room_if(why):
     told = rule(grace_period=1)
     if why == "it is about to start":
-        waiting(told, 4, placement=Placement(()))
+        told.put(4, status=Status.PENDING, placement=Placement(()))
     elif why == "it ended":
         told.end(4)
-        waiting(told, 4)
+        told.put(4, status=Status.PENDING)
     elif why != "nobody waits":
-        waiting(told, 4)
+        told.put(4, status=Status.PENDING)
     if why == "it cannot be paused":
         told.scheduler.on_refused(told.trials[tid(0)], PauseTrial(tid(0)))
     if why == "a person pauses it":
-        told.trials[tid(0)] = evolve(told.trials[tid(0)], pending=PauseTrial(tid(0)))
+        told.put(0, pending=PauseTrial(tid(0)))
     assert told.report(0, m=1.0) == ()
 
 
@@ -280,13 +268,7 @@ def run_in_virtual_time(num_trials=9, cpus=2, **arguments):
     scheduler = MedianStoppingRule(**{"time_attr": "training_iteration", "grace_period": 3, **arguments})
     scheduler.set_search_properties("m", "max")
     sweep = new_sweep(scheduler, num_trials=num_trials, ask_ahead=64)
-    searcher = given_configs([{"x": (5 * i) % 9} for i in range(num_trials)])
-    engine = Simulator(curve, (Node("n", cpus),))
-    observer = Nobody()
-    drive(sweep, engine, searcher, observer, Nobody(), request_of=lambda config: Resources((Bundle(cpu=1),)))
-    assert sweep.done
-    assert all(trial.is_ended for trial in sweep.trials.values())
-    return sweep, observer.told
+    return sweep, in_virtual_time(sweep, curve, [{"x": (5 * i) % 9} for i in range(num_trials)], cpus=cpus).told
 
 
 def test_in_a_sweep_all_get_to_the_grace_period_before_any_goes_on():

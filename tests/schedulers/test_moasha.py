@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from conformance.schedulers import Told
+from conformance.schedulers import Told, tid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,14 +18,10 @@ from sweep.schedulers.moasha import MOASHAScheduler
 from sweep.schedulers.nondominated import ParetoOrder, is_early_in_net
 
 
-def tid(number):
-    return f"abcde_{number:05d}"
-
-
-def moasha(metric=("a", "b"), mode=("max", "max"), *, seed=0, **arguments):
+def moasha(metric=("a", "b"), mode=("max", "max"), *, seed=0, num_trials=0, **arguments):
     scheduler = MOASHAScheduler(**{"max_t": 100, "reduction_factor": 2, **arguments})
     scheduler.set_search_properties(list(metric), list(mode), seed=seed)
-    return Told(scheduler)
+    return Told(scheduler, num_trials)
 
 
 def stopped(told, points, **more):
@@ -83,31 +79,27 @@ def test_nan_in_any_objective_stops_and_counts(place):
 
 
 def test_what_is_no_number_is_like_nan():
-    told = moasha()
-    told.add(0)
+    told = moasha(num_trials=1)
     (decision,) = told.report(0, a="high", b="low")
     assert decision.reason == "stopped early: no number at 1 is not among the best 1/2 of 1"
 
 
 def test_a_result_without_one_of_the_objectives_decides_nothing():
-    told = moasha()
-    told.add(0)
+    told = moasha(num_trials=1)
     for values in ({"a": 1}, {"b": 1}, {}, {"a": 1, "b": 2, "training_iteration": math.nan}):
         assert not told.report(0, **values)
     assert told.scheduler.state()[0][-1][1] == []
 
 
 def test_a_trial_is_judged_once_per_rung_and_at_the_highest_it_reached():
-    told = moasha(time_attr="epoch", rungs=[1, 4, 16])
-    told.add(0)
+    told = moasha(time_attr="epoch", rungs=[1, 4, 16], num_trials=1)
     told.report(0, a=1, b=1, epoch=5)
     told.report(0, a=1, b=1, epoch=6)
     assert [(m, seen) for m, seen, _ in told.scheduler.state()[0]] == [(16, []), (4, [tid(0)]), (1, [])]
 
 
 def test_a_last_result_counts_at_the_rung_it_reached():
-    told = moasha(rungs=[2, 4], reduction_factor=4)
-    told.add(0)
+    told = moasha(rungs=[2, 4], reduction_factor=4, num_trials=1)
     told.trials[tid(0)] = evolve(
         told.trials[tid(0)], last_result=TrialResult({"training_iteration": 3, "a": 5, "b": 5})
     )
@@ -118,8 +110,7 @@ def test_a_last_result_counts_at_the_rung_it_reached():
 
 
 def test_without_stop_last_trials_a_trial_may_pass_max_t():
-    told = moasha(max_t=4, stop_last_trials=False)
-    told.add(0)
+    told = moasha(max_t=4, stop_last_trials=False, num_trials=1)
     for step in range(1, 9):
         assert not told.report(0, a=1, b=1, training_iteration=step)
 

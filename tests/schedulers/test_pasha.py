@@ -6,21 +6,17 @@ import math
 from itertools import combinations
 
 import pytest
-from conformance.schedulers import Told
+from conformance.schedulers import Told, tid
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchers.base import EXHAUSTED, Searcher
 from sweep.core.messages import PauseTrial, ResumeTrial, StopTrial
-from sweep.core.trial import CheckpointRef, Status, evolve
+from sweep.core.trial import CheckpointRef, Status
 from sweep.errors import ConfigError
 from sweep.schedulers.asha import ASHAScheduler
 from sweep.schedulers.pasha import PASHAScheduler, _Curves
 from sweep.simulation.virtual import Point, simulate
-
-
-def tid(number):
-    return f"abcde_{number:05d}"
 
 
 def pasha(mode="max", **arguments):
@@ -33,7 +29,7 @@ def reach(told, number, time, m):
     """Report one result; the trial runs on whatever was decided, as if it had been promoted or could not be paused."""
     if tid(number) not in told.trials:
         told.add(number)
-    told.trials[tid(number)] = evolve(told.trials[tid(number)], checkpoint=CheckpointRef("c", time))
+    told.put(number, checkpoint=CheckpointRef("c", time))
     decisions = told.report(number, training_iteration=time, m=m)
     return [(type(d), int(d.trial_id[-5:])) for d in decisions]
 
@@ -209,7 +205,7 @@ def test_when_nothing_runs_all_that_wait_are_stopped_in_the_end():
     told = pasha(rungs=[1, 2, 4])
     for number in range(4):
         reach(told, number, 1, number)
-        told.trials[tid(number)] = evolve(told.trials[tid(number)], status=Status.PAUSED)
+        told.put(number, status=Status.PAUSED)
     reach(told, 3, 2, 3)
     first = told.scheduler.on_idle(told.trials)
     assert [(type(d), d.trial_id) for d in first] == [
@@ -218,7 +214,7 @@ def test_when_nothing_runs_all_that_wait_are_stopped_in_the_end():
         (StopTrial, tid(0)),
     ]
     for number in (0, 1, 2):
-        told.trials[tid(number)] = evolve(told.trials[tid(number)], status=Status.TERMINATED)
+        told.put(number, status=Status.TERMINATED)
         told.end(number)
     assert told.scheduler.on_idle(told.trials) == [
         StopTrial(tid(3), "not needed beyond 2: the ranking did not change there")

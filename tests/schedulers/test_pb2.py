@@ -6,20 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from conformance.schedulers import Told
+from conformance.schedulers import Told, tid
 
 from searchers.space import uniform
 from sweep.core.messages import CloneTrial, PauseTrial, ResumeTrial, SaveTrial
-from sweep.core.trial import CheckpointRef, Status, evolve
+from sweep.core.trial import CheckpointRef, Status
 from sweep.errors import ConfigError, MetricError
 from sweep.schedulers.gaussian_process import Gain, choose_point
 from sweep.schedulers.pb2 import PB2
 from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.simulation.virtual import Point, simulate
-
-
-def tid(number):
-    return f"abcde_{number:05d}"
 
 
 def scheduler_of(mode="max", seed=0, **arguments):
@@ -37,22 +33,17 @@ def scheduler_of(mode="max", seed=0, **arguments):
 
 def population(num_trials=2, *, mode="max", seed=0, **arguments):
     """Return a told population of trials with x = 0, 1, 2 ...; every second step is a perturbation point."""
-    told = Told(scheduler_of(mode, seed, **arguments))
+    told = Told(scheduler_of(mode, seed, **arguments), num_trials)
     for number in range(num_trials):
-        told.add(number)
-        put(told, number, config={"x": float(number), "other": "kept"})
+        told.put(number, config={"x": float(number), "other": "kept"})
     return told
-
-
-def put(told, number, **changes):
-    told.trials[tid(number)] = evolve(told.trials[tid(number)], **changes)
 
 
 def report(told, number, m, *, saved=True, **more):
     """Report once, with a checkpoint that the trial saved by then."""
     count = told.trials[tid(number)].count + 1
     if saved:
-        put(told, number, checkpoint=CheckpointRef(f"{tid(number)}/checkpoint_{count:06d}", count, count))
+        told.put(number, checkpoint=CheckpointRef(f"{tid(number)}/checkpoint_{count:06d}", count, count))
     return told.report(number, m=m, **more)
 
 
@@ -108,8 +99,8 @@ def test_scores_that_cannot_be_subtracted_are_told_apart(values, expected):
 
 def test_an_interval_of_a_trial_without_a_number_is_not_learned_from():
     told = population(2)
-    put(told, 0, config={"x": "auto"})
-    put(told, 1, config={})
+    told.put(0, config={"x": "auto"})
+    told.put(1, config={})
     for number in (0, 1):
         for m in (1.0, 2.0):
             report(told, number, m)
@@ -125,7 +116,7 @@ def test_a_clone_begins_with_the_score_that_the_checkpoint_had():
     assert isinstance(clone, CloneTrial)
     assert (clone.trial_id, clone.source_id, clone.config["other"]) == (tid(1), tid(0), "kept")
     assert begin(told, 1) == (2, 5.0)
-    put(told, 1, config=clone.config, attempt=2, count=2)
+    told.put(1, config=clone.config, attempt=2, count=2)
     report(told, 1, 6.0)
     report(told, 1, 9.0)
     assert gains(told)[-1] == Gain(1.0, 5.0, (clone.config["x"] / 10,), 2.0)
@@ -136,7 +127,7 @@ def test_a_checkpoint_that_was_saved_on_demand_belongs_to_the_report_before(has_
     told = population(2)
     report(told, 0, 1.0, saved=False)
     report(told, 0, 5.0, saved=False)
-    put(told, 0, checkpoint=CheckpointRef(f"{tid(0)}/checkpoint_000002", 2, 2))
+    told.put(0, checkpoint=CheckpointRef(f"{tid(0)}/checkpoint_000002", 2, 2))
     if has_gone_on:
         report(told, 0, 8.0, saved=False)
     report(told, 1, 0.0)
@@ -151,7 +142,7 @@ def test_the_checkpoint_that_a_clone_took_over_is_none_of_its_own():
     report(told, 1, 0.0)
     (clone,) = report(told, 1, 0.0)
     ref = told.trials[tid(0)].checkpoint
-    put(told, 1, config=clone.config, checkpoint=ref, count=2, attempt=2)
+    told.put(1, config=clone.config, checkpoint=ref, count=2, attempt=2)
     report(told, 1, 6.0, saved=False)
     report(told, 1, 7.0, saved=False)  # it is better now, and what it can give is still the 5.0 at 2
     for m in (0.0, 0.0):
@@ -164,7 +155,7 @@ def test_an_interval_in_which_somebody_else_changed_the_config_begins_anew():
     told = population(1)
     report(told, 0, 1.0)
     report(told, 0, 2.0)
-    put(told, 0, config={"x": 5.0})
+    told.put(0, config={"x": 5.0})
     report(told, 0, 10.0)
     report(told, 0, 11.0)
     assert gains(told)[1:] == [Gain(1.5, 10.0, (0.5,), 1.0)]
@@ -285,7 +276,7 @@ def test_new_values_lie_within_the_bounds_and_keep_what_they_are():
     for seed in range(6):
         told = population(2, hyperparam_bounds=bounds, seed=seed)
         for number in (0, 1):
-            put(told, number, config={"x": 3, "net": {"width": 20, "rate": 0.1, "kept": [1]}, "few": 7, "y": None})
+            told.put(number, config={"x": 3, "net": {"width": 20, "rate": 0.1, "kept": [1]}, "few": 7, "y": None})
         for number in (0, 1):
             report(told, number, 1.0 - number)
             answer = report(told, number, 1.0 - number)
@@ -347,7 +338,7 @@ def in_step(*, on_demand=False):
     for number in range(6):
         assert [type(one) for one in report(told, number, float(number), saved=not on_demand)] == [PauseTrial]
         ref = CheckpointRef(f"{tid(number)}/checkpoint_000002", 2, 2)
-        put(told, number, status=Status.PAUSED, checkpoint=ref)
+        told.put(number, status=Status.PAUSED, checkpoint=ref)
     return told
 
 
@@ -409,19 +400,19 @@ def test_clones_at_a_barrier_that_is_not_told_again_are_found_out(first, on_dema
     for told in (live, again):
         for decision in decisions:
             if isinstance(decision, CloneTrial):
-                told.trials[decision.trial_id] = evolve(told.trials[decision.trial_id], config=dict(decision.config))
+                told.put(int(decision.trial_id[-5:]), config=dict(decision.config))
         for number in (first, *range(6)):
-            put(told, number, status=Status.RUNNING, attempt=2)
+            told.put(number, status=Status.RUNNING, attempt=2)
             told.report(number, m=7.0)
     assert again.scheduler.state() == live.scheduler.state()
 
 
 def test_a_clone_that_a_person_kept_from_its_barrier_is_not_taken_for_one_afterwards():
     live, again = in_step(), in_step()
-    put(live, 0, is_by_person=True)
+    live.put(0, is_by_person=True)
     live.scheduler.on_idle(live.trials)
     for number in (3, 0):
-        put(again, number, status=Status.RUNNING, attempt=2)
+        again.put(number, status=Status.RUNNING, attempt=2)
         again.report(number, m=7.0)
     assert begin(again, 0) == (3, 7.0)  # its config is the old one: the interval begins where it is seen
 

@@ -6,23 +6,18 @@ import math
 
 import numpy as np
 import pytest
-from conformance.schedulers import Told
-from sweep_run import Nobody, given_configs, new_sweep
+from conformance.schedulers import Told, tid
+from sweep_run import in_virtual_time, new_sweep
 
 from searchers.space import loguniform, uniform
 from sweep.core.messages import CloneTrial, PauseTrial, ResizeTrial, ResumeTrial, SaveTrial
-from sweep.core.resources import Bundle, Node, Placement, Resources
-from sweep.core.trial import CheckpointRef, Status, evolve
-from sweep.engines.simulator import Point, Simulator
+from sweep.core.resources import Placement
+from sweep.core.trial import CheckpointRef, Status
+from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, MetricError
-from sweep.launch.drive import drive
 from sweep.schedulers import create_scheduler
 from sweep.schedulers.fifo import FIFOScheduler
 from sweep.schedulers.pbt import PopulationBasedTraining
-
-
-def tid(number):
-    return f"abcde_{number:05d}"
 
 
 def population(num_trials=4, *, mode="max", seed=0, saved=True, **arguments):
@@ -38,16 +33,11 @@ def population(num_trials=4, *, mode="max", seed=0, saved=True, **arguments):
         }
     )
     scheduler.set_search_properties("m", mode, seed=seed)
-    told = Told(scheduler)
+    told = Told(scheduler, num_trials)
     for number in range(num_trials):
-        trial = told.add(number)
-        ref = CheckpointRef(f"{trial.id}/checkpoint_000001", 1, 1) if saved else None
-        told.trials[trial.id] = evolve(trial, checkpoint=ref, config={"x": float(number)})
+        ref = CheckpointRef(f"{tid(number)}/checkpoint_000001", 1, 1) if saved else None
+        told.put(number, checkpoint=ref, config={"x": float(number)})
     return told
-
-
-def put(told, number, **changes):
-    told.trials[tid(number)] = evolve(told.trials[tid(number)], **changes)
 
 
 def two_steps(told, number, m):
@@ -122,14 +112,14 @@ def test_a_source_that_never_saved_is_skipped_and_that_is_said_once():
         assert two_steps(told, 1, 1.0) == ()
     assert len(told.scheduler.notices) == 1
     assert "none of the best trials has saved a checkpoint" in told.scheduler.notices[0]
-    put(told, 0, checkpoint=CheckpointRef("x"))
+    told.put(0, checkpoint=CheckpointRef("x"))
     assert [type(d) for d in two_steps(told, 1, 1.0)] == [CloneTrial]
 
 
 def test_a_clone_may_be_a_source_though_it_never_saved_itself():
     """When a record is told again, what a clone started from is not known, only that it did."""
     told = population(3)
-    put(told, 1, checkpoint=None)
+    told.put(1, checkpoint=None)
     two_steps(told, 0, 5.0)
     assert [type(d) for d in two_steps(told, 1, 1.0)] == [CloneTrial]
     two_steps(told, 1, 9.0)
@@ -185,15 +175,15 @@ def turn(told):
 
 def test_who_comes_to_a_point_while_others_wait_goes_to_the_end_of_the_queue():
     told = population()
-    put(told, 3, status=Status.PENDING)
+    told.put(3, status=Status.PENDING)
     assert two_steps(told, 0, 1.0) == turn(told)
-    put(told, 0, pending=SaveTrial(tid(0)))
+    told.put(0, pending=SaveTrial(tid(0)))
     assert two_steps(told, 0, 1.0) == turn(told)
 
 
 def test_one_of_the_worst_makes_room_by_becoming_a_clone():
     told = population()
-    put(told, 3, status=Status.PENDING)
+    told.put(3, status=Status.PENDING)
     two_steps(told, 1, 9.0)
     assert [type(d) for d in two_steps(told, 0, 1.0)] == [CloneTrial]
 
@@ -201,22 +191,22 @@ def test_one_of_the_worst_makes_room_by_becoming_a_clone():
 @pytest.mark.parametrize("why", ["it is about to start", "it ended", "it cannot be paused", "a person pauses it"])
 def test_it_goes_on_if(why):
     told = population(saved=why != "it cannot be paused")
-    put(told, 3, status=Status.PENDING)
+    told.put(3, status=Status.PENDING)
     if why == "it is about to start":
-        put(told, 3, placement=Placement(()))
+        told.put(3, placement=Placement(()))
     elif why == "it ended":
         told.end(3)
     elif why == "it cannot be paused":
         told.scheduler.on_refused(told.trials[tid(0)], turn(told)[0])
         assert "cannot pause" in told.scheduler.notices[0]
     else:
-        put(told, 0, pending=PauseTrial(tid(0)))
+        told.put(0, pending=PauseTrial(tid(0)))
     assert two_steps(told, 0, 1.0) == ()
 
 
 def test_in_a_large_population_whoever_waits_is_noticed_after_a_few_points():
     told = population(200, quantile_fraction=0)
-    put(told, 150, status=Status.PENDING)
+    told.put(150, status=Status.PENDING)
     answers = [two_steps(told, number, 1.0) for number in range(4)]
     assert sum(answer != () for answer in answers) == 1
     assert sum(two_steps(told, number, 1.0) != () for number in range(4, 104)) in (31, 32, 33)  # each is asked in turn
@@ -226,7 +216,7 @@ def test_whoever_waits_is_noticed_also_when_others_have_ended():
     told = population(70, quantile_fraction=0)
     told.end(0)
     told.end(68)
-    put(told, 69, status=Status.PENDING)
+    told.put(69, status=Status.PENDING)
     assert [two_steps(told, number, 1.0) != () for number in (1, 2)] in ([True, False], [False, True], [True, True])
     told.end(69)
     assert [two_steps(told, number, 1.0) for number in (1, 2)] == [(), ()]
@@ -238,7 +228,7 @@ def test_a_trial_that_ended_and_came_back_has_its_score_and_is_the_youngest():
         two_steps(told, number, m)
     told.end(0)
     told.end(1)
-    put(told, 0, status=Status.RUNNING, attempt=2)
+    told.put(0, status=Status.RUNNING, attempt=2)
     told.scheduler.on_trial_add(told.trials[tid(0)])
     (clone,) = two_steps(told, 3, 4.0)
     assert clone == CloneTrial(tid(3), tid(0), {"x": 0.0})
@@ -256,12 +246,12 @@ def test_in_step_all_wait_and_are_changed_together_when_nothing_runs():
         assert two_steps(told, number, m) == [
             PauseTrial(tid(number), "waits for the population at training_iteration=2")
         ]
-        put(told, number, status=Status.PAUSED)
+        told.put(number, status=Status.PAUSED)
     decisions = told.scheduler.on_idle(told.trials)
     assert decisions[:2] == [ResumeTrial(tid(1)), ResumeTrial(tid(2))]
     assert [(d.trial_id, d.source_id in (tid(1), tid(2))) for d in decisions[2:]] == [(tid(0), True), (tid(3), True)]
     assert told.scheduler.state()[2:] == (4.0, 1)
-    put(told, 1, status=Status.RUNNING, attempt=2)
+    told.put(1, status=Status.RUNNING, attempt=2)
     assert told.report(1, m=1.0) == ()
     assert [type(d) for d in told.report(1, m=1.0)] == [PauseTrial]
 
@@ -273,7 +263,7 @@ def test_the_next_barrier_is_not_before_the_furthest_trial():
     told.report(0, m=1.0, training_iteration=9)
     told.report(1, m=1.0, training_iteration=3)
     for number in range(2):
-        put(told, number, status=Status.PAUSED)
+        told.put(number, status=Status.PAUSED)
     told.scheduler.on_idle(told.trials)
     assert told.scheduler.state()[2] == 9.0
 
@@ -282,7 +272,7 @@ def test_what_a_person_paused_is_left_alone_at_the_barrier():
     told = population(3, synch=True)
     for number, m in enumerate([1.0, 4.0, 3.0]):
         two_steps(told, number, m)
-        put(told, number, status=Status.PAUSED, is_by_person=number == 0)
+        told.put(number, status=Status.PAUSED, is_by_person=number == 0)
     assert told.scheduler.on_idle(told.trials) == [ResumeTrial(tid(1)), ResumeTrial(tid(2))]
 
 
@@ -292,17 +282,17 @@ def test_what_happened_at_a_barrier_is_found_out_from_the_results_that_follow():
     for told in (live, retold):
         for number, m in enumerate([1.0, 4.0, 3.0]):
             two_steps(told, number, m)
-            put(told, number, status=Status.PAUSED)
+            told.put(number, status=Status.PAUSED)
     live.scheduler.on_idle(live.trials)
     for told in (live, retold):
         for number in range(3):
-            put(told, number, status=Status.RUNNING, attempt=2)
+            told.put(number, status=Status.RUNNING, attempt=2)
             assert told.report(number, m=1.0) == ()
     assert live.scheduler.state()[2:] == retold.scheduler.state()[2:]
     for told in (live, retold):
         for number, m in enumerate([1.0, 4.0, 3.0]):
             told.report(number, m=m)
-            put(told, number, status=Status.PAUSED)
+            told.put(number, status=Status.PAUSED)
     assert live.scheduler.on_idle(live.trials) == retold.scheduler.on_idle(retold.trials)
 
 
@@ -365,12 +355,9 @@ def walk(scheduler, seed, *, cpus=8, num_trials=8, **plan):
     rng = np.random.default_rng(seed)
     configs = [{"lr": 10 ** float(rng.uniform(-3, 0))} for _ in range(num_trials)]
     sweep = new_sweep(scheduler, num_trials=num_trials, ask_ahead=64, **plan)
-    observer = Nobody()
-    engine = Simulator(gains, (Node("n", cpus),), has_state=True)
-    drive(sweep, engine, given_configs(configs), observer, Nobody(), request_of=lambda _: Resources((Bundle(cpu=1),)))
-    assert sweep.done
+    kept = in_virtual_time(sweep, gains, configs, cpus=cpus, has_state=True)
     assert all(trial.status is Status.TERMINATED for trial in sweep.trials.values())
-    return sweep, observer.told
+    return sweep, kept.told
 
 
 def follower(**arguments):

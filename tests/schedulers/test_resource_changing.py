@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conformance.schedulers import Told
+from conformance.schedulers import Told, tid
 from record.test_resume import PowerCut, Searching, go
 from sweep_run import Nobody, given_configs, new_sweep
 
@@ -48,10 +48,6 @@ NODES = (Node("n", 8),)
 
 def cpus(amount):
     return Resources((Bundle(cpu=float(amount)),))
-
-
-def name(number):
-    return f"abcde_{number:05d}"
 
 
 class Answering(Scheduler):
@@ -94,9 +90,6 @@ class Site(Told):
             self.add(n)
             self.put(n, placement=Placement((BundlePlacement("n"),)), checkpoint=CheckpointRef("c", 1))
 
-    def put(self, number, **changes):
-        self.trials[name(number)] = evolve(self.trials[name(number)], **changes)
-
 
 def always(request):
     return lambda view, trial, result, scheduler: request
@@ -107,15 +100,15 @@ def always(request):
 
 def test_a_trial_asks_for_its_part_and_once_it_has_it_for_nothing():
     site = Site()
-    assert site.report(0, m=1) == [ResizeTrial(name(0), cpus(4))]
+    assert site.report(0, m=1) == [ResizeTrial(tid(0), cpus(4))]
     site.put(0, attempt=2, resources=cpus(4))
     assert site.report(0, m=1) == []
-    assert site.report(1, m=1) == [ResizeTrial(name(1), cpus(4))]
+    assert site.report(1, m=1) == [ResizeTrial(tid(1), cpus(4))]
     site.end(0)
-    assert site.report(1, m=1) == [ResizeTrial(name(1), cpus(4))]  # the room of the other is not free yet
+    assert site.report(1, m=1) == [ResizeTrial(tid(1), cpus(4))]  # the room of the other is not free yet
     site.put(0, placement=None)
     site.put(1, attempt=2, resources=cpus(4))
-    assert site.report(1, m=1) == [ResizeTrial(name(1), cpus(8))]
+    assert site.report(1, m=1) == [ResizeTrial(tid(1), cpus(8))]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +127,7 @@ def test_a_trial_asks_for_its_part_and_once_it_has_it_for_nothing():
 )
 def test_a_function_of_ones_own_answers_with_any_kind_of_request(answer, wanted):
     site = Site(always(answer))
-    assert list(site.report(0, m=1)) == ([] if wanted is None else [ResizeTrial(name(0), wanted)])
+    assert list(site.report(0, m=1)) == ([] if wanted is None else [ResizeTrial(tid(0), wanted)])
 
 
 @pytest.mark.parametrize("answer", [7, "2 cpus", {}, [{"CPU": 1}], {"cpus": 2}, {"cpu": -1}])
@@ -152,8 +145,8 @@ def test_a_function_sees_the_sweep_the_trial_and_its_result():
 
     site = Site(function)
     site.report(1, m=0.25)
-    assert seen == [(2, {"CPU": 8}, name(1), 0.25, cpus(1))]
-    assert [list(site.report(n, m=0)) for n in (0, 1)] == [[ResizeTrial(name(0), cpus(2))], []]
+    assert seen == [(2, {"CPU": 8}, tid(1), 0.25, cpus(1))]
+    assert [list(site.report(n, m=0)) for n in (0, 1)] == [[ResizeTrial(tid(0), cpus(2))], []]
 
 
 def test_a_request_that_no_machine_has_is_told_once_with_the_arithmetic():
@@ -169,28 +162,28 @@ def test_a_request_that_no_machine_has_is_told_once_with_the_arithmetic():
     ("pending", "is_asked"),
     [
         (None, True),
-        (SaveTrial(name(0)), True),  # it is saved for the change anyway
-        (PauseTrial(name(0)), False),  # a person, or the other scheduler, comes first
-        (ResizeTrial(name(0), cpus(1)), False),  # makes room for others, or the sweep is interrupted
-        (ResizeTrial(name(0), cpus(4)), False),  # was asked for, and waits for a checkpoint
-        (ResizeTrial(name(0), cpus(3)), True),  # was asked for, and is not right any more
+        (SaveTrial(tid(0)), True),  # it is saved for the change anyway
+        (PauseTrial(tid(0)), False),  # a person, or the other scheduler, comes first
+        (ResizeTrial(tid(0), cpus(1)), False),  # makes room for others, or the sweep is interrupted
+        (ResizeTrial(tid(0), cpus(4)), False),  # was asked for, and waits for a checkpoint
+        (ResizeTrial(tid(0), cpus(3)), True),  # was asked for, and is not right any more
     ],
 )
 def test_what_waits_already_is_respected(pending, is_asked):
     site = Site()
     site.put(0, pending=pending)
-    assert list(site.report(0, m=1)) == ([ResizeTrial(name(0), cpus(4))] if is_asked else [])
+    assert list(site.report(0, m=1)) == ([ResizeTrial(tid(0), cpus(4))] if is_asked else [])
 
 
 def test_after_a_result_for_which_the_base_says_something_of_the_trial_nothing_is_asked():
     base = Answering()
     site = Site(base=base)
-    base.next = [StopTrial(name(0))]
-    assert site.report(0, m=1) == [StopTrial(name(0))]
-    base.next = [SaveTrial(name(1))]
-    assert site.report(0, m=1) == [SaveTrial(name(1)), ResizeTrial(name(0), cpus(4))]
+    base.next = [StopTrial(tid(0))]
+    assert site.report(0, m=1) == [StopTrial(tid(0))]
+    base.next = [SaveTrial(tid(1))]
+    assert site.report(0, m=1) == [SaveTrial(tid(1)), ResizeTrial(tid(0), cpus(4))]
     base.next = None
-    assert site.report(1, m=1) == [ResizeTrial(name(1), cpus(4))]
+    assert site.report(1, m=1) == [ResizeTrial(tid(1), cpus(4))]
 
 
 # --- trials that cannot be saved -------------------------------------------------------------------------------------
@@ -199,9 +192,9 @@ def test_after_a_result_for_which_the_base_says_something_of_the_trial_nothing_i
 def test_a_trial_that_never_saved_is_asked_once_and_again_when_it_has():
     site = Site()
     site.put(0, checkpoint=None)
-    change = ResizeTrial(name(0), cpus(4))
+    change = ResizeTrial(tid(0), cpus(4))
     assert site.report(0, m=1) == [change]
-    assert site.scheduler.on_refused(site.trials[name(0)], change) == ()
+    assert site.scheduler.on_refused(site.trials[tid(0)], change) == ()
     assert [list(site.report(0, m=1)) for _ in range(3)] == [[], [], []]
     assert len(site.scheduler.notices) == 1
     assert "never saved a checkpoint" in site.scheduler.notices[0]
@@ -225,8 +218,8 @@ def test_a_trial_that_has_ended_and_is_run_again_may_be_asked_again():
     site.report(0, m=1)
     site.end(0)
     site.put(0, status=Status.RUNNING, attempt=2)
-    site.scheduler.on_trial_add(evolve(site.trials[name(0)], resources=cpus(3)))  # as a person retries it
-    assert site.report(0, m=1) == [ResizeTrial(name(0), cpus(4))]
+    site.scheduler.on_trial_add(evolve(site.trials[tid(0)], resources=cpus(3)))  # as a person retries it
+    assert site.report(0, m=1) == [ResizeTrial(tid(0), cpus(4))]
 
 
 def test_refusals_of_what_others_wanted_go_to_the_base():
@@ -234,7 +227,7 @@ def test_refusals_of_what_others_wanted_go_to_the_base():
     site = Site(base=base)
     site.report(0, m=1)
     base.calls.clear()
-    trial = site.trials[name(0)]
+    trial = site.trials[tid(0)]
     site.scheduler.on_refused(trial, ResizeTrial(trial.id, cpus(4)))
     assert base.calls == []
     for decision in (PauseTrial(trial.id), SaveTrial(trial.id), ResizeTrial(trial.id, cpus(1))):
@@ -247,24 +240,24 @@ def test_refusals_of_what_others_wanted_go_to_the_base():
 
 def test_a_changed_trial_that_waits_for_room_goes_back_and_stays_until_another_has_ended():
     site = Site(number=3)
-    assert site.report(0, m=1) == [ResizeTrial(name(0), cpus(3))]
+    assert site.report(0, m=1) == [ResizeTrial(tid(0), cpus(3))]
     site.put(0, status=Status.PENDING, resources=cpus(3))  # its old attempt has not left yet
-    assert list(site.report(1, m=1)) == [ResizeTrial(name(1), cpus(3))]
+    assert list(site.report(1, m=1)) == [ResizeTrial(tid(1), cpus(3))]
     site.put(1, attempt=2, resources=cpus(3))
     site.put(0, placement=None)
-    assert list(site.report(1, m=1)) == [ResizeTrial(name(0), cpus(1))]
+    assert list(site.report(1, m=1)) == [ResizeTrial(tid(0), cpus(1))]
     site.put(0, status=Status.RUNNING, attempt=2, resources=cpus(1), placement=Placement((BundlePlacement("n"),)))
     assert list(site.report(0, m=1)) == []
     site.end(2)
     site.put(2, placement=None)
-    assert list(site.report(0, m=1)) == [ResizeTrial(name(0), cpus(4))]
+    assert list(site.report(0, m=1)) == [ResizeTrial(tid(0), cpus(4))]
 
 
 def test_machines_that_go_take_requests_back_that_fit_on_none():
     site = Site()
     site.report(0, m=1)
     assert site.scheduler.on_nodes_changed((Node("n", 4),)) == []
-    assert site.scheduler.on_nodes_changed((Node("n", 3), Node("o", 3))) == [ResizeTrial(name(0), cpus(1))]
+    assert site.scheduler.on_nodes_changed((Node("n", 3), Node("o", 3))) == [ResizeTrial(tid(0), cpus(1))]
     assert site.scheduler.on_nodes_changed((Node("n", 2),)) == []  # that was told already
     site.put(0, attempt=2)
     assert not site.report(0, m=1)  # one each is all there is
@@ -274,7 +267,7 @@ def test_machines_that_come_are_shared_out():
     site = Site(nodes=(Node("n", 2),))
     assert not site.report(0, m=1)
     site.scheduler.on_nodes_changed((Node("n", 6),))
-    assert site.report(0, m=1) == [ResizeTrial(name(0), cpus(3))]
+    assert site.report(0, m=1) == [ResizeTrial(tid(0), cpus(3))]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -283,13 +276,13 @@ def test_machines_that_come_are_shared_out():
 def test_trials_that_begin_with_different_requests_are_refused_with_both():
     site = Site()
     with pytest.raises(ConfigError, match=r"trial 00007 begins with cpu=2, others with cpu=1; .* all begin alike"):
-        site.scheduler.on_trial_add(Trial(name(7), {}, cpus(2)))
+        site.scheduler.on_trial_add(Trial(tid(7), {}, cpus(2)))
 
 
 def test_requests_that_cannot_grow_are_refused_with_the_first_trial():
     scheduler = ResourceChangingScheduler()
     with pytest.raises(ConfigError, match="trials ask for 2 bundles"):
-        scheduler.on_trial_add(Trial(name(0), {}, Resources((Bundle(cpu=1), Bundle(cpu=1)))))
+        scheduler.on_trial_add(Trial(tid(0), {}, Resources((Bundle(cpu=1), Bundle(cpu=1)))))
 
 
 @pytest.mark.parametrize(
@@ -347,10 +340,10 @@ def test_the_base_hears_everything():
     site.report(0, m=1)
     site.end(0)
     assert base.calls == ["on_nodes_changed", "on_trial_add", "on_result", "on_trial_end"]
-    base.next = [StopTrial(name(0))]
-    assert site.scheduler.on_nodes_changed(NODES) == [StopTrial(name(0))]
-    paused = {name(0): evolve(site.trials[name(0)], status=Status.PAUSED)}
-    assert site.scheduler.on_idle(paused) == [ResumeTrial(name(0))]
+    base.next = [StopTrial(tid(0))]
+    assert site.scheduler.on_nodes_changed(NODES) == [StopTrial(tid(0))]
+    paused = {tid(0): evolve(site.trials[tid(0)], status=Status.PAUSED)}
+    assert site.scheduler.on_idle(paused) == [ResumeTrial(tid(0))]
     offered = list(paused.values())
     assert site.scheduler.choose(offered) is offered[0]
 

@@ -21,83 +21,8 @@ from sweep.schedulers.pbt import PopulationBasedTraining
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 
 
-class TestFIFO(SchedulerContract):
-    def build(self):
-        return FIFOScheduler()
-
-
-class TestASHA(SchedulerContract):
-    def build(self):
-        return ASHAScheduler(max_t=20, grace_period=1, reduction_factor=3)
-
-
-class TestASHAWithBrackets(SchedulerContract):
-    def build(self):
-        return ASHAScheduler(max_t=64, grace_period=2, reduction_factor=2, brackets=3, stop_last_trials=False)
-
-
-class TestASHAByPromotion(SchedulerContract):
-    def build(self):
-        return ASHAScheduler(max_t=20, grace_period=1, reduction_factor=3, type="promotion")
-
-
-class TestASHAByPromotionInBrackets(SchedulerContract):
-    def build(self):
-        return ASHAScheduler(reduction_factor=2, brackets=3, stop_last_trials=False, type="promotion", rungs=[2, 5, 9])
-
-
-class TestPASHA(SchedulerContract):
-    def build(self):
-        return PASHAScheduler(max_t=20, grace_period=1, reduction_factor=2)
-
-
-class TestMOASHA(SchedulerContract):
-    def build(self):
-        return MOASHAScheduler(max_t=20, reduction_factor=3, brackets=2)
-
-    def ready(self, mode="max", seed=7):
-        scheduler = self.build()
-        scheduler.set_search_properties(["m", "training_iteration"], [mode, "max"], seed=seed)
-        return scheduler
-
-
-class TestHyperBand(SchedulerContract):
-    def build(self):
-        return HyperBandScheduler(max_t=9, reduction_factor=3)
-
-
-class TestHyperBandWithoutAnEnd(SchedulerContract):
-    def build(self):
-        return HyperBandScheduler(max_t=8, reduction_factor=2, stop_last_trials=False)
-
-
-class TestResourceChanging(SchedulerContract):
-    def build(self):
-        return ResourceChangingScheduler()
-
-
 def by_turns(view, trial, result, scheduler):
     return {"cpu": trial.count % 3 + 1} if "m" in result else None
-
-
-class TestResourceChangingOverHyperBand(SchedulerContract):
-    def build(self):
-        return ResourceChangingScheduler(HyperBandScheduler(max_t=9), by_turns)
-
-
-class TestHyperBandForBOHB(SchedulerContract):
-    def build(self):
-        return HyperBandForBOHB(max_t=9, reduction_factor=3)
-
-
-class TestMedianStopping(SchedulerContract):
-    def build(self):
-        return MedianStoppingRule("training_iteration", grace_period=2, min_samples_required=2)
-
-
-class TestMedianStoppingByPauses(SchedulerContract):
-    def build(self):
-        return MedianStoppingRule("training_iteration", grace_period=0, min_samples_required=1, hard_stop=False)
 
 
 def pbt(**arguments):
@@ -116,24 +41,51 @@ def pb2(**arguments):
     )
 
 
-class TestPB2(SchedulerContract):
+SCHEDULERS = {
+    "FIFO": lambda: FIFOScheduler(),
+    "ASHA": lambda: ASHAScheduler(max_t=20, grace_period=1, reduction_factor=3),
+    "ASHAWithBrackets": lambda: ASHAScheduler(
+        max_t=64, grace_period=2, reduction_factor=2, brackets=3, stop_last_trials=False
+    ),
+    "ASHAByPromotion": lambda: ASHAScheduler(max_t=20, grace_period=1, reduction_factor=3, type="promotion"),
+    "ASHAByPromotionInBrackets": lambda: ASHAScheduler(
+        reduction_factor=2, brackets=3, stop_last_trials=False, type="promotion", rungs=[2, 5, 9]
+    ),
+    "PASHA": lambda: PASHAScheduler(max_t=20, grace_period=1, reduction_factor=2),
+    "HyperBand": lambda: HyperBandScheduler(max_t=9, reduction_factor=3),
+    "HyperBandWithoutAnEnd": lambda: HyperBandScheduler(max_t=8, reduction_factor=2, stop_last_trials=False),
+    "ResourceChanging": lambda: ResourceChangingScheduler(),
+    "ResourceChangingOverHyperBand": lambda: ResourceChangingScheduler(HyperBandScheduler(max_t=9), by_turns),
+    "HyperBandForBOHB": lambda: HyperBandForBOHB(max_t=9, reduction_factor=3),
+    "MedianStopping": lambda: MedianStoppingRule("training_iteration", grace_period=2, min_samples_required=2),
+    "MedianStoppingByPauses": lambda: MedianStoppingRule(
+        "training_iteration", grace_period=0, min_samples_required=1, hard_stop=False
+    ),
+    "PB2": lambda: pb2(),
+    "PB2InStep": lambda: pb2(synch=True),
+    "PopulationBasedTraining": lambda: pbt(),
+    "PopulationBasedTrainingInStep": lambda: pbt(synch=True, quantile_fraction=0.5),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+class TestEveryScheduler(SchedulerContract):
+    @pytest.fixture(autouse=True)
+    def _named(self, name):
+        self.name = name
+
     def build(self):
-        return pb2()
+        return SCHEDULERS[self.name]()
 
 
-class TestPB2InStep(SchedulerContract):
+class TestMOASHA(SchedulerContract):
     def build(self):
-        return pb2(synch=True)
+        return MOASHAScheduler(max_t=20, reduction_factor=3, brackets=2)
 
-
-class TestPopulationBasedTraining(SchedulerContract):
-    def build(self):
-        return pbt()
-
-
-class TestPopulationBasedTrainingInStep(SchedulerContract):
-    def build(self):
-        return pbt(synch=True, quantile_fraction=0.5)
+    def ready(self, mode="max", seed=7):
+        scheduler = self.build()
+        scheduler.set_search_properties(["m", "training_iteration"], [mode, "max"], seed=seed)
+        return scheduler
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from sweep_run import Nobody, given_configs, new_sweep
+from sweep_run import in_virtual_time, new_sweep
 
 import sweep
 from searchers.space import uniform
 from sweep.core.messages import ResumeTrial
-from sweep.core.resources import Bundle, Node, Resources
 from sweep.core.trial import Status
-from sweep.engines.simulator import Point, Simulator
-from sweep.launch.drive import drive
+from sweep.engines.simulator import Point
 from sweep.record.layout import ExperimentLayout
 from sweep.record.resume import retell
 from sweep.schedulers.asha import ASHAScheduler
@@ -146,11 +144,8 @@ def test_wherever_a_run_is_cut_the_rest_is_decided_alike(build, step):
             yield Point(0.5 + config["x"], {"m": step * config["x"]}, has_checkpoint=True)
 
     recorder = Recorder(ready(build))
-    engine = Simulator(curve, (Node("n", 3),))
-    searcher = given_configs([{"x": (5 * i % 12) / 12} for i in range(12)])
     decided = new_sweep(recorder, num_trials=12, ask_ahead=4)
-    drive(decided, engine, searcher, Nobody(), Nobody(), request_of=lambda _: Resources((Bundle(cpu=1),)))
-    assert all(trial.is_ended for trial in decided.trials.values())
+    in_virtual_time(decided, curve, [{"x": (5 * i % 12) / 12} for i in range(12)], cpus=3)
     calls = recorder.calls
     assert sum(bool(essential(answer)) for *_, answer in calls) > 5
     for cut in range(0, len(calls), step):

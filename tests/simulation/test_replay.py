@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,16 @@ from click.testing import CliRunner
 from every_policy import SCHEDULERS, SEARCHERS, world_of
 
 import sweep
-from searchers import BOHBSearch
+from searchers import BOHBSearch, ConcurrencyLimiter
+from searchers.base import NOT_NOW
 from sweep.cli.main import sweep as command
+from sweep.core.messages import Ask, Asked, Event, Suggested
+from sweep.engines.simulator import Point, Simulator
 from sweep.errors import ExperimentError
-from sweep.simulation.rerun import rerun
+from sweep.record.facts import read_facts
+from sweep.record.resume import retell
+from sweep.schedulers.fifo import FIFOScheduler
+from sweep.simulation.replay import rerun
 
 SPACE = {"x": sweep.uniform(0, 1), "lr": sweep.loguniform(1e-4, 1e-1)}
 
@@ -128,6 +135,70 @@ def test_processes_under_every_policy_come_out_as_recorded(tmp_path: Path, sched
 def test_a_searcher_that_does_not_count_paused_trials_decides_again_as_it_did(tmp_path: Path) -> None:
     root = run(tmp_path, search_alg=BOHBSearch(max_concurrent=2), scheduler=sweep.HyperBandForBOHB(max_t=9))
     assert rerun(root, trainable=Climbs).difference is None
+
+
+def test_a_searcher_that_does_not_count_paused_trials_is_told_of_them_by_a_resume(tmp_path: Path) -> None:
+    root = run(tmp_path, search_alg=BOHBSearch(), max_concurrent_trials=2, scheduler=sweep.HyperBandForBOHB(max_t=9))
+    facts = list(read_facts(root / "sweep.db"))
+    answers = [f for f in facts if isinstance(f.event, Suggested) and isinstance(f.event.config, Mapping)]
+    third = answers[2]  # two are alive, and it was suggested: they are paused
+    pauses = [f.seq for f in facts if any(row[:2] == ["Notify", "trial_pause"] for row in f.caused or ())]
+    assert pauses[0] < third.seq
+    for before, is_heard in ((pauses[0], False), (third.seq, True)):
+        searcher = ConcurrencyLimiter(BOHBSearch(), 2)
+        assert searcher.set_search_properties("loss", "min", SPACE, num_samples=8, seed=1)
+        retell(root / "sweep.db", FIFOScheduler(), searcher, before=before)
+        answer = searcher.suggest(third.event.trial_id)
+        assert answer == (dict(third.event.config) if is_heard else NOT_NOW)
+
+
+class Hangs(Climbs):
+    """Takes too long over its third step if its x is large."""
+
+    def step(self) -> dict[str, Any]:
+        if self.config["x"] > 0.5 and self.done == 2:
+            time.sleep(60)
+        return super().step()
+
+
+def test_trials_that_were_killed_are_killed_again(tmp_path: Path) -> None:
+    analysis = sweep.run(
+        Hangs,
+        config={"x": sweep.grid_search([0.1, 0.9])},
+        metric="loss",
+        mode="min",
+        storage_path=str(tmp_path),
+        verbose=0,
+        trial_timeout_s=1,
+        raise_on_failed_trial=False,
+        nodes=[sweep.Node(cpus=2)],
+    )
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR"]
+    found = rerun(analysis.experiment_path)
+    assert found.difference is None
+    assert found.num_runs == 1
+
+
+class Drained(Simulator):
+    """Somebody asks for no more trials after the first reports."""
+
+    has_asked = False
+
+    def next_events(self, deadline: float | None) -> Sequence[Event]:
+        if self.now() == 2.0 and not self.has_asked:
+            self.has_asked = True
+            self.post(Asked(Ask.DRAIN))
+        return super().next_events(deadline)
+
+
+def test_what_somebody_asked_for_is_asked_again(tmp_path: Path) -> None:
+    machine = [sweep.Node(cpus=1)]
+    curve = [Point(1.0, {"loss": 1 / (step + 1)}) for step in range(3)]
+    root = run(tmp_path, engine=Drained(lambda config, done: iter(curve), machine), nodes=machine)
+    assert any(isinstance(fact.event, Asked) for fact in read_facts(root / "sweep.db"))
+    found = rerun(root)
+    assert found.difference is None
+    assert found.seconds == 3.0
 
 
 def changed(root: Path, change: Callable[[sqlite3.Connection], None]) -> None:

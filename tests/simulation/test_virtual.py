@@ -20,7 +20,7 @@ from sweep.core.resources import Bundle, Resources
 from sweep.engines.simulator import Simulator
 from sweep.errors import ConfigError, ExperimentError, ResourceError, SearchError
 from sweep.simulation.curves import Curves, RecordedCurve
-from sweep.simulation.rerun import rerun
+from sweep.simulation.replay import rerun
 from sweep.simulation.virtual import Point, simulate
 
 SPACE = {"x": sweep.uniform(0, 1)}

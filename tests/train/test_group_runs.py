@@ -20,16 +20,15 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from leftovers import MARK, wait_until_gone
-from recorded import most_at_once, overlapping_runs
+from recorded import exits, most_at_once, only, overlapping_runs, reports
 
 import sweep
-from sweep.core.messages import Exited, ExitKind, Released
+from sweep.core.messages import ExitKind, Released
 from sweep.core.resources import Device
 from sweep.core.results import reported
 from sweep.core.trial import Outcome
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.record.facts import read_facts
-from sweep.record.reader import ExperimentReader
 from sweep.train import (
     DataParallelTrainer,
     FailureConfig,
@@ -62,20 +61,6 @@ def run(tmp_path):
 
 def group(loop, num_workers: int = 2, **arguments: Any) -> DataParallelTrainer:
     return DataParallelTrainer(loop, scaling_config=ScalingConfig(num_workers=num_workers), **arguments)
-
-
-def only(analysis) -> Any:
-    (trial,) = analysis.trials
-    return trial
-
-
-def reports(analysis) -> list[dict[str, Any]]:
-    return [dict(row.metrics) for row in ExperimentReader(analysis.experiment_path).results()]
-
-
-def exits(analysis) -> list[Any]:
-    told = read_facts(Path(analysis.experiment_path) / "sweep.db")
-    return [row.event.exit for row in told if isinstance(row.event, Exited)]
 
 
 def files(directory: str) -> dict[str, str]:

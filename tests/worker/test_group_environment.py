@@ -538,6 +538,12 @@ def one_of(rank, size, **place):
     }
 
 
+def of_two_slices(number, address=None):
+    """Return what says that a worker is in one of two slices, whose first worker is at an address."""
+    told = {"MEGASCALE_PORT": "8081", "MEGASCALE_NUM_SLICES": "2", "MEGASCALE_SLICE_ID": f"{number}"}
+    return told if address is None else {**told, "MEGASCALE_COORDINATOR_ADDRESS": address}
+
+
 def test_a_slice_of_four_hosts_has_a_worker_on_each_that_knows_the_others():
     places = [on(*range(4), name=f"h{i}") for i in range(4)]
     plans = plan(Bundle(cpu=1.0, tpu=4.0), places, SLICE, nodes=HOSTS, bundles_per_slice=4)
@@ -554,16 +560,11 @@ def test_two_slices_are_contiguous_in_rank_and_are_told_which_they_are():
     places = [on(*range(4), name=f"{name}{i}") for name in ("b", "a") for i in range(4)]
     plans = plan(Bundle(cpu=1.0, tpu=4.0), places, SLICE, nodes=nodes, bundles_per_slice=4)
     expected = [
-        one_of(
-            rank,
-            8,
-            MEGASCALE_COORDINATOR_ADDRESS="b0",
-            MEGASCALE_PORT="8081",
-            MEGASCALE_NUM_SLICES="2",
-            MEGASCALE_SLICE_ID=f"{rank // 4}",
-            TPU_WORKER_ID=f"{rank % 4}",
-            TPU_WORKER_HOSTNAMES="b0,b1,b2,b3" if rank < 4 else "a0,a1,a2,a3",
-        )
+        {
+            **one_of(rank, 8, **of_two_slices(rank // 4, "b0")),
+            "TPU_WORKER_ID": f"{rank % 4}",
+            "TPU_WORKER_HOSTNAMES": "b0,b1,b2,b3" if rank < 4 else "a0,a1,a2,a3",
+        }
         for rank in range(8)
     ]
     assert variables(plans) == expected
@@ -592,42 +593,15 @@ def test_two_slices_of_one_host_each_need_no_names_of_hosts():
     places = [on(*range(8), name=f"h{i}") for i in range(2)]
     spec = GroupSpec("jax", workers_per_slice=1)
     plans = plan(Bundle(cpu=1.0, tpu=8.0), places, spec, nodes=nodes, bundles_per_slice=1)
-    assert variables(plans) == [
-        one_of(
-            rank,
-            2,
-            MEGASCALE_COORDINATOR_ADDRESS="h0",
-            MEGASCALE_PORT="8081",
-            MEGASCALE_NUM_SLICES="2",
-            MEGASCALE_SLICE_ID=f"{rank}",
-        )
-        for rank in range(2)
-    ]
+    assert variables(plans) == [one_of(rank, 2, **of_two_slices(rank, "h0")) for rank in range(2)]
 
 
 def test_variables_of_slices_that_the_user_has_set_stay():
     nodes = [Node(f"{name}{i}", devices=host(4).devices, slice=name) for name in ("a", "b") for i in range(4)]
     places = [on(*range(4), name=one.id) for one in nodes]
-    own = {"MEGASCALE_COORDINATOR_ADDRESS": "10.0.0.2", "TPU_WORKER_HOSTNAMES": "localhost"}
-    plans = plan(
-        Bundle(cpu=1.0, tpu=4.0),
-        places,
-        SLICE,
-        nodes=nodes,
-        bundles_per_slice=4,
-        environ={**own, "JAX_PLATFORMS": "tpu,cpu"},
-    )
-    expected = [
-        one_of(
-            rank,
-            8,
-            MEGASCALE_PORT="8081",
-            MEGASCALE_NUM_SLICES="2",
-            MEGASCALE_SLICE_ID=f"{rank // 4}",
-            TPU_WORKER_ID=f"{rank % 4}",
-        )
-        for rank in range(8)
-    ]
+    own = {"MEGASCALE_COORDINATOR_ADDRESS": "10.0.0.2", "TPU_WORKER_HOSTNAMES": "localhost", "JAX_PLATFORMS": "tpu,cpu"}
+    plans = plan(Bundle(cpu=1.0, tpu=4.0), places, SLICE, nodes=nodes, bundles_per_slice=4, environ=own)
+    expected = [one_of(rank, 8, **of_two_slices(rank // 4), TPU_WORKER_ID=f"{rank % 4}") for rank in range(8)]
     for one in expected:
         del one["JAX_PLATFORMS"]
     assert variables(plans) == expected
