@@ -6,6 +6,7 @@ import inspect
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
 from sweep.callbacks.states import CallbackStates
 from sweep.core.messages import Hook, Notify
 from sweep.core.trial import Trial
+from sweep.errors import SweepError
 from sweep.record.space import lacks_space
 
 __all__ = ["Dispatcher"]
@@ -129,13 +131,16 @@ class Dispatcher:
         self._states = CallbackStates(self._callbacks, self._about.root, notice)
         self._stored_at = time.monotonic()
         self._thread: threading.Thread | None = None
+        self._wake: Callable[[], object] = lambda: None
+        self.fatal: SweepError | None = None
 
-    def start(self) -> None:
-        """Begin.
+    def start(self, wake: Callable[[], object] = lambda: None) -> None:
+        """Begin; `wake` lets the driver take its next step soon.
 
         Raises:
             RuntimeError: the kernel allows no thread.
         """
+        self._wake = wake
         if any(self._is_wanted.values()) or self._begins or self._ends:
             thread = threading.Thread(target=self._run, name="sweep-callbacks", daemon=True)
             thread.start()
@@ -163,6 +168,8 @@ class Dispatcher:
         """Tell displays that a batch is committed; on the driver's own thread."""
         for callback in self._steppers:
             self._call(callback, "on_step", trials, now, changed)
+        if self.fatal is not None:
+            raise self.fatal
 
     def setup(self, **info: Any) -> None:
         """Tell all callbacks what is about to run, each as much as it takes; an error here is raised."""
@@ -237,12 +244,27 @@ class Dispatcher:
         self._busy = (f"{type(callback).__name__}.{hook}", time.monotonic())
         try:
             function(*arguments, **named)
-        except Exception as error:  # a callback may be the user's own; it never harms the sweep
+        except Exception as error:  # a callback may be the user's own; it never harms the sweep, unless it wants to
+            if isinstance(error, SweepError) and (type(error) is SweepError or not _is_ours(type(error))):
+                self.fatal = self.fatal or error
+                self._wake()
+                return
             # A full disk is no callback's fault and passes: it is said once, and switches nothing off.
             self._errors[id(callback)] = max(errors, 1) if lacks_space(error) else errors + 1
             if errors == 0:
-                self._notice(f"the callback {self._busy[0]} raised {type(error).__name__}: {error}")
+                self._notice(f"the callback {self._busy[0]} raised {type(error).__name__}: {error} ({_where(error)})")
             elif self._errors[id(callback)] == _MAX_ERRORS:
                 self._notice(f"the callback {type(callback).__name__} raised {_MAX_ERRORS} times and is switched off")
         finally:
             self._busy = None
+
+
+def _is_ours(kind: type) -> bool:
+    """Whether a class of exceptions is this package's: a callback that reads results may meet one."""
+    return kind.__module__.partition(".")[0] in ("sweep", "searchers")
+
+
+def _where(error: BaseException) -> str:
+    """Return file and line where an exception was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}"

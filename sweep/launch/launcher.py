@@ -189,6 +189,8 @@ class Launch:
             if is_all_told and not is_set(NO_LOGGERS) and not guard.problem:
                 with contextlib.suppress(RecordError):  # a full disk: a resume compares the files with the record
                     journal.set_meta({COMPLETE: True})
+            if dispatcher.fatal is not None and self.ending.error is None:
+                raise dispatcher.fatal  # after the last step
 
         stack.callback(close_callbacks)
         is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # files are compared with the record
@@ -196,7 +198,7 @@ class Launch:
         dispatcher.setup(**info, resumed=is_incomplete, trials=tuple(loaded.trials))
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
         try:
-            dispatcher.start()
+            dispatcher.start(lambda: engine.post(Tick()))
             guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
         except RuntimeError as error:  # no thread is free
             raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error

@@ -27,6 +27,7 @@ __all__ = ["Curves", "RecordedCurve", "RecordedFailure"]
 
 # What the sweep fills in by itself, anew in every simulation.
 _REFILLED = ("time_total_s", "time_since_restore", "iterations_since_restore", "timestamp")
+_NO_FAILURES = (None, ExitKind.FINISHED, ExitKind.STOPPED, ExitKind.LOST, ExitKind.DAMAGED, ExitKind.NEEDS_MORE)
 
 
 class RecordedFailure(UserCodeError):
@@ -283,9 +284,14 @@ def _take(fact: Fact, drafts: dict[str, _Draft], root: Path) -> None:
     for row in fact.caused or ():
         if row[0] == "Discard":
             _drop(drafts, row[1:])
-        if row[0] != "Start" or row[2] == 1:
+        if row[0] != "Start":
             continue
         draft = drafts[row[1]]
+        has_grown = row[2] == 1 or (draft.end is not None and draft.end.exit.kind is ExitKind.NEEDS_MORE)
+        if len(row) > 5 and has_grown:
+            draft.resources = Resources.from_json(row[5])
+        if row[2] == 1:
+            continue
         draft.count = next(reversed(draft.saved.values()), 0)
         if len(row) > 4 and dict(row[4]) != dict(draft.config):
             raise ExperimentError(
@@ -304,7 +310,7 @@ def _finished(trial_id: str, draft: _Draft) -> RecordedCurve:
     points = tuple(draft.points[count] for count in sorted(draft.points))
     kind = draft.end.exit.kind if draft.end is not None else None
     error = draft.end.exit.error or kind.value if draft.end is not None and kind is not None else ""
-    is_failed = kind not in (None, ExitKind.FINISHED, ExitKind.STOPPED, ExitKind.LOST, ExitKind.DAMAGED)
+    is_failed = kind not in _NO_FAILURES
     is_done = bool(points) and points[-1].metrics.get("done") is True
     is_cut = not is_failed and kind is not ExitKind.FINISHED and not is_done
     return RecordedCurve(trial_id, draft.config, points, is_cut, error if is_failed else "", draft.resources)
