@@ -121,8 +121,8 @@ def _reason(row: TrialRow, damage: str) -> str:
     reason += f" (an earlier start failed: {damage})" if damage not in reason else ""
     if row.grown is None or row.status == "ERROR":
         return reason
-    whose = "another trial's fit() needed more" if row.grown.is_guess else "its fit() needs more"
-    return f"{reason} ({whose} than the {row.grown.asked} of each trial)"
+    whose = "another trial's fit() needed" if row.grown.is_guess else "its fit() needs"
+    return f"{reason} (asks for what {whose}; it was given {row.grown.asked})"
 
 
 def _holding(row: TrialRow) -> str:

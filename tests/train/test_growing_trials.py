@@ -200,7 +200,7 @@ def test_the_command_line_says_why(run, tmp_path):
     run(trial, config={"x": 1})
     shown = CliRunner().invoke(command, ["why", "grown", "--storage", str(tmp_path)]).output
     assert "(nothing) + 2 x (cpu=1) PACK" in shown
-    assert "its fit() needs more than the cpu=1 of each trial" in shown
+    assert "(asks for what its fit() needs; it was given cpu=1)" in shown
 
 
 def test_a_driver_that_is_killed_while_trials_wait_for_more_goes_on(tmp_path):
