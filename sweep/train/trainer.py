@@ -347,7 +347,7 @@ def run_rank(
     if inspect.isgenerator(value):
         return _then_finish(value, backend)
     backend.finish()
-    return value
+    return value if is_flat else None  # of a train loop it is ignored, as in Ray Train
 
 
 def _then_finish(values: Iterator[Any], backend: Backend) -> Iterator[Any]:

@@ -242,3 +242,15 @@ def test_a_driver_that_is_killed_while_trials_wait_for_more_goes_on(tmp_path):
     ]
     kinds = [fact.event.exit.kind for fact in read_facts(tmp_path / "grown/sweep.db") if hasattr(fact.event, "exit")]
     assert "NEEDS_MORE" in kinds
+
+
+@pytest.mark.parametrize("value", ["a model", {"loss": -1}, object(), 3.5], ids=["text", "dict", "object", "number"])
+def test_what_a_train_loop_returns_is_ignored(tmp_path, value):
+    def returning():
+        sweep.report(loss=1)
+        return value
+
+    config = RunConfig(verbose=0, storage_path=tmp_path)
+    result = DataParallelTrainer(returning, scaling_config=ScalingConfig(num_workers=2), run_config=config).fit()
+    assert result.metrics == {"loss": 1}
+    assert len(result.metrics_dataframe) == 1

@@ -164,7 +164,7 @@ def test_each_attempt_has_a_server_of_its_own_that_dies_with_it(tmp_path):
 
 def test_one_worker_in_this_process_needs_no_server(tmp_path):
     def loop():
-        return {"port": os.environ.get("HOROVOD_GLOO_RENDEZVOUS_PORT", "none")}
+        report(port=os.environ.get("HOROVOD_GLOO_RENDEZVOUS_PORT", "none"))
 
     trial = run(loop, tmp_path, num_workers=1, engine="inline")
     assert trial.last_result["port"] == "none"

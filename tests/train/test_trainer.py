@@ -442,12 +442,15 @@ def takes_rest(*arguments):
         (loop, [{"got": {"steps": 2}}]),
         (takes_rest, [{"got": {"steps": 2}}]),
         (yields, [{"step": 0}, {"step": 1}]),
-        (lambda config: {"last": config["steps"]}, [{"last": 2}]),
-        (lambda config, other=None: {"other": other}, [{"other": None}]),
+        (lambda config: {"last": config["steps"]}, []),
+        (lambda config, other=None: report(other=other), [{"other": None}]),
         (Named(), [{"called": {"steps": 2}}]),
         (Named().method, [{"method": {"steps": 2}}]),
-        (functools.partial(lambda data, config: {"data": data}, 5), [{"data": 5}]),
-        (sweep.with_parameters(lambda config, data: {"data": data, **config}, data=[1]), [{"data": [1], "steps": 2}]),
+        (functools.partial(lambda data, config: report(data=data), 5), [{"data": 5}]),
+        (
+            sweep.with_parameters(lambda config, data: report(data=data, **config), data=[1]),
+            [{"data": [1], "steps": 2}],
+        ),
     ],
     ids=["function", "rest", "generator", "returns", "default", "object", "method", "partial", "with_parameters"],
 )
@@ -473,7 +476,7 @@ def test_the_loop_knows_which_worker_it_is(run_rank):
             context.get_local_rank(),
             context.get_node_rank(),
         )
-        return {"who": list(numbers), "devices": list(context.get_device_indices())}
+        report({"who": list(numbers), "devices": list(context.get_device_indices())})
 
     rank = wire.Rank(0, 4, local_rank=1, local_size=2, node_rank=1, num_nodes=2, devices=(2, 3))
     assert run_rank(DataParallelTrainer(who), {}, rank).reports == [{"who": [0, 4, 1, 1], "devices": [2, 3]}]
