@@ -50,7 +50,8 @@ _numbers = itertools.count(1)
 class TuneReportCallback:
     """In the `RunConfig(callbacks=[...])` of a `fit()` inside a trial: rank 0's reports are the trial's own.
 
-    The sweep then judges them, checkpoints included, and a trial that is stopped early stops its group.
+    The sweep then judges them, checkpoints included, and a trial that is stopped early stops its group. A trial that is
+    started again, after a failure or from another's checkpoint, gives that checkpoint to the first `fit()`.
     """
 
 
@@ -125,7 +126,10 @@ class _Nested:
         self._home = os.path.join(session.job.home or session.job.trial_id, run.name or f"fit_{next(_numbers)}")
         self._history: list[dict[str, Any]] = []
         self._kept: list[tuple[Checkpoint, dict[str, Any], int]] = []
+        is_first = not session.has_fitted
         self._resources, self._placement = self._place()
+        # where a trial goes on whose checkpoints are its group's
+        self._trials_own = session.get_checkpoint() if self._is_forwarding and is_first else None
         for text in trainer.notices_of({}):
             print(f"sweep: {text}", flush=True)
 
@@ -230,7 +234,7 @@ class _Nested:
                 config=cloudpickle.dumps({}),
                 variables={**own.variables, **environ},
                 base_count=start[2] if start is not None else 0,
-                checkpoint=start[0].path if start is not None else spec.checkpoint,
+                checkpoint=self._start_from(start[0] if start is not None else None, spec.checkpoint),
                 home=self._home,
                 rank=None,
             )
@@ -241,6 +245,13 @@ class _Nested:
             group = group_job(job, plans, spec, log_limit_bytes=job.log_limit_bytes)
             upstream.sendall(wire.frame(group))
             return self._serve(SocketChannel(upstream.fileno()), job)
+
+    def _start_from(self, latest: Checkpoint | None, given: str) -> str:
+        """Return the path of the checkpoint that the ranks find: the group's latest, else that of the trainer, else that of
+        the trial; empty: none."""
+        if latest is not None:
+            return latest.path
+        return given or (self._trials_own.path if self._trials_own is not None else "")
 
     def _environ(self) -> dict[str, str]:
         """Return this process's environment as its group's, less what was set for this process alone."""

@@ -254,3 +254,25 @@ def test_what_a_train_loop_returns_is_ignored(tmp_path, value):
     result = DataParallelTrainer(returning, scaling_config=ScalingConfig(num_workers=2), run_config=config).fit()
     assert result.metrics == {"loss": 1}
     assert len(result.metrics_dataframe) == 1
+
+
+def test_a_trial_that_starts_again_gives_its_checkpoint_to_its_group(run, tmp_path):
+    def counting(config):
+        checkpoint = sweep.get_checkpoint()
+        start = int(Path(checkpoint.path, "step").read_text()) if checkpoint is not None else 0
+        for step in range(start, 4):
+            with sweep.checkpoint_dir() as directory:
+                Path(directory, "step").write_text(str(step + 1))
+            sweep.report(step=step, start=start)
+
+    def forwarding(config):
+        scaling, forwards = ScalingConfig(num_workers=2), RunConfig(callbacks=[TuneReportCallback()])
+        DataParallelTrainer(counting, scaling_config=scaling, run_config=forwards).fit()
+        if not (tmp_path / "failed").exists():
+            (tmp_path / "failed").touch()
+            raise RuntimeError("after the group")
+        DataParallelTrainer(counting, scaling_config=scaling, run_config=forwards).fit()  # another one, from nothing
+
+    analysis = run(forwarding, max_failures=1)
+    rows = [(row.metrics["step"], row.metrics["start"]) for row in ExperimentReader(analysis.experiment_path).results()]
+    assert rows == [(0, 0), (1, 0), (2, 0), (3, 0), (0, 0), (1, 0), (2, 0), (3, 0)]
