@@ -247,8 +247,7 @@ class _Nested:
             return self._serve(SocketChannel(upstream.fileno()), job)
 
     def _start_from(self, latest: Checkpoint | None, given: str) -> str:
-        """Return the path of the checkpoint that the ranks find: the group's latest, else that of the trainer, else that
-        of the trial; empty: none."""
+        """Return the path of the checkpoint that the ranks find: of group, trainer or trial; empty: none."""
         if latest is not None:
             return latest.path
         return given or (self._trials_own.path if self._trials_own is not None else "")
