@@ -2,6 +2,7 @@
 
 from sweep.air import checkpoint as checkpoint
 from sweep.air import config as config
+from sweep.air import constants as constants
 from sweep.air import integrations as integrations
 from sweep.air import result as result
 from sweep.air import session as session

@@ -102,6 +102,7 @@ TUNE = {
     "sweep.air": f"sweep.train: Checkpoint Result {_CONFIGS}",
     "sweep.air.checkpoint": "sweep.train: Checkpoint",
     "sweep.air.config": f"sweep.train: {_CONFIGS}",
+    "sweep.air.constants": "sweep.tune.result_fields: *",
     "sweep.air.integrations": "",
     "sweep.air.integrations.keras": "sweep.integration.keras: ReportCheckpointCallback",
     "sweep.air.integrations.mlflow": "sweep.integration.mlflow: *",
@@ -119,7 +120,11 @@ TUNE = {
         prepare_trainer
     """,
     "sweep.train.session": "sweep.tune.session_functions: *",
+    "sweep.train.tensorflow.config": "sweep.train.tensorflow: TensorflowConfig",
     "sweep.train.tensorflow.keras": "sweep.integration.keras: ReportCheckpointCallback",
+    "sweep.train.tensorflow.tensorflow_trainer": "sweep.train.tensorflow: TensorflowTrainer",
+    "sweep.train.torch.config": "sweep.train.torch: TorchConfig",
+    "sweep.train.torch.torch_trainer": "sweep.train.torch: TorchTrainer",
     "sweep.train.v2": "",
     "sweep.train.v2.api": "",
     "sweep.train.v2.api.config": f"sweep.train: {_CONFIGS}",
@@ -268,7 +273,7 @@ _OBJECTS = (
 )
 _LOADING = "load the data inside the train loop, each worker its part: get_context().get_world_rank() says which."
 _DATA = f"there is no Ray Data here; {_LOADING}"
-_CLUSTER = "there is no cluster here, but one machine: `sweep why` and `sweep status` show what runs and what it holds."
+_CLUSTER = "there is no cluster here, but one machine: `sweep ls` and `sweep why` show what runs and what holds what."
 _RLLIB = "there is no RLlib here; make the environment inside the trainable."
 _CALLBACK = "write a sweep.Callback that tells it, or pass callbacks=[WandbLoggerCallback()] or MLflowLoggerCallback()."
 _LOGGERS = "loggers are callbacks now: pass callbacks=[...] with a class derived from sweep.tune.logger.LoggerCallback."
@@ -330,7 +335,7 @@ NOT_HERE = {
     **_each(
         _ENGINE,
         "sweep.tune: trial_runner trial_executor ray_trial_executor function_runner checkpoint_manager sync_client",
-        "sweep.tune: config_parser web_server cluster_info commands scripts impl examples automl",
+        "sweep.tune: config_parser web_server cluster_info impl automl",
         "sweep.tune.execution: trial_runner tune_controller ray_trial_executor experiment_state checkpoint_manager",
         "sweep.tune.trainable: function_trainable metadata FunctionTrainable wrap_function",
         "sweep.tune.registry: get_trainable_cls _global_registry is_function_trainable",
@@ -340,6 +345,11 @@ NOT_HERE = {
     **_each(
         "machines are reached by an engine; files go to storage_path='s3://...', which takes a URI.",
         "sweep.tune.integration: docker kubernetes",
+    ),
+    "sweep.tune.examples": "examples are in the directory examples/ of sweep's repository.",
+    **_each(
+        "use the command `sweep`: `sweep ls`, `sweep trials`, `sweep best`, `sweep show`.",
+        "sweep.tune: commands scripts",
     ),
     "sweep.tune.integration.mxnet": _GROUP,
     **_each(
@@ -376,6 +386,7 @@ NOT_HERE = {
         "sweep.train: UserCallback",
         "sweep.train.v2.api: callback",
     ),
+    "sweep.train.torch.xla": "TPU chips are for JAX here: use sweep.train.jax.JaxTrainer.",
     "sweep.train.LoggingConfig": "leave it out: the output of each worker is in a file of its own.",
     "sweep.train.MLflowLoggerCallback": "import it from sweep.integration.mlflow.",
     **_each(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import json
 import pickle
 import pydoc
 import rlcompleter
@@ -33,6 +34,7 @@ IMPORTS = {
     "import sweep as ray; it = ray.get_gpu_ids": "sweep.tune.session_functions.get_gpu_ids",
     "import sweep as tune; it = tune.Tuner": "sweep.launch.tuner.Tuner",
     "import sweep.tune as tune; it = tune.TuneConfig": "sweep.core.config.TuneConfig",
+    "from sweep.tune import *; it = Tuner": "sweep.launch.tuner.Tuner",
     "from sweep.tune import Analysis as it": "sweep.results.analysis.ExperimentAnalysis",
     "from sweep.tune import CLIReporter as it": "sweep.display.reporters.CLIReporter",
     "from sweep.tune import Checkpoint as it": "sweep.record.checkpoints.Checkpoint",
@@ -162,6 +164,7 @@ IMPORTS = {
     "from sweep.train.horovod import HorovodTrainer as it": "sweep.train.horovod.HorovodTrainer",
     "from sweep.train.jax import JaxTrainer as it": "sweep.train.jax.JaxTrainer",
     "from sweep.train.tensorflow import TensorflowTrainer as it": "sweep.train.tensorflow.TensorflowTrainer",
+    "from sweep.train.torch.torch_trainer import TorchTrainer as it": "sweep.train.torch.TorchTrainer",
     "from sweep.train.torch import TorchConfig as it": "sweep.train.torch.TorchConfig",
     "from sweep.train.v2.api.config import RunConfig as it": "sweep.core.config.RunConfig",
     "from sweep.train.v2.api.data_parallel_trainer import DataParallelTrainer as it": (
@@ -365,3 +368,30 @@ def test_the_gpus_of_a_trial_go_by_the_names_of_the_variable(monkeypatch, tmp_pa
         sweep.shutdown()
     (result,) = (trial.last_result for trial in analysis.trials)
     assert (result["gpus"], result["first"]) == (2, 0)
+
+
+def test_a_worker_that_sees_the_gpus_of_its_group_has_its_own(monkeypatch, tmp_path):
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+
+    def loop(config):
+        session = sweep.air.session
+        own = {"gpus": sweep.get_gpu_ids(), "name": session.get_experiment_name(), "size": session.get_world_size()}
+        ranks = [session.get_world_rank(), session.get_local_rank(), session.get_node_rank()]
+        (tmp_path / f"rank{ranks[0]}").write_text(json.dumps([own, ranks, session.get_local_world_size()]))
+
+    sweep.init(num_cpus=2, num_gpus=4)
+    try:
+        scaling = sweep.air.ScalingConfig(
+            num_workers=2, use_gpu=True, resources_per_worker={"GPU": 2}, gpu_visibility="share"
+        )
+        trainer = sweep.train.DataParallelTrainer(
+            loop, scaling_config=scaling, run_config=sweep.air.RunConfig(name="own", verbose=0)
+        )
+        trainer.fit()
+    finally:
+        sweep.shutdown()
+    assert [json.loads((tmp_path / f"rank{rank}").read_text()) for rank in (0, 1)] == [
+        [{"gpus": gpus, "name": "own", "size": 2}, [rank, rank, 0], 2] for rank, gpus in enumerate(([0, 1], [2, 3]))
+    ]
