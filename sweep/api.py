@@ -110,8 +110,8 @@ def run(
             class, a trainer, the name of something registered, or an `Experiment`.
         name: directory of the experiment; None: `<trainable>_<date_time>`.
         metric, mode: what is optimised, "min" or "max"; lists for several objectives.
-        stop: dict of result key -> value (a trial ends at value or above), a function `(trial_id, result) -> bool`, a
-            `Stopper`, or a list of stoppers.
+        stop: dict of result key -> value (a trial ends at value or above; True and False end it when they are
+            reported), a function `(trial_id, result) -> bool`, a `Stopper`, or a list of stoppers.
         time_budget_s: seconds of driving, or a timedelta; then everything ends.
         config: search space and constants, nested as you like.
         resources_per_trial: dict such as `{"cpu": 2, "gpu": 0.5, "memory": "4G"}`, a `PlacementGroupFactory`, or a
