@@ -14,7 +14,7 @@ from sweep.core.resources import Node
 from sweep.engines.base import Engine, EngineFactory
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.launch.execute import execute
-from sweep.launch.spec import CHECKPOINT_FORMS, changed
+from sweep.launch.spec import FORMER_FORMS, changed
 from sweep.schedulers import Scheduler
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ __all__ = ["run"]
 
 # Parameters that Tune once had, and what takes their place.
 _FORMER = {
-    "local_dir": "It is called storage_path now.",
     "upload_dir": "Give the URI as storage_path.",
     "sync_to_driver": "Everything is written in place; leave it out.",
     "loggers": "Pass them as callbacks.",
@@ -56,7 +55,7 @@ _ELSEWHERE = {
 }
 
 
-@refuse_unknown(_FORMER | _ELSEWHERE, unlisted=CHECKPOINT_FORMS)
+@refuse_unknown(_FORMER | _ELSEWHERE, unlisted=FORMER_FORMS)
 def run(
     run_or_experiment: Any,
     *,
