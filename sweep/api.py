@@ -92,7 +92,7 @@ def run(
     callbacks: Sequence[Callback] | None = None,
     max_concurrent_trials: int | None = None,
     seed: int | None = None,
-    engine: str | Engine | EngineFactory = "local",
+    engine: str | Engine | EngineFactory | None = None,
     nodes: Sequence[Node] | None = None,
     start_method: str = "zygote",
     preload: Sequence[str] = (),
@@ -147,7 +147,7 @@ def run(
         max_concurrent_trials: how many trials may be open at a time, whatever the searcher; None or 0: as many as fit.
         seed: of searcher, scheduler and trials; None: random, and recorded.
         engine: "local" (processes), "inline" (this process, for pdb), an `Engine`, or a function that takes an
-            `EngineContext` and returns one.
+            `EngineContext` and returns one. None: "local", or "inline" after `sweep.init(local_mode=True)`.
         nodes: the inventory; None: that of `sweep.init`, else this machine.
         start_method: "zygote" (fast), or "spawn" (for libraries that cannot be forked).
         preload: modules that trials import, imported once beforehand in addition to those found.

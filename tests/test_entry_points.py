@@ -191,6 +191,33 @@ def test_checkpoint_settings_given_in_both_forms_are_refused() -> None:
         sweep.run(half, keep_checkpoints_num=2, checkpoint_config=CheckpointConfig())
 
 
+def where_it_runs(config: dict[str, Any]) -> None:
+    sweep.report(worker=os.getpid())
+
+
+def test_local_mode_runs_everything_in_this_process_until_shutdown(tmp_path: Path) -> None:
+    def pids(name: str, **more: Any) -> list[bool]:
+        trainable = where_it_runs
+        analysis = sweep.run(trainable, num_samples=2, name=name, storage_path=tmp_path, verbose=0, **more)
+        return [trial.last_result["worker"] == os.getpid() for trial in analysis.trials]
+
+    run_config = RunConfig(name="tuner", storage_path=tmp_path, verbose=0)
+    try:
+        sweep.init(num_cpus=2, num_gpus=0, local_mode=True)
+        assert pids("inline") == [True, True]
+        assert pids("asked", engine="local") == [False, False]
+        assert Tuner(where_it_runs, run_config=run_config).fit()[0].metrics["worker"] == os.getpid()
+        sweep.init(num_cpus=2, num_gpus=0)
+        assert pids("still") == [True, True]
+        sweep.init(num_cpus=2, num_gpus=0, local_mode=False)
+        assert pids("no_more") == [False, False]
+        sweep.init(num_cpus=2, num_gpus=0, local_mode=True)
+    finally:
+        sweep.shutdown()
+    again = Tuner.restore(tmp_path / "tuner", where_it_runs, tune_config=TuneConfig(num_samples=2))
+    assert again.fit()[1].metrics["worker"] != os.getpid()  # what is restored follows the declaration of its own time
+
+
 OF_LOCAL_DIR: list[Callable[[Path], Any]] = [
     lambda place: sweep.run(half, local_dir=str(place), name="e", verbose=0, engine="inline"),
     lambda place: sweep.Tuner(half, run_config=RunConfig(local_dir=str(place), name="e", verbose=0)).fit(),

@@ -141,7 +141,7 @@ class RunSpec:
     callbacks: Sequence[Callback] | None = None
     max_concurrent_trials: int | None = None
     seed: int | None = None
-    engine: str | Engine | EngineFactory = "local"
+    engine: str | Engine | EngineFactory | None = None
     nodes: Sequence[Node] | None = None
     start_method: str = "zygote"
     preload: Sequence[str] = ()
@@ -177,7 +177,7 @@ class RunSpec:
         metric_and_mode(self.metric, self.mode)
         if self.seed is not None:
             checks.whole("seed", self.seed)
-        if not (isinstance(self.engine, Engine) or callable(self.engine) or self.engine in ("local", "inline")):
+        if not (isinstance(self.engine, Engine) or callable(self.engine) or self.engine in (None, "local", "inline")):
             raise ConfigError(f"engine is {self.engine!r}. {nearest(str(self.engine), ['local', 'inline'])}")
         for which in ("trial_name_creator", "trial_dirname_creator"):
             creator = getattr(self, which)
