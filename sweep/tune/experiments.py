@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.api import run
 from sweep.callbacks.base import Callback
-from sweep.core.config import CheckpointConfig, ResumeConfig, SyncConfig, fields_of
+from sweep.core.config import CheckpointConfig, ResumeConfig, SyncConfig, fields_of, storage_path_of
 from sweep.errors import ConfigError, meant, refuse_unknown
+from sweep.launch.build import check
 from sweep.launch.execute import raise_failed
+from sweep.launch.place import check_name, start_from
+from sweep.launch.registry import registered
+from sweep.launch.spec import RunSpec
 from sweep.schedulers import Scheduler
+from sweep.worker.output import parse_log_to_file
 
 if TYPE_CHECKING:
     from sweep.results.analysis import TrialView
@@ -25,14 +30,15 @@ __all__ = ["Experiment", "run_experiments"]
 @refuse_unknown()
 @dataclass(frozen=True)
 class Experiment:
-    """What to run and how; the fields are parameters of `sweep.run`.
+    """What to run and how; the fields are parameters of `sweep.run`, and checked at once.
 
     Attributes:
         name: directory of the experiment.
         run: the trainable, or the name of a registered one.
+        local_dir: the name that `storage_path` once had; taken as that, with a DeprecationWarning.
 
     Raises:
-        ConfigError: the name is no text, or there is nothing to run.
+        ConfigError, ResourceError, TrainableError, UnknownNameError: what `run` would refuse before it starts.
     """
 
     name: str
@@ -51,12 +57,20 @@ class Experiment:
     log_to_file: bool | str | Sequence[str] = False
     max_failures: int = 0
     restore: str | os.PathLike[str] | None = None
+    local_dir: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "storage_path", storage_path_of(self.storage_path, self.local_dir))
+        object.__setattr__(self, "local_dir", None)
         if not isinstance(self.name, str) or not self.name:
             raise ConfigError(f"an experiment has the name {self.name!r}; expected the name of its directory.")
         if self.run is None:
             raise ConfigError(f"the experiment {self.name!r} has nothing to run; give it run=function.")
+        trainable, own = self.__sweep_run__({})
+        check(RunSpec.of(registered(trainable) if isinstance(trainable, str) else trainable, own))
+        check_name(self.name)
+        start_from(self.restore)
+        parse_log_to_file(self.log_to_file)
 
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:

@@ -137,8 +137,14 @@ def test_the_rows_say_what_became_of_each_trial(mixed: ExperimentAnalysis) -> No
 def test_metric_and_mode_show_each_trials_best_report(mixed: ExperimentAnalysis) -> None:
     best = mixed.dataframe("loss", "min")
     assert best["loss"].tolist()[:2] == [1.0, 0.1]
-    assert best["training_iteration"].tolist()[:2] == [3, 1]
-    assert best["loss"].isna().tolist() == [False, False, True, True, False, True]
+    assert best["number"].tolist() == [0, 1, 2, 4]  # the others have reported nothing
+    assert best["training_iteration"].tolist() == [3, 1, 1, 1]
+    assert best["loss"].isna().tolist() == [False, False, True, False]
+    by_other = mixed.dataframe("eval/acc", "max")
+    assert by_other["number"].tolist() == [0, 1, 2, 4]
+    assert by_other["loss"].tolist()[3] == 9.0  # without the metric: the last report
+    assert mixed.dataframe("loss", "min", style="ray")["trial_id"].tolist() == best["trial_id"].tolist()
+    assert isinstance(best.index, pd.RangeIndex)
     assert mixed.get_dataframe("loss", "max")["loss"].tolist()[:2] == [3.0, 5.0]
     assert mixed.dataframe("eval/acc", "max")["eval/acc"].tolist()[:2] == [0.2, 0.5]
     with pytest.raises(ConfigError, match="expected 'min' or 'max'"):
@@ -273,6 +279,20 @@ def test_the_best_properties_agree(mixed: ExperimentAnalysis) -> None:
     assert mixed.get_all_configs(prefix=True)[best.trial_id]["config/net/width"] == 16
 
 
+def test_a_trial_that_ended_in_order_without_a_report_is_done(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    silent, never_started = made.trial({"x": 1}), made.trial({"x": 2})
+    made.start(silent)
+    made.end(silent)
+    made.set(never_started, status="TERMINATED", reason="the sweep ended")
+    analysis = ExperimentAnalysis(made.close())
+    one, other = analysis.trials
+    assert one.last_result == analysis.results[silent]
+    assert (one.last_result["done"], one.last_result["trial_id"], one.last_result["config"]) == (True, silent, {"x": 1})
+    assert ResultGrid(analysis)[0].metrics == one.last_result
+    assert (other.status, other.last_result) == ("TERMINATED", {})
+
+
 def test_a_trial_view_is_frozen_and_complete(mixed: ExperimentAnalysis) -> None:
     view = mixed.trials[0]
     assert view.metric_analysis["loss"] == {
@@ -286,7 +306,10 @@ def test_a_trial_view_is_frozen_and_complete(mixed: ExperimentAnalysis) -> None:
     assert view.path == view.logdir
     assert view.last_result["done"] is True
     assert view.error is None
-    assert mixed.trials[5].last_result == {}
+    assert mixed.trials[3].last_result == mixed.trials[5].last_result == {}  # in ERROR, and waiting
+    assert [view.has_checkpoint() for view in mixed.trials] == [True] + [False] * 5
+    assert [view.status == view.ERROR for view in mixed.trials] == [False] * 3 + [True] + [False] * 2
+    assert (view.TERMINATED, view.PAUSED) == ("TERMINATED", "PAUSED")
     with pytest.raises(AttributeError):
         view.status = "RUNNING"  # type: ignore[misc]
 
