@@ -157,8 +157,8 @@ def init(
             has no effect.
         local_mode: True: runs that are given no `engine` run their trials one after another in this process, for
             debugging, until `shutdown` or until False is given.
-        of_a_cluster: what only concerns a cluster of Ray, such as `ignore_reinit_error`, has no effect. A warning names
-            it, once.
+        of_a_cluster: what only concerns a cluster of Ray, such as `include_dashboard`, has no effect. A warning names
+            it, once. With `ignore_reinit_error=True` a call after another one changes nothing.
 
     Returns:
         The inventory.
@@ -177,6 +177,8 @@ def init(
         )
     if local_mode not in (None, True, False):
         raise ConfigError(f"sweep.init: local_mode is {local_mode!r}; expected True or False.")
+    if of_a_cluster.pop("ignore_reinit_error", False) and _declared is not None:
+        return available()
     unused = [*["address='auto'"] * (address == "auto"), *of_a_cluster]
     if isinstance(runtime_env, Mapping):
         unused += [f"runtime_env[{key!r}]" for key in runtime_env if key in _OF_AN_ENVIRONMENT]

@@ -700,12 +700,13 @@ def test_names_of_detected_gpus_are_checked_by_the_gpus_they_mean(machine):
 
 def test_what_only_concerns_a_cluster_of_ray_changes_nothing(machine):
     before = sweep.init(num_cpus=3)
-    with pytest.warns(
-        UserWarning, match=r"init: ignore_reinit_error, include_dashboard, log_to_driver have no eff"
-    ) as one:
-        assert sweep.init(num_cpus=3, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False) == before
+    with pytest.warns(UserWarning, match=r"init: include_dashboard, log_to_driver have no eff") as one:
+        assert sweep.init(num_cpus=3, include_dashboard=False, log_to_driver=False) == before
     assert [warned.filename for warned in one] == [__file__]
-    assert sweep.init(num_cpus=3, ignore_reinit_error=True, log_to_driver=True) == before  # it was said
+    assert sweep.init(num_cpus=3, log_to_driver=True) == before  # it was said
+    assert sweep.init(num_cpus=5, ignore_reinit_error=True) == before  # a call after another one
+    sweep.shutdown()
+    assert sweep.init(num_cpus=5, ignore_reinit_error=True)[0].cpus == 5  # the first one
     with pytest.warns(UserWarning, match=r"sweep\.init: _temp_dir has no effect: there is no cluster"):
         sweep.init(_temp_dir="/tmp/ray", log_to_driver=True)
     with pytest.warns(UserWarning, match=r"runtime_env\['working_dir'\], runtime_env\['pip'\] have no effect"):
