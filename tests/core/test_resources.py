@@ -704,9 +704,6 @@ def test_what_only_concerns_a_cluster_of_ray_changes_nothing(machine):
         assert sweep.init(num_cpus=3, include_dashboard=False, log_to_driver=False) == before
     assert [warned.filename for warned in one] == [__file__]
     assert sweep.init(num_cpus=3, log_to_driver=True) == before  # it was said
-    assert sweep.init(num_cpus=5, ignore_reinit_error=True) == before  # a call after another one
-    sweep.shutdown()
-    assert sweep.init(num_cpus=5, ignore_reinit_error=True)[0].cpus == 5  # the first one
     with pytest.warns(UserWarning, match=r"sweep\.init: _temp_dir has no effect: there is no cluster"):
         sweep.init(_temp_dir="/tmp/ray", log_to_driver=True)
     with pytest.warns(UserWarning, match=r"runtime_env\['working_dir'\], runtime_env\['pip'\] have no effect"):
@@ -749,3 +746,11 @@ def test_environment_variables_stay_until_others_are_given_or_all_is_forgotten(m
     sweep.shutdown()
     assert inventory.env_vars() == {}
     assert not sweep.is_initialized()
+
+
+def test_a_call_after_another_changes_nothing_where_ray_would_ignore_it(machine):
+    (first,) = sweep.init(num_cpus=5, ignore_reinit_error=True)
+    assert first.cpus == 5
+    assert sweep.init(num_cpus=7, ignore_reinit_error=True) == (first,)
+    (later,) = sweep.init(num_cpus=7)
+    assert later.cpus == 7
