@@ -354,6 +354,8 @@ def _cause(outcome: Outcome) -> BaseException:
     if outcome.pickled:
         with contextlib.suppress(Exception):  # whatever loading a user's exception raises: then its text must do
             raised: BaseException = unpickle(outcome.pickled)
+            if outcome.traceback:  # an exception travels without its frames
+                raised.add_note(outcome.traceback)
             return raised
     cause = UserCodeError(f"{outcome.error}\n{outcome.traceback}" if outcome.traceback else outcome.error)
     cause.class_name, cause.traceback = outcome.class_name, outcome.traceback

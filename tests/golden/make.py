@@ -1,10 +1,10 @@
-"""Make the golden experiments of this version: `python tests/golden/make.py v2` writes `tests/golden/v2/`.
+"""Make golden experiments of this version: `python tests/golden/make.py v2 class` writes `tests/golden/v2/class/`.
 
 Each is an experiment as its killed driver left it, with one trial that finished, one that was stopped early, one in
 ERROR, one that was running and one that had not begun; `function/` of a function, `class/` of a class, `trainer/` of a
-training group of two workers. They are made once for a format of the files, committed, and never made again:
-`tests/test_golden.py` proves that whatever this package becomes, it reads, resumes and replays them. Make a new one,
-beside the old, when what is written changes.
+training group of two workers, `nested/` of a function with such a group inside. They are made once for a format of the
+files, committed, and never made again: `tests/test_golden.py` proves that whatever this package becomes, it reads,
+resumes and replays them. Make a new one, beside the old, when what is written changes.
 
 Their pickles name what `golden_work.py` defines, by reference alone, so they do not depend on the version of Python.
 Places and names of the machine that made them are replaced.
@@ -27,9 +27,11 @@ HERE = Path(__file__).resolve().parent
 PLACE = "/golden"  # stands for where they were made
 
 
-def main(version: str) -> None:
+def main(version: str, *names: str) -> None:
     target = HERE / version
-    missing = [name for name in ("function", "class", "trainer") if not (target / name).exists()]  # none is made again
+    missing = [
+        name for name in names or ("function", "class", "trainer", "nested") if not (target / name).exists()
+    ]  # none is made again
     with tempfile.TemporaryDirectory() as place:
         shutil.copy(HERE / "golden_work.py", place)
         for name in missing:
@@ -84,4 +86,4 @@ def _neutral(root: Path, place: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
