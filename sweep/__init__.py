@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from sweep.tune.formerly import answer_to_former_names
+from sweep.tune.formerly import answer_to_former_names, reason_why_not
 
 __version__ = "0.1.0"
 
@@ -37,7 +37,7 @@ _NAMES = {
     "sweep.display.reporters": "CLIReporter JupyterNotebookReporter ProgressReporter",
     "sweep.errors": "SweepError TuneError",
     "sweep.core.config": "CheckpointConfig FailureConfig ResumeConfig RunConfig SyncConfig TuneConfig",
-    "sweep.accelerators.inventory": "cluster_resources init is_initialized shutdown",
+    "sweep.accelerators.inventory": "available_resources cluster_resources init is_initialized shutdown",
     "sweep.launch.registry": "register_trainable",
     "sweep.launch.tuner": "Tuner",
     "sweep.record.checkpoints": "Checkpoint",
@@ -51,7 +51,8 @@ _NAMES = {
     "sweep.simulation.curves": "Curves",
     "sweep.simulation.replay": "replay rerun",
     "sweep.simulation.virtual": "Point simulate",
-    "sweep.tune.experiment": "Experiment run_experiments",
+    "sweep.tune.experiments": "Experiment run_experiments",
+    "sweep.tune.session_functions": "get_gpu_ids",
     "sweep.worker.gpu_memory": "limit_gpu_memory wait_for_gpu",
     "sweep.worker.parameters": "with_parameters with_resources",
     "sweep.worker.session": """
@@ -63,14 +64,16 @@ _NAMES = {
 """Where the public names are: module -> names."""
 
 _MODULES = {
+    "air": "sweep.air",
     "errors": "sweep.errors",
     "logger": "sweep.tune.logger",
     "schedulers": "sweep.schedulers",
     "search": "searchers",
     "stopper": "sweep.tune.stopper",
     "train": "sweep.train",
+    "tune": "sweep.tune",
 }
-"""Modules under the names that they have in Tune."""
+"""Modules under the names that they have in Ray."""
 _HOME_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 # Type checkers and editors read __init__.pyi; the two left out are there for scripts written for Tune.
@@ -81,7 +84,7 @@ answer_to_former_names()
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES and name not in _HOME_OF:
-        raise AttributeError(f"module 'sweep' has no attribute {name!r}")
+        raise AttributeError(reason_why_not(f"sweep.{name}") or f"module 'sweep' has no attribute {name!r}")
     try:
         module = importlib.import_module(_MODULES.get(name) or _HOME_OF[name])
     except ImportError as error:

@@ -1,11 +1,16 @@
 # Written by `python tests/stubs.py` from the table of names in __init__.py.
 
+from sweep import air as air
 from sweep import errors as errors
 from sweep.tune import logger as logger
 from sweep import schedulers as schedulers
-import searchers as search
+import searchers as _search
+
+search = _search
+
 from sweep.tune import stopper as stopper
 from sweep import train as train
+from sweep import tune as tune
 from searchers import BOHBSearch as BOHBSearch
 from searchers import BasicVariantGenerator as BasicVariantGenerator
 from searchers import BayesOptSearch as BayesOptSearch
@@ -55,6 +60,7 @@ from sweep.core.config import ResumeConfig as ResumeConfig
 from sweep.core.config import RunConfig as RunConfig
 from sweep.core.config import SyncConfig as SyncConfig
 from sweep.core.config import TuneConfig as TuneConfig
+from sweep.accelerators.inventory import available_resources as available_resources
 from sweep.accelerators.inventory import cluster_resources as cluster_resources
 from sweep.accelerators.inventory import init as init
 from sweep.accelerators.inventory import is_initialized as is_initialized
@@ -86,8 +92,9 @@ from sweep.simulation.replay import replay as replay
 from sweep.simulation.replay import rerun as rerun
 from sweep.simulation.virtual import Point as Point
 from sweep.simulation.virtual import simulate as simulate
-from sweep.tune.experiment import Experiment as Experiment
-from sweep.tune.experiment import run_experiments as run_experiments
+from sweep.tune.experiments import Experiment as Experiment
+from sweep.tune.experiments import run_experiments as run_experiments
+from sweep.tune.session_functions import get_gpu_ids as get_gpu_ids
 from sweep.worker.gpu_memory import limit_gpu_memory as limit_gpu_memory
 from sweep.worker.gpu_memory import wait_for_gpu as wait_for_gpu
 from sweep.worker.parameters import with_parameters as with_parameters

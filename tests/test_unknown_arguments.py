@@ -24,6 +24,7 @@ TAKES_ALL = {
 }
 # What takes no arguments at all, but is not ours to call wrongly in a sentence; and values that are made by us alone.
 BY_PYTHON = {
+    *("available_resources", "get_gpu_ids", "TrainContext"),
     *("cluster_resources", "get_checkpoint", "get_context", "get_trial_dir", "get_trial_id", "get_trial_name"),
     *("get_trial_resources", "is_initialized", "is_session_enabled", "shutdown", "checkpoint_dir"),
     *("prepare_trainer", "RayTrainReportCallback"),

@@ -21,6 +21,7 @@ from sweep.errors import ConfigError, ResourceError, refuse_unknown
 
 __all__ = [
     "available",
+    "available_resources",
     "checked_nodes",
     "cluster_resources",
     "detected",
@@ -349,6 +350,13 @@ def cluster_resources() -> dict[str, float]:
         for name, amount in node.custom.items():
             totals[name] += amount
     return dict(totals)
+
+
+def available_resources() -> dict[str, float]:
+    """Return what the next run of this process may hand out: all of `cluster_resources`, for a run that has ended holds
+    nothing. What a run holds at this moment is shown by `sweep why`.
+    """
+    return cluster_resources()
 
 
 def detected() -> tuple[Node, ...]:

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 _NAMES = {
-    "sweep.core.config": "CheckpointConfig FailureConfig RunConfig",
+    "sweep.core.config": "CheckpointConfig FailureConfig RunConfig SyncConfig",
     # How `fit()` runs outside a trial, and a dataframe of reports: what trainers have of the rooms above them.
     "sweep.launch.tuner": "fit_alone",
     "sweep.record.checkpoints": "Checkpoint",
@@ -15,20 +15,38 @@ _NAMES = {
     "sweep.train.fit": "TrainingFailedError TuneReportCallback",
     "sweep.train.scaling": "ScalingConfig",
     "sweep.train.trainer": "DataParallelTrainer",
-    "sweep.worker.session": "get_checkpoint get_context report",
+    "sweep.worker.session": "TrainContext=Context get_checkpoint get_context report",
 }
-"""Where the names are: module -> names. Type checkers and editors read __init__.pyi."""
-_HOME_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+"""Where the names are: module -> names, `theirs=ours` where Ray has another. Type checkers read __init__.pyi."""
+_HOME_OF = {word.partition("=")[0]: (home, word) for home, words in _NAMES.items() for word in words.split()}
 
 __all__ = sorted(_HOME_OF.keys() - {"fit_alone", "metrics_frame"})
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+        return _module(name)
+    home, word = _HOME_OF[name]
+    value = getattr(importlib.import_module(home), word.rpartition("=")[2])
     globals()[name] = value
     return value
+
+
+def _module(name: str) -> Any:
+    """Return a module of this package, such as `train.torch`, which is imported for that.
+
+    Raises:
+        AttributeError: there is none; of what Ray Train has, the text says what to use instead.
+    """
+    if not name.startswith("_"):
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name is None:  # the table of Tune's names refuses it
+                raise AttributeError(str(error)) from None
+            if error.name != f"{__name__}.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

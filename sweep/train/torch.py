@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         prepare_model,
     )
 
+__path__: list[str] = []  # what Ray has below it is answered from the table of Tune's names
 __all__ = [
     "DistributedTrainableCreator",
     "TorchConfig",

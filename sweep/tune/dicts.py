@@ -130,6 +130,7 @@ def deep_update(
     return original
 
 
+@refuse_unknown()
 def pretty_print(result: Mapping[str, Any], exclude: Collection[str] = ()) -> str:
     """Return a result as YAML for people: without its config, and without what has no value.
 

@@ -1,6 +1,7 @@
 """Modules under the names that they had before, or have in Tune: for imports, and for what was pickled under them.
 
-`sweep.search` is `searchers`, `sweep.stopper` and `sweep.logger` are what scripts written for Tune import.
+A former module of ours is the module itself. One of Tune's holds the names that Tune has there, looked up when they are
+used; what does not exist here is refused with what to use instead.
 """
 
 from __future__ import annotations
@@ -8,109 +9,147 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import sys
+from collections.abc import Callable
+from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["NOW", "answer_to_former_names", "module_now"]
+from sweep.tune.names import NOT_HERE, NOW, ROOMS, TUNE
 
-NOW = {
-    "sweep.arguments": "sweep.launch.spec",
-    "sweep.callbacks.block": "sweep.display.renderer",
-    "sweep.callbacks.board": "sweep.display.state",
-    "sweep.callbacks.ending": "sweep.display.ending",
-    "sweep.callbacks.formats": "sweep.display.formats",
-    "sweep.callbacks.front": "sweep.display.front",
-    "sweep.callbacks.policy": "sweep.callbacks.pbt_policy",
-    "sweep.callbacks.progress": "sweep.display.progress",
-    "sweep.callbacks.rate": "sweep.display.rate",
-    "sweep.callbacks.reporters": "sweep.display.reporters",
-    "sweep.callbacks.space": "sweep.callbacks.watch",
-    "sweep.callbacks.table": "sweep.display.table",
-    "sweep.cli.order": "sweep.cli.arguments",
-    "sweep.config": "sweep.core.config",
-    "sweep.core.asking": "sweep.core.suggestions",
-    "sweep.core.consulting": "sweep.core.scheduler_guard",
-    "sweep.core.lineup": "sweep.core.pending_queue",
-    "sweep.core.outcome": "sweep.core.failures",
-    "sweep.core.shortage": "sweep.core.infeasible",
-    "sweep.curves": "sweep.simulation.curves",
-    "sweep.dicts": "sweep.tune.dicts",
-    "sweep.drive": "sweep.launch.drive",
-    "sweep.engines.reactor": "sweep.engines.loop",
-    "sweep.engines.tree": "sweep.engines.processes",
-    "sweep.experiment": "sweep.tune.experiment",
-    "sweep.importing": "sweep.record.importing",
-    "sweep.interrupt": "sweep.launch.interrupt",
-    "sweep.inventory": "sweep.accelerators.inventory",
-    "sweep.launch.config": "sweep.core.config",
-    "sweep.launch.inventory": "sweep.accelerators.inventory",
-    "sweep.logger": "sweep.tune.logger",
-    "sweep.names": "sweep.launch.trial_names",
-    "sweep.policies": "sweep.launch.policies",
-    "sweep.private": "sweep.record.files",
-    "sweep.recipe": "sweep.record.saved_spec",
-    "sweep.record.filled": "sweep.record.derived_fields",
-    "sweep.record.presence": "sweep.record.driver",
-    "sweep.record.recipe": "sweep.record.saved_spec",
-    "sweep.registry": "sweep.launch.registry",
-    "sweep.replaying": "sweep.simulation.replay",
-    "sweep.rerunning": "sweep.simulation.replay",
-    "sweep.schedulers.bandit": "sweep.schedulers.gaussian_process",
-    "sweep.schedulers.fronts": "sweep.schedulers.nondominated",
-    "sweep.schedulers.judging": "sweep.schedulers.metric",
-    "sweep.schedulers.policy": "sweep.schedulers.pbt_policy",
-    "sweep.search": "searchers",
-    "sweep.search.basic_variant": "searchers.grid",
-    "sweep.search.bayesopt": "searchers.bayesopt_search",
-    "sweep.search.concurrency_limiter": "searchers.limiter",
-    "sweep.search.hyperopt": "searchers.hyperopt_search",
-    "sweep.search.optuna": "searchers.optuna_search",
-    "sweep.search.searcher": "searchers.base",
-    "sweep.search.variant_generator": "searchers.variants",
-    "sweep.settings": "sweep.launch.settings",
-    "sweep.simulation.rerun": "sweep.simulation.replay",
-    "sweep.stopper": "sweep.tune.stopper",
-    "sweep.store": "sweep.record",
-    "sweep.store.analysis": "sweep.results.analysis",
-    "sweep.store.frames": "sweep.results.frames",
-    "sweep.store.notebook": "sweep.results.notebook",
-    "sweep.store.results": "sweep.results.views",
-    "sweep.store.winners": "sweep.results.winners",
-    "sweep.tuner": "sweep.launch.tuner",
-    "sweep.worker.horovod_environment": "sweep.worker.group_environment",
-    "sweep.worker.odd": "sweep.worker.metrics",
-    "sweep.worker.control": "sweep.worker.channel",
-}
-"""Former name of a module -> where it is."""
-
-_ROOMS = {"sweep.search.": "searchers.", "sweep.store.": "sweep.record."}  # what is not in the table
+__all__ = ["NOW", "answer_to_former_names", "module_now", "late_names", "names_of", "reason_why_not", "submodules_of"]
 
 
 def module_now(name: str) -> str:
     """Return where the module of a former name is; empty: it is no such name."""
-    for former, now in _ROOMS.items():
-        if name.startswith(former) and name not in NOW:
-            return now + name.removeprefix(former)
-    return NOW.get(name, "")
+    if name in NOW:
+        return NOW[name]
+    row = TUNE.get(name)
+    if row is not None:
+        return row if row and ":" not in row else ""
+    for former, now in ROOMS.items():
+        if name.startswith(former):
+            return module_now(now + name.removeprefix(former)) or now + name.removeprefix(former)
+    return ""
+
+
+def reason_why_not(name: str) -> str:
+    """Return why a name of Ray's, with all its dots, does not exist here and what to use; empty: it is no such name."""
+    asked = name
+    for former in ("sweep.search.", "sweep.tune.suggest."):
+        if name.startswith(former):
+            name = f"sweep.tune.search.{name.removeprefix(former)}"
+    return f"{asked} does not exist: {NOT_HERE[name]}" if name in NOT_HERE else ""
+
+
+class _Row(NamedTuple):
+    homes: dict[str, tuple[str, str]]  # name -> module, and its name there
+    wholes: tuple[str, ...]  # modules all of whose public names it has
+
+
+@cache
+def _row(module: str) -> _Row:
+    homes, wholes, home = {}, [], ""
+    for word in TUNE[module].split():
+        name, _, ours = word.partition("=")
+        if word.endswith(":"):
+            home = word[:-1]
+        elif word == "*":
+            wholes.append(home)
+        else:
+            homes[name] = home, ours or name
+    return _Row(homes, tuple(wholes))
+
+
+@cache
+def names_of(module: str) -> dict[str, tuple[str, str]]:
+    """Return the names that a module of Tune's has here: name -> module, and its name there. Loads some of those."""
+    row = _row(module)
+    found = dict(row.homes)
+    for home in row.wholes:
+        package = importlib.import_module(home)
+        modules = getattr(package, "_MODULES", {})
+        found |= {name: (home, name) for name in package.__all__ if name not in modules and not name.startswith("__")}
+    return found
+
+
+def submodules_of(module: str) -> list[str]:
+    """Return the names of the modules of Tune's that a module has below it."""
+    below = (name.removeprefix(f"{module}.") for name in TUNE if name.startswith(f"{module}."))
+    return sorted(name for name in below if "." not in name)
+
+
+def late_names(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a module of Tune's."""
+
+    def look_up(name: str) -> Any:
+        if name == "__all__":
+            return sorted(names_of(module))
+        value = None if name.startswith("_") else _value(module, name)
+        if value is None:
+            raise AttributeError(_problem(module, name), name=name, obj=sys.modules[module])
+        vars(sys.modules[module])[name] = value
+        return value
+
+    def list_names() -> list[str]:
+        return sorted({*names_of(module), *submodules_of(module)})
+
+    return look_up, list_names
+
+
+def _value(module: str, name: str) -> Any:
+    if f"{module}.{name}" in TUNE:
+        return importlib.import_module(f"{module}.{name}")
+    home, there = _row(module).homes.get(name) or names_of(module).get(name, ("", ""))
+    return getattr(importlib.import_module(home), there) if home else None
+
+
+def _problem(module: str, name: str) -> str:
+    if name.startswith("_"):
+        return f"module {module!r} has no attribute {name!r}"
+    if why := reason_why_not(f"{module}.{name}"):
+        return why
+    known = [*names_of(module), *submodules_of(module)]
+    close = importlib.import_module("searchers.errors").closest(name, known)
+    hint = f" Did you mean {close!r}?" if close else ""
+    return f"{module}.{name} does not exist.{hint} dir({module}) lists what does."
 
 
 class _Formerly:
-    """Answers an import of a former name with the module itself, never with a second copy: finder and loader."""
+    """Answers imports of names that the table has: finder and loader."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if not name.startswith("sweep."):
+            return None
         loader: Any = self  # not derived from the classes of importlib.abc, whose import takes 8 ms
-        return importlib.machinery.ModuleSpec(name, loader) if module_now(name) else None
+        parent, _, last = name.rpartition(".")
+        if why := reason_why_not(name):
+            raise ModuleNotFoundError(why)  # without its name: `from package import name` would hide the reason
+        if module_now(name):
+            return importlib.machinery.ModuleSpec(name, loader)
+        if name in TUNE and name != "sweep.tune":
+            return importlib.machinery.ModuleSpec(name, loader, origin="sweep.tune.names", is_package=True)
+        if parent in TUNE and importlib.machinery.PathFinder.find_spec(name, path) is None:
+            raise ModuleNotFoundError(_problem(parent, last))
+        return None
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(module_now(spec.name))
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        now = module_now(spec.name)
+        if not now:
+            return None
+        module = importlib.import_module(now)
         spec.loader_state = module.__spec__, module.__loader__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None  # the import system has put its own there
-        module.__spec__, module.__loader__ = module.__spec__.loader_state
+        if module.__spec__.loader_state is not None:
+            module.__spec__, module.__loader__ = module.__spec__.loader_state
+            return
+        name = module.__name__
+        module.__doc__ = f"What scripts import from ray{name.removeprefix('sweep')}, under the same names."
+        vars(module)["__getattr__"], vars(module)["__dir__"] = late_names(name)
 
 
 def answer_to_former_names() -> None:
-    """From now on former names of modules can be imported."""
+    """From now on former names of modules, and Tune's, can be imported."""
     sys.meta_path.insert(0, _Formerly())

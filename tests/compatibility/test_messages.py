@@ -359,7 +359,8 @@ def test_what_the_guide_says_is_not_there_is_not_there():
         if here.startswith("not there")
         for name in re.findall(r"`(\w+)`", names)
     }
-    places = (tune, tune.search, tune.schedulers, tune.logger, importlib.import_module("sweep.dicts"))
+    facade = tune.tune
+    places = (tune, tune.search, tune.schedulers, tune.logger, facade, facade.search, facade.utils, facade.integration)
     assert len(gone) > 20
     assert not {name for name in gone for place in places if hasattr(place, name)}
 
@@ -378,6 +379,7 @@ NEW = {
     "Scheduler",
     "SweepError",
     "__version__",
+    "air",
     "errors",
     "limit_gpu_memory",
     "logger",
@@ -388,6 +390,7 @@ NEW = {
     "simulate",
     "stopper",
     "train",
+    "tune",
 }  # public names that Ray Tune has not, and modules
 
 

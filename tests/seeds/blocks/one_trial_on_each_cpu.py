@@ -1,0 +1,1 @@
+tune.run(trainable, num_samples=10)

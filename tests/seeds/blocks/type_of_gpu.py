@@ -1,0 +1,1 @@
+ScalingConfig(num_workers=1, use_gpu=True, accelerator_type="A100")

@@ -1,0 +1,3 @@
+from ray.train import ScalingConfig
+
+scaling = ScalingConfig(num_workers=8)

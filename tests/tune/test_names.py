@@ -1,0 +1,397 @@
+"""Scripts of Ray Tune and Ray Train find their names in `sweep` when `ray` is replaced by `sweep`."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import json
+import pickle
+import pydoc
+import rlcompleter
+import subprocess
+import sys
+
+import cloudpickle
+import pytest
+
+import sweep
+from sweep import tune
+from sweep.tune.formerly import module_now, names_of, submodules_of
+from sweep.tune.names import NOT_HERE, TUNE
+
+# As the pages of Tune and Train, old and new, import: statement -> what the last name is.
+IMPORTS = {
+    # one module for all
+    "from sweep import tune; it = tune.Tuner": "sweep.launch.tuner.Tuner",
+    "import sweep; it = sweep.tune.run": "sweep.api.run",
+    "import sweep as ray; it = ray.tune.Tuner": "sweep.launch.tuner.Tuner",
+    "import sweep as ray; it = ray.tune.utils.wait_for_gpu": "sweep.worker.gpu_memory.wait_for_gpu",
+    "import sweep as ray; it = ray.train.report": "sweep.worker.session.report",
+    "import sweep as ray; it = ray.air.session.report": "sweep.worker.session.report",
+    "import sweep as ray; it = ray.init": "sweep.accelerators.inventory.init",
+    "import sweep as ray; it = ray.available_resources": "sweep.accelerators.inventory.available_resources",
+    "import sweep as ray; it = ray.get_gpu_ids": "sweep.tune.session_functions.get_gpu_ids",
+    "import sweep as tune; it = tune.Tuner": "sweep.launch.tuner.Tuner",
+    "import sweep.tune as tune; it = tune.TuneConfig": "sweep.core.config.TuneConfig",
+    "from sweep.tune import *; it = Tuner": "sweep.launch.tuner.Tuner",
+    "from sweep.tune import Analysis as it": "sweep.results.analysis.ExperimentAnalysis",
+    "from sweep.tune import CLIReporter as it": "sweep.display.reporters.CLIReporter",
+    "from sweep.tune import Checkpoint as it": "sweep.record.checkpoints.Checkpoint",
+    "from sweep.tune import PlacementGroupFactory as it": "sweep.core.resources.PlacementGroupFactory",
+    "from sweep.tune import TuneContext as it": "sweep.worker.context.Context",
+    "from sweep.tune import Stopper as it": "sweep.core.stoppers.Stopper",
+    "from sweep.tune import Trainable as it": "sweep.worker.trainable.Trainable",
+    "from sweep.tune import grid_search as it": "searchers.space.grid_search",
+    "from sweep.tune.tune import run as it": "sweep.api.run",
+    "from sweep.tune.tuner import Tuner as it": "sweep.launch.tuner.Tuner",
+    "from sweep.tune.tune_config import TuneConfig as it": "sweep.core.config.TuneConfig",
+    "from sweep.tune.result_grid import ResultGrid as it": "sweep.results.analysis.ResultGrid",
+    "from sweep.tune.analysis import ExperimentAnalysis as it": "sweep.results.analysis.ExperimentAnalysis",
+    "from sweep.tune.callback import Callback as it": "sweep.callbacks.base.Callback",
+    "from sweep.tune.context import get_context as it": "sweep.worker.session.get_context",
+    "from sweep.tune.error import TuneError as it": "searchers.errors.SweepError",
+    "from sweep.tune.experiment import Experiment as it": "sweep.tune.experiments.Experiment",
+    "from sweep.tune.experiment import Trial as it": "sweep.callbacks.observed.ObservedTrial",
+    "from sweep.tune.experiment.trial import Trial as it": "sweep.callbacks.observed.ObservedTrial",
+    "from sweep.tune.trial import Trial as it": "sweep.callbacks.observed.ObservedTrial",
+    "from sweep.tune.progress_reporter import CLIReporter as it": "sweep.display.reporters.CLIReporter",
+    "from sweep.tune.registry import register_trainable as it": "sweep.launch.registry.register_trainable",
+    "from sweep.tune.resources import Resources as it": "sweep.core.resources.Resources",
+    "from sweep.tune.session import report as it": "sweep.worker.session.report",
+    "from sweep.tune.syncer import SyncConfig as it": "sweep.core.config.SyncConfig",
+    "from sweep.tune.trainable import Trainable as it": "sweep.worker.trainable.Trainable",
+    "from sweep.tune.trainable.util import with_parameters as it": "sweep.worker.parameters.with_parameters",
+    "from sweep.tune.execution.placement_groups import PlacementGroupFactory as it": (
+        "sweep.core.resources.PlacementGroupFactory"
+    ),
+    "from sweep.tune.utils.placement_groups import PlacementGroupFactory as it": (
+        "sweep.core.resources.PlacementGroupFactory"
+    ),
+    "from sweep.tune.utils import wait_for_gpu as it": "sweep.worker.gpu_memory.wait_for_gpu",
+    "from sweep.tune.utils.util import wait_for_gpu as it": "sweep.worker.gpu_memory.wait_for_gpu",
+    "from sweep.tune.utils import flatten_dict as it": "sweep.tune.dicts.flatten_dict",
+    # schedulers
+    "from sweep.tune.schedulers import ASHAScheduler as it": "sweep.schedulers.asha.AsyncHyperBandScheduler",
+    "from sweep.tune.schedulers import AsyncHyperBandScheduler as it": "sweep.schedulers.asha.AsyncHyperBandScheduler",
+    "from sweep.tune.schedulers import PopulationBasedTraining as it": "sweep.schedulers.pbt.PopulationBasedTraining",
+    "from sweep.tune.schedulers import TrialScheduler as it": "sweep.schedulers.base.Scheduler",
+    "from sweep.tune.schedulers import create_scheduler as it": "sweep.schedulers.create_scheduler",
+    "from sweep.tune.schedulers import *; it = HyperBandScheduler": "sweep.schedulers.hyperband.HyperBandScheduler",
+    "from sweep.tune.schedulers.async_hyperband import ASHAScheduler as it": (
+        "sweep.schedulers.asha.AsyncHyperBandScheduler"
+    ),
+    "from sweep.tune.schedulers.hb_bohb import HyperBandForBOHB as it": "sweep.schedulers.hb_bohb.HyperBandForBOHB",
+    "from sweep.tune.schedulers.hyperband import HyperBandScheduler as it": (
+        "sweep.schedulers.hyperband.HyperBandScheduler"
+    ),
+    "from sweep.tune.schedulers.median_stopping_rule import MedianStoppingRule as it": (
+        "sweep.schedulers.median.MedianStoppingRule"
+    ),
+    "from sweep.tune.schedulers.pb2 import PB2 as it": "sweep.schedulers.pb2.PB2",
+    "from sweep.tune.schedulers.pbt import PopulationBasedTrainingReplay as it": (
+        "sweep.schedulers.pbt_replay.PopulationBasedTrainingReplay"
+    ),
+    "from sweep.tune.schedulers.resource_changing_scheduler import DistributeResources as it": (
+        "sweep.schedulers.distribute.DistributeResources"
+    ),
+    "from sweep.tune.schedulers.trial_scheduler import TrialScheduler as it": "sweep.schedulers.base.Scheduler",
+    "from sweep import tune; it = tune.schedulers.ASHAScheduler": "sweep.schedulers.asha.AsyncHyperBandScheduler",
+    "from sweep import tune; it = tune.schedulers.pb2.PB2": "sweep.schedulers.pb2.PB2",
+    # searchers
+    "from sweep.tune.search import ConcurrencyLimiter as it": "searchers.limiter.ConcurrencyLimiter",
+    "from sweep.tune.search.basic_variant import BasicVariantGenerator as it": "searchers.grid.BasicVariantGenerator",
+    "from sweep.tune.search.bayesopt import BayesOptSearch as it": "searchers.bayesopt_search.BayesOptSearch",
+    "from sweep.tune.search.bohb import TuneBOHB as it": "searchers.bohb_search.BOHBSearch",
+    "from sweep.tune.search.concurrency_limiter import ConcurrencyLimiter as it": (
+        "searchers.limiter.ConcurrencyLimiter"
+    ),
+    "from sweep.tune.search.hyperopt import HyperOptSearch as it": "searchers.hyperopt_search.HyperOptSearch",
+    "from sweep.tune.search.optuna import OptunaSearch as it": "searchers.optuna_search.OptunaSearch",
+    "from sweep.tune.search.optuna.optuna_search import OptunaSearch as it": "searchers.optuna_search.OptunaSearch",
+    "import sweep.tune.search.optuna as o; it = o.OptunaSearch": "searchers.optuna_search.OptunaSearch",
+    "from sweep.tune.search.repeater import Repeater as it": "searchers.repeater.Repeater",
+    "from sweep.tune.search.sample import Domain as it": "searchers.space.Domain",
+    "from sweep.tune.search.sample import loguniform as it": "searchers.space.loguniform",
+    "from sweep.tune.search.searcher import Searcher as it": "searchers.base.Searcher",
+    "from sweep.tune.search.variant_generator import format_vars as it": "sweep.core.naming.format_vars",
+    "from sweep.tune.sample import Categorical as it": "searchers.space.Categorical",
+    "from sweep.tune.suggest import ConcurrencyLimiter as it": "searchers.limiter.ConcurrencyLimiter",
+    "from sweep.tune.suggest import Repeater as it": "searchers.repeater.Repeater",
+    "from sweep.tune.suggest.bayesopt import BayesOptSearch as it": "searchers.bayesopt_search.BayesOptSearch",
+    "from sweep.tune.suggest.bohb import TuneBOHB as it": "searchers.bohb_search.BOHBSearch",
+    "from sweep.tune.suggest.hyperopt import HyperOptSearch as it": "searchers.hyperopt_search.HyperOptSearch",
+    "from sweep.tune.suggest.optuna import OptunaSearch as it": "searchers.optuna_search.OptunaSearch",
+    "from sweep.tune.suggest.suggestion import Searcher as it": "searchers.base.Searcher",
+    "from sweep import tune; it = tune.suggest.ConcurrencyLimiter": "searchers.limiter.ConcurrencyLimiter",
+    "from sweep import tune; it = tune.search.optuna.OptunaSearch": "searchers.optuna_search.OptunaSearch",
+    # stoppers, loggers
+    "from sweep.tune.stopper import MaximumIterationStopper as it": "sweep.core.stoppers.MaximumIterationStopper",
+    "from sweep.tune.stopper import EarlyStopping as it": "sweep.core.stoppers.ExperimentPlateauStopper",
+    "from sweep.tune.stopper.trial_plateau import TrialPlateauStopper as it": "sweep.core.stoppers.TrialPlateauStopper",
+    "from sweep.tune.logger import LoggerCallback as it": "sweep.callbacks.logger_base.LoggerCallback",
+    "from sweep.tune.logger import TBXLoggerCallback as it": "sweep.callbacks.loggers.TBXLoggerCallback",
+    "from sweep.tune.logger import pretty_print as it": "sweep.tune.dicts.pretty_print",
+    "from sweep.tune.logger.csv import CSVLoggerCallback as it": "sweep.callbacks.loggers.CSVLoggerCallback",
+    # integrations that need no other library
+    "from sweep.tune.integration.torch import DistributedTrainableCreator as it": (
+        "sweep.train.torch.DistributedTrainableCreator"
+    ),
+    "from sweep.tune.integration.tensorflow import DistributedTrainableCreator as it": (
+        "sweep.train.tensorflow.DistributedTrainableCreator"
+    ),
+    "from sweep.tune.integration.horovod import DistributedTrainableCreator as it": (
+        "sweep.integration.horovod.DistributedTrainableCreator"
+    ),
+    "from sweep.tune.integration.ray_train import TuneReportCallback as it": "sweep.train.fit.TuneReportCallback",
+    "from sweep.tune.integration.wandb import WandbLoggerCallback as it": "sweep.callbacks.wandb.WandbLoggerCallback",
+    "from sweep.tune.integration.mlflow import setup_mlflow as it": "sweep.callbacks.mlflow.setup_mlflow",
+    "from sweep.air.integrations.wandb import setup_wandb as it": "sweep.callbacks.wandb.setup_wandb",
+    "from sweep.air.integrations.mlflow import MLflowLoggerCallback as it": (
+        "sweep.callbacks.mlflow.MLflowLoggerCallback"
+    ),
+    # train and air
+    "from sweep import train; it = train.ScalingConfig": "sweep.train.scaling.ScalingConfig",
+    "from sweep import train; it = train.torch.TorchTrainer": "sweep.train.torch.TorchTrainer",
+    "from sweep.train import ScalingConfig as it": "sweep.train.scaling.ScalingConfig",
+    "from sweep.train import SyncConfig as it": "sweep.core.config.SyncConfig",
+    "from sweep.train import TrainContext as it": "sweep.worker.context.Context",
+    "from sweep.train.base_trainer import TrainingFailedError as it": "sweep.errors.TrialsFailed",
+    "from sweep.train.context import TrainContext as it": "sweep.worker.context.Context",
+    "from sweep.train.data_parallel_trainer import DataParallelTrainer as it": (
+        "sweep.train.trainer.DataParallelTrainer"
+    ),
+    "from sweep.train.horovod import HorovodTrainer as it": "sweep.train.horovod.HorovodTrainer",
+    "from sweep.train.jax import JaxTrainer as it": "sweep.train.jax.JaxTrainer",
+    "from sweep.train.tensorflow import TensorflowTrainer as it": "sweep.train.tensorflow.TensorflowTrainer",
+    "from sweep.train.torch.torch_trainer import TorchTrainer as it": "sweep.train.torch.TorchTrainer",
+    "from sweep.train.torch import TorchConfig as it": "sweep.train.torch.TorchConfig",
+    "from sweep.train.v2.api.config import RunConfig as it": "sweep.core.config.RunConfig",
+    "from sweep.train.v2.api.data_parallel_trainer import DataParallelTrainer as it": (
+        "sweep.train.trainer.DataParallelTrainer"
+    ),
+    "from sweep.train.v2.jax import JaxTrainer as it": "sweep.train.jax.JaxTrainer",
+    "from sweep.train.v2.torch.torch_trainer import TorchTrainer as it": "sweep.train.torch.TorchTrainer",
+    "from sweep.air import session; it = session.get_checkpoint": "sweep.worker.session.get_checkpoint",
+    "from sweep.air import RunConfig as it": "sweep.core.config.RunConfig",
+    "from sweep.air.checkpoint import Checkpoint as it": "sweep.record.checkpoints.Checkpoint",
+    "from sweep.air.config import ScalingConfig as it": "sweep.train.scaling.ScalingConfig",
+    "from sweep.air.result import Result as it": "sweep.results.views.Result",
+}
+
+
+@pytest.mark.parametrize(("statement", "home"), IMPORTS.items(), ids=list(IMPORTS))
+def test_an_import_of_the_guides_gives_the_thing_itself(statement, home):
+    found: dict[str, object] = {}
+    exec(statement, found)
+    module, _, name = home.rpartition(".")
+    assert found["it"] is getattr(importlib.import_module(module), name)
+
+
+def test_imports_need_nothing_to_be_imported_before():
+    code = "\n".join(f"exec({statement!r}, {{}})" for statement in IMPORTS)
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+
+
+def test_the_fields_of_results_are_those_that_results_have():
+    from sweep.tune.result import DEFAULT_METRIC, TRAINING_ITERATION
+
+    assert (TRAINING_ITERATION, DEFAULT_METRIC) == ("training_iteration", "_metric")
+    assert tune.result.TIME_TOTAL_S == "time_total_s"
+
+
+# Statements of the guides -> what the refusal says, beside the name.
+REFUSED = {
+    "import sweep.tune.search.ax": r"sweep\.tune\.search\.ax does not exist: use search_alg=",
+    "from sweep.tune.search.nevergrad import NevergradSearch": "Searcher around that library",
+    "from sweep.tune.search import hebo": "use search_alg=",
+    "from sweep.tune.suggest.zoopt import ZOOptSearch": r"sweep\.tune\.suggest\.zoopt does not exist: use search_alg=",
+    "from sweep.search.ax import AxSearch": "use search_alg=",
+    "from sweep.tune.search import SearchGenerator": "asked for configs",
+    "from sweep.tune import run_sklearn": "cross_val_score",
+    "from sweep.tune import register_env": "RLlib",
+    "from sweep.tune import durable": "URI as storage_path",
+    "from sweep.tune import track": r"sweep\.report",
+    "from sweep.tune.logger import UnifiedLogger": "callbacks=",
+    "from sweep.tune.logger.aim import AimLoggerCallback": "write a sweep.Callback",
+    "from sweep.tune.integration.docker import DockerSyncer": "takes a URI",
+    "from sweep.tune.integration.mxnet import DistributedTrainableCreator": "DataParallelTrainer",
+    "from sweep.tune.trial_runner import TrialRunner": "Tune's own engine",
+    "from sweep.tune.utils import validate_save_restore": "can be shipped",
+    "from sweep.tune.schedulers import ASHASchedulr": "Did you mean 'ASHAScheduler'",
+    "import sweep.tune.shedulers": "Did you mean 'schedulers'",
+    "import sweep.data": "no Ray Data",
+    "import sweep.rllib": "no RLlib",
+    "from sweep import remote": "no tasks, actors",
+    "from sweep import put": "with_parameters",
+    "from sweep.util.placement_group import placement_group": "no tasks, actors",
+    "from sweep.train import Trainer": "TorchTrainer",
+    "from sweep.train import get_dataset_shard": "each worker its part",
+    "from sweep.train.base_trainer import BaseTrainer": "DataParallelTrainer",
+    "from sweep.train.huggingface import TransformersTrainer": "own Trainer in a TorchTrainer",
+    "from sweep.train.lightning import LightningTrainer": "TorchTrainer the train loop",
+    "from sweep.train.torch import prepare_optimizer": r"torch\.amp",
+    "from sweep.train.xgboost import XGBoostTrainer": "RayTrainReportCallback",
+    "from sweep.air.integrations.comet import CometLoggerCallback": "write a sweep.Callback",
+}
+
+
+@pytest.mark.parametrize(("statement", "says"), REFUSED.items(), ids=list(REFUSED))
+def test_what_does_not_exist_is_refused_with_what_to_use(statement, says):
+    with pytest.raises(ModuleNotFoundError, match=says):
+        exec(statement, {})
+
+
+@pytest.mark.parametrize(
+    ("expression", "says"),
+    {
+        "sweep.remote": "concurrent.futures",
+        "sweep.get": "with_parameters",
+        "sweep.put": "with_parameters",
+        "sweep.wait": "no tasks, actors",
+        "sweep.data": "no Ray Data",
+        "sweep.nodes": "no cluster",
+        "tune.search.ax": "use search_alg=",
+        "tune.suggest.skopt": "use search_alg=",
+        "tune.run_sklearn": "cross_val_score",
+        "tune.schedulers.ASHASchedulr": "Did you mean 'ASHAScheduler'",
+        "tune.schedulers.X": r"dir\(sweep\.tune\.schedulers\) lists",
+        "tune.integration.mxnet": "DataParallelTrainer",
+        "sweep.train.world_rank": r"get_context\(\)",
+        "sweep.train.DataConfig": "no Ray Data",
+        "sweep.air.session.get_dataset_shard": "no Ray Data",
+    }.items(),
+)
+def test_an_attribute_that_does_not_exist_is_refused_with_what_to_use(expression, says):
+    with pytest.raises(AttributeError, match=says):
+        eval(expression, {"sweep": sweep, "tune": tune})
+
+
+def test_what_ray_never_had_is_missing_in_python_s_own_words():
+    with pytest.raises(AttributeError, match=r"module 'sweep' has no attribute 'nothing'"):
+        _ = sweep.nothing
+    with pytest.raises(AttributeError, match=r"module 'sweep\.train' has no attribute 'nothing'"):
+        _ = sweep.train.nothing
+    with pytest.raises(AttributeError, match=r"module 'sweep\.tune\.search' has no attribute '_nothing'"):
+        _ = tune.search._nothing
+
+
+@pytest.mark.parametrize("name", NOT_HERE)
+def test_no_refusal_hides_something_that_exists(name):
+    module, _, last = name.rpartition(".")
+    parent = importlib.import_module(module)
+    assert last not in dir(parent)
+    assert not hasattr(parent, last)
+    with pytest.raises(ModuleNotFoundError, match="does not exist: "):
+        importlib.import_module(name)
+
+
+@pytest.mark.parametrize("name", TUNE)
+def test_a_module_of_tune_lists_its_names_and_its_modules(name):
+    module = importlib.import_module(name)
+    assert module is sys.modules[name]
+    assert module.__name__ == (module_now(name) or name)
+    assert set(dir(module)) == {*module.__all__, *submodules_of(module.__name__)}
+    for below in submodules_of(name):
+        assert getattr(module, below) is importlib.import_module(f"{name}.{below}")
+
+
+def test_everything_that_sweep_has_is_in_tune_and_is_the_same():
+    names = [name for name in sweep.__all__ if name not in sweep._MODULES and name != "__version__"]
+    assert len(names) > 80
+    assert [name for name in names if getattr(tune, name) is not getattr(sweep, name)] == []
+    assert names_of("sweep.tune").keys() - set(names) == {"Analysis", "TuneContext"}
+
+
+def test_modules_and_classes_are_what_tools_expect():
+    assert "class Tuner" in pydoc.render_doc(tune, renderer=pydoc.plaintext)
+    assert "class OptunaSearch" in pydoc.render_doc(tune.search.optuna, renderer=pydoc.plaintext)
+    assert ("Tuner", sweep.Tuner) in inspect.getmembers(tune, inspect.isclass)
+    assert inspect.getmodule(tune.Tuner).__name__ == "sweep.launch.tuner"
+    assert repr(tune.search) == "<module 'sweep.tune.search' (sweep.tune.names)>"
+    config = tune.tune_config.TuneConfig(metric="loss", mode="min")
+    assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config
+    for module in (tune, tune.schedulers, tune.search.optuna, tune.suggest):
+        assert cloudpickle.loads(cloudpickle.dumps(module)) is module
+
+
+def test_names_are_completed():
+    completer = rlcompleter.Completer({"tune": tune})
+    assert completer.complete("tune.schedulers.ASHA", 0) == "tune.schedulers.ASHAScheduler("
+    assert completer.complete("tune.search.opt", 0) == "tune.search.optuna"
+
+
+def test_a_pickle_that_names_a_module_of_tune_is_read_in_a_new_process():
+    data = cloudpickle.dumps(tune.search.optuna)
+    code = f"import pickle; print(pickle.loads({data!r}).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "sweep.tune.search.optuna"
+
+
+@pytest.mark.parametrize(
+    ("statement", "loaded"),
+    {
+        "import sweep": set(),
+        "from sweep import tune": set(),
+        "import sweep.tune.search.optuna, sweep.tune.schedulers.pb2, sweep.air.session": {
+            *("sweep.air", "sweep.air.session", "sweep.tune.schedulers", "sweep.tune.schedulers.pb2"),
+            *("sweep.tune.search", "sweep.tune.search.optuna"),
+        },
+    }.items(),
+)
+def test_an_import_loads_the_table_of_names_and_nothing_more(statement, loaded):
+    code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    modules = done.stdout.split()
+    table = {"sweep", "sweep.tune", "sweep.tune.formerly", "sweep.tune.names"}
+    assert {name for name in modules if name.partition(".")[0] in ("sweep", "searchers")} == table | loaded
+    assert not {"numpy", "optuna", "pandas", "difflib", "importlib.abc"} & set(modules)
+
+
+# --- what Ray itself offers to a trial
+
+
+def test_the_gpus_of_a_trial_go_by_the_names_of_the_variable(monkeypatch, tmp_path):
+    assert sweep.get_gpu_ids() == []
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+
+    def train(config):
+        tune.report({"gpus": len(sweep.get_gpu_ids()), "first": sweep.get_gpu_ids()[0]})
+
+    sweep.init(num_cpus=2, num_gpus=2)
+    try:
+        assert sweep.available_resources() == sweep.cluster_resources()
+        analysis = tune.run(train, resources_per_trial={"cpu": 1, "gpu": 2}, verbose=0)
+    finally:
+        sweep.shutdown()
+    (result,) = (trial.last_result for trial in analysis.trials)
+    assert (result["gpus"], result["first"]) == (2, 0)
+
+
+def test_a_worker_that_sees_the_gpus_of_its_group_has_its_own(monkeypatch, tmp_path):
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+
+    def loop(config):
+        session = sweep.air.session
+        own = {"gpus": sweep.get_gpu_ids(), "name": session.get_experiment_name(), "size": session.get_world_size()}
+        ranks = [session.get_world_rank(), session.get_local_rank(), session.get_node_rank()]
+        (tmp_path / f"rank{ranks[0]}").write_text(json.dumps([own, ranks, session.get_local_world_size()]))
+
+    sweep.init(num_cpus=2, num_gpus=4)
+    try:
+        scaling = sweep.air.ScalingConfig(
+            num_workers=2, use_gpu=True, resources_per_worker={"GPU": 2}, gpu_visibility="share"
+        )
+        trainer = sweep.train.DataParallelTrainer(
+            loop, scaling_config=scaling, run_config=sweep.air.RunConfig(name="own", verbose=0)
+        )
+        trainer.fit()
+    finally:
+        sweep.shutdown()
+    assert [json.loads((tmp_path / f"rank{rank}").read_text()) for rank in (0, 1)] == [
+        [{"gpus": gpus, "name": "own", "size": 2}, [rank, rank, 0], 2] for rank, gpus in enumerate(([0, 1], [2, 3]))
+    ]
