@@ -8,7 +8,7 @@ from typing import Any
 
 from searchers.base import Searcher
 from searchers.errors import SearchError
-from searchers.keywords import refuse_unknown
+from searchers.keywords import refuse_unknown, taken_by
 from searchers.mismatch import constants_of
 from searchers.optuna_search import OptunaSearch
 from searchers.signals import EXHAUSTED, NOT_NOW, Config, Names, Signal
@@ -81,16 +81,24 @@ class ForeignSearcher(Searcher):
         self._has_warned = False
 
     def set_search_properties(
-        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
+        self,
+        metric: Names,
+        mode: Names,
+        config: Mapping[str, Any],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        **spec: Any,
     ) -> bool:
         """Tell the object what the run knows. It may refuse the space; a run without one needs no answer."""
-        if not super().set_search_properties(metric, mode, space):
+        if not super().set_search_properties(metric, mode, config, **spec):
             return False
         take = self._optional("set_search_properties")
-        spec = {} if num_samples is None else {"num_samples": num_samples}
-        has_taken = take is not None and bool(take(metric, mode, dict(space), **spec))
-        self._fixed = constants_of(space)
-        return has_taken or not has_domains(space)
+        if num_samples is not None:
+            spec["num_samples"] = num_samples
+        has_taken = take is not None and bool(take(metric, mode, dict(config), **taken_by(take, spec)))
+        self._fixed = constants_of(config)
+        return has_taken or not has_domains(config)
 
     @property
     def hears_results(self) -> bool:

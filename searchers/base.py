@@ -93,15 +93,24 @@ class Searcher(ABC):
     def mode(self, mode: Names) -> None:
         self._mode = mode
 
+    @refuse_unknown({"space": "It is called config."}, who="set_search_properties", also=("stop", "time_budget_s"))
     def set_search_properties(
-        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
+        self,
+        metric: Names,
+        mode: Names,
+        config: Mapping[str, Any],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        **spec: Any,
     ) -> bool:
         """Take what the run knows and the constructor of this object was not given.
 
         Args:
-            space: the run's search space; empty when the run has none.
+            config: the run's search space; empty when the run has none.
             num_samples: how many samples the run asks for; None when unlimited.
             seed: of the run; used unless this object has its own.
+            spec: what else Tune says of a run, `stop` and `time_budget_s`; plays no part.
 
         Returns:
             False when the space, metric or mode collides with one given to the constructor: the run is then refused.

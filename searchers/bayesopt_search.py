@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from searchers.keywords import refuse_unknown
 from searchers.named_space import DomainSpace, Range, Values
 from searchers.signals import EXHAUSTED, NOT_NOW, Config, Signal
 from searchers.space import Categorical, Domain, Float, Normal, uniform
-from searchers.variants import check_space, has_domains, unflatten
+from searchers.variants import check_space, constants_by_name, has_domains, unflatten
 
 __all__ = ["BayesOptSearch"]
 
@@ -83,6 +84,27 @@ class BayesOptSearch(HistorySearch):
         self._analysis = analysis
         self._has_ended = False
         self._waited_with: int | None = None  # how many trials had ended when it last had nothing new to suggest
+
+    @staticmethod
+    def convert_search_space(spec: Mapping[str, Any], join: bool = False) -> dict[str, Any]:
+        """Return the bounds of a space by name, `{"model/lr": (0.0, 1.0)}`, as the package takes them.
+
+        Bounds know no logarithm: a log range is searched evenly by whoever is given them, which a warning says.
+
+        Args:
+            join: with the constants of the space.
+
+        Raises:
+            SpaceError: a parameter is no plain range of floats.
+        """
+        bounds: dict[str, Any] = {}
+        for name, domain in DomainSpace(check_space(spec), "BayesOptSearch").parameters.items():
+            _check_domain(name, domain)
+            assert isinstance(domain, Float)
+            if Range(domain).is_log:
+                warnings.warn(f"the bounds of {name} leave out that its range is logarithmic.", stacklevel=2)
+            bounds[name] = (float(domain.lower), float(domain.upper))
+        return constants_by_name(spec) | bounds if join else bounds
 
     def suggest(self, trial_id: str) -> Config | Signal:
         """Return a config; `EXHAUSTED` once the search has converged, `NOT_NOW` while it may have."""

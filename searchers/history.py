@@ -94,10 +94,17 @@ class HistorySearch(SpaceSearcher):
         self._open: dict[str, tuple[Tried, Config]] = {}
 
     def set_search_properties(
-        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
+        self,
+        metric: Names,
+        mode: Names,
+        config: Mapping[str, Any],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        **spec: Any,
     ) -> bool:
         self._check_one_objective(metric, mode)
-        if not super().set_search_properties(metric, mode, space, seed=seed):
+        if not super().set_search_properties(metric, mode, config, seed=seed, **spec):
             return False
         self._known_space()
         return True

@@ -60,6 +60,22 @@ class HyperOptSearch(HistorySearch):
         self._gamma = checks.number("gamma", gamma, above=0, below=1)
         self._domain: Any = None
 
+    @staticmethod
+    def convert_search_space(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        """Return a space with `hp` expressions of Hyperopt in place of its domains, constants as they are.
+
+        Args:
+            prefix: in front of the expressions' labels, which are paths such as `model/lr`.
+
+        Raises:
+            SpaceError: the space holds a grid, a function of the config, or an infinite range.
+            SearchError: hyperopt is missing.
+        """
+        hyperopt = load("hyperopt", "hyperopt", "HyperOptSearch")
+        DomainSpace(spec, "HyperOptSearch")  # its checks
+        converted: dict[str, Any] = _converted(hyperopt, spec, (prefix,) if prefix else ())
+        return converted
+
     def _read(self, space: Any) -> NamedSpace:
         hyperopt = load("hyperopt", "hyperopt", "HyperOptSearch")
         if _is_expression(space):
@@ -177,6 +193,24 @@ def _expression(hyperopt: Any, node: Any, path: Path) -> Any:
     if isinstance(node, (list, tuple)):
         return [_expression(hyperopt, one, (*path, i)) for i, one in enumerate(node) if _has_parameters(one)]
     return []
+
+
+def _converted(hyperopt: Any, node: Any, path: Path) -> Any:
+    """Return a space as it is, with `hp` expressions in place of its domains; whole numbers come as such."""
+    if isinstance(node, Function):
+        name = path_name(path)
+        raise SpaceError(f"{name} is a function of the config, for which Hyperopt has no expression. Leave it out.")
+    if isinstance(node, Categorical):
+        options = [_converted(hyperopt, option, (*path, i)) for i, option in enumerate(node.categories)]
+        return hyperopt.hp.choice(path_name(path), options)
+    if isinstance(node, (Float, Integer)):
+        number = _number(hyperopt.hp, path_name(path), node)
+        return hyperopt.pyll.scope.int(number) if isinstance(node, Integer) else number
+    if isinstance(node, Mapping):
+        return {key: _converted(hyperopt, one, (*path, key)) for key, one in node.items()}
+    if isinstance(node, (list, tuple)):
+        return type(node)(_converted(hyperopt, one, (*path, i)) for i, one in enumerate(node))
+    return node
 
 
 def _has_parameters(node: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from searchers.errors import UnknownArgument, closest, nearest
 
-__all__ = ["WORDS", "meant", "refuse_unknown", "unknown_argument"]
+__all__ = ["WORDS", "meant", "refuse_unknown", "taken_by", "unknown_argument"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -93,6 +93,15 @@ def unknown_argument(who: str, given: Collection[str], known: Collection[str], h
     """Return the message for the first of `given` that is not known."""
     name = next(name for name in given if name not in known)
     return f"{who} has no parameter {name!r}. {meant(name, known, hints)}"
+
+
+def taken_by(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of some keywords that a function takes: searchers written for early releases of Tune take fewer."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return dict(given)
+    names = {one.name for one in parameters}
+    return {name: value for name, value in given.items() if name in names}
 
 
 def meant(name: str, known: Collection[str], hints: Mapping[str, str] | None = None) -> str:

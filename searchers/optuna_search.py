@@ -16,11 +16,11 @@ from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
 from searchers.optuna_generation import is_generation_full
 from searchers.optuna_samplers import SAMPLERS, Sampling
-from searchers.optuna_space import Space, check_used, decoded, encoded, space_of, study_trial
+from searchers.optuna_space import Space, check_used, decoded, distributions_of, encoded, space_of, study_trial
 from searchers.optuna_window import CONSTRAINTS
 from searchers.signals import NOT_NOW, Config, Signal
 from searchers.space_searcher import SpaceSearcher
-from searchers.variants import fresh
+from searchers.variants import constants_by_name, fresh
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -153,6 +153,22 @@ class OptunaSearch(SpaceSearcher):
         self.is_adaptive = self._sampling.kind != "random"
         if space is not None:
             self._take_space(space)
+
+    @staticmethod
+    def convert_search_space(spec: Mapping[str, Any], join: bool = False) -> dict[str, Any]:
+        """Return the domains of a space as distributions of Optuna, by name such as `model/lr`.
+
+        A parameter within option 1 of the choice `model` is `model/1/lr`. Of a quantized log range the quantum is left
+        out, which Optuna does not have.
+
+        Args:
+            join: with the constants of the space.
+
+        Raises:
+            SpaceError: the space holds a grid, or a range without two finite bounds.
+        """
+        found: dict[str, Any] = distributions_of(spec)
+        return constants_by_name(spec) | found if join else found
 
     def _take_space(self, space: Any) -> None:
         if self._has_own_space or space:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
-__all__ = ["FunctionSpace", "Space", "check_used", "decoded", "encoded", "space_of", "study_trial"]
+__all__ = ["FunctionSpace", "Space", "check_used", "decoded", "distributions_of", "encoded", "space_of", "study_trial"]
 
 
 class Space(Protocol):
@@ -148,6 +148,15 @@ def space_of(space: Any) -> Space:
                 )
         return _DistributionSpace(space)
     return _OptunaDomains(space)
+
+
+def distributions_of(space: Mapping[str, Any]) -> dict[str, BaseDistribution]:
+    """Return the distributions of a nested dict of domains, by name.
+
+    Raises:
+        SpaceError: it holds a grid, or a range without two finite bounds.
+    """
+    return dict(_OptunaDomains(space)._distributions)
 
 
 def _params_of(point: Mapping[str, Any]) -> dict[str, Any]:

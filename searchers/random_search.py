@@ -49,11 +49,18 @@ class NumberedSearch(SpaceSearcher):
         self._variants = Variants(space, self._points, is_constant=self._are_draws_constant)
 
     def set_search_properties(
-        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
+        self,
+        metric: Names,
+        mode: Names,
+        config: Mapping[str, Any],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        **spec: Any,
     ) -> bool:
         expected = "a whole number of at least 0, or None for no limit"
         self._num_samples = None if num_samples is None else checks.whole("num_samples", num_samples, expected=expected)
-        return super().set_search_properties(metric, mode, space, seed=seed)
+        return super().set_search_properties(metric, mode, config, seed=seed, **spec)
 
     def num_trials(self, num_samples: int | None) -> int | None:
         """Return how many configs that many samples are; before a space is known, the samples themselves.

@@ -57,7 +57,14 @@ class Repeater(Wrapper):
         self._group_of: dict[str, _Group] = {}  # of open trials, and of ended ones whose group is not complete
 
     def set_search_properties(
-        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
+        self,
+        metric: Names,
+        mode: Names,
+        config: Mapping[str, Any],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        **spec: Any,
     ) -> bool:
         if num_samples is not None and num_samples % self.repeat:
             warnings.warn(
@@ -66,7 +73,7 @@ class Repeater(Wrapper):
                 stacklevel=2,
             )
         samples = None if num_samples is None else -(-num_samples // self.repeat)
-        return super().set_search_properties(metric, mode, space, num_samples=samples, seed=seed)
+        return super().set_search_properties(metric, mode, config, num_samples=samples, seed=seed, **spec)
 
     @property
     def hears_results(self) -> bool:

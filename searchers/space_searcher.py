@@ -48,18 +48,25 @@ class SpaceSearcher(Searcher):
         return self._run_seed if self._own_seed is None else self._own_seed
 
     def set_search_properties(
-        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
+        self,
+        metric: Names,
+        mode: Names,
+        config: Mapping[str, Any],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        **spec: Any,
     ) -> bool:
         """Take what the run knows; constants of its space are added to the configs of one given here."""
-        if not super().set_search_properties(metric, mode, space):
+        if not super().set_search_properties(metric, mode, config, **spec):
             return False
         self._run_seed = checks.seed("seed", seed) or 0
         if not self._has_own_space:
-            self._take_space(space)
-        elif has_domains(space):
+            self._take_space(config)
+        elif has_domains(config):
             return False
         else:
-            self._fixed = fresh(space)
+            self._fixed = fresh(config)
         return True
 
     def get_state(self) -> Mapping[str, Any]:
@@ -91,7 +98,7 @@ class SpaceSearcher(Searcher):
     def _no_space(self) -> SearchError:
         return SearchError(
             f"{type(self).__name__} has no space to search; pass space= or call "
-            "set_search_properties(metric, mode, space)."
+            "set_search_properties(metric, mode, config)."
         )
 
     def _with_constants(self, config: Mapping[str, Any]) -> Config:

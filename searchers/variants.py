@@ -193,6 +193,12 @@ def fixed_domains(space: Any) -> list[tuple[Path, Domain]]:
     ]
 
 
+def constants_by_name(space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constants of a space by their flattened names: everything that is no domain and no grid."""
+    leaves = ((path, leaf) for path, leaf in walk(space) if not isinstance(leaf, Domain) and grid_values(leaf) is None)
+    return {path_name(path): leaf for path, leaf in leaves}
+
+
 def _shown(path: Path) -> str:
     return "/".join(map(str, path)) or "the space"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from searchers.base import Searcher
 from searchers.errors import SearchError
-from searchers.keywords import refuse_unknown
+from searchers.keywords import refuse_unknown, taken_by
 from searchers.signals import Config, Names, Signal, answer_of
 
 __all__ = ["Wrapper"]
@@ -30,9 +30,18 @@ class Wrapper(Searcher):
         self.searcher = searcher
 
     def set_search_properties(
-        self, metric: Names, mode: Names, space: Mapping[str, Any], *, num_samples: int | None = None, seed: int = 0
+        self,
+        metric: Names,
+        mode: Names,
+        config: Mapping[str, Any],
+        *,
+        num_samples: int | None = None,
+        seed: int = 0,
+        **spec: Any,
     ) -> bool:
-        is_taken = self.searcher.set_search_properties(metric, mode, space, num_samples=num_samples, seed=seed)
+        take = self.searcher.set_search_properties
+        told = {"num_samples": num_samples, "seed": seed, **spec}
+        is_taken = take(metric, mode, config, **taken_by(take, told))
         self.metric, self.mode = self.searcher.metric, self.searcher.mode
         return is_taken
 

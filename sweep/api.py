@@ -14,7 +14,7 @@ from sweep.core.resources import Node
 from sweep.engines.base import Engine, EngineFactory
 from sweep.errors import ConfigError, refuse_unknown
 from sweep.launch.execute import execute
-from sweep.launch.spec import CHECKPOINT_FORMS, changed
+from sweep.launch.spec import FORMER_FORMS, changed
 from sweep.schedulers import Scheduler
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ __all__ = ["run"]
 
 # Parameters that Tune once had, and what takes their place.
 _FORMER = {
-    "local_dir": "It is called storage_path now.",
     "upload_dir": "Give the URI as storage_path.",
     "sync_to_driver": "Everything is written in place; leave it out.",
     "loggers": "Pass them as callbacks.",
@@ -56,7 +55,7 @@ _ELSEWHERE = {
 }
 
 
-@refuse_unknown(_FORMER | _ELSEWHERE, unlisted=CHECKPOINT_FORMS)
+@refuse_unknown(_FORMER | _ELSEWHERE, unlisted=FORMER_FORMS)
 def run(
     run_or_experiment: Any,
     *,
@@ -93,7 +92,7 @@ def run(
     callbacks: Sequence[Callback] | None = None,
     max_concurrent_trials: int | None = None,
     seed: int | None = None,
-    engine: str | Engine | EngineFactory = "local",
+    engine: str | Engine | EngineFactory | None = None,
     nodes: Sequence[Node] | None = None,
     start_method: str = "zygote",
     preload: Sequence[str] = (),
@@ -110,8 +109,8 @@ def run(
             class, a trainer, the name of something registered, or an `Experiment`.
         name: directory of the experiment; None: `<trainable>_<date_time>`.
         metric, mode: what is optimised, "min" or "max"; lists for several objectives.
-        stop: dict of result key -> value (a trial ends at value or above), a function `(trial_id, result) -> bool`, a
-            `Stopper`, or a list of stoppers.
+        stop: dict of result key -> value (a trial ends at value or above; True and False end it when they are
+            reported), a function `(trial_id, result) -> bool`, a `Stopper`, or a list of stoppers.
         time_budget_s: seconds of driving, or a timedelta; then everything ends.
         config: search space and constants, nested as you like.
         resources_per_trial: dict such as `{"cpu": 2, "gpu": 0.5, "memory": "4G"}`, a `PlacementGroupFactory`, or a
@@ -148,7 +147,7 @@ def run(
         max_concurrent_trials: how many trials may be open at a time, whatever the searcher; None or 0: as many as fit.
         seed: of searcher, scheduler and trials; None: random, and recorded.
         engine: "local" (processes), "inline" (this process, for pdb), an `Engine`, or a function that takes an
-            `EngineContext` and returns one.
+            `EngineContext` and returns one. None: "local", or "inline" after `sweep.init(local_mode=True)`.
         nodes: the inventory; None: that of `sweep.init`, else this machine.
         start_method: "zygote" (fast), or "spawn" (for libraries that cannot be forked).
         preload: modules that trials import, imported once beforehand in addition to those found.

@@ -385,13 +385,15 @@ def endless(config):
     step = 0
     while True:
         step += 1
-        sweep.report(step=step, loss=1.0)
+        sweep.report(step=step, loss=1.0, is_even=step % 2 == 0)
 
 
 def test_stop_by_criterion_function_stopper_and_list():
     assert run(endless, stop={"step": 5}).trials[0].last_result["step"] == 5
     assert run(endless, stop=lambda trial_id, result: result["step"] >= 4).trials[0].last_result["step"] == 4
     assert run(endless, stop=sweep.MaximumIterationStopper(3)).trials[0].last_result["step"] == 3
+    assert run(endless, stop={"is_even": True}).trials[0].last_result["step"] == 2
+    assert run(endless, stop={"is_even": False}).trials[0].last_result["step"] == 1
     both = [sweep.MaximumIterationStopper(30), sweep.FunctionStopper(lambda i, r: r["step"] >= 2)]
     assert run(endless, stop=both).trials[0].last_result["step"] == 2
 

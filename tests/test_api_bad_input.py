@@ -378,6 +378,7 @@ def test_a_name_that_is_no_directory_name_is_refused(tmp_path, name):
         {"time_budget_s": "1h"},
         {"seed": -1},
         {"stop": {"loss": "low"}},
+        {"stop": {"loss": None}},
         {"stop": {"eval": {"loss": 1}}},
         {"stop": 3},
         {"resume": "MAYBE"},

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ import pytest
 import stubs
 
 import sweep
-from sweep import CheckpointConfig, FailureConfig, ResumeConfig, RunConfig, SyncConfig, TuneConfig, Tuner
+from sweep import (
+    CheckpointConfig,
+    ExperimentAnalysis,
+    FailureConfig,
+    ResumeConfig,
+    RunConfig,
+    SyncConfig,
+    TuneConfig,
+    Tuner,
+)
 from sweep.errors import ConfigError, TrainableError, UnknownNameError, UserCodeError
 from sweep.launch.spec import ResumeMode, RunSpec
 
@@ -151,7 +161,7 @@ def test_all_parameters_of_tunes_run_are_known_or_explained() -> None:
         "max_concurrent_trials",
     ]
     assert set(tunes) <= set(inspect.signature(sweep.run).parameters)
-    for former in ("export_formats", "local_dir", "loggers", "queue_trials", "trial_executor", "server_port"):
+    for former in ("export_formats", "loggers", "queue_trials", "trial_executor", "server_port"):
         with pytest.raises(ConfigError, match=rf"run has no parameter '{former}'\. [A-Z]"):
             sweep.run(half, **{former: None})
 
@@ -179,6 +189,56 @@ def test_deprecated_checkpoint_parameters_still_count(given: dict[str, Any], exp
 def test_checkpoint_settings_given_in_both_forms_are_refused() -> None:
     with pytest.raises(ConfigError, match="keep_checkpoints_num and checkpoint_config were both given"):
         sweep.run(half, keep_checkpoints_num=2, checkpoint_config=CheckpointConfig())
+
+
+def where_it_runs(config: dict[str, Any]) -> None:
+    sweep.report(worker=os.getpid())
+
+
+def test_local_mode_runs_everything_in_this_process_until_shutdown(tmp_path: Path) -> None:
+    def pids(name: str, **more: Any) -> list[bool]:
+        trainable = where_it_runs
+        analysis = sweep.run(trainable, num_samples=2, name=name, storage_path=tmp_path, verbose=0, **more)
+        return [trial.last_result["worker"] == os.getpid() for trial in analysis.trials]
+
+    run_config = RunConfig(name="tuner", storage_path=tmp_path, verbose=0)
+    try:
+        sweep.init(num_cpus=2, num_gpus=0, local_mode=True)
+        assert pids("inline") == [True, True]
+        assert pids("asked", engine="local") == [False, False]
+        assert Tuner(where_it_runs, run_config=run_config).fit()[0].metrics["worker"] == os.getpid()
+        sweep.init(num_cpus=2, num_gpus=0)
+        assert pids("still") == [True, True]
+        sweep.init(num_cpus=2, num_gpus=0, local_mode=False)
+        assert pids("no_more") == [False, False]
+        sweep.init(num_cpus=2, num_gpus=0, local_mode=True)
+    finally:
+        sweep.shutdown()
+    again = Tuner.restore(tmp_path / "tuner", where_it_runs, tune_config=TuneConfig(num_samples=2))
+    assert again.fit()[1].metrics["worker"] != os.getpid()  # what is restored follows the declaration of its own time
+
+
+OF_LOCAL_DIR: list[Callable[[Path], Any]] = [
+    lambda place: sweep.run(half, local_dir=str(place), name="e", verbose=0, engine="inline"),
+    lambda place: sweep.Tuner(half, run_config=RunConfig(local_dir=str(place), name="e", verbose=0)).fit(),
+    lambda place: sweep.run(sweep.Experiment("e", half, local_dir=place), verbose=0, engine="inline"),
+    lambda place: sweep.run_experiments({"e": {"run": half, "local_dir": str(place)}}, verbose=0),
+    lambda place: sweep.Tuner(half, run_config=RunConfig(local_dir=place, storage_path=str(place), name="e")).fit(),
+]
+
+
+@pytest.mark.parametrize("start", OF_LOCAL_DIR)
+def test_local_dir_is_the_former_name_of_storage_path(tmp_path: Path, start: Callable[[Path], Any]) -> None:
+    with pytest.warns(DeprecationWarning, match=r"local_dir is called storage_path now") as warned:
+        start(tmp_path / "here")
+    assert [one.filename for one in warned] == [__file__]
+    assert ExperimentAnalysis(tmp_path / "here" / "e").trials[0].status == "TERMINATED"
+
+
+def test_a_config_keeps_local_dir_as_its_storage_path() -> None:
+    with pytest.warns(DeprecationWarning, match="storage_path='~/x'"):
+        config = RunConfig(local_dir="~/x")
+    assert (config, config.local_dir) == (RunConfig(storage_path="~/x"), None)
 
 
 def test_a_config_object_with_to_dict_is_a_space(tmp_path: Path) -> None:
@@ -223,7 +283,9 @@ def test_a_repr_shows_only_what_differs_from_the_default() -> None:
         (lambda: SyncConfig(sync_period=0), "above 0"),
         (lambda: ResumeConfig(finished="restart"), "expected SKIP"),
         (lambda: ResumeConfig(unfinished="restart"), "expected RESUME or SKIP"),
-        (lambda: RunConfig(local_dir="x"), "storage_path"),
+        (lambda: RunConfig(local_dir="x", storage_path="y"), "storage_path='y' and local_dir='x' were both given"),
+        (lambda: sweep.Experiment("e", half, local_dir="x", storage_path="y"), "were both given"),
+        (lambda: RunSpec.of(half, {"local_dir": "x", "storage_path": "y"}), "were both given"),
     ],
 )
 def test_a_config_refuses_what_makes_no_sense(make: Any, message: str) -> None:

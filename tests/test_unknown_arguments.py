@@ -144,7 +144,7 @@ def test_the_words_of_optuna_and_others_name_our_parameter(word, said):
         (sweep.uniform, "low", "Optuna's low is lower here."),
         (sweep.choice, "choices", "Optuna's choices is categories here."),
         (sweep.OptunaSearch, "direction", "Optuna's direction is mode here: 'min' or 'max'."),
-        (sweep.init, "local_mode", "Pass engine='inline' to run."),
+        (sweep.init, "redis_address", "There is no cluster to connect to; leave it out."),
     ],
 )
 def test_fields_of_newer_ray_and_of_another_config_say_what_to_do(call, keyword, said):

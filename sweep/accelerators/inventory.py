@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ __all__ = [
     "available_resources",
     "checked_nodes",
     "cluster_resources",
+    "default_engine",
     "detected",
     "env_vars",
     "init",
@@ -34,32 +36,86 @@ __all__ = [
 
 # Arguments of Ray's `init` that say something about a cluster, its processes or its pages; there is none of them here.
 _OF_A_CLUSTER = frozenset(
-    {
+    [
         "configure_logging",
+        "dashboard_agent_listen_port",
         "dashboard_host",
         "dashboard_port",
+        "driver_object_store_memory",
+        "enable_object_reconstruction",
+        "enable_resource_isolation",
+        "huge_pages",
         "ignore_reinit_error",
         "include_dashboard",
+        "include_webui",
+        "job_config",
+        "job_id",
+        "labels",
+        "load_code_from_local",
         "log_to_driver",
         "logging_config",
         "logging_format",
         "logging_level",
+        "lru_evict",
         "namespace",
+        "object_spilling_directory",
         "object_store_memory",
+        "plasma_directory",
+        "redis_max_memory",
+        "storage",
+        "system_reserved_cpu",
+        "system_reserved_memory",
+        "temp_dir",
+        "use_pickle",
+        "webui_host",
+        "_driver_object_store_memory",
+        "_enable_object_reconstruction",
+        "_lru_evict",
+        "_memory",
+        "_metrics_export_port",
+        "_node_ip_address",
+        "_node_name",
+        "_plasma_directory",
+        "_redis_max_memory",
+        "_redis_password",
+        "_redis_username",
+        "_system_config",
         "_temp_dir",
-    }
+        "_tracing_startup_hook",
+    ]
 )
-_NOT_HERE = {
-    "local_mode": "Pass engine='inline' to run.",
-    "address": "There is no cluster to connect to; leave it out.",
-}
+# Keys of its `runtime_env` beside `env_vars`: trials have the files and packages of the driver.
+_OF_AN_ENVIRONMENT = frozenset(
+    [
+        "conda",
+        "config",
+        "container",
+        "eager_install",
+        "excludes",
+        "image_uri",
+        "java_jars",
+        "mpi",
+        "nsight",
+        "pip",
+        "py_executable",
+        "py_modules",
+        "uv",
+        "worker_process_setup_hook",
+        "working_dir",
+    ]
+)
+_NO_CLUSTER = "There is no cluster to connect to; leave it out."
+_NOT_HERE = {"redis_address": _NO_CLUSTER, "redis_password": _NO_CLUSTER, "node_ip_address": _NO_CLUSTER}
 _declared: tuple[Node, ...] | None = None
 _env_vars: dict[str, str] | None = None
 _notices: tuple[str, ...] = ()  # of what was declared
+_is_local_mode = False
+_warned: set[str] = set()  # arguments without effect that were named
 
 
 @refuse_unknown(_NOT_HERE, who="sweep.init", unlisted=_OF_A_CLUSTER)
 def init(
+    address: str | None = None,
     *,
     num_cpus: float | None = None,
     num_gpus: int | None = None,
@@ -72,7 +128,8 @@ def init(
     gpu_memory: int | str | Sequence[int | str] | None = None,
     tpu_type: str | None = None,
     tpu_topology: str | None = None,
-    runtime_env: Mapping[str, Mapping[str, str]] | None = None,
+    runtime_env: Mapping[str, Any] | None = None,
+    local_mode: bool | None = None,
     **of_a_cluster: Any,
 ) -> tuple[Node, ...]:
     """Declare what sweeps of this process may use; what is not named is detected.
@@ -82,6 +139,7 @@ def init(
     but a `CUDA_VISIBLE_DEVICES` that is set is law.
 
     Args:
+        address: None or "local": this machine. "auto", in scripts written for a cluster, means it, too, with a warning.
         num_cpus: CPUs to hand out, any fraction.
         num_gpus, num_tpus: devices to hand out. Where `CUDA_VISIBLE_DEVICES` names GPUs, the first of those and never
             more; where it is empty, none if the machine has any.
@@ -95,8 +153,12 @@ def init(
         tpu_type: what the TPU chips are, for instance "v6e" or "TPU-V6E".
         tpu_topology: shape of the chips, for instance "2x4"; says how many there are, too.
         runtime_env: `{"env_vars": {name: value}}`, variables for the processes of trials, until `shutdown` or until
-            others are given. Alone it leaves the inventory as it is.
-        of_a_cluster: what only concerns a cluster of Ray, such as `ignore_reinit_error`, changes nothing.
+            others are given. Alone it leaves the inventory as it is. What else Ray has there, such as `working_dir`,
+            has no effect.
+        local_mode: True: runs that are given no `engine` run their trials one after another in this process, for
+            debugging, until `shutdown` or until False is given.
+        of_a_cluster: what only concerns a cluster of Ray, such as `ignore_reinit_error`, has no effect. A warning names
+            it, once.
 
     Returns:
         The inventory.
@@ -104,10 +166,21 @@ def init(
     Raises:
         ResourceError: a negative or non-numeric amount, more GPUs than `CUDA_VISIBLE_DEVICES` allows, a TPU type or
             topology that does not exist.
-        ConfigError: arguments that contradict each other, or of another form; two nodes, or two devices of one node,
-            with the same id.
+        ConfigError: arguments that contradict each other, or of another form; the address of a cluster; two nodes, or
+            two devices of one node, with the same id.
     """
-    global _declared, _env_vars, _notices
+    global _declared, _env_vars, _notices, _is_local_mode
+    if address not in (None, "local", "auto"):
+        raise ConfigError(
+            f"sweep.init: address is {address!r}, and there is no cluster to connect to: sweeps run on this machine. "
+            "Leave it out; for several machines stay with Ray."
+        )
+    if local_mode not in (None, True, False):
+        raise ConfigError(f"sweep.init: local_mode is {local_mode!r}; expected True or False.")
+    unused = [*["address='auto'"] * (address == "auto"), *of_a_cluster]
+    if isinstance(runtime_env, Mapping):
+        unused += [f"runtime_env[{key!r}]" for key in runtime_env if key in _OF_AN_ENVIRONMENT]
+        runtime_env = {key: value for key, value in runtime_env.items() if key not in _OF_AN_ENVIRONMENT}
     machine = (num_cpus, num_gpus, num_tpus, memory, resources, gpu_ids, gpu_type, gpu_memory, tpu_type, tpu_topology)
     is_machine = any(value is not None for value in machine)
     variables = env_vars_of(runtime_env, "sweep.init") if runtime_env is not None else _env_vars
@@ -132,7 +205,21 @@ def init(
         num_bytes = found.memory if memory is None else parse_bytes(memory)
         declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice, note),)
     _declared, _env_vars, _notices = declared, variables, said
+    _is_local_mode = _is_local_mode if local_mode is None else bool(local_mode)
+    _warn_of(unused)
     return available()
+
+
+def _warn_of(unused: Iterable[str]) -> None:
+    """Name arguments that have no effect, each once, in a warning at the line that calls `init`."""
+    new = [name for name in unused if name not in _warned]
+    _warned.update(new)
+    if new:
+        warnings.warn(
+            f"sweep.init: {', '.join(new)} {'has' if len(new) == 1 else 'have'} no effect: there is no cluster; sweeps "
+            "run on this machine.",
+            stacklevel=4,
+        )
 
 
 def _gpus(
@@ -324,8 +411,14 @@ def notices() -> tuple[str, ...]:
 
 def shutdown() -> None:
     """Forget what was declared."""
-    global _declared, _env_vars, _notices
-    _declared, _env_vars, _notices = None, None, ()
+    global _declared, _env_vars, _notices, _is_local_mode
+    _declared, _env_vars, _notices, _is_local_mode = None, None, (), False
+    _warned.clear()
+
+
+def default_engine() -> str:
+    """Return the name of the engine of a run that is given none: "inline" in local mode, else "local"."""
+    return "inline" if _is_local_mode else "local"
 
 
 def is_initialized() -> bool:

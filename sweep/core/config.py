@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -28,6 +30,7 @@ __all__ = [
     "SyncConfig",
     "TuneConfig",
     "env_vars_of",
+    "storage_path_of",
     "fields_of",
 ]
 
@@ -81,6 +84,28 @@ def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
         if not isinstance(value, str) or "\0" in value:
             raise ConfigError(f"{who}: env_vars has {name}={value!r:.100}; expected a text. Write {str(value)!r:.100}.")
     return dict(variables)
+
+
+def storage_path_of(storage_path: Any, local_dir: Any) -> Any:
+    """Return the storage path that was given, perhaps under its former name, of which a warning says so.
+
+    Raises:
+        ConfigError: both were given, and differ.
+    """
+    if local_dir is None:
+        return storage_path
+    if storage_path is not None and str(storage_path) != str(local_dir):
+        raise ConfigError(
+            f"storage_path={storage_path!r} and local_dir={local_dir!r} were both given, and local_dir is its former "
+            "name; give storage_path alone."
+        )
+    depth, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("sweep", "searchers"):
+        depth, frame = depth + 1, frame.f_back  # up to the user's own line
+    warnings.warn(
+        f"local_dir is called storage_path now: storage_path={local_dir!r}.", DeprecationWarning, stacklevel=depth
+    )
+    return local_dir
 
 
 @refuse_unknown(
@@ -305,7 +330,7 @@ class RunConfig(_ShowsChanges):
         storage_filesystem: an fsspec file system of your own; then `storage_path` is a path in it.
         log_to_file: True: what a trial prints goes to `stdout` and `stderr` in its directory; a name: both to that
             file; a pair of names. False: both to `output.log`.
-        local_dir: not supported; the name that `storage_path` once had.
+        local_dir: the name that `storage_path` once had; taken as that, with a DeprecationWarning.
         runtime_env: `{"env_vars": {name: value}}`: variables that every process of a trial has before its code runs;
             `worker_runtime_env` is the same.
     """
@@ -321,13 +346,13 @@ class RunConfig(_ShowsChanges):
     progress_reporter: Callback | None = None
     verbose: int | None = None
     log_to_file: bool | str | Sequence[str] = False
-    local_dir: str | None = None
+    local_dir: str | os.PathLike[str] | None = None
     runtime_env: Mapping[str, Mapping[str, str]] | None = None
     worker_runtime_env: Mapping[str, Mapping[str, str]] | None = None
 
     def __post_init__(self) -> None:
-        if self.local_dir is not None:
-            raise ConfigError(f"local_dir is called storage_path now: RunConfig(storage_path={self.local_dir!r}).")
+        object.__setattr__(self, "storage_path", storage_path_of(self.storage_path, self.local_dir))
+        object.__setattr__(self, "local_dir", None)
         if self.runtime_env is not None and self.worker_runtime_env is not None:
             raise ConfigError("runtime_env and worker_runtime_env are the same; give one of them.")
         _ = self.env_vars  # the check

@@ -23,7 +23,7 @@ class Plan:
         required: metrics that trials must report, and as numbers: all objectives, unless the metric is not strict.
         numbers: other keys that must be numbers where they are reported: what scheduler and `stop` read, what is
             filled in.
-        stop: metric -> value; a trial ends when any of them is reached (>=).
+        stop: metric -> value; a trial ends when any of them is reached (>=; True and False by an equal value).
         time_budget_s: seconds of driving, over all runs of the driver; None: no limit.
         can_save_on_demand: the trainable is a class that stores a checkpoint when asked.
         max_failures: failures a trial may have and still be started again; -1: unlimited.

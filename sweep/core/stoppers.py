@@ -33,11 +33,17 @@ __all__ = [
 def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> str:
     """Return the first criterion of a `stop` dict that a result has reached (value >= bound), as text; "" if none.
 
-    As in Tune the comparison is always >=, also for a loss, and NaN reaches nothing.
+    As in Tune the comparison is always >=, also for a loss, and NaN reaches nothing. A bound that is True or False is
+    reached by an equal value.
     """
     for key, bound in stop.items():
         value = as_float(result.get(key))
-        if value is not None and value >= bound:
+        if value is None:
+            continue
+        if isinstance(bound, bool):
+            if value == bound:
+                return f"reported {key}={bound}"
+        elif value >= bound:
             return f"reached {key}={value:g} (stop at {bound:g})"
     return ""
 

@@ -123,7 +123,7 @@ def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, **fac
         metric=policies.metric,
         mode=policies.mode,
         required=policies.optimised if spec.strict_metric else (),
-        numbers=policies.numbers(spec.stop_rules.criteria),
+        numbers=policies.numbers(key for key, bound in spec.stop_rules.criteria.items() if not isinstance(bound, bool)),
         stop=spec.stop_rules.criteria,
         time_budget_s=spec.budget_s,
         can_save_on_demand=is_class,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sweep.accelerators import inventory
@@ -11,7 +12,15 @@ from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.spec import RunSpec
 
-__all__ = ["engine_of", "nodes_of"]
+__all__ = ["engine_of", "nodes_of", "with_engine"]
+
+
+def with_engine(spec: RunSpec) -> RunSpec:
+    """Return a spec that names an engine; what is declared decides where none was given.
+
+    The saved spec is made before: a restored run follows the declaration of its own time.
+    """
+    return spec if spec.engine is not None else replace(spec, engine=inventory.default_engine())
 
 
 def nodes_of(spec: RunSpec) -> tuple[Node, ...]:
@@ -43,6 +52,7 @@ def engine_of(built: Built, place: Place, **more: Any) -> Engine:
         preload=tuple(spec.preload),
         **more,
     )
+    assert spec.engine is not None
     return _factory(spec.engine)(context)
 
 

@@ -24,7 +24,7 @@ from sweep.errors import MetricError, RecordError
 from sweep.launch.build import build, prepared, seed_of
 from sweep.launch.description import COMPLETE, meta_of_run, setup_info
 from sweep.launch.drive import drive
-from sweep.launch.engines import engine_of, nodes_of
+from sweep.launch.engines import engine_of, nodes_of, with_engine
 from sweep.launch.interrupt import interruptible
 from sweep.launch.notices import Notices, resumption, surprises
 from sweep.launch.observers import about_of, callbacks_of, mirror_of
@@ -75,6 +75,7 @@ class Launch:
     def _check_and_build(self, spec: RunSpec) -> None:
         limits.refuse_too_few()
         spec, self.trainable = prepared(spec)
+        spec = with_engine(spec)
         spec = replace(spec, strict_metric=spec.strict_metric and not is_set(NOT_STRICT))
         refuse_unpicklable(spec.config, is_warned=True)
         self.outputs = parse_log_to_file(spec.log_to_file)

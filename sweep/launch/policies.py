@@ -23,6 +23,7 @@ from searchers import (
     name_of,
 )
 from searchers.errors import SpaceError
+from searchers.keywords import taken_by
 from searchers.mismatch import constants_of, mismatch
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
 from sweep.core.results import NUMBERS
@@ -117,7 +118,8 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
     first, first_mode = metric_and_mode(metric, mode)
     searcher = _searcher(spec.search_alg)
     space = _copied(spec.config or {})
-    if not searcher.set_search_properties(metric, mode, space, num_samples=spec.samples, seed=seed):
+    take = searcher.set_search_properties
+    if not take(metric, mode, space, **taken_by(take, {"num_samples": spec.samples, "seed": seed})):
         raise ConfigError(
             f"{type(searcher).__name__} was built with a space, metric or mode of its own, and the run gives another. "
             "Give each in one place."

@@ -15,7 +15,7 @@ from typing import Any
 from searchers.base import Searcher
 from sweep import checks
 from sweep.callbacks.base import Callback
-from sweep.core.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig
+from sweep.core.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig, storage_path_of
 from sweep.core.resources import Node
 from sweep.core.results import ANONYMOUS_METRIC
 from sweep.engines.base import Engine, EngineFactory
@@ -23,17 +23,19 @@ from sweep.errors import ConfigError, nearest
 from sweep.launch.stop_rules import StopRules
 from sweep.schedulers import Scheduler
 
-__all__ = ["CHECKPOINT_FORMS", "HAS_NO_RESUME", "ResumeMode", "RunSpec", "changed", "metric_and_mode"]
+__all__ = ["FORMER_FORMS", "HAS_NO_RESUME", "ResumeMode", "RunSpec", "changed", "metric_and_mode"]
 
 # The call that runs the sweep takes no `resume=`: what it began is continued by `Tuner.restore`.
 HAS_NO_RESUME: ContextVar[bool] = ContextVar("HAS_NO_RESUME", default=False)
 # Deprecated forms of fields of CheckpointConfig, as parameters of `run`.
-CHECKPOINT_FORMS = {
+_CHECKPOINT_FORMS = {
     "keep_checkpoints_num": "num_to_keep",
     "checkpoint_score_attr": "checkpoint_score_attribute",
     "checkpoint_freq": "checkpoint_frequency",
     "checkpoint_at_end": "checkpoint_at_end",
 }
+FORMER_FORMS = (*_CHECKPOINT_FORMS, "local_dir")
+"""Deprecated parameters of `run` that still count."""
 # Not part of what a restored sweep is asked again: they are where it lies, or belong to one call.
 _NOT_KEPT = {"trainable", "trainable_name", "name", "storage_path", "storage_filesystem", "resume", "resume_config"}
 
@@ -139,7 +141,7 @@ class RunSpec:
     callbacks: Sequence[Callback] | None = None
     max_concurrent_trials: int | None = None
     seed: int | None = None
-    engine: str | Engine | EngineFactory = "local"
+    engine: str | Engine | EngineFactory | None = None
     nodes: Sequence[Node] | None = None
     start_method: str = "zygote"
     preload: Sequence[str] = ()
@@ -152,8 +154,9 @@ class RunSpec:
     @classmethod
     def of(cls, trainable: Any, arguments: Mapping[str, Any]) -> RunSpec:
         """Return what arguments of `run` ask for, deprecated forms and objects with `to_dict` included."""
-        given = {name: value for name, value in arguments.items() if name not in CHECKPOINT_FORMS}
-        deprecated = {name: value for name, value in arguments.items() if name in CHECKPOINT_FORMS}
+        given = {name: value for name, value in arguments.items() if name not in FORMER_FORMS}
+        deprecated = {name: value for name, value in arguments.items() if name in _CHECKPOINT_FORMS}
+        given["storage_path"] = storage_path_of(given.get("storage_path"), arguments.get("local_dir"))
         if deprecated:
             given["checkpoint_config"] = _checkpoint_config(given.get("checkpoint_config"), deprecated)
         to_dict = getattr(given.get("config"), "to_dict", None)
@@ -174,7 +177,7 @@ class RunSpec:
         metric_and_mode(self.metric, self.mode)
         if self.seed is not None:
             checks.whole("seed", self.seed)
-        if not (isinstance(self.engine, Engine) or callable(self.engine) or self.engine in ("local", "inline")):
+        if not (isinstance(self.engine, Engine) or callable(self.engine) or self.engine in (None, "local", "inline")):
             raise ConfigError(f"engine is {self.engine!r}. {nearest(str(self.engine), ['local', 'inline'])}")
         for which in ("trial_name_creator", "trial_dirname_creator"):
             creator = getattr(self, which)
@@ -271,7 +274,7 @@ def metric_and_mode(metric: Any, mode: Any) -> tuple[str, str]:
 
 def _checkpoint_config(given: CheckpointConfig | None, deprecated: Mapping[str, Any]) -> CheckpointConfig:
     """Return the config that the deprecated parameters, which Tune still honours, stand for."""
-    said = {CHECKPOINT_FORMS[name]: value for name, value in deprecated.items() if value is not None}
+    said = {_CHECKPOINT_FORMS[name]: value for name, value in deprecated.items() if value is not None}
     attribute = said.get("checkpoint_score_attribute")
     if isinstance(attribute, str) and attribute.startswith("min-"):
         said |= {"checkpoint_score_attribute": attribute.removeprefix("min-"), "checkpoint_score_order": "min"}

@@ -21,7 +21,8 @@ class StopRules:
     """What ends a trial, or the sweep.
 
     Attributes:
-        criteria: result key -> value; a trial ends at that value or above. The core compares them.
+        criteria: result key -> value; a trial ends at that value or above, or where it is True or False at the same.
+            The core compares them.
         stopper: the user's own; asked at the edge, for each result that is judged.
         budget_s: seconds for the sweep, infinite where none are given.
     """
@@ -40,13 +41,14 @@ class StopRules:
         if stop is None:
             return cls()
         if isinstance(stop, Mapping):
-            for key, value in stop.items():
+            criteria = {key: bool(value) if type(value).__name__ == "bool_" else value for key, value in stop.items()}
+            for key, value in criteria.items():
                 where = f"stop={{{key!r}: {value!r}}}: "
                 if isinstance(value, Mapping):
                     raise ConfigError(f"{where}write nested keys as a path, such as 'eval/accuracy'.")
-                if not checks.is_number(value, is_finite=False):
+                if not isinstance(value, bool) and not checks.is_number(value, is_finite=False):
                     raise ConfigError(f"{where}expected a number; a trial ends at that value or above.")
-            return cls(dict(stop))
+            return cls(criteria)
         is_list = isinstance(stop, (list, tuple))
         stoppers: list[Stopper] = []
         budget = math.inf

@@ -105,7 +105,7 @@ class ExperimentAnalysis(Experiment):
 
     @property
     def results(self) -> dict[str, dict[str, Any]]:
-        """The last report of each trial, by trial id; an empty dict for a trial that never reported."""
+        """`last_result` of each trial, by trial id: its last report."""
         return {row.trial_id: full_result(row) for row in self._reader.trials()}
 
     @property

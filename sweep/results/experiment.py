@@ -61,8 +61,9 @@ class Experiment:
         """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).
 
         Args:
-            metric, mode: show each trial's best report ever by them instead of its last; one of them is
-                completed by the defaults.
+            metric, mode: show each trial's best report ever by them instead of its last, the last where none has a
+                number under the metric; without trials that have reported nothing. One of them is completed by the
+                defaults.
             style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
 
         Raises:

@@ -62,7 +62,8 @@ def trial_frame(
     """Return one row per trial, ordered by number, with a RangeIndex and fresh data.
 
     Args:
-        chosen: the report to show per trial id; trials that it lacks have none. None: the last report of each.
+        chosen: the report to show per trial id; of trials that it lacks the last, and no row where there is none.
+            None: the last report of each, and a row for trials without any.
         style: `sweep`; `ray` puts Ray's full set of columns first, under Ray's names and in Ray's order, and the
             others after them; `optuna` has the columns of `study.trials_dataframe()`.
         metric: what `style="optuna"` shows as `value`.
@@ -71,8 +72,9 @@ def trial_frame(
         ConfigError: an unknown style.
     """
     checks.one_of("style", style, STYLES)
-    trials = reader.trials()
-    reports = [_last(trial) if chosen is None else chosen.get(trial.trial_id) for trial in trials]
+    is_all = chosen is None  # else without those that have reported nothing, as in Tune
+    trials = [trial for trial in reader.trials() if is_all or trial.last_metrics is not None]
+    reports = [(chosen or {}).get(trial.trial_id) or _last(trial) for trial in trials]
     metrics = [report.metrics if report is not None else {} for report in reports]
     timelines = reader.timelines()
     times = [timelines.get(trial.trial_id, Timeline()) for trial in trials]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweep.core.naming import evaluated_params, experiment_tag
 from sweep.core.resources import Resources
@@ -49,10 +49,17 @@ class ShownTrial:
     """One trial as it was at some moment; read-only. `str(trial)` is its name.
 
     Besides what is listed here it has what else is known of it: `number`, `attempt`, `count`, `failures`, `losses`,
-    `failure`, `reason`, `resources`, `placement` and others, as `sweep.core.trial.Trial` explains them.
+    `failure`, `reason`, `resources`, `placement` and others, as `sweep.core.trial.Trial` explains them. The statuses
+    are constants, too: `trial.status == trial.RUNNING`.
     """
 
     __slots__ = ("_about", "_facts")
+
+    PENDING: ClassVar[str] = "PENDING"
+    RUNNING: ClassVar[str] = "RUNNING"
+    PAUSED: ClassVar[str] = "PAUSED"
+    TERMINATED: ClassVar[str] = "TERMINATED"
+    ERROR: ClassVar[str] = "ERROR"
 
     def __init__(self, facts: Trial | TrialRow, about: ExperimentInfo) -> None:
         self._facts = facts
@@ -119,6 +126,10 @@ class ShownTrial:
         """The latest checkpoint, or None."""
         ref = self._facts.checkpoint
         return None if ref is None else Checkpoint(self._about.layout.checkpoint(ref.path))
+
+    def has_checkpoint(self) -> bool:
+        """Whether it has a checkpoint to continue from."""
+        return self._facts.checkpoint is not None
 
     @property
     def placement_group_factory(self) -> Resources:

@@ -99,7 +99,10 @@ class TrialView(ShownTrial):
 
     @property
     def last_result(self) -> dict[str, Any]:
-        """The last report, nested, with `config`, `done` and the other filled-in fields; empty before the first."""
+        """The last report, nested, with `config`, `done` and the other filled-in fields; empty before the first.
+
+        Of a trial that ended without any: `trial_id`, `done`, `experiment_tag` and `config`.
+        """
         return full_result(self._facts)
 
     @property
@@ -267,7 +270,10 @@ class Result(TrialView):
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """The last report, nested, with `config`, `trial_id`, `done` and other filled-in fields; empty: none."""
+        """The last report, nested, with `config`, `trial_id`, `done` and other filled-in fields; empty: none.
+
+        Of a trial that ended without any: `trial_id`, `done`, `experiment_tag` and `config`.
+        """
         return full_result(self._facts)
 
     @property
@@ -426,10 +432,16 @@ def _parts(
 
 
 def full_result(row: TrialRow) -> dict[str, Any]:
-    """Return the last report with everything that is filled in; empty before the first."""
+    """Return the last report with everything that is filled in; empty before the first.
+
+    A trial that ended without any has, as in Tune, a result that says so.
+    """
     metrics = row.fresh_metrics()
     if metrics is None:
-        return {}
+        if not row.is_ended:
+            return {}
+        tag, config = row.experiment_tag, row.fresh_config()
+        return {"trial_id": row.trial_id, "done": True, "experiment_tag": tag, "config": config}
     values = _full(row, metrics, row.last_wall, row.last_checkpoint)
     values["done"] = row.is_ended
     return values

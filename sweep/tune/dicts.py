@@ -10,14 +10,25 @@ from sweep.core.results import flatten, unflatten
 from sweep.display.formats import to_yaml
 from sweep.errors import ConfigError, nearest, refuse_unknown
 
-__all__ = ["deep_update", "flatten_dict", "merge_dicts", "pretty_print", "unflatten_dict", "unflattened_lookup"]
+__all__ = [
+    "deep_update",
+    "flatten_dict",
+    "merge_dicts",
+    "pretty_print",
+    "unflatten_dict",
+    "unflatten_list_dict",
+    "unflattened_lookup",
+]
 
 
-def flatten_dict(d: Mapping[str, Any], delimiter: str = "/", prevent_delimiter: bool = False) -> dict[str, Any]:
+def flatten_dict(
+    d: Mapping[str, Any], delimiter: str = "/", prevent_delimiter: bool = False, flatten_list: bool = False
+) -> dict[str, Any]:
     """Return a flat dict whose keys are paths; empty dicts vanish, lists stay as they are.
 
     Args:
         prevent_delimiter: refuse keys that hold the delimiter, so that `unflatten_dict` gives the same dict back.
+        flatten_list: lists count as dicts with the keys 0, 1 ...; `unflatten_list_dict` gives them back.
 
     Raises:
         ConfigError: such a key, with `prevent_delimiter` (a ValueError).
@@ -28,7 +39,13 @@ def flatten_dict(d: Mapping[str, Any], delimiter: str = "/", prevent_delimiter: 
     """
     if prevent_delimiter:
         _refuse_delimiter(d, delimiter)
-    return flatten(d, delimiter)
+    return flatten(_lists_as_dicts(d) if flatten_list else d, delimiter)
+
+
+def _lists_as_dicts(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _lists_as_dicts(one) for key, one in value.items()}
+    return {str(i): _lists_as_dicts(one) for i, one in enumerate(value)} if isinstance(value, list) else value
 
 
 def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
@@ -49,6 +66,27 @@ def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any
             if parent in paths:
                 raise ConfigError(f"{path!r} cannot be inside {parent!r}, which has a value of its own. Rename one.")
     return unflatten({str(path): value for path, value in dt.items()}, delimiter)
+
+
+def unflatten_list_dict(dt: Mapping[str, Any], delimiter: str = "/") -> Any:
+    """Return the nested dict of a flat one, with a list wherever the keys are 0, 1, 2 ... without a gap.
+
+    Raises:
+        ConfigError: as `unflatten_dict`.
+
+    Example:
+        >>> unflatten_list_dict({"layers/0/width": 8, "layers/1/width": 16})
+        {'layers': [{'width': 8}, {'width': 16}]}
+    """
+    return _dicts_as_lists(unflatten_dict(dt, delimiter))
+
+
+def _dicts_as_lists(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _dicts_as_lists(one) for key, one in value.items()}
+    numbers = [str(i) for i in range(len(inner))]
+    return [inner[number] for number in numbers] if inner and inner.keys() == set(numbers) else inner
 
 
 @refuse_unknown(also=["default"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.api import run
 from sweep.callbacks.base import Callback
-from sweep.core.config import CheckpointConfig, ResumeConfig, SyncConfig, fields_of
+from sweep.core.config import CheckpointConfig, ResumeConfig, SyncConfig, fields_of, storage_path_of
 from sweep.errors import ConfigError, meant, refuse_unknown
 from sweep.launch.execute import raise_failed
 from sweep.schedulers import Scheduler
@@ -30,6 +30,7 @@ class Experiment:
     Attributes:
         name: directory of the experiment.
         run: the trainable, or the name of a registered one.
+        local_dir: the name that `storage_path` once had; taken as that, with a DeprecationWarning.
 
     Raises:
         ConfigError: the name is no text, or there is nothing to run.
@@ -51,8 +52,11 @@ class Experiment:
     log_to_file: bool | str | Sequence[str] = False
     max_failures: int = 0
     restore: str | os.PathLike[str] | None = None
+    local_dir: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "storage_path", storage_path_of(self.storage_path, self.local_dir))
+        object.__setattr__(self, "local_dir", None)
         if not isinstance(self.name, str) or not self.name:
             raise ConfigError(f"an experiment has the name {self.name!r}; expected the name of its directory.")
         if self.run is None:

@@ -8,10 +8,10 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweep.core.results import ANONYMOUS_METRIC
 from sweep.errors import UserCodeError
+from sweep.worker.reporter import Reporter
 from sweep.worker.saved import load_from, save_into
-from sweep.worker.session import Session, StopRequested, report
+from sweep.worker.session import Session, StopRequested, as_report
 from sweep.worker.trainable import Trainable, former_arguments
 
 __all__ = ["ReusedInstance", "run_class", "run_function"]
@@ -42,7 +42,7 @@ def _former(session: Session, function: Callable[..., Any], objects: Mapping[str
     given: dict[str, Any] = {}
     wanted = former_arguments(function, objects)
     if "reporter" in wanted:
-        given["reporter"] = report
+        given["reporter"] = Reporter(session)
     if "checkpoint_dir" in wanted:
         checkpoint = session.get_checkpoint()
         given["checkpoint_dir"] = checkpoint.path if checkpoint is not None else None
@@ -50,15 +50,12 @@ def _former(session: Session, function: Callable[..., Any], objects: Mapping[str
 
 
 def _report_value(session: Session, value: Any, function: Any, verb: str) -> None:
-    if isinstance(value, Mapping):
-        if value:
-            session.report(value)
-        return
     if value is None or value is False:
         return
-    is_scalar = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_scalar or (hasattr(value, "item") and tuple(getattr(value, "shape", (0,))) == ()):
-        session.report({ANONYMOUS_METRIC: value})
+    metrics = as_report(value)
+    if isinstance(metrics, Mapping):
+        if metrics:
+            session.report(metrics)
         return
     name = getattr(function, "__name__", type(function).__name__)
     raise UserCodeError(

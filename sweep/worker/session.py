@@ -11,9 +11,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsFloat
 
 from sweep.core.resources import Resources
+from sweep.core.results import ANONYMOUS_METRIC
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.record.checkpoints import Checkpoint, free_target, known_whole, persist
 from sweep.record.layout import checkpoint_name
@@ -408,7 +409,16 @@ def current() -> Session | None:
     return _session
 
 
-def report(metrics: Mapping[str, Any] | None = None, *, checkpoint: Checkpoint | None = None, **kw: Any) -> None:
+def as_report(value: Any) -> Any:
+    """Return a number alone, of Python, numpy, torch or jax, as the report that it stands for; all else as it is."""
+    is_plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_scalar = is_plain or (hasattr(value, "item") and tuple(getattr(value, "shape", (0,))) == ())
+    return {ANONYMOUS_METRIC: value} if is_scalar else value
+
+
+def report(
+    metrics: Mapping[str, Any] | SupportsFloat | None = None, *, checkpoint: Checkpoint | None = None, **kw: Any
+) -> None:
     """Report metrics, and perhaps a checkpoint, and wait until the sweep has judged them.
 
     Returns when the trial may go on. When it may not, this call does not return: it unwinds the function, so that
@@ -418,8 +428,8 @@ def report(metrics: Mapping[str, Any] | None = None, *, checkpoint: Checkpoint |
     Args:
         metrics: numbers, texts, bools, None, and lists and dicts of those, by name; scalars of numpy, torch, jax too.
             Whatever else comes is stored as a list (arrays and sets of up to 64 elements) or as a text (at most 4 KiB),
-            which the trial's output says once. A metric, and what is filled in, must be a number that a float holds,
-            else the trial ends in ERROR.
+            which the trial's output says once. A number alone is reported under `_metric`. A metric, and what is filled
+            in, must be a number that a float holds, else the trial ends in ERROR.
             `timestamp` (epoch seconds), `time_this_iter_s`, `pid` and `hostname` are added unless given.
         checkpoint: a directory, copied before this call returns.
         kw: more metrics: `report(loss=0.1)` is `report({"loss": 0.1})`, except for one called `metrics`.
@@ -437,12 +447,9 @@ def report(metrics: Mapping[str, Any] | None = None, *, checkpoint: Checkpoint |
                 "report() was called outside a sweep; it does nothing. Run the function with sweep.run().", stacklevel=2
             )
         return
-    if metrics is None:
-        values: Any = kw
-    elif kw and isinstance(metrics, Mapping):
-        values = {**metrics, **kw}
-    else:
-        values = metrics
+    values: Any = kw if metrics is None else as_report(metrics)
+    if kw and values is not kw and isinstance(values, Mapping):
+        values = {**values, **kw}
     session.report(values, checkpoint)
 
 

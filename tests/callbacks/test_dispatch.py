@@ -246,6 +246,11 @@ def test_an_observed_trial_has_tunes_names(tmp_path: Path) -> None:
         _ = one.nothing_of_the_kind
     failed = ObservedTrial(trial(status=Status.ERROR, reason="no luck"), ABOUT)
     assert (failed.is_finished(), failed.get_error()) == (True, "no luck")
+    assert (one.status == one.RUNNING, failed.status == ObservedTrial.ERROR) == (True, True)
+    names = ("PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR")
+    assert [getattr(ObservedTrial, name) for name in names] == [getattr(one, name) for name in names] == [*names]
+    saved = ObservedTrial(trial(checkpoint=CheckpointRef("abcde_00000/checkpoint_000001", 1, 1, 1.0)), ABOUT)
+    assert (one.has_checkpoint(), saved.has_checkpoint()) == (False, True)
 
 
 def test_an_observed_trial_may_be_given_a_name_and_travels() -> None:

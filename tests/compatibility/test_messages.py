@@ -186,8 +186,11 @@ def computed_values() -> str:
 
 
 def former_names() -> str:
-    forms = (lambda: run(local_dir="results"), lambda: tune.RunConfig(local_dir="results"))
-    return "\n".join(refusal(form) for form in forms)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        tune.RunConfig(local_dir="results")
+    both = refusal(lambda: run(local_dir="results", storage_path="other"))
+    return f"{said[0].category.__name__}: {said[0].message}\n{both}\n{refusal(lambda: run(queue_trials=True))}"
 
 
 def report_alone() -> str:
@@ -410,7 +413,7 @@ def test_the_names_of_searchers_and_schedulers_are_those_that_there_are():
 
 def test_every_parameter_that_tune_once_had_is_in_the_guide():
     told = set(re.findall(r"`(\w+)`", " ".join(left for left, _ in table("Parameters"))))
-    assert {*api._FORMER, *spec.CHECKPOINT_FORMS} - told == set()
+    assert {*api._FORMER, *spec.FORMER_FORMS} - told == set()
     new = set(re.findall(r"`(\w+)`", section("Parameters").partition("\nNew are ")[2].partition(":")[0]))
     assert new <= inspect.signature(tune.run).parameters.keys()
 

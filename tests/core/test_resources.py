@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import pytest
 from hypothesis import given
@@ -661,7 +662,7 @@ def test_detected_chips_come_before_those_on_paper_and_take_a_declared_type(mach
         ),
         ({"runtime_env": 3}, ConfigError, "runtime_env is 3; expected {'env_vars': {'NAME': 'value'}}."),
         ({"runtime_env": {"env_var": {}}}, ConfigError, "unknown key 'env_var'. Did you mean 'env_vars'?"),
-        ({"runtime_env": {"pip": []}}, ConfigError, "unknown key 'pip'. Known: env_vars."),
+        ({"runtime_env": {"pipp": []}}, ConfigError, "unknown key 'pipp'. Known: env_vars."),
         ({"runtime_env": {"env_vars": ["A=1"]}}, ConfigError, "env_vars is ['A=1']; expected a dict of texts"),
         ({"runtime_env": {"env_vars": {"A": 1}}}, ConfigError, "env_vars has A=1; expected a text. Write '1'."),
         (
@@ -671,8 +672,19 @@ def test_detected_chips_come_before_those_on_paper_and_take_a_declared_type(mach
         ),
         ({"runtime_env": {"env_vars": {"": "1"}}}, ConfigError, "env_vars has the name ''; expected"),
         ({"num_cpu": 3}, ConfigError, "sweep.init has no parameter 'num_cpu'. Did you mean 'num_cpus'?"),
-        ({"address": "auto"}, ConfigError, "sweep.init has no parameter 'address'. There is no cluster to connect to"),
-        ({"local_mode": True}, ConfigError, "sweep.init has no parameter 'local_mode'. Pass engine='inline' to run."),
+        (
+            {"address": "10.0.0.1:6379"},
+            ConfigError,
+            "address is '10.0.0.1:6379', and there is no cluster to connect to",
+        ),
+        ({"address": "ray://head:10001"}, ConfigError, "Leave it out; for several machines stay with Ray."),
+        (
+            {"redis_address": "10.0.0.1:6379"},
+            ConfigError,
+            "no parameter 'redis_address'. There is no cluster to connect",
+        ),
+        ({"local_mode": "yes"}, ConfigError, "local_mode is 'yes'; expected True or False."),
+        ({"ignore_reinit_eror": True}, ConfigError, "sweep.init has no parameter 'ignore_reinit_eror'."),
         ({"nodes": [Node()], "gpu_ids": ["0"]}, ConfigError, "either nodes= or the amounts of one machine, not both"),
         ({"nodes": [Node()], "tpu_type": "v6e"}, ConfigError, "either nodes= or the amounts of one machine, not both"),
     ],
@@ -694,7 +706,26 @@ def test_names_of_detected_gpus_are_checked_by_the_gpus_they_mean(machine):
 
 def test_what_only_concerns_a_cluster_of_ray_changes_nothing(machine):
     before = sweep.init(num_cpus=3)
-    assert sweep.init(num_cpus=3, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False) == before
+    with pytest.warns(
+        UserWarning, match=r"init: ignore_reinit_error, include_dashboard, log_to_driver have no eff"
+    ) as one:
+        assert sweep.init(num_cpus=3, ignore_reinit_error=True, include_dashboard=False, log_to_driver=False) == before
+    assert [warned.filename for warned in one] == [__file__]
+    assert sweep.init(num_cpus=3, ignore_reinit_error=True, log_to_driver=True) == before  # it was said
+    with pytest.warns(UserWarning, match=r"sweep\.init: _temp_dir has no effect: there is no cluster"):
+        sweep.init(_temp_dir="/tmp/ray", log_to_driver=True)
+    with pytest.warns(UserWarning, match=r"runtime_env\['working_dir'\], runtime_env\['pip'\] have no effect"):
+        sweep.init(runtime_env={"working_dir": ".", "pip": ["torch"], "env_vars": {"A": "1"}})
+    assert inventory.env_vars() == {"A": "1"}
+
+
+@pytest.mark.parametrize("address", [None, "local", "auto"])
+def test_an_address_that_is_this_machine_is_accepted(machine, address):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert sweep.init(address) == sweep.init(address=address) == inventory.detected()
+    expected = ["sweep.init: address='auto' has no effect: there is no cluster; sweeps run on this machine."]
+    assert [str(one.message) for one in said] == (expected if address == "auto" else [])
 
 
 def test_environment_variables_alone_leave_the_inventory_as_it_is(machine):

@@ -44,6 +44,15 @@ def answers(stopper, values, trial_id="a_0", key="m"):
         ({"a": 1, "b": 1}, {"a": 0, "b": 2}, "reached b=2 (stop at 1)"),
         ({"eval/acc": 0.5}, {"eval": {"acc": 0.7}}, "reached eval/acc=0.7 (stop at 0.5)"),
         ({}, {"m": 1}, ""),
+        ({"done": True}, {"done": True}, "reported done=True"),
+        ({"done": True}, {"done": False}, ""),
+        ({"done": True}, {"done": 1}, "reported done=True"),
+        ({"done": True}, {"done": 2}, ""),
+        ({"better": False}, {"better": False}, "reported better=False"),
+        ({"better": False}, {"better": True}, ""),
+        ({"better": False}, {"better": 0.5}, ""),
+        ({"better": False}, {}, ""),
+        ({"better": False}, {"better": "no"}, ""),
     ],
 )
 def test_a_criterion_is_reached_at_its_value_or_above(stop, result, text):

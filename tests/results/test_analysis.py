@@ -137,8 +137,14 @@ def test_the_rows_say_what_became_of_each_trial(mixed: ExperimentAnalysis) -> No
 def test_metric_and_mode_show_each_trials_best_report(mixed: ExperimentAnalysis) -> None:
     best = mixed.dataframe("loss", "min")
     assert best["loss"].tolist()[:2] == [1.0, 0.1]
-    assert best["training_iteration"].tolist()[:2] == [3, 1]
-    assert best["loss"].isna().tolist() == [False, False, True, True, False, True]
+    assert best["number"].tolist() == [0, 1, 2, 4]  # the others have reported nothing
+    assert best["training_iteration"].tolist() == [3, 1, 1, 1]
+    assert best["loss"].isna().tolist() == [False, False, True, False]
+    by_other = mixed.dataframe("eval/acc", "max")
+    assert by_other["number"].tolist() == [0, 1, 2, 4]
+    assert by_other["loss"].tolist()[3] == 9.0  # without the metric: the last report
+    assert mixed.dataframe("loss", "min", style="ray")["trial_id"].tolist() == best["trial_id"].tolist()
+    assert isinstance(best.index, pd.RangeIndex)
     assert mixed.get_dataframe("loss", "max")["loss"].tolist()[:2] == [3.0, 5.0]
     assert mixed.dataframe("eval/acc", "max")["eval/acc"].tolist()[:2] == [0.2, 0.5]
     with pytest.raises(ConfigError, match="expected 'min' or 'max'"):
@@ -286,7 +292,14 @@ def test_a_trial_view_is_frozen_and_complete(mixed: ExperimentAnalysis) -> None:
     assert view.path == view.logdir
     assert view.last_result["done"] is True
     assert view.error is None
+    silent = mixed.trials[3]
+    assert silent.last_result == mixed.results[silent.trial_id]
+    assert (silent.last_result["done"], silent.last_result["trial_id"]) == (True, silent.trial_id)
+    assert silent.last_result["config"] == silent.config
     assert mixed.trials[5].last_result == {}
+    assert [view.has_checkpoint() for view in mixed.trials] == [True] + [False] * 5
+    assert [view.status == view.ERROR for view in mixed.trials] == [False] * 3 + [True] + [False] * 2
+    assert (view.TERMINATED, view.PAUSED) == ("TERMINATED", "PAUSED")
     with pytest.raises(AttributeError):
         view.status = "RUNNING"  # type: ignore[misc]
 

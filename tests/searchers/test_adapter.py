@@ -11,6 +11,7 @@ from conformance.searchers import Session, is_inside
 from searchers import (
     EXHAUSTED,
     NOT_NOW,
+    ConcurrencyLimiter,
     ForeignSearcher,
     OptunaSearch,
     RandomSearch,
@@ -229,6 +230,29 @@ def test_an_object_that_draws_otherwise_after_a_restart_is_told_of_once():
         again = whole.tell_again(as_searcher(Foreign(offset=1)), 12)
     assert len(said) == 1
     assert again.searcher.suggest(again.open[0]) == whole.configs[int(again.open[0][2:])]
+
+
+@pytest.mark.parametrize("base", [Foreign, RandomSearch])
+def test_one_of_the_first_releases_is_told_no_more_than_it_takes(base):
+    class Early(base):
+        told = None
+
+        def set_search_properties(self, metric, mode, config):
+            self.told = (metric, mode, config)
+            return True
+
+        def suggest(self, trial_id):
+            return dict.fromkeys(self.told[2], 0.5)
+
+    found = simulate(
+        lambda config: [Point(1.0, {"loss": config["x"]})],
+        config={"x": uniform(0, 1)},
+        metric="loss",
+        mode="min",
+        num_samples=2,
+        search_alg=ConcurrencyLimiter(Early(), max_concurrent=1) if base is RandomSearch else as_searcher(Early()),
+    )
+    assert [trial.config["x"] for trial in found.trials] == [0.5, 0.5]
 
 
 def test_it_drives_a_sweep():

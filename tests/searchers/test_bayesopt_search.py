@@ -385,3 +385,15 @@ def test_the_example_of_the_limiter_finds_the_minimum():
 def test_a_restart_changes_nothing_with_the_library(kind):
     pytest.importorskip("bayes_opt")
     check_restarts(7, utility_kwargs={"kind": kind})
+
+
+def test_a_space_is_converted_to_bounds():
+    space = {"net": {"x": uniform(0, 20)}, "y": uniform(-1, 1), "epochs": 3}
+    bounds = {"net/x": (0.0, 20.0), "y": (-1.0, 1.0)}
+    assert BayesOptSearch.convert_search_space(space) == bounds
+    assert BayesOptSearch.convert_search_space(space, join=True) == {"epochs": 3, **bounds}
+    assert BayesOptSearch(bounds, metric="loss", mode="min").suggest("a").keys() == {"net", "y"}
+    with pytest.warns(UserWarning, match="the bounds of lr leave out that its range is logarithmic"):
+        assert BayesOptSearch.convert_search_space({"lr": loguniform(1e-3, 1)}) == {"lr": (1e-3, 1.0)}
+    with pytest.raises(SpaceError, match="ranges of floats only"):
+        BayesOptSearch.convert_search_space({"x": choice([1, 2])})

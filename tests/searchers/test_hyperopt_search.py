@@ -7,6 +7,7 @@ import math
 import sys
 from types import SimpleNamespace
 
+import hyperopt
 import numpy as np
 import pytest
 from conformance.searchers import SPACE, SearcherContract, Session, loss_of
@@ -428,3 +429,31 @@ def test_expressions_and_domains_do_not_mix():
         ready({"a": hp.uniform("a", 0, 1), "b": uniform(0, 1)})
     with pytest.raises(SpaceError, match="is one hp expression"):
         HyperOptSearch(hp.uniform("a", 0, 1)).set_search_properties("loss", "min", {})
+
+
+def test_a_space_is_converted_to_expressions_of_hyperopt():
+    space = {
+        "lr": loguniform(1e-4, 1e-1),
+        "net": {"width": randint(1, 4), "act": choice(["relu", {"leaky": uniform(0, 1)}])},
+        "epochs": 3,
+        "betas": [uniform(0.8, 0.9), 0.999],
+    }
+    found = HyperOptSearch.convert_search_space(space, prefix="p")
+    rng = np.random.default_rng(0)
+    drawn = [hyperopt.pyll.stochastic.sample(found, rng=rng) for _ in range(200)]
+    assert all(1e-4 <= one["lr"] <= 1e-1 and one["epochs"] == 3 and 0.8 <= one["betas"][0] <= 0.9 for one in drawn)
+    assert {one["net"]["width"] for one in drawn} == {1, 2, 3}
+    assert {type(one["net"]["width"]) for one in drawn} == {int}
+    assert {one["net"]["act"] if isinstance(one["net"]["act"], str) else "leaky" for one in drawn} == {"relu", "leaky"}
+    assert set(hyperopt.Domain(len, found).params) == {
+        "p/lr",
+        "p/net/width",
+        "p/net/act",
+        "p/net/act/1/leaky",
+        "p/betas/0",
+    }
+    config = HyperOptSearch(found, metric="loss", mode="min", random_state_seed=1).suggest("a")
+    assert config.keys() == space.keys()
+    for wrong, why in ({"x": grid_search([1])}, "grid"), ({"x": sample_from(lambda config: 1)}, "no expression"):
+        with pytest.raises(SpaceError, match=why):
+            HyperOptSearch.convert_search_space(wrong)

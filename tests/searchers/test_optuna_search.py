@@ -614,3 +614,24 @@ def test_an_error_of_the_function_uses_up_no_number():
     assert isinstance(caught.value.__cause__, ValueError)
     other = OptunaSearch({"x": FloatDistribution(0, 1)}, "loss", "min", sampler="random", seed=2)
     assert search.suggest("a") == other.suggest("a")
+
+
+def test_a_space_is_converted_to_optunas_own():
+    space = {
+        "lr": loguniform(1e-4, 1e-1),
+        "net": {"width": qrandint(8, 64, 8), "act": choice(["relu", "gelu"])},
+        "epochs": 3,
+    }
+    found = OptunaSearch.convert_search_space(space)
+    assert found == {
+        "lr": FloatDistribution(1e-4, 1e-1, log=True),
+        "net/width": IntDistribution(8, 64, step=8),
+        "net/act": CategoricalDistribution(["relu", "gelu"]),
+    }
+    assert OptunaSearch.convert_search_space(space, join=True) == {"epochs": 3, **found}
+    study = optuna.create_study()
+    assert study.ask(found).params.keys() == found.keys()
+    search = OptunaSearch(found, metric="loss", mode="min", seed=1)
+    assert set(search.suggest("a")["net"]) == {"width", "act"}
+    with pytest.raises(SpaceError, match="grid"):
+        OptunaSearch.convert_search_space({"x": grid_search([1, 2])})

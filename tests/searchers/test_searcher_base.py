@@ -35,6 +35,11 @@ def observed(search):
 
 def test_the_names_of_tune_mean_the_same():
     assert Searcher.FINISHED is EXHAUSTED
+    assert RandomSearch().set_search_properties("loss", "min", config={"x": uniform(0, 1)}, stop=None, time_budget_s=3)
+    with pytest.raises(TypeError, match=r"set_search_properties has no parameter 'space'\. It is called config\."):
+        RandomSearch().set_search_properties("loss", "min", space={"x": uniform(0, 1)}, config={})
+    with pytest.raises(TypeError, match=r"has no parameter 'sed'\. Did you mean 'seed'"):
+        OptunaSearch().set_search_properties("loss", "min", config={"x": uniform(0, 1)}, sed=3)
     assert [answer_of(answer) for answer in (None, NOT_NOW, EXHAUSTED, {})] == [NOT_NOW, NOT_NOW, EXHAUSTED, {}]
 
 

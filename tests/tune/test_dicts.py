@@ -7,7 +7,15 @@ import re
 from typing import Any
 
 import pytest
-from sweep.dicts import deep_update, flatten_dict, merge_dicts, pretty_print, unflatten_dict, unflattened_lookup
+from sweep.dicts import (
+    deep_update,
+    flatten_dict,
+    merge_dicts,
+    pretty_print,
+    unflatten_dict,
+    unflatten_list_dict,
+    unflattened_lookup,
+)
 
 from sweep.record.derived_fields import date_str
 
@@ -32,6 +40,24 @@ def test_a_key_with_the_delimiter_is_refused_when_asked(nested: dict[str, Any]) 
     with pytest.raises(ValueError, match="holds the delimiter '/'"):
         flatten_dict(nested, prevent_delimiter=True)
     assert flatten_dict(nested, ".", prevent_delimiter=True)
+
+
+@pytest.mark.parametrize(
+    ("flat", "nested"),
+    [
+        ({"a/0/b": 1, "a/1/c": 2, "a/1/d": 3}, {"a": [{"b": 1}, {"c": 2, "d": 3}]}),
+        ({"0": 1, "1": 2}, [1, 2]),
+        ({"a/10": 1, "a/2": 2}, {"a": {"10": 1, "2": 2}}),  # a gap: they are keys
+        ({f"a/{i}": i for i in (2, 0, 1)}, {"a": [0, 1, 2]}),
+        ({"a/0/0": 1}, {"a": [[1]]}),
+        ({"a": [1]}, {"a": [1]}),
+        ({}, {}),
+    ],
+)
+def test_a_flat_dict_becomes_nested_lists_again(flat: dict[str, Any], nested: Any) -> None:
+    assert unflatten_list_dict(flat) == nested
+    if nested:
+        assert unflatten_list_dict(flatten_dict({"top": nested}, ".", flatten_list=True), ".") == {"top": nested}
 
 
 def test_a_flat_dict_becomes_nested_again() -> None:

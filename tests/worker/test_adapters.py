@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sweep.errors import CheckpointError, TrainableError, UserCodeError
@@ -128,7 +129,37 @@ def test_any_other_argument_is_refused_in_the_words_that_people_search_for():
         prepare(lambda config, reporter, other: 1)
 
 
-@pytest.mark.parametrize("metrics", [3, [1], "loss", 0.5])
+@pytest.mark.parametrize("number", [0.5, 3, np.float32(0.5), np.array(0.5), np.int64(3)])
+def test_a_number_by_position_is_the_metric_without_a_name(opened, number):
+    driver = Driver()
+    run_function(opened(driver), lambda config: (report(number), report(number, step=2), None)[-1], {}, {})
+    assert driver.values("_metric", "step") == [(number, None), (number, 2)]
+    assert {type(value) for value, _ in driver.values("_metric", "step")} <= {int, float}
+
+
+def with_a_reporter(config, reporter):
+    """Use everything that the second argument once had."""
+    reporter(0.25)
+    reporter(0.5, step=2)
+    reporter({"step": 3})
+    reporter(
+        step=4,
+        trial_id=reporter.trial_id,
+        trial_name=reporter.trial_name,
+        logdir=reporter.logdir,
+        cpus=reporter.trial_resources.required_resources["CPU"],
+    )
+
+
+def test_the_reporter_of_before_knows_its_trial(opened, tmp_path):
+    driver = Driver()
+    run_function(opened(driver), with_a_reporter, {}, {})
+    assert driver.values("_metric", "step") == [(0.25, None), (0.5, 2), (None, 3), (None, 4)]
+    told = driver.values("trial_name", "logdir", "cpus")[-1]
+    assert told == ("mine", str(tmp_path / "abcde_00003"), 1.0)
+
+
+@pytest.mark.parametrize("metrics", [[1], "loss", True])
 def test_what_is_reported_must_be_a_dict(opened, metrics):
     session = opened(Driver())
     with pytest.raises(UserCodeError, match=rf"report\(\) was given {type(metrics).__name__}; expected a dict"):
