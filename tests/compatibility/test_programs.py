@@ -72,20 +72,23 @@ def left_running(mark: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_program_for_ray_runs_after_its_imports_are_changed(name: str, tmp_path: Path) -> None:
+def test_a_program_for_ray_runs_after_its_imports_are_changed(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     text = (PROGRAMS / f"{name}.py").read_text(encoding="utf-8")
     for package in imported(text) - {"ray"}:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"needs {package}")
+    place = tmp_path_factory.mktemp("p")  # short: the sockets of multiprocessing lie below TMPDIR, in 107 bytes
     for directory in ("work", "tmp", "home"):
-        (tmp_path / directory).mkdir()
-    script = tmp_path / f"{name}.py"
+        (place / directory).mkdir()
+    script = place / f"{name}.py"
     script.write_text(rewritten(text), encoding="utf-8")
-    own = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp"), "PYTHONUNBUFFERED": "1"}
+    own = {"HOME": str(place / "home"), "TMPDIR": str(place / "tmp"), "PYTHONUNBUFFERED": "1"}
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SWEEP_", "TUNE_", "RAY_"))}
     ended = subprocess.run(
         [sys.executable, str(script)],
-        cwd=tmp_path / "work",
+        cwd=place / "work",
         env=kept | own,
         capture_output=True,
         text=True,
@@ -100,7 +103,7 @@ def test_a_program_for_ray_runs_after_its_imports_are_changed(name: str, tmp_pat
     else:
         assert ended.returncode == 0, ended.stderr
         assert "Traceback" not in ended.stderr or name in RAISING, ended.stderr
-    assert left_running(str(tmp_path)) == []
+    assert left_running(str(place)) == []
 
 
 # Scripts with trials that fail, whose tracebacks are shown.
