@@ -7,8 +7,9 @@ from ray import train, tune
 
 def deep(n, value):
     if n:
-        return deep(n - 1, value)
-    train.report({"v": value})
+        deep(n - 1, value)
+    else:
+        train.report({"v": value})
 
 
 def objective(config):
