@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from sweep.tune.names import NOT_HERE, NOW, ROOMS, TUNE
 
@@ -41,14 +41,12 @@ def reason_why_not(name: str) -> str:
     return f"{asked} does not exist: {NOT_HERE[name]}" if name in NOT_HERE else ""
 
 
-class _Row(NamedTuple):
-    homes: dict[str, tuple[str, str]]  # name -> module, and its name there
-    wholes: tuple[str, ...]  # modules all of whose public names it has
-
-
 @cache
-def _row(module: str) -> _Row:
-    homes, wholes, home = {}, [], ""
+def _row(module: str) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Return what the table says: name -> module, and its name there; and the modules whose names are all there."""
+    homes: dict[str, tuple[str, str]] = {}
+    wholes: list[str] = []
+    home = ""
     for word in TUNE[module].split():
         name, _, ours = word.partition("=")
         if word.endswith(":"):
@@ -57,15 +55,15 @@ def _row(module: str) -> _Row:
             wholes.append(home)
         else:
             homes[name] = home, ours or name
-    return _Row(homes, tuple(wholes))
+    return homes, wholes
 
 
 @cache
 def names_of(module: str) -> dict[str, tuple[str, str]]:
     """Return the names that a module of Tune's has here: name -> module, and its name there. Loads some of those."""
-    row = _row(module)
-    found = dict(row.homes)
-    for home in row.wholes:
+    homes, wholes = _row(module)
+    found = dict(homes)
+    for home in wholes:
         package = importlib.import_module(home)
         modules = getattr(package, "_MODULES", {})
         found |= {name: (home, name) for name in package.__all__ if name not in modules and not name.startswith("__")}
@@ -99,7 +97,7 @@ def late_names(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str
 def _value(module: str, name: str) -> Any:
     if f"{module}.{name}" in TUNE:
         return importlib.import_module(f"{module}.{name}")
-    home, there = _row(module).homes.get(name) or names_of(module).get(name, ("", ""))
+    home, there = _row(module)[0].get(name) or names_of(module).get(name, ("", ""))
     return getattr(importlib.import_module(home), there) if home else None
 
 
