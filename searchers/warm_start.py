@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from searchers.ask_tell import flat
@@ -16,7 +17,7 @@ from searchers.signals import Config
 if TYPE_CHECKING:
     from searchers.base import Searcher
 
-__all__ = ["Learned", "add_evaluated_point", "add_evaluated_trials", "observe_all"]
+__all__ = ["Learned", "Point", "add_evaluated_point", "add_evaluated_trials", "observe_all", "points_of"]
 
 Point = tuple[Mapping[str, Any], Mapping[str, Any] | None]
 
@@ -86,7 +87,7 @@ def add_evaluated_trials(searcher: Searcher, trials: Any, metric: str | None = N
     if metric is not None and len(metrics) > 1:
         raise SearchError(f"metric is {metric!r}, but this search has several: {metrics}; leave it out.")
     renamed = {metrics[0]: metric} if metric is not None and metrics else {}
-    return observe_all(searcher, _points_of(trials, renamed)).num_learned
+    return observe_all(searcher, points_of(trials, renamed)).num_learned
 
 
 def observe_all(searcher: Searcher, points: Iterable[Point]) -> Learned:
@@ -133,15 +134,22 @@ def _metrics_of(searcher: Searcher) -> list[str]:
     return metrics
 
 
-def _points_of(trials: Any, renamed: Mapping[str, str]) -> Iterator[Point]:
+def points_of(trials: Any, renamed: Mapping[str, str] = MappingProxyType({})) -> Iterator[Point]:
     """Yield config and last result of each trial, None for the result of one that failed.
 
     Args:
+        trials: as for `add_evaluated_trials`; or pairs of a config and its result, which are yielded as they are.
         renamed: the searcher's metrics that are called otherwise there, with the names that they have.
+
+    Raises:
+        SearchError: something without a config is among them.
     """
     found = getattr(trials, "trials", trials)
     many: Iterable[Any] = found if isinstance(found, Iterable) and not hasattr(found, "config") else [found]
     for trial in many:
+        if isinstance(trial, (tuple, list)) and len(trial) == 2 and isinstance(trial[0], Mapping):
+            yield trial[0], trial[1]
+            continue
         config: Config | None = getattr(trial, "config", None)
         if not isinstance(config, Mapping):
             raise SearchError(f"{trial!r:.100} has no config to learn from; expected results or an analysis.")

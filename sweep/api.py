@@ -85,6 +85,7 @@ def run(
     trial_timeout_s: float | timedelta | None = None,
     report_timeout_s: float | timedelta | None = None,
     restore: str | os.PathLike[str] | None = None,
+    warm_start: Any = None,
     resume: bool | str | None = None,
     resume_config: ResumeConfig | None = None,
     reuse_actors: bool = False,
@@ -138,6 +139,9 @@ def run(
         report_timeout_s: seconds that a report of a trial may take; then the stacks of its processes are written to its
             log, and it is killed.
         restore: a checkpoint's directory that every trial starts from.
+        warm_start: a former experiment (its directory, URI, analysis or results), or pairs of a config and its result:
+            the searcher learns from it before its first suggestion. It is kept with the record, and a run that is
+            continued goes on from that.
         resume: True or "AUTO": continue the experiment `name` if it exists. `+ERRORED` also continues failed trials,
             `+RESTART_ERRORED` starts them anew, `+ERRORED_ONLY` and `+RESTART_ERRORED_ONLY` end unfinished ones.
         resume_config: the same as those suffixes, as an object.

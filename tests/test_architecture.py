@@ -57,7 +57,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Whoever unpickles or imports what is the user's does it by this.
     "sweep.record.importing": (),
     "sweep.record.files": (),
-    "sweep.record.saved_spec": ("sweep.record.importing", "sweep.record.files", "searchers.variants"),
+    "sweep.record.saved_spec": (
+        "sweep.record.encoding",
+        "sweep.record.importing",
+        "sweep.record.files",
+        "searchers.variants",
+    ),
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.record.resume": ("sweep.record", "sweep.core", "searchers.base", "sweep.schedulers.base"),
     "sweep.results": ("sweep.record", "sweep.core"),
@@ -175,14 +180,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "searchers",
         "sweep.core",
         "sweep.display.ending",
+        "sweep.record.encoding",
         "sweep.record.saved_spec",
         "sweep.worker.trainable",
     ),
+    "sweep.launch.warm_start": ("searchers.warm_start", "sweep.core.results", "sweep.record"),
     "sweep.launch.launcher": OWN,
     "sweep.launch.execute": (
         "sweep.launch.launcher",
         "sweep.launch.registry",
         "sweep.launch.spec",
+        "sweep.launch.warm_start",
         "sweep.record.importing",
         "sweep.record.saved_spec",
         "sweep.worker.nested",

@@ -27,7 +27,7 @@ from sweep import (
     TuneConfig,
     Tuner,
 )
-from sweep.errors import ConfigError, TrainableError, UnknownNameError, UserCodeError
+from sweep.errors import ConfigError, ResourceError, TrainableError, UnknownNameError, UserCodeError
 from sweep.launch.spec import ResumeMode, RunSpec
 
 
@@ -118,6 +118,41 @@ def test_run_experiments_runs_all_and_returns_their_trials(tmp_path: Path, monke
 def test_what_is_no_experiment_is_refused_before_any_is_run(experiments: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         sweep.run_experiments(experiments)
+
+
+MISTAKES: list[tuple[dict[str, Any], type[Exception]]] = [
+    ({"run": "nowhere"}, UnknownNameError),
+    ({"run": 3}, TrainableError),
+    ({"run": lambda: 1}, TrainableError),
+    ({"stop": {"loss": "low"}}, ConfigError),
+    ({"stop": 3}, ConfigError),
+    ({"num_samples": 0}, ConfigError),
+    ({"time_budget_s": -1}, ConfigError),
+    ({"max_failures": -2}, ConfigError),
+    ({"config": [1]}, ConfigError),
+    ({"resources_per_trial": {"cpus": 1}}, ResourceError),
+    ({"resources_per_trial": {"cpu": -1}}, ResourceError),
+    ({"checkpoint_config": CheckpointConfig(checkpoint_frequency=2)}, ConfigError),
+    ({"log_to_file": 3}, ConfigError),
+    ({"restore": "/nowhere"}, ConfigError),
+    ({"name": "a/b"}, ConfigError),
+    ({"trial_name_creator": "x"}, ConfigError),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "error"), MISTAKES, ids=[str([*given]) + str(i) for i, (given, _) in enumerate(MISTAKES)]
+)
+def test_an_experiment_checks_all_that_run_would_refuse(
+    tmp_path: Path, given: dict[str, Any], error: type[Exception]
+) -> None:
+    wrong = {"name": "e", "run": half, **given}
+    with pytest.raises(error) as at_once:
+        sweep.Experiment(**wrong)
+    with pytest.raises(error) as later:
+        sweep.run(wrong.pop("run"), **{**options(tmp_path), **wrong})
+    assert str(at_once.value) == str(later.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_experiment_tells_others_only_how_much_and_how_long() -> None:

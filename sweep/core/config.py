@@ -392,6 +392,7 @@ class TuneConfig(_ShowsChanges):
     trial_dirname_creator: Callable[[Any], str] | None = None
     chdir_to_trial_dir: bool = False
     seed: int | None = field(default=None)
+    warm_start: Any = None
 
 
 _NOT_OF_RUN_CONFIG.update(fields_of(TuneConfig, "tune_config"))  # the two name each other's fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,7 @@ from sweep.launch.spec import RunSpec
 from sweep.schedulers.resource_changing import ResourceChangingScheduler
 from sweep.worker.trainable import PreparedTrainable, prepare
 
-__all__ = ["Built", "build", "prepared", "seed_of"]
+__all__ = ["Built", "build", "check", "prepared", "seed_of"]
 
 _AHEAD = 64  # configs that may wait for a place, where the searcher loses nothing by being asked early
 
@@ -57,6 +58,21 @@ def prepared(spec: RunSpec) -> tuple[RunSpec, PreparedTrainable]:
     if trainable.space is not None:
         spec = replace(spec, config=trainable.space(spec.config or {}))
     return spec, trainable
+
+
+def check(spec: RunSpec) -> None:
+    """Refuse what no run of this spec could begin with, whatever its searcher, its metric and its machine.
+
+    Raises:
+        ConfigError, ResourceError, TrainableError: something makes no sense.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run itself says it
+        spec, trainable = prepared(spec)
+    refuse_foreign_domains(spec.config)
+    _requests(spec, trainable)
+    _refuse_for_functions(spec, trainable)
+    _ = spec.stop_rules  # checked as they are read
 
 
 def build(
@@ -111,12 +127,16 @@ def _requests(
     return fixed, lambda config: fixed
 
 
+def _refuse_for_functions(spec: RunSpec, trainable: PreparedTrainable) -> None:
+    for name in ("checkpoint_frequency", "checkpoint_at_end"):
+        if getattr(spec.checkpoints, name) and not trainable.can_save_on_demand:
+            raise ConfigError(f"{name} is for class trainables; a function reports checkpoints by itself.")
+
+
 def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, **facts: Any) -> Plan:
     keep, failures, searcher = spec.checkpoints, spec.failures, policies.searcher
     is_class = trainable.can_save_on_demand
-    for name in ("checkpoint_frequency", "checkpoint_at_end"):
-        if getattr(keep, name) and not is_class:
-            raise ConfigError(f"{name} is for class trainables; a function reports checkpoints by itself.")
+    _refuse_for_functions(spec, trainable)
     return Plan(
         num_trials=searcher.num_trials(spec.samples),
         ask_ahead=1 if searcher.is_adaptive else max(2, min(_AHEAD, spec.max_concurrent_trials or _AHEAD)),

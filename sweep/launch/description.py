@@ -14,6 +14,7 @@ from sweep.display.ending import Ending
 from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.policies import describe
+from sweep.record.encoding import encode
 from sweep.record.saved_spec import space_keys
 from sweep.worker.trainable import PreparedTrainable
 
@@ -52,6 +53,7 @@ def meta_of_run(
         "num_trials": built.plan.num_trials,
         "resources_per_trial": None if built.wanted is None else built.wanted.to_json(),
         "seed": built.seed,
+        "warm_start": None if spec.warm_start is None else encode(spec.warm_start),  # a text: it may be long
         "storage_path": place.parent,
         "resume_command": place.resume_command,
         "python": sys.version.split()[0],

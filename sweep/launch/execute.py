@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import TrialsFailed
 from sweep.launch.launcher import Launch
 from sweep.launch.registry import registered
 from sweep.launch.spec import RunSpec
+from sweep.launch.warm_start import evaluated_points
 from sweep.record.importing import end_module
 from sweep.record.saved_spec import pack_saved_spec
 from sweep.worker.nested import refuse_nested
@@ -33,6 +35,8 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
     refuse_nested()
     name = trainable if isinstance(trainable, str) else None
     spec = RunSpec.of(registered(name) if name is not None else trainable, {**arguments, "trainable_name": name})
+    if spec.warm_start is not None:  # read now: the former experiment may be gone when this one is continued
+        spec = replace(spec, warm_start=evaluated_points(spec.warm_start))
     # Packed now, because searchers and schedulers change once they are used.
     analysis, was_interrupted = Launch(spec, pack_saved_spec(spec.changed())).run()
     is_bare = str(spec.failures.fail_fast).lower() == "raise"

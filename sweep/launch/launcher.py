@@ -32,12 +32,13 @@ from sweep.launch.place import place_of, start_from
 from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.launch.spec import RunSpec
 from sweep.record.checkpoints import discard_in
+from sweep.record.encoding import is_same
 from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.journal import Journal
 from sweep.record.layout import checked_trial_id
 from sweep.record.lock import DriverLock, mark_of_dead_driver
 from sweep.record.resume import Loaded, load, retell
-from sweep.record.saved_spec import write_saved_spec
+from sweep.record.saved_spec import recorded_points, write_saved_spec
 from sweep.record.storage import check_writable
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
@@ -64,6 +65,7 @@ class Launch:
 
     def __init__(self, spec: RunSpec, saved_spec: bytes | None) -> None:
         self._saved_spec = saved_spec
+        self._left_out = ""
         self._stack = contextlib.ExitStack()  # what must be let go of, also when a check fails
         self._stack.callback(limits.Raised().close)
         try:
@@ -89,6 +91,9 @@ class Launch:
             make_writable(self.layout, is_resumed=True)
             self.lock = self._lock()  # from here on no other driver writes it
             self.loaded = load(self.layout.database)
+            asked, spec = spec.warm_start, replace(spec, warm_start=recorded_points(self.loaded.meta))
+            if asked is not None and not is_same(asked, spec.warm_start):
+                self._left_out = "warm_start is left out: the searcher goes on from what the first run was given"
         goes_on = self.loaded.trials if spec.resuming.unfinished else []
         self.built = build(
             spec,
@@ -148,6 +153,8 @@ class Launch:
         retell(self.layout.database, self.policies.scheduler, self.policies.searcher, self.built.judge)
         for text in resumption(self.built, self.place, self.loaded, meta):
             self.notices.say(text)
+        if self._left_out:
+            self.notices.say(self._left_out)
 
     def _discard(self, path: str) -> None:
         if not discard_in(self.layout.root, path):

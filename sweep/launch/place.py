@@ -13,7 +13,7 @@ from sweep.record.remote import has_experiment, pull
 from sweep.record.storage import Storage, parse_storage
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["Place", "place_of", "start_from"]
+__all__ = ["Place", "check_name", "place_of", "start_from"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,8 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
         while (storage.local_root / name).exists() or has_experiment(storage, name):
             number += 1
             name = f"{base}_{number}"
-    elif name != tidy_name(name):
-        raise ConfigError(
-            f"name={name!r} cannot name a directory; use letters, digits, '.', '_' and '-', for instance "
-            f"{tidy_name(name)!r}."
-        )
+    else:
+        check_name(name)
     is_resumed = spec.resuming.is_wanted
     if is_resumed and storage.is_remote:
         pull(storage, name)
@@ -73,6 +70,19 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
             f"{resume}, give {other}, or delete it: {storage.deletion(name, is_shell=is_typed)}"
         )
     return Place(storage, layout, exists, _resume_command(spec, trainable, storage, layout))
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be that of a directory.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if name != tidy_name(name):
+        raise ConfigError(
+            f"name={name!r} cannot name a directory; use letters, digits, '.', '_' and '-', for instance "
+            f"{tidy_name(name)!r}."
+        )
 
 
 def _resume_command(spec: RunSpec, trainable: PreparedTrainable, storage: Storage, layout: ExperimentLayout) -> str:

@@ -26,9 +26,10 @@ from searchers.errors import SpaceError
 from searchers.keywords import taken_by
 from searchers.mismatch import constants_of, mismatch
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
+from searchers.warm_start import Point
 from sweep.core.results import NUMBERS
 from sweep.core.values import shown
-from sweep.errors import ConfigError, SearchError
+from sweep.errors import ConfigError, SearchError, nearest
 from sweep.launch.spec import RunSpec, metric_and_mode
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 
@@ -147,7 +148,27 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
     if not first and scheduler.metric and scheduler.mode:
         metrics, modes = getattr(scheduler, "metrics", scheduler.metric), getattr(scheduler, "modes", scheduler.mode)
         first, first_mode = metric_and_mode(metrics, modes)
-    return Policies(searcher, scheduler, metrics, modes, first, first_mode, space)
+    learned = [] if spec.warm_start is None else [_teach(searcher, spec.warm_start)]
+    return Policies(searcher, scheduler, metrics, modes, first, first_mode, space, learned)
+
+
+def _teach(searcher: Searcher, points: Sequence[Point]) -> str:
+    """Let a searcher learn from what was evaluated before; return what to say of it.
+
+    Raises:
+        ConfigError: it does not learn, or no point has its metric.
+        SpaceError: no point lies in the space.
+    """
+    try:
+        learned = searcher.observe_all(points)
+    except SpaceError:
+        raise
+    except SearchError as error:
+        raise ConfigError(f"warm_start: {error} Pass a search_alg that learns, such as 'tpe', and a metric.") from error
+    if not learned.num_learned:
+        known = nearest(str(searcher.metric), sorted({name for _, result in points for name in result or ()}))
+        raise ConfigError(f"warm_start: of {len(points)} results none has a number under {searcher.metric!r}. {known}")
+    return f"{describe(searcher)} has learned from {learned.num_learned} of {len(points)} former results (warm_start)"
 
 
 def refuse_foreign_domains(config: Mapping[str, Any] | None) -> None:

@@ -101,6 +101,7 @@ class RunSpec:
     to say it. What the parameters mean together is read from the properties.
 
     Attributes:
+        warm_start: pairs of a config and its result, once `launch.execute` has read them.
         trainable_name: under which the trainable was registered; None: it was not.
 
     Raises:
@@ -134,6 +135,7 @@ class RunSpec:
     trial_timeout_s: float | timedelta | None = None
     report_timeout_s: float | timedelta | None = None
     restore: str | os.PathLike[str] | None = None
+    warm_start: Any = None
     resume: bool | str | None = None
     resume_config: ResumeConfig | None = None
     reuse_actors: bool = False

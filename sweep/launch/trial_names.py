@@ -66,6 +66,7 @@ class Namer:
             link = self._root / f"{name}_{trial.number:05d}"
         try:
             if not os.path.lexists(link):
+                os.makedirs(self._root / trial.id, exist_ok=True)  # a link to nothing cannot be copied
                 os.symlink(trial.id, link)
         except OSError as error:
             self._say_once("link", f"the link {link} could not be made: {error.strerror or error}")

@@ -14,10 +14,19 @@ from typing import Any
 
 from searchers.variants import path_name, walk
 from sweep.errors import ConfigError, ExperimentError
+from sweep.record.encoding import decode
 from sweep.record.files import write_atomically
 from sweep.record.importing import unpickle
 
-__all__ = ["TUNER_PKL", "with_environment", "pack_saved_spec", "read_saved_spec", "space_keys", "write_saved_spec"]
+__all__ = [
+    "TUNER_PKL",
+    "pack_saved_spec",
+    "read_saved_spec",
+    "recorded_points",
+    "space_keys",
+    "with_environment",
+    "write_saved_spec",
+]
 
 TUNER_PKL = "tuner.pkl"
 _ENV_NAMES = "env_names"  # in place of `env`: values of variables are often secrets, and are not stored
@@ -41,6 +50,13 @@ def pack_saved_spec(arguments: Mapping[str, Any]) -> bytes:
         except Exception:  # whatever the user's objects raise: its name is kept, and a restore reports it
             parts[name] = None
     return pickle.dumps({"version": _VERSION, "arguments": parts})
+
+
+def recorded_points(meta: Mapping[str, Any]) -> list[Any] | None:
+    """Return what the searcher of an experiment had learned from before its first suggestion, as pairs of a config and
+    its result; None: nothing."""
+    text = meta.get("warm_start")
+    return None if text is None else [tuple(pair) for pair in decode(text)]
 
 
 def write_saved_spec(root: Path, data: bytes) -> None:

@@ -101,7 +101,7 @@ class TrialView(ShownTrial):
     def last_result(self) -> dict[str, Any]:
         """The last report, nested, with `config`, `done` and the other filled-in fields; empty before the first.
 
-        Of a trial that ended without any: `trial_id`, `done`, `experiment_tag` and `config`.
+        Of a trial that ran and ended in order without any: `trial_id`, `done`, `experiment_tag` and `config`.
         """
         return full_result(self._facts)
 
@@ -272,7 +272,7 @@ class Result(TrialView):
     def metrics(self) -> dict[str, Any]:
         """The last report, nested, with `config`, `trial_id`, `done` and other filled-in fields; empty: none.
 
-        Of a trial that ended without any: `trial_id`, `done`, `experiment_tag` and `config`.
+        Of a trial that ran and ended in order without any: `trial_id`, `done`, `experiment_tag` and `config`.
         """
         return full_result(self._facts)
 
@@ -434,11 +434,11 @@ def _parts(
 def full_result(row: TrialRow) -> dict[str, Any]:
     """Return the last report with everything that is filled in; empty before the first.
 
-    A trial that ended without any has, as in Tune, a result that says so.
+    A trial that ran and ended as it should without any has, as in Tune, a result that says so.
     """
     metrics = row.fresh_metrics()
     if metrics is None:
-        if not row.is_ended:
+        if row.status != "TERMINATED" or not row.attempt:
             return {}
         tag, config = row.experiment_tag, row.fresh_config()
         return {"trial_id": row.trial_id, "done": True, "experiment_tag": tag, "config": config}

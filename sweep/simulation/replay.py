@@ -44,7 +44,7 @@ from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader
 from sweep.record.records import command_texts
 from sweep.record.resume import kept_before, retell
-from sweep.record.saved_spec import read_saved_spec, space_keys
+from sweep.record.saved_spec import read_saved_spec, recorded_points, space_keys
 from sweep.worker.trainable import prepare
 
 __all__ = ["Difference", "Replay", "replay", "rerun"]
@@ -203,7 +203,8 @@ def _own_policies(layout: ExperimentLayout, given: Mapping[str, Any]) -> tuple[P
         )
     kept = ("metric", "mode", "num_samples", "max_concurrent_trials", *needed)
     known = {name: arguments[name] for name in kept if name in arguments}
-    spec = RunSpec(None, **{**known, "config": _space(layout, arguments, meta)})
+    points = None if "search_alg" in given else recorded_points(meta)  # another searcher may not learn
+    spec = RunSpec(None, **{**known, "config": _space(layout, arguments, meta), "warm_start": points})
     return build_policies(spec, int(meta["seed"])), spec.stop_rules
 
 

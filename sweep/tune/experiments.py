@@ -13,8 +13,13 @@ from sweep.api import run
 from sweep.callbacks.base import Callback
 from sweep.core.config import CheckpointConfig, ResumeConfig, SyncConfig, fields_of, storage_path_of
 from sweep.errors import ConfigError, meant, refuse_unknown
+from sweep.launch.build import check
 from sweep.launch.execute import raise_failed
+from sweep.launch.place import check_name, start_from
+from sweep.launch.registry import registered
+from sweep.launch.spec import RunSpec
 from sweep.schedulers import Scheduler
+from sweep.worker.output import parse_log_to_file
 
 if TYPE_CHECKING:
     from sweep.results.analysis import TrialView
@@ -25,7 +30,7 @@ __all__ = ["Experiment", "run_experiments"]
 @refuse_unknown()
 @dataclass(frozen=True)
 class Experiment:
-    """What to run and how; the fields are parameters of `sweep.run`.
+    """What to run and how; the fields are parameters of `sweep.run`, and checked at once.
 
     Attributes:
         name: directory of the experiment.
@@ -33,7 +38,7 @@ class Experiment:
         local_dir: the name that `storage_path` once had; taken as that, with a DeprecationWarning.
 
     Raises:
-        ConfigError: the name is no text, or there is nothing to run.
+        ConfigError, ResourceError, TrainableError, UnknownNameError: what `run` would refuse before it starts.
     """
 
     name: str
@@ -61,6 +66,11 @@ class Experiment:
             raise ConfigError(f"an experiment has the name {self.name!r}; expected the name of its directory.")
         if self.run is None:
             raise ConfigError(f"the experiment {self.name!r} has nothing to run; give it run=function.")
+        trainable, own = self.__sweep_run__({})
+        check(RunSpec.of(registered(trainable) if isinstance(trainable, str) else trainable, own))
+        check_name(self.name)
+        start_from(self.restore)
+        parse_log_to_file(self.log_to_file)
 
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:

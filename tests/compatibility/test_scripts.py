@@ -54,7 +54,18 @@ OF_TUNE = {
 
 
 # Arguments of `run` that Tune has not.
-OURS = {"durability", "engine", "env", "import_path", "nodes", "preload", "seed", "start_method", "strict_metric"}
+OURS = {
+    "durability",
+    "engine",
+    "env",
+    "import_path",
+    "nodes",
+    "preload",
+    "seed",
+    "start_method",
+    "strict_metric",
+    "warm_start",
+}
 
 
 def test_every_script_is_run() -> None:

@@ -279,6 +279,20 @@ def test_the_best_properties_agree(mixed: ExperimentAnalysis) -> None:
     assert mixed.get_all_configs(prefix=True)[best.trial_id]["config/net/width"] == 16
 
 
+def test_a_trial_that_ended_in_order_without_a_report_is_done(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    silent, never_started = made.trial({"x": 1}), made.trial({"x": 2})
+    made.start(silent)
+    made.end(silent)
+    made.set(never_started, status="TERMINATED", reason="the sweep ended")
+    analysis = ExperimentAnalysis(made.close())
+    one, other = analysis.trials
+    assert one.last_result == analysis.results[silent]
+    assert (one.last_result["done"], one.last_result["trial_id"], one.last_result["config"]) == (True, silent, {"x": 1})
+    assert ResultGrid(analysis)[0].metrics == one.last_result
+    assert (other.status, other.last_result) == ("TERMINATED", {})
+
+
 def test_a_trial_view_is_frozen_and_complete(mixed: ExperimentAnalysis) -> None:
     view = mixed.trials[0]
     assert view.metric_analysis["loss"] == {
@@ -292,11 +306,7 @@ def test_a_trial_view_is_frozen_and_complete(mixed: ExperimentAnalysis) -> None:
     assert view.path == view.logdir
     assert view.last_result["done"] is True
     assert view.error is None
-    silent = mixed.trials[3]
-    assert silent.last_result == mixed.results[silent.trial_id]
-    assert (silent.last_result["done"], silent.last_result["trial_id"]) == (True, silent.trial_id)
-    assert silent.last_result["config"] == silent.config
-    assert mixed.trials[5].last_result == {}
+    assert mixed.trials[3].last_result == mixed.trials[5].last_result == {}  # in ERROR, and waiting
     assert [view.has_checkpoint() for view in mixed.trials] == [True] + [False] * 5
     assert [view.status == view.ERROR for view in mixed.trials] == [False] * 3 + [True] + [False] * 2
     assert (view.TERMINATED, view.PAUSED) == ("TERMINATED", "PAUSED")

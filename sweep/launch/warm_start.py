@@ -1,0 +1,50 @@
+"""`warm_start=`: what was evaluated before the run, as the pairs of config and result that its searcher learns from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from searchers.warm_start import Point, points_of
+from sweep.core.results import flatten, own_metrics
+from sweep.errors import ConfigError, SearchError
+from sweep.record.reader import ExperimentReader
+from sweep.record.remote import open_storage_for_reading
+
+__all__ = ["evaluated_points"]
+
+
+def evaluated_points(given: Any) -> list[Point]:
+    """Return pairs of config and last result, in the order of the trials; those without a result are left out.
+
+    Args:
+        given: directory or URI of an experiment, an analysis, a grid of results, some trials or results, or pairs of a
+            config and its result.
+
+    Raises:
+        ConfigError: it is none of these, or nothing was evaluated there.
+        ExperimentError: there is no experiment.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        path = open_storage_for_reading(given, None) if "://" in os.fspath(given) else given
+        rows = ExperimentReader(path).trials()
+        found: list[Point] = [(row.fresh_config(), None if row.status == "ERROR" else row.last_metrics) for row in rows]
+    else:
+        try:
+            found = [(dict(config), result) for config, result in points_of(given)]
+        except (SearchError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"warm_start is {given!r:.100} ({error}); expected the directory of an experiment, an analysis, "
+                "results, or pairs of a config and its result."
+            ) from error
+    points: list[Point] = [(config, _own(result)) for config, result in found if result]
+    if not points:
+        raise ConfigError(f"warm_start: of {len(found)} trials none has a result to learn from. Leave it out.")
+    return points
+
+
+def _own(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was reported, flattened, without what is filled in but for `training_iteration`."""
+    own = own_metrics(flatten(result), "training_iteration")
+    return {name: value for name, value in own.items() if not name.startswith("config/")}
