@@ -353,6 +353,11 @@ def test_objects_in_configs_and_reports_are_loaded_of_an_experiment_that_this_pr
     assert pickle.loads(pickle.dumps(own)).trials[0].config["act"] is not act  # read by somebody else
 
 
+def test_a_trial_without_an_attribute_says_so_in_words_of_its_own(grid: ResultGrid) -> None:
+    with pytest.raises(AttributeError, match=r"^a trial has no attribute 'relative_logdir'$"):
+        _ = opened(grid).trials[0].relative_logdir
+
+
 def test_a_grid_gives_the_analysis_that_it_reads_through_under_tunes_name(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
     made.report(made.trial({"x": 1}), {"loss": 1.0})
