@@ -190,6 +190,11 @@ class OptunaSearch(SpaceSearcher):
         return self._study
 
     @property
+    def _ot_study(self) -> Study:
+        """`study`, by the name under which Tune's users take it for Optuna's plots."""
+        return self.study
+
+    @property
     def best_concurrency(self) -> int | None:
         """4 for "gp", the most that was measured; for "nsgaii" and "nsgaiii" the size of a generation; None for the
         others ("cmaes" waits by itself for those of a generation).

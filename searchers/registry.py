@@ -35,6 +35,12 @@ _CLASSES: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 """Name -> class of this package, and arguments that the name implies."""
 
+_WITHOUT_ADAPTER = {
+    **dict.fromkeys(("ax", "dragonfly", "hebo", "sigopt", "skopt"), "gp"),  # Gaussian processes and the like
+    **dict.fromkeys(("blendsearch", "cfo", "nevergrad", "zoopt"), "cmaes"),
+}
+"""Libraries that Ray Tune knows by name, or once did, and no class here wraps -> the nearest method that is here."""
+
 
 def __getattr__(name: str) -> Any:
     if name != "SEARCHERS":  # made when it is first used, because it imports every searcher
@@ -72,6 +78,9 @@ def create_searcher(name: str, **arguments: Any) -> Searcher:
     """
     key = name.lower() if isinstance(name, str) else name
     if key not in _CLASSES:
+        if key in _WITHOUT_ADAPTER:
+            advice = f"That library has no adapter here; the nearest is {_WITHOUT_ADAPTER[key]!r}."
+            raise UnknownNameError(f"no searcher is called {name!r}. {advice} Known: {', '.join(sorted(_CLASSES))}.")
         raise UnknownNameError(f"no searcher is called {name!r}. {nearest(str(key), _CLASSES)}")
     make = _maker(*_CLASSES[key])
     fixed = dict.fromkeys(make.keywords if isinstance(make, partial) else (), "The name says it already.")

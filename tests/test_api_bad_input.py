@@ -382,6 +382,8 @@ def test_a_name_that_is_no_directory_name_is_refused(tmp_path, name):
         {"stop": {"eval": {"loss": 1}}},
         {"stop": 3},
         {"resume": "MAYBE"},
+        {"resume": "REMOTE"},
+        {"resume": "PROMPT"},
         {"resume": "AUTO+EROR"},
         {"max_failures": -2},
         {"fail_fast": True, "max_failures": 2},

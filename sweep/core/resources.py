@@ -433,8 +433,8 @@ def parse_resources(request: Any) -> Resources:
 
     Args:
         request: None (1 CPU), a dict with `cpu`, `gpu`, `tpu`, `memory`, custom names at top level or under
-            `custom_resources` (a dict without `cpu` asks for 0 CPUs, as in Tune), or `Resources`. The type of its
-            devices is `accelerator_type` with a text, or Ray's `{"accelerator_type:A100": 0.001}`.
+            `custom_resources` (a dict without `cpu` asks for 0 CPUs, as in Tune), `Resources`, or a `ScalingConfig`.
+            The type of its devices is `accelerator_type` with a text, or Ray's `{"accelerator_type:A100": 0.001}`.
 
     Raises:
         ResourceError: anything else, a negative or non-numeric amount, a request of nothing.
@@ -445,6 +445,8 @@ def parse_resources(request: Any) -> Resources:
         return request
     if isinstance(request, Mapping):
         return Resources((_bundle(request),)) if request else Resources()
+    if callable(factory := getattr(request, "as_placement_group_factory", None)):
+        return parse_resources(factory())
     raise ResourceError(
         f"resources_per_trial is {request!r}; expected a dict such as {{'cpu': 2, 'gpu': 1}}, a PlacementGroupFactory, "
         "or a function of the config that returns one of them."

@@ -211,7 +211,8 @@ class Checkpoint:
     from_dict = _Gone("Write the dict to a file in a directory and call Checkpoint.from_directory(directory)")
     from_bytes = _Gone("Write the bytes to a file in a directory and call Checkpoint.from_directory(directory)")
     from_uri = _Gone("Write Checkpoint(uri)")
-    to_dict = to_bytes = _Gone("Read its files: with checkpoint.as_directory() as directory: ...")
+    to_dict = _Gone("Read its files: with checkpoint.as_directory() as directory: ...")
+    to_bytes = _Gone("Read its files: with checkpoint.as_directory() as directory: ...")
     to_uri = _Gone("Pass storage_path=uri to the run, and checkpoints are stored there")
 
     def __repr__(self) -> str:

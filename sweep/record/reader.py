@@ -50,7 +50,8 @@ class ExperimentReader:
             code from the experiment: only for one's own.
 
     Attributes:
-        is_own: this process made the experiment: the exceptions of its trials are loaded. Not so in another process.
+        is_own: this process made the experiment: objects in configs and reports, and the exceptions of its trials, are
+            loaded as if it were trusted. Not so in another process.
 
     Raises:
         ExperimentError: there is no experiment, it is damaged, or a newer version wrote it.
@@ -71,6 +72,11 @@ class ExperimentReader:
 
     def __repr__(self) -> str:
         return f"ExperimentReader({str(self.root)!r})"
+
+    def claim(self) -> None:
+        """Say that this process made the experiment: `is_own`."""
+        self.is_own = True
+        self._snapshot = None  # its rows were made for somebody else's
 
     def __getstate__(self) -> dict[str, Any]:
         return {"layout": self.layout, "trust": self.trust, "is_own": False, "_snapshot": None}
@@ -148,8 +154,9 @@ class ExperimentReader:
                 " FROM trial t LEFT JOIN result r ON r.seq = t.last_result ORDER BY t.number"
             )
             shown = {status.value: shown_status(status) for status in Status}
+            is_trusted = self.trust or self.is_own
             trials = tuple(
-                TrialRow(*(*row[:2], shown.get(row[2], row[2]), *row[3:], names.get(row[0], ""), self.trust, meta))
+                TrialRow(*(*row[:2], shown.get(row[2], row[2]), *row[3:], names.get(row[0], ""), is_trusted, meta))
                 for row in rows
             )
         self._snapshot = Snapshot(seq, meta, trials)

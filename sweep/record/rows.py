@@ -56,7 +56,7 @@ class TrialRow:
     failure: str = ""
     grown_text: str | None = field(default=None, repr=False)
     name: str = ""
-    is_trusted: bool = field(default=False, repr=False)
+    is_trusted: bool = field(default=False, repr=False, compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property

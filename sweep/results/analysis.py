@@ -306,7 +306,7 @@ class ExperimentAnalysis(Experiment):
 def own_analysis(root: Path) -> ExperimentAnalysis:
     """Return the analysis of an experiment that this process has run, or is about to go on with."""
     analysis = ExperimentAnalysis(root)
-    analysis._reader.is_own = True
+    analysis._reader.claim()
     return analysis
 
 
@@ -320,6 +320,7 @@ class ResultGrid(Experiment):
 
     def __init__(self, analysis: ExperimentAnalysis) -> None:
         super().__init__(analysis._reader, analysis.default_metric, analysis.default_mode)
+        self._experiment_analysis = analysis  # the name by which Tune's users reach it
 
     def __len__(self) -> int:
         return len(self._reader.trials())

@@ -68,7 +68,12 @@ class ShownTrial:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # a copy that is just being made has no facts yet
             raise AttributeError(name)
-        return getattr(self._facts, name)
+        try:
+            return getattr(self._facts, name)
+        except AttributeError as error:
+            if error.obj is not self._facts:
+                raise
+        raise AttributeError(f"a trial has no attribute {name!r}", name=name, obj=self)
 
     def __str__(self) -> str:
         return self.trial_name

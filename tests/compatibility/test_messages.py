@@ -456,6 +456,12 @@ def test_everything_that_is_different_is_in_the_guide():
     assert {number for *_, see in OTHERS for number in see.split(", ") if see} <= numbers
 
 
+def test_everything_that_is_refused_is_in_the_guide_with_its_reason():
+    listed = {identity: why for identity, _, why in table("What is refused") if identity}
+    assert listed.keys() == {row.id for row in ROWS.values() if row.refused}
+    assert [identity for identity, why in listed.items() if len(why) < 20] == []
+
+
 def test_every_test_that_the_guide_names_exists():
     named = set(named_tests(GUIDE))
     text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))

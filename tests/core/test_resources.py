@@ -30,6 +30,7 @@ from sweep.core.resources import (
 )
 from sweep.errors import ConfigError, ResourceError
 from sweep.record.records import decode_event, encode_event
+from sweep.train import ScalingConfig
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,11 @@ from sweep.record.records import decode_event, encode_event
 )
 def test_a_dict_means_one_bundle_and_no_cpu_means_none(request_, bundle):
     assert parse_resources(request_) == Resources((bundle,))
+
+
+def test_what_makes_a_placement_group_factory_is_asked_for_it():
+    scaling = ScalingConfig(num_workers=2, resources_per_worker={"CPU": 3})
+    assert parse_resources(scaling) == Resources((Bundle(cpu=3), Bundle(cpu=3)))
 
 
 def test_resources_are_taken_as_they_are():

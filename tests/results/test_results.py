@@ -19,7 +19,7 @@ from sweep.core.resources import Resources
 from sweep.errors import ConfigError, ExperimentError, UserCodeError
 from sweep.record.derived_fields import date_str
 from sweep.record.schema import LABELS
-from sweep.results.analysis import ExperimentAnalysis, Result, ResultGrid, TrialView
+from sweep.results.analysis import ExperimentAnalysis, Result, ResultGrid, TrialView, own_analysis
 
 CORE_AND_COMMON = [
     *("training_iteration", "time_this_iter_s", "time_total_s", "trial_id", "timestamp", "date", "pid", "hostname"),
@@ -341,6 +341,28 @@ def test_objects_in_configs_and_reports_are_loaded_of_an_experiment_that_is_trus
     assert repr(foreign.trials[0].config["act"]) == repr(act)
     assert foreign.trials[0].config["act"] is not act
     assert own.dataframe().astype(str).equals(foreign.dataframe().astype(str))
+
+
+def test_objects_in_configs_and_reports_are_loaded_of_an_experiment_that_this_process_made(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    made.report(made.trial({"act": act}), {"loss": 1.0, "extra": Boom})
+    made.close()
+    own = own_analysis(made.root)
+    assert own.best_config == {"act": act}
+    assert ResultGrid(own)[0].metrics["extra"] is Boom
+    assert pickle.loads(pickle.dumps(own)).trials[0].config["act"] is not act  # read by somebody else
+
+
+def test_a_trial_without_an_attribute_says_so_in_words_of_its_own(grid: ResultGrid) -> None:
+    with pytest.raises(AttributeError, match=r"^a trial has no attribute 'relative_logdir'$"):
+        _ = opened(grid).trials[0].relative_logdir
+
+
+def test_a_grid_gives_the_analysis_that_it_reads_through_under_tunes_name(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    made.report(made.trial({"x": 1}), {"loss": 1.0})
+    analysis = ExperimentAnalysis(made.close())
+    assert ResultGrid(analysis)._experiment_analysis is analysis
 
 
 def test_an_object_whose_code_is_gone_is_shown_as_its_text(tmp_path: Path) -> None:

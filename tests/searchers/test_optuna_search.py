@@ -82,6 +82,7 @@ def test_domains_become_distributions(domain, distribution):
     search = ready({"x": domain})
     values = [config["x"] for config in suggestions(search, 12)]
     assert search.study.trials[0].distributions == {"x": distribution}
+    assert search._ot_study is search.study
     assert all(domain.is_valid(value) for value in values)
     assert len(set(values)) > 1
 

@@ -57,6 +57,8 @@ def test_shortcuts_choose_the_sampler():
     [
         ("optna", {}, UnknownNameError, "no searcher is called 'optna'. Did you mean 'optuna'"),
         (None, {}, UnknownNameError, "no searcher is called None"),
+        ("Ax", {}, UnknownNameError, "called 'Ax'. That library has no adapter here; the nearest is 'gp'"),
+        ("zoopt", {}, UnknownNameError, "the nearest is 'cmaes'. Known: bayesopt, bohb, cmaes, gp, grid"),
         ("optuna", {"sedd": 1}, SearchError, "'optuna' has no parameter 'sedd'. Did you mean 'seed'"),
         (
             "tpe",
