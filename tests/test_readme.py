@@ -66,7 +66,7 @@ def test_the_first_screen_is_a_sentence_the_picture_and_one_short_example_with_i
 
 def test_two_commands_try_it_and_one_line_says_how_a_script_of_ray_tune_runs():
     assert list(commands_of(Page(README.path, README.blocks))) == [["make", "run"], ["make", "test"]]
-    assert "`import sweep as tune`" in TEXT
+    assert "`ray` is replaced by `sweep` in their imports" in TEXT
 
 
 # --- the picture ---------------------------------------------------------------------------------------------------

@@ -387,12 +387,18 @@ def test_a_restart_changes_nothing_with_the_library(kind):
     check_restarts(7, utility_kwargs={"kind": kind})
 
 
+@pytest.mark.slow
+def test_converted_bounds_are_a_space():
+    pytest.importorskip("bayes_opt")
+    bounds = BayesOptSearch.convert_search_space({"net": {"x": uniform(0, 20)}, "y": uniform(-1, 1)})
+    assert BayesOptSearch(bounds, metric="loss", mode="min").suggest("a").keys() == {"net", "y"}
+
+
 def test_a_space_is_converted_to_bounds():
     space = {"net": {"x": uniform(0, 20)}, "y": uniform(-1, 1), "epochs": 3}
     bounds = {"net/x": (0.0, 20.0), "y": (-1.0, 1.0)}
     assert BayesOptSearch.convert_search_space(space) == bounds
     assert BayesOptSearch.convert_search_space(space, join=True) == {"epochs": 3, **bounds}
-    assert BayesOptSearch(bounds, metric="loss", mode="min").suggest("a").keys() == {"net", "y"}
     with pytest.warns(UserWarning, match="the bounds of lr leave out that its range is logarithmic"):
         assert BayesOptSearch.convert_search_space({"lr": loguniform(1e-3, 1)}) == {"lr": (1e-3, 1.0)}
     with pytest.raises(SpaceError, match="ranges of floats only"):

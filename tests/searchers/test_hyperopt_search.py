@@ -7,7 +7,6 @@ import math
 import sys
 from types import SimpleNamespace
 
-import hyperopt
 import numpy as np
 import pytest
 from conformance.searchers import SPACE, SearcherContract, Session, loss_of
@@ -431,7 +430,9 @@ def test_expressions_and_domains_do_not_mix():
         HyperOptSearch(hp.uniform("a", 0, 1)).set_search_properties("loss", "min", {})
 
 
+@pytest.mark.slow
 def test_a_space_is_converted_to_expressions_of_hyperopt():
+    hyperopt = pytest.importorskip("hyperopt")
     space = {
         "lr": loguniform(1e-4, 1e-1),
         "net": {"width": randint(1, 4), "act": choice(["relu", {"leaky": uniform(0, 1)}])},
