@@ -30,7 +30,7 @@ ray.init(num_cpus=4)
 ROOT = os.getcwd()
 tuner = tune.Tuner(
     driver,
-    param_space={"lr": tune.grid_search([0.1, 0.2]), "num_workers": 1},
+    param_space={"lr": tune.grid_search([0.1, 0.2]), "num_workers": 2},
     tune_config=tune.TuneConfig(max_concurrent_trials=2),
     run_config=RunConfig(storage_path=os.path.join(ROOT, "outer")),
 )
@@ -38,4 +38,4 @@ results = tuner.fit()
 assert not results.errors, results.errors
 best = results.get_best_result("loss", "min")
 assert best.config["lr"] == 0.1
-assert abs(best.metrics["loss"] - 0.2) < 1e-9 and best.metrics["world"] == 1
+assert abs(best.metrics["loss"] - 0.2) < 1e-9 and best.metrics["world"] == 2
