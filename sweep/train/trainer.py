@@ -347,7 +347,11 @@ def run_rank(
     if inspect.isgenerator(value):
         return _then_finish(value, backend)
     backend.finish()
-    return value if is_flat else None  # of a train loop it is ignored, as in Ray Train
+    if is_flat:
+        return value  # of a function for Tune it is the last report
+    if isinstance(value, Mapping) and not session.has_reported:
+        print("sweep: the train loop returned a dict and reported nothing; call report() with it.", flush=True)
+    return None  # as in Ray Train
 
 
 def _then_finish(values: Iterator[Any], backend: Backend) -> Iterator[Any]:

@@ -100,6 +100,11 @@ class Session:
         """Directory of the trial."""
         return os.path.join(self.job.directory, self.job.home or self.job.trial_id)
 
+    @property
+    def has_reported(self) -> bool:
+        """Whether this attempt has made a report."""
+        return self._seq > 0
+
     def report(self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None) -> None:
         """Send one report and wait for the answer; see the function of this name.
 

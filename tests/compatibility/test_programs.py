@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from compatibility.rows import load
@@ -32,6 +33,14 @@ REFUSED = {
 DIFFERENT = {
     "odd_relative_files": ("17-RAY_CHDIR_TO_TRIAL_DIR", "AssertionError: trials share a working directory"),
 }
+# Packages that a program needs without importing them, by a word that it then has.
+NEEDED_FOR = {
+    "HyperOptSearch": "hyperopt",
+    "BayesOptSearch": "bayes_opt",
+    "TBXLogger": "tensorboardX",
+    "WandbLogger": "wandb",
+}
+OPTIONAL = {*NEEDED_FOR.values(), "lightgbm", "lightning", "mlflow", "xgboost"}
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "migrate-from-ray-tune.md"
 
 
@@ -64,13 +73,25 @@ def left_running(mark: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
+def needed(text: str) -> set[str]:
+    """Return the packages that a program needs, but for those that it writes itself."""
+    found = imported(text) - {"ray"} | {package for word, package in NEEDED_FOR.items() if word in text}
+    return {name for name in found if f"{name}.py" not in text}
+
+
+def with_its_marks(name: str) -> Any:
+    """Return a program as a parameter: what needs optional packages runs where the slow tests install those, too."""
+    is_optional = needed((PROGRAMS / f"{name}.py").read_text(encoding="utf-8")) & OPTIONAL
+    return pytest.param(name, marks=[pytest.mark.slow] if is_optional else [])
+
+
+@pytest.mark.parametrize("name", [with_its_marks(name) for name in NAMES])
 def test_a_program_for_ray_runs_after_its_imports_are_changed(
     name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     text = (PROGRAMS / f"{name}.py").read_text(encoding="utf-8")
-    for package in imported(text) - {"ray"}:
-        if importlib.util.find_spec(package) is None and f"{package}.py" not in text:  # one that it writes itself
+    for package in needed(text):
+        if importlib.util.find_spec(package) is None:
             pytest.skip(f"needs {package}")
     place = tmp_path_factory.mktemp("p")  # short: the sockets of multiprocessing lie below TMPDIR, in 107 bytes
     for directory in ("work", "tmp", "home"):
