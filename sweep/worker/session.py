@@ -361,19 +361,20 @@ class Session:
     def _say_waiting(self, text: str) -> None:
         self._channel.send(wire.frame(wire.Waits(self.job.token, text)))
 
+    def say_waiting(self, text: str) -> None:
+        """Say what a group in this trial waits for, unless a report is under way; empty: nothing any more."""
+        self._undisturbed(lambda: self._say_waiting(text))
+
     def room_to_print(self) -> Room:
         """Return how this trial waits for room for what it prints, on whatever thread."""
         wait = self._listener()
         is_own = threading.current_thread() is threading.main_thread()
 
-        def say(text: str) -> None:
-            self._undisturbed(lambda: self._say_waiting(text))
-
         def listen(seconds: float) -> None:
             if not is_own or not self._undisturbed(lambda: wait(seconds)):
                 time.sleep(seconds)
 
-        return Room(self.trial_dir, say, listen)
+        return Room(self.trial_dir, self.say_waiting, listen)
 
     def _undisturbed(self, act: Callable[[], None]) -> bool:
         """Use the channel, unless a report does; whether that was so."""
