@@ -27,7 +27,7 @@ from sweep.launch.drive import drive
 from sweep.launch.engines import engine_of, nodes_of, with_engine
 from sweep.launch.interrupt import interruptible
 from sweep.launch.notices import Notices, resumption, surprises
-from sweep.launch.observers import about_of, callbacks_of, mirror_of
+from sweep.launch.observers import about_of, callbacks_of, finish_copy, mirror_of
 from sweep.launch.place import place_of, start_from
 from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.launch.spec import RunSpec
@@ -46,7 +46,6 @@ from sweep.worker.output import parse_log_to_file
 from sweep.worker.shipping import refuse_unpicklable
 
 if TYPE_CHECKING:
-    from sweep.callbacks.mirror import MirrorCallback
     from sweep.results.analysis import ExperimentAnalysis
 
 __all__ = ["Launch"]
@@ -168,7 +167,7 @@ class Launch:
         stack.callback(guard.close)
         notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
         if mirror is not None:
-            stack.callback(_finish, mirror, guard)  # last of all: the record is closed by then
+            stack.callback(finish_copy, mirror, lambda: guard.problem)  # last of all: the record is closed by then
         journal = self._journal(guard)
         stack.callback(journal.close)
         journal.set_meta(meta)
@@ -245,10 +244,3 @@ class Launch:
         request_of, judge = self.built.request_of, self.built.judge
         searcher = self.policies.searcher
         drive(sweep, engine, searcher, dispatcher, journal, request_of=request_of, judge=judge, complete=complete)
-
-
-def _finish(mirror: MirrorCallback, guard: DirectoryGuard) -> None:
-    if guard.problem:
-        return  # there is nothing left to copy, and what lies there is whole
-    with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait; what is missing was said
-        mirror.finish()

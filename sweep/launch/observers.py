@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +23,7 @@ from sweep.launch.trial_names import Namer
 if TYPE_CHECKING:
     from sweep.callbacks.mirror import MirrorCallback
 
-__all__ = ["about_of", "callbacks_of", "mirror_of"]
+__all__ = ["about_of", "callbacks_of", "finish_copy", "mirror_of"]
 
 _ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result has
 
@@ -94,3 +95,11 @@ def mirror_of(built: Built, place: Place, log_files: tuple[str, ...], notices: N
         log_files=log_files,
         notice=notices.say,
     )
+
+
+def finish_copy(mirror: MirrorCallback, problem: Callable[[], str]) -> None:
+    """Send what is not at the remote place yet, unless the experiment's directory has a `problem`: it is gone."""
+    if problem():
+        return  # there is nothing left to copy, and what lies there is whole
+    with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait; what is missing was said
+        mirror.finish()
