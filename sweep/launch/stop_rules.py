@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from sweep import checks
 from sweep.core.messages import Verdict
 from sweep.core.results import TrialResult
@@ -41,7 +43,7 @@ class StopRules:
         if stop is None:
             return cls()
         if isinstance(stop, Mapping):
-            criteria = {key: bool(value) if type(value).__name__ == "bool_" else value for key, value in stop.items()}
+            criteria = {key: bool(value) if isinstance(value, np.bool_) else value for key, value in stop.items()}
             for key, value in criteria.items():
                 where = f"stop={{{key!r}: {value!r}}}: "
                 if isinstance(value, Mapping):
