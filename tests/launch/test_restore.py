@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +21,8 @@ from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.record.saved_spec import pack_saved_spec, read_saved_spec, write_saved_spec
 
 WORK = """
+import contextlib
+import json
 import os
 import time
 import sweep
@@ -236,3 +241,21 @@ def test_a_saved_spec_comes_back_part_by_part(tmp_path: Path) -> None:
     assert arguments["config"]["f"]() == 3
     assert lost == ["callbacks"]
     assert os.listdir(tmp_path) == ["tuner.pkl"]
+
+
+def test_a_resumed_experiment_of_an_earlier_release_is_not_said_to_have_changed(tmp_path, capfd):
+    def train(config: dict[str, Any]) -> None:
+        sweep.report(loss=1.0)
+
+    def run(num_samples: int, **how: Any) -> str:
+        sweep.run(train, num_samples=num_samples, name="old", storage_path=tmp_path, verbose=1, engine="inline", **how)
+        return capfd.readouterr().err
+
+    run(1)
+    with contextlib.closing(sqlite3.connect(tmp_path / "old" / "sweep.db")) as connection, connection:
+        (plan,) = connection.execute("SELECT data FROM event WHERE kind = 'PlanChanged'").fetchone()
+        older = {key: value for key, value in json.loads(plan).items() if key != "is_unasked"}  # format 3 had none
+        assert len(older) == len(json.loads(plan)) - 1
+        connection.execute("UPDATE event SET data = ? WHERE kind = 'PlanChanged'", (json.dumps(older),))
+    said = run(2, resume=True)
+    assert "1 of 1 trials have ended; changed: num_trials 1 -> 2\n" in said
