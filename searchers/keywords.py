@@ -96,7 +96,7 @@ def unknown_argument(who: str, given: Collection[str], known: Collection[str], h
 
 
 def taken_by(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of some keywords that a function takes: searchers written for early releases of Tune take fewer."""
+    """Return those of some keywords that a function of the user's takes, such as a hook written for fewer of them."""
     parameters = inspect.signature(function).parameters.values()
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return dict(given)

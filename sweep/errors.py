@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from searchers import keywords
 from searchers.errors import SearchError, SpaceError, SweepError, UnknownNameError, closest, nearest
-from searchers.keywords import F, meant
+from searchers.keywords import F, meant, taken_by
 
 __all__ = [
     "CheckpointError",
@@ -50,6 +50,7 @@ __all__ = [
     "meant",
     "nearest",
     "refuse_unknown",
+    "taken_by",
 ]
 
 TuneError = SweepError  # what Tune calls it

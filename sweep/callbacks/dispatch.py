@@ -15,7 +15,7 @@ from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
 from sweep.callbacks.states import CallbackStates
 from sweep.core.messages import Hook, Notify
 from sweep.core.trial import Trial
-from sweep.errors import SweepError
+from sweep.errors import SweepError, taken_by
 from sweep.record.space import lacks_space
 
 __all__ = ["Dispatcher"]
@@ -176,10 +176,7 @@ class Dispatcher:
         for trial in info.get("trials", ()):
             self._seen[trial.id] = trial
         for callback in self._callbacks:
-            parameters = inspect.signature(callback.setup).parameters.values()
-            takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-            names = {p.name for p in parameters}
-            callback.setup(**{name: value for name, value in info.items() if takes_any or name in names})
+            callback.setup(**taken_by(callback.setup, info))
         if info.get("is_resumed"):
             self._states.give_back()
 

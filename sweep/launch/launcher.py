@@ -190,16 +190,7 @@ class Launch:
         )
         callbacks = [*callbacks_of(built, self.ending, notices), *([] if mirror is None else [mirror])]
         dispatcher = Dispatcher(callbacks, notices.say, about=self.about)
-
-        def close_callbacks() -> None:
-            is_all_told = dispatcher.close(list(sweep.trials.values()))
-            if is_all_told and not is_set(NO_LOGGERS) and not guard.problem:
-                with contextlib.suppress(RecordError):  # a full disk: a resume compares the files with the record
-                    journal.set_meta({COMPLETE: True})
-            if dispatcher.fatal is not None and self.ending.error is None:
-                raise dispatcher.fatal  # after the last step
-
-        stack.callback(close_callbacks)
+        stack.callback(self._close_callbacks, dispatcher, sweep, journal, guard)
         is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # files are compared with the record
         info = setup_info(built, self.place, self.ending)
         dispatcher.setup(**info, resumed=is_incomplete, trials=tuple(loaded.trials))
@@ -223,6 +214,14 @@ class Launch:
         for text in (*engine.notices, *self.policies.notices, *self.policies.scheduler.notices):
             notices.say(text)
         return sweep
+
+    def _close_callbacks(self, dispatcher: Dispatcher, sweep: Sweep, journal: Journal, guard: DirectoryGuard) -> None:
+        is_all_told = dispatcher.close(list(sweep.trials.values()))
+        if is_all_told and not is_set(NO_LOGGERS) and not guard.problem:
+            with contextlib.suppress(RecordError):  # a full disk: a resume compares the files with the record
+                journal.set_meta({COMPLETE: True})
+        if dispatcher.fatal is not None and self.ending.error is None:
+            raise dispatcher.fatal  # after the last step
 
     def _journal(self, guard: DirectoryGuard) -> Journal:
         return Journal(

@@ -349,7 +349,7 @@ def run_rank(
     backend.finish()
     if is_flat:
         return value  # of a function for Tune it is the last report
-    if isinstance(value, Mapping) and not session.has_reported:
+    if isinstance(value, Mapping) and not session.num_reports:
         print("sweep: the train loop returned a dict and reported nothing; call report() with it.", flush=True)
     return None  # as in Ray Train
 

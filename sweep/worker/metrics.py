@@ -14,7 +14,7 @@ from typing import Any
 from sweep.core.values import MOST, is_held, shown_int, sound_text
 from sweep.errors import UserCodeError
 
-__all__ = ["MAX_BYTES", "MAX_KEYS", "OnChange", "plain_metrics", "within_size"]
+__all__ = ["MAX_BYTES", "MAX_KEYS", "OnChange", "note_once", "plain_metrics", "within_size"]
 
 MAX_KEYS = 1000
 MAX_BYTES = 1 << 20
@@ -22,6 +22,8 @@ MAX_BYTES = 1 << 20
 OnChange = Callable[[str, str], None]
 """Called with the key of a value that was changed, and with what became of it."""
 
+_MAX_NOTED = 1000
+_noted: set[tuple[str, str]] = set()  # directory of the experiment, and a key that was noted for it
 _MAX_KNOWN = 10_000
 _known: set[str] = set()  # keys that have passed: most reports have the same as the one before
 MAX_ITEMS = 64  # elements of an array or set that is stored as a list
@@ -142,6 +144,15 @@ def _few_keys(result: dict[str, Any], on_change: OnChange | None) -> dict[str, A
         total -= counts.pop(largest)
         _leave_out(result, largest, f"a report holds at most {MAX_KEYS:,} keys", on_change)
     return result
+
+
+def note_once(directory: str, key: str, what: str) -> None:
+    """Say in a trial's output that a value is not stored as it was reported, once for the sweep in `directory`."""
+    noted = (directory, key)
+    if noted not in _noted and len(_noted) < _MAX_NOTED:
+        _noted.add(noted)
+        with contextlib.suppress(OSError, ValueError):  # its reader has gone
+            print(f"sweep: {key[:60]!r} was reported as {what}; this is said once.", file=sys.stderr, flush=True)
 
 
 def within_size(result: dict[str, Any], on_change: OnChange | None) -> None:

@@ -69,7 +69,7 @@ class RankSession(Session):
             CheckpointError: the shards could not be merged. Only after the answer: until then the others wait, and
                 code that catches this goes on with its next report.
         """
-        token, seq = self.job.token, self._seq
+        token, seq = self.job.token, self.num_reports
         problem: CheckpointError | None = None
         while True:
             answer = self._channel.receive()

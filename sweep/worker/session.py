@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NoReturn, SupportsFloat
 
 from sweep.core.resources import Resources
@@ -23,7 +23,7 @@ from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
 from sweep.worker.channel import Channel, Packets, SocketChannel
 from sweep.worker.context import Context
-from sweep.worker.metrics import MAX_BYTES, plain_metrics, within_size
+from sweep.worker.metrics import MAX_BYTES, note_once, plain_metrics, within_size
 from sweep.worker.room import Room
 
 __all__ = [
@@ -44,8 +44,6 @@ __all__ = [
 ]
 
 _STOP_PATIENCE_S = 5.0  # a trial that is to save and stop waits no longer than this for room
-_MAX_NOTED = 1000
-_noted: set[tuple[str, str]] = set()  # directory of the experiment, and a key that was noted for it
 
 
 class StopRequested(BaseException):
@@ -62,7 +60,7 @@ class Session:
     """One attempt as its worker sees it: it counts reports, stores checkpoints, and waits for answers.
 
     Attributes:
-        is_stopping: the trial was asked to stop.
+        is_stopping: the trial was asked to stop. num_reports: of this attempt so far.
         saver: stores a checkpoint of a class trainable into a directory when asked; None for functions.
         control: by which a `fit()` inside the trial asks for its workers; None where that is not possible.
         is_fitting: such a `fit()` runs. has_fitted: one has found room in what the trial holds.
@@ -87,10 +85,11 @@ class Session:
         self.why_more = ""
         self.saver: Callable[[str], None] | None = None
         self._channel = channel
-        self._seq = 0
+        self.num_reports = 0
         self._pid = os.getpid()
         self._hostname = os.uname().nodename
         self._lock = threading.Lock()
+        self._note_once = partial(note_once, job.directory)
         self._last = time.monotonic()
         self._checkpoint: Checkpoint | None = None  # the latest, known to be whole
         self._pending = ""  # directory that `checkpoint_dir` gave out: the next report's checkpoint
@@ -99,11 +98,6 @@ class Session:
     def trial_dir(self) -> str:
         """Directory of the trial."""
         return os.path.join(self.job.directory, self.job.home or self.job.trial_id)
-
-    @property
-    def has_reported(self) -> bool:
-        """Whether this attempt has made a report."""
-        return self._seq > 0
 
     def report(self, metrics: Mapping[str, Any], checkpoint: Checkpoint | None = None) -> None:
         """Send one report and wait for the answer; see the function of this name.
@@ -130,7 +124,7 @@ class Session:
             values = plain_metrics(metrics, self._note_once)
             stored = None
             if save is not None:
-                stored = save(self._seq + 1)
+                stored = save(self.num_reports + 1)
             elif checkpoint is None and self._pending:
                 checkpoint = Checkpoint(self._pending)
             if checkpoint is not None:
@@ -139,7 +133,7 @@ class Session:
                         f"report() was given checkpoint={checkpoint!r}; expected a Checkpoint. Write the state into a "
                         "directory and pass checkpoint=Checkpoint(directory)."
                     )
-                stored = self._keep(checkpoint, self._seq + 1)
+                stored = self._keep(checkpoint, self.num_reports + 1)
             now = time.monotonic()
             values.setdefault("timestamp", int(time.time()))
             values.setdefault("time_this_iter_s", now - self._last)
@@ -149,7 +143,7 @@ class Session:
             if len(data) > MAX_BYTES:
                 within_size(values, self._note_once)
                 data = self._framed(values, stored)
-            self._seq += 1
+            self.num_reports += 1
             self._channel.send(data)
             self._last = now
             self._forget_pending()
@@ -175,9 +169,9 @@ class Session:
         source = self._pending
         if not source:
             return
-        if self._seq:
-            stored = self._patiently(lambda: self._store(source, self._seq), source)
-            self._channel.send(wire.frame(wire.Saved(self.job.token, self._seq, stored)))
+        if self.num_reports:
+            stored = self._patiently(lambda: self._store(source, self.num_reports), source)
+            self._channel.send(wire.frame(wire.Saved(self.job.token, self.num_reports, stored)))
         else:
             warnings.warn(
                 "a checkpoint was written with checkpoint_dir() and not stored: nothing was reported.", stacklevel=2
@@ -204,23 +198,15 @@ class Session:
         is_stored = path.startswith(self.job.directory + os.sep) and os.path.exists(os.path.join(path, MANIFEST))
         return self._patiently(lambda: self._store(path, seq, is_source_immutable=is_stored), path)
 
-    def _note_once(self, key: str, what: str) -> None:
-        """Say in the trial's output that a value is not stored as it was reported, at its first time in this sweep."""
-        noted = (self.job.directory, key)
-        if noted not in _noted and len(_noted) < _MAX_NOTED:
-            _noted.add(noted)
-            with contextlib.suppress(OSError, ValueError):  # its reader has gone
-                print(f"sweep: {key[:60]!r} was reported as {what}; this is said once.", file=sys.stderr, flush=True)
-
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
-        return wire.frame(wire.Report(self.job.token, self._seq + 1, values, stored))
+        return wire.frame(wire.Report(self.job.token, self.num_reports + 1, values, stored))
 
     def _continue_from(self, stored: str) -> None:
         self._checkpoint = known_whole(os.path.join(self.job.directory, stored))
 
     def _await_answer(self) -> None:
         """Wait for the answer to the report that was just sent; those to others are dropped, a stop is always taken."""
-        token, seq = self.job.token, self._seq
+        token, seq = self.job.token, self.num_reports
         while True:
             answer = self._channel.receive()
             if answer.token != token:
@@ -256,9 +242,9 @@ class Session:
     def _save_on_demand(self) -> None:
         """Have the class trainable store a checkpoint of its present state, and say where it is."""
         if self.saver is not None:
-            stored = self._save(self._seq)
+            stored = self._save(self.num_reports)
             self._continue_from(stored)
-            self._channel.send(wire.frame(wire.Saved(self.job.token, self._seq, stored)))
+            self._channel.send(wire.frame(wire.Saved(self.job.token, self.num_reports, stored)))
 
     def report_with_save(self, metrics: Mapping[str, Any]) -> None:
         """Report together with a checkpoint of the class trainable's present state."""
