@@ -67,6 +67,24 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.record.resume": ("sweep.record", "sweep.core", "searchers.base", "sweep.schedulers.base"),
     "sweep.results": ("sweep.record", "sweep.core"),
     "sweep.results.winners": ("sweep.record", "sweep.core", "searchers.pareto"),
+    "sweep.results.experiment": (
+        "sweep.core",
+        "sweep.record",
+        "sweep.results",
+        "sweep.figures.plots",
+        "sweep.page.build",
+    ),
+    "sweep.results.optuna_study": ("sweep.core", "sweep.record", "searchers"),
+    # What there is to look at: figures of a record, and the page that holds them.
+    "sweep.figures": (
+        "sweep.core",
+        "sweep.record",
+        "sweep.results.optuna_study",
+        "sweep.results.winners",
+        "searchers.pareto",
+        "searchers.space",
+    ),
+    "sweep.page": ("sweep.core", "sweep.record", "sweep.results", "sweep.figures"),
     "sweep.callbacks": (
         "sweep.core",
         "sweep.record.importing",
