@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,20 +11,18 @@ from typing import Any
 
 import click
 
-from sweep.cli.ranges import parse_literal
 from sweep.cli.tables import (
     ListCommand,
     Selection,
     Table,
     format_option,
-    json_text,
     print_rows,
     print_table,
     selection_options,
 )
+from sweep.core.literals import as_arguments, json_text
 from sweep.core.ranking import shown_objectives
 from sweep.core.results import flatten, own_metrics
-from sweep.core.values import printed, sound_text
 from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.derived_fields import MOST_SECONDS
@@ -372,19 +369,7 @@ def _print_configs(configs: Sequence[Mapping[str, Any]], form: str) -> None:
             click.echo(("---\n" if index else "") + (to_yaml(config) or "{}\n"), nl=False)
     else:
         for config in configs:
-            arguments = (f"{name.replace('/', '.')}={_argument(value)}" for name, value in flatten(config).items())
-            click.echo(sound_text(shlex.join(arguments)))
-
-
-def _argument(value: Any) -> str:
-    """Return a value as the grammar of ranges reads it back."""
-    if isinstance(value, str):
-        is_plain = parse_literal(value) == value and not set(value) & set(",()[]{}'\"") and value == value.strip()
-        quote = '"' if "'" in value else "'"
-        return value if is_plain and value else f"{quote}{value}{quote}"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "null" if value is None else printed(value) if isinstance(value, (int, float)) else json_text(value)
+            click.echo(as_arguments(config))
 
 
 def stamp(wall: Any) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,15 +10,14 @@ from typing import Any
 
 import searchers as space
 from searchers.errors import SpaceError
+from sweep.core.literals import parse_literal
 from sweep.errors import ConfigError, nearest
 
-__all__ = ["parse_literal", "parse_parameter", "parse_range", "put"]
+__all__ = ["parse_parameter", "parse_range", "put"]
 
 _NAME = re.compile(r"(?:--)?([A-Za-z_][\w.-]*)[=~](.*)", re.DOTALL)
 _CALL = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
-_INT = re.compile(r"[+-]?\d+")
 _FROM_TO = re.compile(r"([+-]?[\d.]*\d(?:e[+-]?\d+)?)\.\.+([+-]?\.?\d[\d.]*(?:e[+-]?\d+)?)", re.IGNORECASE)
-_WORDS: Mapping[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 
 
 @dataclass(frozen=True)
@@ -94,26 +92,6 @@ def parse_range(text: str, *, is_grid: bool = False) -> Any:
         return parse_literal(text)
     value = _call(match)
     return value.domain(is_grid) if isinstance(value, (_Interval, _Listing)) else value
-
-
-def parse_literal(text: str) -> Any:
-    """Return the value that a word stands for: a number, true, false, null, or a text (quotes may be used)."""
-    word = text.strip()
-    if len(word) >= 2 and word[0] == word[-1] and word[0] in "'\"":
-        return word[1:-1]
-    if word.lower() in _WORDS:
-        return _WORDS[word.lower()]
-    if _INT.fullmatch(word):
-        return int(word)
-    if word[:1] in "[{":
-        try:
-            return json.loads(word)
-        except ValueError:
-            return word
-    try:
-        return float(word)
-    except ValueError:
-        return word
 
 
 def put(config: dict[str, Any], path: str, value: Any) -> None:

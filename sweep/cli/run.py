@@ -248,7 +248,7 @@ class _JsonLines(Callback):
     def _print(self, event: str, trial: Trial | None = None, **more: Any) -> None:
         if self._is_broken:
             return
-        from sweep.cli.tables import jsonable
+        from sweep.core.literals import jsonable
 
         named = {} if trial is None else {"trial_id": trial.id, "status": trial.status.value}
         line = json.dumps(jsonable({"event": event, "time": time.time(), **named, **more}), ensure_ascii=False)

@@ -10,7 +10,8 @@ import click
 
 from sweep.cli.inspect import MAX_FRONT, experiment_row, stamp, storage_option
 from sweep.cli.notes import read_notes
-from sweep.cli.tables import format_option, json_text, print_rows
+from sweep.cli.tables import format_option, print_rows
+from sweep.core.literals import json_text
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
 from sweep.core.results import flatten, own_metrics

@@ -12,8 +12,8 @@ import click
 from sweep.cli.arguments import import_trainable
 from sweep.cli.inspect import storage_option
 from sweep.cli.named_option import NamedOption
-from sweep.cli.ranges import parse_literal
 from sweep.cli.replay import say_what_is_loaded
+from sweep.core.literals import parse_literal
 from sweep.core.resources import Device, Node
 from sweep.display.formats import duration, text
 from sweep.errors import ConfigError, ExperimentError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import json
 import math
 import operator
 import re
@@ -18,8 +17,8 @@ from typing import Any
 
 import click
 
-from sweep.cli.ranges import parse_literal
-from sweep.core.values import is_held, printed, shown, shown_int, sound_text
+from sweep.core.literals import json_text, parse_literal
+from sweep.core.values import printed, sound_text
 from sweep.display.formats import aligned, clean, fit, text, width_of
 from sweep.errors import ConfigError, nearest
 
@@ -30,8 +29,6 @@ __all__ = [
     "Selection",
     "Table",
     "format_option",
-    "json_text",
-    "jsonable",
     "print_rows",
     "print_table",
     "selection_options",
@@ -219,26 +216,6 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], style: str, *, empty
         click.echo(empty)
     else:
         _print_table(rows, columns)
-
-
-def json_text(value: Any) -> str:
-    """Return JSON that every reader accepts: NaN and infinities as texts, unknown objects as their repr."""
-    return sound_text(json.dumps(jsonable(value), indent=2, ensure_ascii=False))
-
-
-def jsonable(value: Any) -> Any:
-    """Return `value` in terms of strict JSON."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"{value:f}"
-    if type(value) is int:
-        return value if is_held(value) else shown_int(value)
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [jsonable(item) for item in value]
-    return shown(value, 10_000)
 
 
 # --- which rows ---
