@@ -198,6 +198,7 @@ def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
         "state": row["state"],
         "hint": reader.state_hint(),
         "trainable": reader.trainable_name,
+        "command": reader.meta.get("command"),
         "created": row["created"],
         "updated": row["updated"],
         "trials": {name: row[name] for name in ("trials", "running", "waiting", "done", "failed")},

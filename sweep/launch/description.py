@@ -14,6 +14,7 @@ from sweep.display.ending import Ending
 from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.policies import describe
+from sweep.launch.provenance import command_line, machine, versions
 from sweep.record.encoding import encode
 from sweep.record.saved_spec import space_keys
 from sweep.worker.trainable import PreparedTrainable
@@ -57,6 +58,9 @@ def meta_of_run(
         "storage_path": place.parent,
         "resume_command": place.resume_command,
         "python": sys.version.split()[0],
+        "command": old_meta.get("command") or command_line(),
+        "machine": machine(),
+        "versions": versions(),
     }
 
 
