@@ -303,6 +303,7 @@ LAZY = {
 LAZY_OWN = {
     "sweep.results.analysis": "pandas frames are made only when asked for",
     "sweep.results.frames": "pandas",
+    "sweep.figures.plots": "only where something is drawn",
     "searchers.optuna_search": "optuna",
     "searchers.optuna_space": "optuna",
     "sweep.engines.ray": "ray",
@@ -513,10 +514,16 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
     [
         (
             "optuna",
-            ("searchers.optuna_samplers", "searchers.optuna_search", "searchers.optuna_space", "sweep.callbacks"),
+            (
+                "searchers.optuna_samplers",
+                "searchers.optuna_search",
+                "searchers.optuna_space",
+                "sweep.callbacks",
+                "sweep.figures.importance",
+            ),
         ),
         ("ray", ("sweep.engines.ray",)),
-        ("pandas", ("sweep.results", "sweep.simulation")),
+        ("pandas", ("sweep.results", "sweep.simulation", "sweep.figures.rungs")),
         ("pynvml", ("sweep.accelerators.nvml",)),
         ("sqlite3", ("sweep.record",)),
         ("rich", ("sweep.display", "sweep.cli")),

@@ -27,6 +27,8 @@ from sweep.results.winners import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from sweep.figures.plots import Plots
+
 __all__ = ["Experiment"]
 
 _MAX_SHOWN = 5  # trials of a Pareto set
@@ -56,6 +58,14 @@ class Experiment:
     def filesystem(self) -> Any:
         """The fsspec file system on which `experiment_path` lies: that of this machine."""
         return local_filesystem()
+
+    @property
+    def plot(self) -> Plots:
+        """Figures: `plot.history()`, `plot.curves()` and others, each a `plotly.graph_objects.Figure`; printed, it says
+        which of them suit this experiment."""
+        from sweep.figures.plots import Plots
+
+        return Plots(self._reader, self.default_metric, self.default_mode)
 
     def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
         """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).

@@ -1,0 +1,1 @@
+"""Figures of an experiment, drawn from its record with plotly."""

@@ -1,0 +1,139 @@
+"""How two parameters together go with the value: areas of equal value, and the trials on them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep.errors import ConfigError, MetricError
+from sweep.figures.parameters import Parameter, parameters
+from sweep.figures.slices import axis_of
+from sweep.figures.style import FATES, SCALE, finish, graph_objects, is_wide, rounded, some
+from sweep.figures.trials import Field, by_fate
+from sweep.record.rows import TrialRow
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["draw_contour"]
+
+_MOST = 2000
+_MOST_CELLS = 24  # on a side
+
+
+def draw_contour(field: Field, x: str, y: str) -> go.Figure:
+    """Return the areas; see `Plots.contour`."""
+    assert field.chosen is not None
+    if x == y:
+        raise ConfigError(f"contour({x!r}, {y!r}) names one parameter twice; give two different ones.")
+    field.need_values()
+    with_value = [row for row in field.rows if row.number in field.ranked]
+    both, _ = parameters(field.reader, with_value, [x, y], most=2)
+    places = list(zip(both[0].values, both[1].values, strict=True))
+    having = [i for i, (one, other) in enumerate(places) if one is not None and other is not None]
+    if not having:
+        raise MetricError(
+            f"no trial of {field.reader.name} has {x!r}, {y!r} and a number under {field.chosen.metric!r}."
+        )
+    rows = [with_value[i] for i in having]
+    across, up = (_only(one, having) for one in both)
+    numbers = [field.ranked[row.number] for row in rows]
+    is_log = is_wide(numbers)
+    drawn, note = field.thinned(rows, _MOST)
+    if len(rows) < len(field.rows) and not note:
+        note = f"{len(rows):,} of {some(len(field.rows), 'trial')}: those with both parameters and a number."
+    texts = f"{field.chosen.shown} over {across.title} and {up.title}"
+    return finish(
+        [_areas(field, across, up, numbers, is_log), *_marks(field, rows, drawn, across, up)],
+        "contour",
+        texts,
+        note=note,
+        summary=f"Areas of equal {texts}, with {some(len(drawn), 'trial')} on them.",
+        xaxis=axis_of(across, len(rows)),
+        yaxis=axis_of(up, len(rows)),
+        height=480,
+    )
+
+
+def _only(parameter: Parameter, which: Sequence[int]) -> Parameter:
+    return Parameter(parameter.name, tuple(parameter.values[i] for i in which), parameter.labels, parameter.is_log)
+
+
+def _areas(field: Field, across: Parameter, up: Parameter, numbers: Sequence[float], is_log: bool) -> Any:
+    """Return what plotly draws between the medians of the cells of a grid; empty cells it fills from those around."""
+    assert field.chosen is not None
+    cells = min(_MOST_CELLS, max(4, round(1.5 * math.sqrt(len(numbers)))))
+    x, x_of = _grid(across, cells)
+    y, y_of = _grid(up, cells)
+    found: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for one, other, number in zip(across.values, up.values, numbers, strict=True):
+        found[x_of(one or 0.0), y_of(other or 0.0)].append(math.log10(number) if is_log else number)
+    z: list[list[Any]] = [[None] * len(x) for _ in y]
+    for (column, row), some_numbers in found.items():
+        z[row][column] = rounded(statistics.median(some_numbers))
+    title = field.chosen.shown
+    return graph_objects().Contour(
+        x=x,
+        y=y,
+        z=z,
+        connectgaps=True,
+        colorscale=SCALE,
+        reversescale=field.chosen.mode == "min",
+        opacity=0.75,
+        line={"width": 0.5},
+        colorbar={
+            "title": {"text": f"{title}<br>(powers of 10)" if is_log else title, "font": {"size": 11}},
+            "thickness": 12,
+            "tickfont": {"size": 10},
+            "outlinewidth": 0,
+        },
+        hoverinfo="skip",
+    )
+
+
+def _grid(parameter: Parameter, cells: int) -> tuple[list[Any], Any]:
+    """Return the middles of the cells along a parameter, and which one a value is in."""
+    if parameter.labels is not None:
+        return list(range(len(parameter.labels))), lambda value: int(value)
+    known = [math.log10(v) if parameter.is_log else v for v in parameter.values if v is not None]
+    low, high = min(known), max(known)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    width = (high - low) / cells
+    middles = [low + (index + 0.5) * width for index in range(cells)]
+
+    def cell(value: float) -> int:
+        place = math.log10(value) if parameter.is_log else value
+        return min(cells - 1, max(0, int((place - low) / width)))
+
+    return [rounded(10**middle if parameter.is_log else middle) for middle in middles], cell
+
+
+def _marks(
+    field: Field, rows: Sequence[TrialRow], drawn: Sequence[TrialRow], across: Parameter, up: Parameter
+) -> list[Any]:
+    place = {row.number: index for index, row in enumerate(rows)}
+    traces = []
+    for fate, some_rows in by_fate(drawn).items():
+        look = FATES[fate]
+        traces.append(
+            graph_objects().Scatter(
+                x=[rounded(across.values[place[row.number]]) for row in some_rows],
+                y=[rounded(up.values[place[row.number]]) for row in some_rows],
+                mode="markers",
+                name=look.name,
+                marker={
+                    "color": look.color,
+                    "symbol": look.symbol,
+                    "size": 7,
+                    "line": {"width": 1, "color": "rgba(255,255,255,0.7)"},
+                },
+                customdata=[[row.number] for row in some_rows],
+                hovertext=[field.about(row) for row in some_rows],
+                hoverinfo="text",
+            )
+        )
+    return traces

@@ -1,0 +1,194 @@
+"""Learning curves: a reported number of each trial over its steps, told apart by what became of the trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep import checks
+from sweep.core.results import TrialResult
+from sweep.core.values import as_float
+from sweep.errors import ConfigError, MetricError, nearest
+from sweep.figures.style import FATES, finish, graph_objects, is_wide, plain, rounded, some
+from sweep.figures.trials import Field, by_fate
+from sweep.record.encoding import decode_metrics
+from sweep.record.reader import ExperimentReader
+from sweep.record.rows import TrialRow
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["Curve", "curves_of", "draw_curves"]
+
+_MOST_POINTS = 24_000  # of all curves together
+_MOST_TEXTS = 6000  # points that carry a config; of more only the last of each curve does
+Curve = list[tuple[float, float, int]]  # x, value, number of the attempt
+_FLOATS = {'{"$float":"nan"}': math.nan, '{"$float":"inf"}': math.inf, '{"$float":"-inf"}': -math.inf}
+
+
+def curves_of(reader: ExperimentReader, rows: Sequence[TrialRow], metric: str, x: str) -> dict[int, Curve]:
+    """Return what some trials reported under `metric` and `x`, by number of the trial, in the order of the record.
+
+    Reports without a number under one of the two are left out; NaN and infinities are numbers. A point that a later
+    attempt has repeated is there twice. One pass over the reports parses only those of these trials.
+    """
+    number_of = {row.trial_id: row.number for row in rows}
+    found: dict[int, Curve] = {number: [] for number in number_of.values()}
+    for trial_id, attempt, step, value in _pairs(reader, list(number_of), metric, x):
+        if step is not None and value is not None and math.isfinite(step):
+            found[number_of[trial_id]].append((step, value, attempt))
+    return {number: curve for number, curve in found.items() if curve}
+
+
+def _pairs(
+    reader: ExperimentReader, trial_ids: list[str], metric: str, x: str
+) -> Iterator[tuple[str, int, float | None, float | None]]:
+    has_paths = not any(sign in name for name in (metric, x) for sign in '"\\')  # of others there is no JSON path
+    if has_paths:
+        paths = [path for name in (x, metric) for path in (f'$."{name}"', _nested(name))]
+        columns = ", ".join(["coalesce(json_extract(metrics, ?), json_extract(metrics, ?))"] * 2)
+    else:
+        paths, columns = [], "metrics, NULL"
+    with reader.connect() as connection:
+        in_all = len(trial_ids) == len(reader.trials())
+        for start in range(0, len(trial_ids), 30_000):  # SQLite takes so many parameters and more
+            part = trial_ids[start : start + 30_000]
+            which = "" if in_all else f" WHERE trial_id IN ({', '.join('?' * len(part))})"
+            query = f"SELECT trial_id, attempt, {columns} FROM result{which} ORDER BY seq"
+            for trial_id, attempt, one, other in connection.execute(query, (*paths, *(() if in_all else part))):
+                if has_paths:
+                    yield trial_id, attempt, _number(one), _number(other)
+                else:
+                    report = TrialResult(decode_metrics(one))
+                    yield trial_id, attempt, as_float(report.get(x)), as_float(report.get(metric))
+            if in_all:
+                return
+
+
+def _nested(name: str) -> str:
+    return "$" + "".join(f'."{part}"' for part in name.split("/"))
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        return _FLOATS.get(value)
+    return as_float(value)
+
+
+def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -> go.Figure:
+    """Return the learning curves; see `Plots.curves`."""
+    assert field.chosen is not None
+    checks.whole("most", most, least=1)
+    if not isinstance(x, str) or not x:
+        checks.refuse("x", x, "the name of a number that trials report, such as 'training_iteration' or 'time_total_s'")
+    rows = [row for row in field.rows if row.last_seq is not None]
+    if trials is not None:
+        rows, note = _named(field, trials), ""
+    else:
+        rows, note = field.thinned(rows, most)
+    curves = curves_of(field.reader, rows, field.chosen.metric, x)
+    rows = [row for row in rows if any(math.isfinite(value) for _, value, _ in curves.get(row.number, ()))]
+    if not rows:
+        raise _nothing(field, x)
+    share = max(4, _MOST_POINTS // len(rows))
+    sparse = {row.number: _fewer(curves[row.number], share) for row in rows}
+    if any(len(sparse[number]) < len(curves[number]) for number in sparse):
+        note = f"{note} Of each curve at most {share} points.".strip()
+    has_texts = sum(map(len, sparse.values())) <= _MOST_TEXTS
+    traces = [_trace(field, fate, some_rows, sparse, has_texts) for fate, some_rows in by_fate(rows).items()]
+    every = [value for curve in sparse.values() for _, value, _ in curve]
+    metric = field.chosen.shown
+    counts = ", ".join(f"{len(found)} {FATES[fate].name}" for fate, found in by_fate(rows).items())
+    return finish(
+        traces,
+        "curves",
+        f"{metric} while training",
+        note=note,
+        summary=f"Learning curves of {metric} over {plain(x, 40)} of {some(len(rows), 'trial')}: {counts}.",
+        xaxis={"title": plain(x, 40)},
+        yaxis={"title": metric, "type": "log" if is_wide(every) else "linear"},
+    )
+
+
+def _named(field: Field, trials: Sequence[Any]) -> list[TrialRow]:
+    if isinstance(trials, (str, bytes)) or not isinstance(trials, (list, tuple, set, range, Mapping)):
+        checks.refuse("trials", trials, "a list of numbers or ids of trials, such as [0, 7]")
+    rows = {row.number: row for row in (field.reader.trial(one) for one in trials)}
+    if not rows:
+        raise ConfigError("trials=[] names no trial; give numbers or ids of trials, or leave it out.")
+    return [rows[number] for number in sorted(rows)]
+
+
+def _nothing(field: Field, x: str) -> MetricError:
+    assert field.chosen is not None
+    names, metric = field.reader.metric_names(), field.chosen.metric
+    if not names:
+        return MetricError(f"nothing was reported yet in {field.reader.name}: call this again when there are reports.")
+    wrong = [name for name in (metric, x) if name not in names and name not in ("training_iteration", "time_total_s")]
+    hint = nearest(wrong[0], names) if wrong else "All that was reported under them is NaN, infinite or no number."
+    return MetricError(f"no trial of {field.reader.name} has reported numbers under {metric!r} and {x!r}. {hint}")
+
+
+def _fewer(curve: Curve, most: int) -> Curve:
+    """Return a curve on at most so many points: the first, the last, and from each stretch between its extremes."""
+    if len(curve) <= most:
+        return curve
+    inner, stretches = curve[1:-1], max(1, (most - 2) // 2)
+    kept = [0]
+    for index in range(stretches):
+        first, last = index * len(inner) // stretches, (index + 1) * len(inner) // stretches
+        places = [i for i in range(first, last) if math.isfinite(inner[i][1])]
+        if places:
+            ends = {min(places, key=lambda i: inner[i][1]), max(places, key=lambda i: inner[i][1])}
+            kept += sorted(i + 1 for i in ends)
+    return [curve[i] for i in [*kept, len(curve) - 1]]
+
+
+def _trace(field: Field, fate: str, rows: Sequence[TrialRow], curves: Mapping[int, Curve], has_texts: bool) -> Any:
+    look = FATES[fate]
+    x: list[Any] = []
+    y: list[Any] = []
+    numbers: list[Any] = []
+    texts: list[str] = []
+    sizes: list[int] = []
+    for row in rows:
+        about = field.about(row)
+        short = f"<b>trial {row.number:05d}</b> {look.name}"
+        curve = curves[row.number]
+        for index, (step, value, attempt) in enumerate(curve):
+            if index and (attempt != curve[index - 1][2] and step <= curve[index - 1][0]):
+                _gap(row.number, x, y, numbers, texts, sizes)  # it went back to a checkpoint
+            is_last = index == len(curve) - 1
+            x.append(rounded(step))
+            y.append(rounded(value))
+            numbers.append([row.number])
+            texts.append(about if has_texts or is_last else short)
+            sizes.append(7 if is_last else 0)
+        _gap(row.number, x, y, numbers, texts, sizes)
+    return graph_objects().Scatter(
+        x=x[:-1],
+        y=y[:-1],
+        mode="lines+markers",
+        name=look.name,
+        line={"color": look.color, "dash": look.dash, "width": 1.5},
+        marker={
+            "size": sizes[:-1],
+            "color": look.color,
+            "symbol": look.symbol,
+            "line": {"width": 1.5 if "open" in look.symbol else 0},
+        },
+        opacity=0.85,
+        customdata=numbers[:-1],
+        text=texts[:-1],
+        hovertemplate="%{text}<br>%{x}: %{y:.5~g}<extra></extra>",
+    )
+
+
+def _gap(number: int, x: list[Any], y: list[Any], numbers: list[Any], texts: list[str], sizes: list[int]) -> None:
+    """End a line, so that the next one begins anew in the same trace."""
+    x.append(None)
+    y.append(None)
+    numbers.append([number])
+    texts.append("")
+    sizes.append(0)

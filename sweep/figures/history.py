@@ -1,0 +1,148 @@
+"""The value of each trial over the trials or over time, and the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep import checks
+from sweep.core.ranking import beats
+from sweep.figures.style import (
+    BEST,
+    FATES,
+    axis_of_time,
+    finish,
+    graph_objects,
+    is_wide,
+    number_text,
+    rounded,
+    some,
+)
+from sweep.figures.trials import Field, by_fate
+from sweep.record.rows import TrialRow
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["draw_history"]
+
+_MOST = 2000
+_FLOOR = 0.03  # of the height: where trials are marked that have no number
+
+
+def draw_history(field: Field, over: str) -> go.Figure:
+    """Return the history; see `Plots.history`."""
+    checks.one_of("over", over, ("trials", "time"))
+    assert field.chosen is not None
+    field.need_values()
+    rows, note = field.thinned(field.rows, _MOST)
+    at: dict[int, float] = {}
+    divisor, unit = 1.0, ""
+    if over == "time":
+        at = times_of_last(field)
+        rows = [row for row in rows if row.number in at]
+        divisor, unit = axis_of_time(max(at.values(), default=0.0))
+    x_of = {row.number: rounded(at[row.number] / divisor) if at else row.number for row in rows}
+    traces = _marks(field, [row for row in rows if row.number in field.ranked], x_of)
+    lacking = [row for row in rows if row.number not in field.ranked and row.is_ended]
+    traces += _without_number(field, lacking, x_of)
+    improved = _improvements(field, at)
+    traces.append(_best_line(field, improved, at, divisor))
+    is_log = is_wide(field.ranked.values())
+    metric, best = field.chosen.shown, field.best()
+    summary = f"{metric} of {some(len(field.ranked), 'trial')} by their last reports"
+    if best is not None:
+        goal = "lowest" if field.chosen.mode == "min" else "highest"
+        summary += (
+            f"; the {goal} is {number_text(field.ranked[best])}, of trial {best}, after {some(len(improved), 'step')} "
+            "of improvement"
+        )
+    return finish(
+        traces,
+        "history",
+        f"{metric} of each trial",
+        note=note,
+        summary=summary + ".",
+        xaxis_title=f"{unit} of driving" if over == "time" else "trial",
+        yaxis={"title": metric, "type": "log" if is_log else "linear"},
+        yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+    )
+
+
+def times_of_last(field: Field) -> dict[int, float]:
+    """Return when the last report of each trial was committed, in seconds of driving, by number."""
+    with field.reader.connect() as connection:
+        return dict(
+            connection.execute("SELECT t.number, r.at FROM trial t JOIN result r ON r.seq = t.last_result").fetchall()
+        )
+
+
+def _marks(field: Field, rows: Sequence[TrialRow], x_of: dict[int, Any]) -> list[Any]:
+    go = graph_objects()
+    return [
+        go.Scatter(
+            x=[x_of[row.number] for row in some_rows],
+            y=[rounded(field.ranked[row.number]) for row in some_rows],
+            mode="markers",
+            name=FATES[fate].name,
+            marker={"color": FATES[fate].color, "symbol": FATES[fate].symbol, "size": 7, "opacity": 0.8},
+            customdata=[[row.number] for row in some_rows],
+            hovertext=[field.about(row) for row in some_rows],
+            hoverinfo="text",
+        )
+        for fate, some_rows in by_fate(rows).items()
+    ]
+
+
+def _without_number(field: Field, rows: Sequence[TrialRow], x_of: dict[int, Any]) -> list[Any]:
+    """Return marks at the lower edge of trials that ended without a number: failed, NaN, infinite, never reported."""
+    go = graph_objects()
+    kinds = {
+        "failed": ("failed, no number", [row for row in rows if row.status == "ERROR"]),
+        "finished": ("ended, no number", [row for row in rows if row.status != "ERROR"]),
+    }
+    return [
+        go.Scatter(
+            x=[x_of[row.number] for row in some_rows],
+            y=[_FLOOR] * len(some_rows),
+            yaxis="y2",
+            mode="markers",
+            name=name,
+            marker={
+                "color": FATES[fate].color,
+                "symbol": "x-thin-open" if fate == "failed" else "circle-x-open",
+                "size": 8,
+            },
+            customdata=[[row.number] for row in some_rows],
+            hovertext=[field.about(row) for row in some_rows],
+            hoverinfo="text",
+        )
+        for fate, (name, some_rows) in kinds.items()
+        if some_rows
+    ]
+
+
+def _improvements(field: Field, at: dict[int, float]) -> list[int]:
+    """Return the numbers of the trials that were the best so far, in order."""
+    assert field.chosen is not None
+    order = sorted((number for number in field.ranked if not at or number in at), key=lambda n: (at.get(n, n), n))
+    found: list[int] = []
+    for number in order:
+        if not found or beats(field.ranked[number], field.ranked[found[-1]], field.chosen.mode):
+            found.append(number)
+    return found
+
+
+def _best_line(field: Field, improved: Sequence[int], at: dict[int, float], divisor: float) -> Any:
+    last = max(at.values(), default=0.0) if at else max((row.number for row in field.rows), default=0)
+    x = [at[number] if at else number for number in improved] + [last]
+    numbers = [*improved, improved[-1]]
+    return graph_objects().Scatter(
+        x=[rounded(value / divisor) for value in x] if at else x,
+        y=[rounded(field.ranked[number]) for number in numbers],
+        mode="lines",
+        line={"shape": "hv", "color": BEST, "width": 2.5},
+        name="best so far",
+        customdata=[[number] for number in numbers],
+        hovertemplate="best so far: %{y:.4~g}<br>trial %{customdata[0]}<extra></extra>",
+    )

@@ -1,0 +1,102 @@
+"""Parallel coordinates: each trial a line through its parameters to its value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep.figures.parameters import Parameter, parameters, ticks_of_log
+from sweep.figures.style import LINE_SCALE, NOTE_LINE, finish, graph_objects, is_wide, num_lines, rounded, some
+from sweep.figures.trials import Field
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["draw_parallel"]
+
+_MOST = 2000
+_MOST_AXES = 8
+_ROOM = 0.12  # of an axis, below it, for trials that lack the parameter
+
+
+def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
+    """Return parallel coordinates; see `Plots.parallel`."""
+    assert field.chosen is not None
+    field.need_values()
+    rows, note = field.thinned([row for row in field.rows if row.number in field.ranked], _MOST)
+    shown, left_out = parameters(field.reader, rows, names, most=_MOST_AXES)
+    numbers = [field.ranked[row.number] for row in rows]
+    if len(rows) < len(field.rows) and not note:
+        left_out = [*left_out, f"Without {some(len(field.rows) - len(rows), 'trial')} that have no number."]
+    is_log = is_wide(numbers)
+    value = Parameter(field.chosen.metric, tuple(numbers), None, is_log)
+    # The worse first, so that the better lines lie above them.
+    order = sorted(range(len(rows)), key=lambda i: numbers[i], reverse=field.chosen.mode == "min")
+    axes = [_axis(one, order) for one in (*shown, value)]
+    places = [math.log10(numbers[i]) if is_log else numbers[i] for i in order]
+    trace = graph_objects().Parcoords(
+        dimensions=axes,
+        customdata=[[rows[i].number] for i in order],
+        line={
+            "color": [rounded(place) for place in places],
+            "colorscale": LINE_SCALE,
+            "reversescale": field.chosen.mode == "min",
+            "showscale": False,
+            **({} if min(places) < max(places) else {"cmin": places[0] - 1, "cmax": places[0] + 1}),
+        },
+        labelfont={"size": 11},
+        tickfont={"size": 10, "shadow": "none"},
+        labelangle=-12,
+        labelside="top",
+        rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
+    )
+    note = " ".join([note, *left_out]).strip()
+    names_shown = ", ".join(one.title for one in shown)
+    return finish(
+        [trace],
+        "parallel",
+        f"Parameters and {field.chosen.shown}",
+        note=note,
+        summary=f"Parallel coordinates of {some(len(rows), 'trial')}: {names_shown}, and {field.chosen.shown}; deep "
+        "blue lines are the better ones.",
+        margin={"l": 48, "r": 40, "t": 92 + NOTE_LINE * num_lines(note), "b": 24},
+        height=500,
+    )
+
+
+def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
+    """Return an axis with a place of its own, below, for what trials lack."""
+    values = [parameter.values[i] for i in order]
+    if parameter.is_log:
+        values = [None if value is None else math.log10(value) for value in values]
+    known = [value for value in values if value is not None]
+    if parameter.labels is not None:
+        low, high = 0.0, float(max(len(parameter.labels) - 1, 1))
+        ticks, texts = [float(i) for i in range(len(parameter.labels))], list(parameter.labels)
+    else:
+        low, high = (min(known), max(known)) if known else (0.0, 1.0)
+        ticks, texts = ticks_of_log(low, high) if parameter.is_log else _ticks(low, high)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    absent = low - _ROOM * (high - low)
+    if len(known) < len(values):
+        ticks, texts, low = [absent, *ticks], ["absent", *texts], absent
+    return {
+        "label": parameter.title,
+        "values": [rounded(absent if value is None else value) for value in values],
+        "range": [low, high],
+        "tickvals": ticks,
+        "ticktext": texts,
+    }
+
+
+def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Return about five round numbers between two."""
+    if not low < high:
+        return [low], [f"{low:.4g}"]
+    rough = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    places = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    return places, [f"{place:.4g}" for place in places]

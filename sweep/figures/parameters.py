@@ -1,0 +1,218 @@
+"""The parameters of an experiment as axes: numbers, logarithms or categories, and what some trials lack."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.core.naming import evaluated_params
+from sweep.core.results import flatten
+from sweep.core.values import as_float, printed, shown
+from sweep.errors import ConfigError, nearest
+from sweep.figures.style import is_wide, plain
+from sweep.record.reader import ExperimentReader
+from sweep.record.rows import TrialRow, variables_of
+
+__all__ = ["Parameter", "parameter_of", "parameters", "ticks_of_log", "varying_names"]
+
+_MOST_CATEGORIES = 20
+_OTHERS = "others"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of some trials.
+
+    Attributes:
+        name: its flattened path, such as `opt/lr`.
+        values: of each trial a number, or the place of its category; None: the trial lacks it, or it is no finite
+            number.
+        labels: of the categories, as they are shown; None: it is numeric.
+        is_log: whether its axis is logarithmic.
+    """
+
+    name: str
+    values: tuple[float | None, ...]
+    labels: tuple[str, ...] | None
+    is_log: bool
+
+    @property
+    def title(self) -> str:
+        """The name for people."""
+        return plain(self.name, 32)
+
+    @property
+    def num_missing(self) -> int:
+        """How many trials lack it."""
+        return sum(value is None for value in self.values)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all trials have the same value."""
+        return len(set(self.values)) < 2
+
+
+def varying_names(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[str]:
+    """Return the flattened names of the parameters that the space varies, as they first appear.
+
+    Where the record does not say what varies, it is those that have several values, or all if none has.
+    """
+    variables = variables_of(reader.meta)
+    names: dict[str, None] = {}
+    if variables is not None:
+        for row in rows:
+            names.update(dict.fromkeys(evaluated_params(row.config, variables)))
+        if names:
+            return list(names)
+    seen: dict[str, str] = {}
+    several: dict[str, None] = {}
+    counts: Counter[str] = Counter()
+    for row in rows:
+        for name, value in flatten(row.config).items():
+            text = shown(value)
+            counts[name] += 1
+            if seen.setdefault(name, text) != text:
+                several[name] = None
+    several |= {name: None for name, count in counts.items() if count < len(rows)}
+    return [name for name in seen if name in several] or list(seen)
+
+
+def parameters(
+    reader: ExperimentReader, rows: Sequence[TrialRow], names: Sequence[str] | None, *, most: int, has_all: bool = False
+) -> tuple[list[Parameter], list[str]]:
+    """Return parameters of some trials, and what is to be said of those left out.
+
+    Args:
+        names: which; None: those that vary, up to `most`.
+        has_all: give constant ones, too, where none is named.
+
+    Raises:
+        ConfigError: a name that no trial has; there is none to show.
+    """
+    flats = [flatten(row.config) for row in rows]
+    if names is not None:
+        if isinstance(names, str):
+            names = [names]
+        known = list(dict.fromkeys(name for flat in flats for name in flat))
+        for name in names:
+            if name not in known:
+                raise ConfigError(f"no trial has a parameter {name!r}. {nearest(str(name), known)}")
+        return [_parameter(reader, name, [flat.get(name, _MISSING) for flat in flats]) for name in names], []
+    wanted = varying_names(reader, rows)
+    found = [_parameter(reader, name, [flat.get(name, _MISSING) for flat in flats]) for name in wanted]
+    varied = [one for one in found if has_all or not one.is_constant]
+    notes = []
+    if 0 < len(varied) < len(found):
+        notes.append(
+            f"Left out, as the same in all trials: {', '.join(one.title for one in found if one.is_constant)}."
+        )
+    if len(varied) > most:
+        notes.append(f"The first {most} of {len(varied)} parameters; params=[...] chooses others.")
+    return (varied or found)[:most], notes
+
+
+def parameter_of(reader: ExperimentReader, name: str, configs: Sequence[Mapping[str, Any]]) -> Parameter:
+    """Return one parameter of some flattened configs."""
+    return _parameter(reader, name, [config.get(name, _MISSING) for config in configs])
+
+
+_MISSING = object()
+
+
+def _parameter(reader: ExperimentReader, name: str, values: Sequence[Any]) -> Parameter:
+    present = [value for value in values if value is not _MISSING]
+    kinds = set(map(type, present))
+    described = _described(reader, name)
+    is_numeric = bool(present) and kinds <= {int, float}
+    if is_numeric and not (described == "category" and len(set(present)) <= _MOST_CATEGORIES):
+        numbers = [_finite(value) for value in values]
+        known = [number for number in numbers if number is not None]
+        if known:
+            is_positive = min(known) > 0
+            is_log = is_positive and (described == "log" or (described == "" and is_wide(known)))
+            return Parameter(name, tuple(numbers), None, is_log)
+    return _categories(name, values, is_sorted=is_numeric)
+
+
+def _finite(value: Any) -> float | None:
+    number = None if value is _MISSING else as_float(value)
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _categories(name: str, values: Sequence[Any], *, is_sorted: bool) -> Parameter:
+    keys = [None if value is _MISSING else _key(value) for value in values]
+    texts = {key: value for key, value in zip(keys, values, strict=True) if key is not None}
+    counts = Counter(key for key in keys if key is not None)
+    order = sorted(texts, key=(lambda key: texts[key]) if is_sorted else str)
+    if len(order) > _MOST_CATEGORIES:
+        common = {key for key, _ in counts.most_common(_MOST_CATEGORIES - 1)}
+        order = [key for key in order if key in common]
+    labels = [plain(_text(texts[key]), 24) for key in order]
+    place = {key: float(index) for index, key in enumerate(order)}
+    if len(order) < len(texts):
+        labels.append(f"{len(texts) - len(order)} {_OTHERS}")
+    last = float(len(order))
+    placed = tuple(None if key is None else place.get(key, last) for key in keys)
+    return Parameter(name, placed, tuple(labels), is_log=False)
+
+
+def _key(value: Any) -> str:
+    return f"{type(value).__name__}:{_text(value)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple, dict)):
+        try:
+            return json.dumps(value, ensure_ascii=False, default=shown)
+        except (ValueError, RecursionError):
+            return shown(value)
+    return printed(value)
+
+
+def _described(reader: ExperimentReader, name: str) -> str:
+    """Return how the recorded space, which is texts, describes a parameter: `log`, `linear`, `category`, or empty."""
+    space = reader.meta.get("space")
+    if not isinstance(space, Mapping):
+        return ""
+    head, _, _ = name.partition("/")
+    text, leaf = space.get(name, space.get(head)), name.rpartition("/")[2]
+    if not isinstance(text, str):
+        return ""
+    if name != head and name not in space:  # nested: its dict is one text
+        parts = re.split(rf"['\"]{re.escape(leaf)}['\"]: ", text)[1:]
+        kinds = {_kind(part) for part in parts}
+        return kinds.pop() if len(kinds) == 1 else ""
+    return _kind(text)
+
+
+def _kind(text: str) -> str:
+    if text.startswith(("Categorical", "{'grid_search'")):
+        return "category"
+    found = re.match(r"(?:Float|Integer)\([^()]*\)(.{0,40})", text)
+    if found is None:
+        return ""
+    return "log" if "LogUniform" in found[1].partition(", '")[0] else "linear"
+
+
+def ticks_of_log(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Return places (decimal logarithms) and texts of ticks between two decimal logarithms, about two to nine."""
+    powers = list(range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1))
+    step = max(1, math.ceil(len(powers) / 8))
+    places = [float(power) for power in powers[::step]]
+    if len(places) < 3:
+        factors = (1, 2, 5)
+        every = [(power, factor) for power in range(math.floor(low) - 1, math.ceil(high) + 1) for factor in factors]
+        places = [power + math.log10(factor) for power, factor in every]
+        places = [place for place in places if low - 1e-9 <= place <= high + 1e-9]
+    if len(places) < 2:
+        places = [low, high] if high > low else [low]
+    return places, [f"{10**place:.3g}" for place in places]

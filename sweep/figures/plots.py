@@ -1,0 +1,185 @@
+"""`analysis.plot`: the figures of one experiment."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep.errors import nearest
+from sweep.figures.suited import suited_figures
+from sweep.figures.trials import Field, chosen_metric
+from sweep.record.reader import ExperimentReader
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["NAMES", "Plots"]
+
+NAMES = (
+    "history",
+    "curves",
+    "pareto",
+    "parallel",
+    "importance",
+    "slice",
+    "contour",
+    "rungs",
+    "population",
+    "timeline",
+)
+
+
+class Plots:
+    """Draw an experiment from its record, also while it runs; each method returns a `plotly.graph_objects.Figure`.
+
+    Values are those of the last reports, as everywhere (`scope="last"`). What is too much for one figure is thinned,
+    and the figure says how. Every mark that stands for a trial has the trial's number first in its `customdata`;
+    `figure.layout.meta` holds `figure` (the method's name), `note` (what was thinned or left out) and `summary` (one
+    sentence for those who do not see it), in both of which texts of the user are escaped as for HTML.
+
+    Args:
+        reader: of the experiment.
+        metric, mode: where a method is given none.
+
+    Raises:
+        ConfigError: by every method: plotly is not installed; an argument is wrong, or a metric or mode is needed that
+            is not known; this sweep has nothing of the kind.
+        MetricError: by every method: there is nothing to show under that metric, or nothing yet.
+    """
+
+    def __init__(self, reader: ExperimentReader, metric: str | None = None, mode: str | None = None) -> None:
+        self._reader = reader
+        self._defaults = (metric, mode)
+
+    def __repr__(self) -> str:
+        calls = ", ".join(f"{name}()" for name in self.suited()) or "none yet, for lack of trials"
+        return f"figures of {self._reader.name}: {calls}; of two parameters contour(x, y)"
+
+    def __dir__(self) -> Iterator[str]:
+        yield from (*NAMES, "suited")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"there is no figure {name!r}. {nearest(name, NAMES)}")
+
+    def suited(self) -> list[str]:
+        """Return the names of the figures that have something to show without arguments, in the order of a page."""
+        return suited_figures(self._reader, self._defaults)
+
+    def history(self, metric: str | None = None, mode: str | None = None, over: str = "trials") -> go.Figure:
+        """Show the value of each trial and the best so far; failed ones and those without a number stand at the edge.
+
+        Args:
+            metric, mode: one of them is completed by the defaults.
+            over: "trials" (by number) or "time" (when the last report was made, in time of driving).
+        """
+        return self._draw("history", self._field(metric, mode), over)
+
+    def curves(
+        self,
+        metric: str | None = None,
+        x: str = "training_iteration",
+        trials: Sequence[int | str] | None = None,
+        most: int = 300,
+    ) -> go.Figure:
+        """Show learning curves: a reported number over the steps, told apart by what became of the trial.
+
+        Args:
+            metric: any number that was reported, such as `eval/acc`.
+            x: what it is shown over: another number that comes with each report, such as `time_total_s`.
+            trials: numbers or ids of the trials to show; None: at most `most`, the best among them.
+            most: trials.
+        """
+        return self._draw("curves", self._field(metric, None, is_ranked=False), x, trials, most)
+
+    def parallel(self, params: Sequence[str] | None = None, metric: str | None = None) -> go.Figure:
+        """Show each trial as a line through its parameters to its value.
+
+        Args:
+            params: flattened names such as `opt/lr`, in the order of the axes; None: the first eight that vary.
+        """
+        return self._draw("parallel", self._field(metric, None), params)
+
+    def importance(self, metric: str | None = None, evaluator: Any = None) -> go.Figure:
+        """Show how much each parameter matters for the value, by an evaluator of Optuna.
+
+        More than 2,000 trials are thinned evenly. Trials that were stopped early count with their last value.
+
+        Args:
+            evaluator: "ped_anova" (None), "fanova", "mean_decrease_impurity", or an object of `optuna.importance`. Only
+                PED-ANOVA of Optuna 5 judges parameters that some trials lack, among those that have them; with others
+                they are left out, and the figure says so.
+        """
+        return self._draw("importance", self._field(metric, None), evaluator)
+
+    def slice(self, params: Sequence[str] | None = None, metric: str | None = None) -> go.Figure:
+        """Show the value over each parameter, a panel for each; trials that lack it are not in its panel.
+
+        Args:
+            params: flattened names; None: the first twelve that vary.
+        """
+        return self._draw("slice", self._field(metric, None), params)
+
+    def contour(self, x: str, y: str, metric: str | None = None) -> go.Figure:
+        """Show areas of equal value over two parameters: between medians on a grid, and the trials.
+
+        Args:
+            x, y: flattened names of two parameters.
+        """
+        return self._draw("contour", self._field(metric, None), x, y)
+
+    def pareto(self, metrics: Sequence[str] | None = None, modes: Sequence[str] | None = None) -> go.Figure:
+        """Show two or three objectives against each other, and which trials no other beats in all that are shown.
+
+        Args:
+            metrics, modes: of the objectives; None: those of the sweep, of more than three the first three.
+        """
+        return self._draw("pareto", self._reader, metrics, modes)
+
+    def rungs(
+        self,
+        metric: str | None = None,
+        at: Sequence[float] | None = None,
+        time_attr: str = "training_iteration",
+    ) -> go.Figure:
+        """Show how many trials came to each rung with which values, who was stopped there, and how well ranks at one
+        rung say those at another (Spearman): low ones mean that trials were stopped too early.
+
+        Args:
+            at: steps to compare, whether trials were stopped there or not; None: those that the reasons of stopped
+                trials name.
+            time_attr: the number in the reports that counts steps.
+        """
+        return self._draw("rungs", self._field(metric, None), at, time_attr)
+
+    def population(self, params: Sequence[str] | None = None) -> go.Figure:
+        """Show which trial continued from which (population based training), and hyperparameters over the steps.
+
+        Args:
+            params: flattened names; None: those that were changed.
+        """
+        metric, mode = self._defaults
+        field = self._field(metric, mode) if metric and mode else Field(self._reader, None)
+        return self._draw("population", field, params)
+
+    def timeline(self, trials: Sequence[int | str] | None = None, by: str = "trial", most: int = 200) -> go.Figure:
+        """Show when trials waited and for what, started, ran, were paused and were tried again.
+
+        Args:
+            trials: numbers or ids; None: at most `most`.
+            by: "trial" (a row for each) or "device" (a row for each device, or share of one, and what it ran).
+            most: trials, by "trial".
+        """
+        metric, mode = self._defaults
+        field = self._field(metric, mode) if metric and mode else Field(self._reader, None)
+        return self._draw("timeline", field, trials, by, most)
+
+    def _field(self, metric: str | None, mode: str | None, *, is_ranked: bool = True) -> Field:
+        return Field(self._reader, chosen_metric(self._reader, self._defaults, metric, mode, is_ranked=is_ranked))
+
+    def _draw(self, name: str, *arguments: Any) -> go.Figure:
+        module = importlib.import_module(f"sweep.figures.{'slices' if name == 'slice' else name}")
+        draw: Callable[..., Any] = getattr(module, f"draw_{name}")
+        return draw(*arguments)

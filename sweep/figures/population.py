@@ -1,0 +1,369 @@
+"""A population that is changed while it trains: who continued from whom, and the hyperparameters over the steps."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from sweep.core.results import flatten
+from sweep.errors import ConfigError, MetricError, nearest
+from sweep.figures.parameters import Parameter, parameter_of
+from sweep.figures.slices import axis_of
+from sweep.figures.style import BEST, FATES, GREY, finish, graph_objects, plain, rounded, some
+from sweep.figures.trials import Field, spread, value_text
+from sweep.record.encoding import decode, decode_metrics
+from sweep.record.reader import ExperimentReader
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["SCHEDULERS", "Stretch", "draw_population", "stretches_of"]
+
+SCHEDULERS = ("pbt", "pb2", "pbt_replay")  # as the record names those that change configs
+_MOST = 100  # trials
+_MOST_PANELS = 6
+_GLOBAL_FILE = "pbt_global.txt"  # who continued from whom, as `sweep.schedulers.pbt_policy` describes it
+_MOST_BYTES = 50_000_000
+
+
+@dataclass(slots=True)
+class Stretch:
+    """One attempt of a trial that reported: steps from `begin` to `end` with one config.
+
+    Attributes:
+        config: flattened.
+        is_changed: whether the config is another than that of the attempt before.
+        source: number of the trial whose checkpoint it continued from, where that was another; None: its own, or
+            unknown.
+    """
+
+    number: int
+    attempt: int
+    begin: float
+    end: float
+    config: Mapping[str, Any]
+    is_changed: bool = False
+    source: int | None = None
+
+
+def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
+    """Return the stretches of each trial that reported, by number, in order."""
+    configs = _configs(reader)
+    lines = _exploits(reader)
+    found: dict[int, list[Stretch]] = {}
+    number_of = {row.trial_id: row.number for row in reader.trials()}
+    with reader.connect() as connection:
+        rows = connection.execute(
+            "SELECT trial_id, attempt, min(coalesce(json_extract(metrics, '$.training_iteration'), 0)),"
+            " max(coalesce(json_extract(metrics, '$.training_iteration'), 0)), min(seq) FROM result"
+            " GROUP BY trial_id, attempt ORDER BY trial_id, attempt"
+        ).fetchall()
+    for trial_id, attempt, begin, end, first_seq in rows:
+        if trial_id not in number_of or not all(isinstance(step, (int, float)) for step in (begin, end)):
+            continue
+        number = number_of[trial_id]
+        before = found.setdefault(number, [])
+        known = [config for a, config in configs.get(trial_id, {}).items() if a <= attempt]
+        config = known[-1] if known else {}
+        one = Stretch(number, attempt, begin, end, config, bool(before) and before[-1].config != config)
+        if one.is_changed:
+            one.source = _source(reader, one, trial_id, first_seq, lines[number])
+        before.append(one)
+    return found
+
+
+def _configs(reader: ExperimentReader) -> dict[str, dict[int, dict[str, Any]]]:
+    """Return the flattened config of each attempt that was recorded with one: the first, and those after it."""
+    found: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+    with reader.connect() as connection:
+        for trial_id, text in connection.execute(
+            "SELECT trial_id, data FROM event WHERE kind = 'Suggested' AND data LIKE '{\"config\"%' ORDER BY seq"
+        ):
+            found[trial_id].setdefault(1, flatten(decode(text).get("config", {})))
+        for (text,) in connection.execute(
+            "SELECT commands FROM event WHERE commands IS NOT NULL AND commands LIKE '%[\"Start\",%' ORDER BY seq"
+        ):
+            for row in decode(text):
+                if row[0] == "Start" and len(row) > 4 and isinstance(row[4], Mapping):
+                    found[row[1]][row[2]] = flatten(row[4])
+    for row in reader.trials():
+        found[row.trial_id].setdefault(1, flatten(row.config))
+    return {trial_id: dict(sorted(configs.items())) for trial_id, configs in found.items()}
+
+
+def _exploits(reader: ExperimentReader) -> dict[int, list[tuple[int, Any]]]:
+    """Return what the policy file says, by the number of the trial that gave itself up: (source, new config) each."""
+    found: dict[int, list[tuple[int, Any]]] = defaultdict(list)
+    path = reader.root / _GLOBAL_FILE
+    if not path.is_file() or path.stat().st_size > _MOST_BYTES:
+        return found
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            target, source, _, _, _, config = json.loads(line)
+            numbers = [int(str(tag).partition("_")[0]) for tag in (target, source)]
+        except (ValueError, TypeError):  # cut off when the driver died, or not ours
+            continue
+        found[numbers[0]].append((numbers[1], config))
+    return found
+
+
+def _source(
+    reader: ExperimentReader, one: Stretch, trial_id: str, seq: int, lines: list[tuple[int, Any]]
+) -> int | None:
+    """Return whose checkpoint a changed attempt began from: as the policy file says, else the one trial that had
+    trained for just as long when it saved."""
+    for place, (source, config) in enumerate(lines):
+        if isinstance(config, Mapping) and _plain(flatten(config)) == _plain(one.config):
+            del lines[: place + 1]
+            return source
+    with reader.connect() as connection:
+        (text,) = connection.execute("SELECT metrics FROM result WHERE seq = ?", (seq,)).fetchone()
+        first = decode_metrics(text)
+        total, since = first.get("time_total_s"), first.get("time_since_restore")
+        if not all(isinstance(value, (int, float)) for value in (total, since)) or not total - since > 0:
+            return None
+        restored = total - since
+        owners = connection.execute(
+            "SELECT DISTINCT trial_id FROM result WHERE seq < ? AND checkpoint IS NOT NULL"
+            " AND abs(json_extract(metrics, '$.time_total_s') - ?) < 1e-9",
+            (seq, restored),
+        ).fetchall()
+    if len(owners) != 1 or owners[0][0] == trial_id:
+        return None
+    row = reader.snapshot().by_id.get(owners[0][0])
+    return None if row is None else row.number
+
+
+def _plain(config: Mapping[str, Any]) -> str:
+    return json.dumps(dict(config), default=repr, sort_keys=True)
+
+
+def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
+    """Return the population; see `Plots.population`."""
+    found = stretches_of(field.reader)
+    if not found:
+        raise MetricError(f"nothing was reported yet in {field.reader.name}: call this again when there are reports.")
+    changes = [one for stretches in found.values() for one in stretches if one.is_changed]
+    if not changes and field.reader.meta.get("scheduler") not in SCHEDULERS:
+        raise ConfigError(
+            f"no trial of {field.reader.name} changed its config while it trained; this figure shows sweeps with "
+            "scheduler='pbt', 'pb2' or 'pbt_replay'."
+        )
+    chosen = _chosen(found, changes, names)
+    line_of_best = _ancestry(found, field.best())
+    rows = [row for row in field.rows if row.number in found]
+    kept = {row.number for row in spread(rows, _MOST)} | {number for number, _, _ in line_of_best}
+    notes = [f"{len(kept):,} of {some(len(rows), 'trial')}: a spread, and those the best one comes from."] * (
+        len(kept) < len(rows)
+    )
+    shown = {number: stretches for number, stretches in found.items() if number in kept}
+    if len(chosen) > _MOST_PANELS:
+        notes.append(f"The first {_MOST_PANELS} of {len(chosen)} parameters; params=[...] chooses others.")
+        chosen = chosen[:_MOST_PANELS]
+    schedules = [_schedule(field, name, shown) for name in chosen]
+    panels = 1 + len(schedules)
+    figure = importlib.import_module("plotly.subplots").make_subplots(
+        rows=panels,
+        cols=1,
+        shared_xaxes=True,
+        vertical_spacing=0.12 / panels,
+        row_heights=[1.3] + [1.0] * len(schedules),
+    )
+    traces = [*_lineage(field, shown, line_of_best)]
+    layout: dict[str, Any] = {"yaxis": {"title": "trial", "autorange": "reversed", "zeroline": False}}
+    if len(shown) <= 20:
+        layout["yaxis"] |= {"tickvals": sorted(shown)}
+    for index, (parameter, order) in enumerate(schedules, start=2):
+        traces += _panel(parameter, order, line_of_best, index)
+        layout[f"yaxis{index}"] = axis_of(parameter, len(order))
+        layout[f"yaxis{index}"]["title"] = parameter.title
+    layout[f"xaxis{panels if panels > 1 else ''}"] = {"title": "training_iteration"}
+    listed = ", ".join(plain(name, 30) for name in chosen)
+    clones = [one for stretches in shown.values() for one in stretches if one.source is not None]
+    return finish(
+        traces,
+        "population",
+        "Who continued from whom",
+        note=" ".join(notes),
+        summary=f"Lineage of {some(len(shown), 'trial')}: {some(len(changes), 'change')} of a config, {len(clones)} of "
+        f"them with another trial's checkpoint; below it the schedules of {listed or 'no parameter'}.",
+        figure=figure,
+        height=190 + 200 + 150 * len(schedules),
+        **layout,
+    )
+
+
+def _chosen(
+    found: Mapping[int, Sequence[Stretch]], changes: Sequence[Stretch], names: Sequence[str] | None
+) -> list[str]:
+    """Return the parameters to show: those named, else those that a change has changed, else those that differ."""
+    known = list(dict.fromkeys(name for stretches in found.values() for one in stretches for name in one.config))
+    if names is not None:
+        wanted = [names] if isinstance(names, str) else list(names)
+        for name in wanted:
+            if name not in known:
+                raise ConfigError(f"no trial has a parameter {name!r}. {nearest(str(name), known)}")
+        return wanted
+    several: dict[str, set[str]] = defaultdict(set)
+    moved: set[str] = set()
+    for stretches in found.values():
+        for before, one in pairwise(stretches):
+            moved |= {name for name in known if repr(before.config.get(name)) != repr(one.config.get(name))}
+        for one in stretches:
+            for name in known:
+                several[name].add(repr(one.config.get(name)))
+    return [name for name in known if name in moved] or [name for name in known if len(several[name]) > 1]
+
+
+def _ancestry(found: Mapping[int, Sequence[Stretch]], best: int | None) -> list[tuple[int, float, float]]:
+    """Return the way to the best trial, the last part first: (number, from step, to step) of each trial it went
+    through."""
+    way: list[tuple[int, float, float]] = []
+    number, until = best, math.inf
+    while number is not None and number in found and len(way) < 10_000:
+        before = [one for one in found[number] if one.begin - 1 < until]
+        if not before:
+            break
+        index = len(before) - 1
+        while index > 0 and before[index].source is None:
+            index -= 1
+        until_here = min(until, before[-1].end)
+        way.append(
+            (number, before[index].begin - 1 if before[index].source is not None else before[0].begin, until_here)
+        )
+        until, source = before[index].begin - 1, before[index].source
+        if source is None or until <= 0:
+            break
+        number = source
+    return way
+
+
+def _schedule(field: Field, name: str, found: Mapping[int, Sequence[Stretch]]) -> tuple[Parameter, list[Stretch]]:
+    order = [one for number in sorted(found) for one in found[number]]
+    return parameter_of(field.reader, name, [one.config for one in order]), order
+
+
+def _is_on_way(one: Stretch, way: Sequence[tuple[int, float, float]]) -> bool:
+    return any(number == one.number and one.begin - 1 < until and one.end > begin for number, begin, until in way)
+
+
+def _lineage(
+    field: Field, found: Mapping[int, Sequence[Stretch]], way: Sequence[tuple[int, float, float]]
+) -> list[Any]:
+    go = graph_objects()
+    rows = {row.number: row for row in field.rows}
+    x: list[Any] = []
+    y: list[Any] = []
+    numbers: list[Any] = []
+    texts: list[str] = []
+    for number in sorted(found):
+        stretches = found[number]
+        about = field.about(rows[number])
+        x += [rounded(stretches[0].begin), rounded(max(one.end for one in stretches)), None]
+        y += [number, number, None]
+        numbers += [[number]] * 3
+        texts += [about, about, ""]
+    traces = [
+        go.Scatter(
+            x=x[:-1], y=y[:-1], customdata=numbers[:-1], hovertext=texts[:-1], hoverinfo="text", mode="lines",
+            name="trial", line={"color": GREY, "width": 1.5}, opacity=0.7,
+        )
+    ]  # fmt: skip
+    traces += _clones(found)
+    if way:
+        x, y, numbers = [], [], []
+        for number, begin, until in reversed(way):
+            x += [rounded(begin), rounded(until)]
+            y += [number, number]
+            numbers += [[number]] * 2
+        traces.append(
+            go.Scatter(
+                x=x, y=y, customdata=numbers, mode="lines", name="the best and what it comes from",
+                line={"color": BEST, "width": 3.5}, hovertemplate="to the best: trial %{y}<extra></extra>",
+            )
+        )  # fmt: skip
+    return traces
+
+
+def _clones(found: Mapping[int, Sequence[Stretch]]) -> list[Any]:
+    """Return the lines from each trial that was copied to its copy, with a mark at the copy."""
+    x: list[Any] = []
+    y: list[Any] = []
+    numbers: list[Any] = []
+    texts: list[str] = []
+    sizes: list[int] = []
+    for stretches in found.values():
+        for before, one in pairwise(stretches):
+            if not one.is_changed:
+                continue
+            step = rounded(one.begin - 1)
+            source = one.number if one.source is None else one.source
+            text = _change(before, one)
+            x += [step, step, None]
+            y += [source, one.number, None]
+            numbers += [[source], [one.number], [one.number]]
+            texts += [text, text, ""]
+            sizes += [0, 8, 0]
+    if not x:
+        return []
+    look = FATES["stopped"]
+    return [
+        graph_objects().Scatter(
+            x=x[:-1], y=y[:-1], customdata=numbers[:-1], hovertext=texts[:-1], hoverinfo="text", mode="lines+markers",
+            name="continued from another", line={"color": look.color, "width": 1, "dash": "dot"},
+            marker={"color": look.color, "symbol": "diamond", "size": sizes[:-1]},
+        )
+    ]  # fmt: skip
+
+
+def _change(before: Stretch, one: Stretch) -> str:
+    """Return what hovers say of a change."""
+    whose = "its own checkpoint, or an unknown one" if one.source is None else f"trial {one.source:05d}"
+    lines = [f"<b>trial {one.number:05d}</b> at {one.begin - 1:g}: continued from {whose}"]
+    for name in one.config:
+        old, new = before.config.get(name), one.config[name]
+        if repr(old) != repr(new):
+            lines.append(f"{plain(name, 30)}: {value_text(old)} to {value_text(new)}")
+    return "<br>".join(lines[:10])
+
+
+def _panel(
+    parameter: Parameter, order: Sequence[Stretch], way: Sequence[tuple[int, float, float]], index: int
+) -> list[Any]:
+    """Return the steps of one hyperparameter: those on the way to the best, and the others."""
+    traces = []
+    for is_best in (False, True):
+        x: list[Any] = []
+        y: list[Any] = []
+        numbers: list[Any] = []
+        last: Stretch | None = None
+        for place, one in enumerate(order):
+            value = rounded(parameter.values[place])
+            if value is None or _is_on_way(one, way) != is_best:
+                continue
+            if x and (last is None or last.number != one.number):
+                x.append(None)
+                y.append(None)
+                numbers.append([one.number])
+            begin = one.begin if one.attempt == 1 else one.begin - 1
+            x += [rounded(begin), rounded(one.end)]
+            y += [value, value]
+            numbers += [[one.number]] * 2
+            last = one
+        if x:
+            traces.append(
+                graph_objects().Scatter(
+                    x=x, y=y, xaxis=f"x{index}", yaxis=f"y{index}", mode="lines", showlegend=False, customdata=numbers,
+                    line={"color": BEST if is_best else GREY, "width": 3 if is_best else 1.2},
+                    opacity=1 if is_best else 0.6,
+                    name="the best and what it comes from" if is_best else "trial",
+                    hovertemplate="trial %{customdata[0]} at %{x}: %{y:.4~g}<extra></extra>",
+                )
+            )  # fmt: skip
+    return traces

@@ -1,0 +1,126 @@
+"""The value of each trial over each of its parameters, one panel per parameter."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep.figures.parameters import Parameter, parameters
+from sweep.figures.style import FATES, finish, graph_objects, is_wide, rounded, some
+from sweep.figures.trials import Field, by_fate
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["axis_of", "draw_slice"]
+
+_MOST_MARKS = 6000  # in all panels together
+_MOST_PANELS = 12
+_PANEL_HEIGHT = 210
+
+
+def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
+    """Return the panels; see `Plots.slice`."""
+    assert field.chosen is not None
+    field.need_values()
+    rows = [row for row in field.rows if row.number in field.ranked]
+    without = len(field.rows) - len(rows)
+    shown, left_out = parameters(field.reader, rows, names, most=_MOST_PANELS)
+    most = max(300, _MOST_MARKS // len(shown))
+    drawn, note = field.thinned(rows, most)
+    if len(drawn) < len(rows):
+        shown, _ = parameters(field.reader, drawn, [one.name for one in shown], most=_MOST_PANELS)
+    if without and not note:
+        left_out = [*left_out, f"Without {some(without, 'trial')} that have no number."]
+    columns = min(2, len(shown))
+    panels = math.ceil(len(shown) / columns)
+    figure = importlib.import_module("plotly.subplots").make_subplots(
+        rows=panels,
+        cols=columns,
+        shared_yaxes=True,
+        horizontal_spacing=0.04,
+        vertical_spacing=0.34 / (panels + 1),
+    )
+    traces, layout = _traces(field, drawn, shown), {}
+    is_log = is_wide(field.ranked.values())
+    for index, one in enumerate(shown):
+        number = "" if index == 0 else str(index + 1)
+        layout[f"xaxis{number}"] = axis_of(one, len(drawn))
+        layout[f"yaxis{number}"] = {"type": "log" if is_log else "linear"}
+        if index % columns == 0:
+            layout[f"yaxis{number}"]["title"] = field.chosen.shown
+    return finish(
+        traces,
+        "slice",
+        f"{field.chosen.shown} over each parameter",
+        note=" ".join([note, *left_out]).strip(),
+        summary=f"{field.chosen.shown} of {some(len(drawn), 'trial')} over {', '.join(one.title for one in shown)}, a "
+        "panel for each.",
+        figure=figure,
+        height=130 + _PANEL_HEIGHT * panels + (60 if panels == 1 else 0),
+        **layout,
+    )
+
+
+def axis_of(parameter: Parameter, num_trials: int) -> dict[str, Any]:
+    """Return an axis on which the parameter's values stand as they are; the title says how many trials have it."""
+    title = parameter.title
+    if parameter.num_missing:
+        title += f" (in {num_trials - parameter.num_missing:,} of {num_trials:,})"
+    if parameter.labels is None:
+        return {"title": title, "type": "log" if parameter.is_log else "linear"} | (
+            {"dtick": "D1" if _span(parameter) < 10 else 1} if parameter.is_log and _span(parameter) < 1e6 else {}
+        )
+    texts = list(parameter.labels)
+    return {
+        "title": title,
+        "type": "linear",
+        "tickvals": list(range(len(texts))),
+        "ticktext": texts,
+        "range": [-0.5, len(texts) - 0.5],
+        "zeroline": False,
+    }
+
+
+def _span(parameter: Parameter) -> float:
+    known = [value for value in parameter.values if value is not None]
+    return max(known) / min(known)
+
+
+def _traces(field: Field, rows: Sequence[Any], shown: Sequence[Parameter]) -> list[Any]:
+    go = graph_objects()
+    index_of = {row.number: index for index, row in enumerate(rows)}
+    abouts = {row.number: field.about(row) for row in rows}
+    traces = []
+    for panel, parameter in enumerate(shown):
+        number = "" if panel == 0 else str(panel + 1)
+        for fate, all_rows in by_fate(rows).items():
+            look = FATES[fate]
+            some_rows = [row for row in all_rows if parameter.values[index_of[row.number]] is not None]
+            places = [parameter.values[index_of[row.number]] for row in some_rows]
+            if parameter.labels is not None:
+                places = [_beside(place, row.number) for place, row in zip(places, some_rows, strict=True)]
+            traces.append(
+                go.Scatter(
+                    x=[rounded(place) for place in places],
+                    y=[rounded(field.ranked[row.number]) for row in some_rows],
+                    xaxis=f"x{number}",
+                    yaxis=f"y{number}",
+                    mode="markers",
+                    name=look.name,
+                    legendgroup=fate,
+                    showlegend=panel == 0,
+                    marker={"color": look.color, "symbol": look.symbol, "size": 6, "opacity": 0.75},
+                    customdata=[[row.number] for row in some_rows],
+                    hovertext=[abouts[row.number] for row in some_rows],
+                    hoverinfo="text",
+                )
+            )
+    return traces
+
+
+def _beside(place: float | None, number: int) -> float:
+    """Return a place beside that of a category, the same each time, so that equal values do not hide each other."""
+    return (place or 0.0) + ((number * 0.618034) % 1 - 0.5) * 0.4

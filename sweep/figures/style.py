@@ -1,0 +1,246 @@
+"""How figures look and read: one template for light and dark pages, one way to write text and numbers into them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sweep.core.values import as_float, printed, sound_text
+from sweep.errors import ConfigError
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = [
+    "BEST",
+    "FATES",
+    "GREY",
+    "LINE_SCALE",
+    "SCALE",
+    "NOTE_LINE",
+    "Look",
+    "axis_of_time",
+    "finish",
+    "graph_objects",
+    "is_wide",
+    "lines_of",
+    "num_lines",
+    "number_text",
+    "plain",
+    "rounded",
+    "some",
+]
+
+GREY = "#7a7a7a"  # at least 4:1 on white and on nearly black: nothing else is known of the page
+_FAINT = "rgba(128,128,128,0.25)"
+_NOWHERE = "rgba(0,0,0,0)"
+BEST = "#009E73"
+SCALE = "Cividis"  # of areas: perceptually uniform, also for those who see two colours
+LINE_SCALE = [
+    [0.0, "#a3a3a3"],
+    [0.5, "#6da5cf"],
+    [1.0, "#1173b8"],
+]  # of lines: both ends are seen on white and on black
+NOTE_LINE = 15  # pixels
+_NOTE_WIDTH = 58  # characters on a line, on a page of 400 px
+# Tags, entities, attributes of a page, formulas ($...$) and what hover templates fill in (%{...}).
+_ENTITIES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\"'${"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_WIDE = 1000.0  # ratio from which positive values are shown on a logarithmic axis
+
+
+class Look(NamedTuple):
+    """How what became of a trial is shown; no two share a symbol or a dash, because colours alone do not tell all."""
+
+    name: str
+    color: str
+    symbol: str
+    dash: str
+
+
+# The colours are those of Okabe and Ito (2008), told apart whatever kind of colour blindness one has; their blue is a
+# little lighter, for dark pages.
+FATES: dict[str, Look] = {
+    "finished": Look("finished", "#1A7FC2", "circle", "solid"),
+    "stopped": Look("stopped early", "#E69F00", "triangle-down", "dot"),
+    "failed": Look("failed", "#D55E00", "x", "dash"),
+    "paused": Look("paused", "#CC79A7", "diamond", "dashdot"),
+    "running": Look("running", "#56B4E9", "circle-open", "longdash"),
+    "waiting": Look("waiting", GREY, "square-open", "longdashdot"),
+}
+
+
+def graph_objects() -> Any:
+    """Return `plotly.graph_objects`.
+
+    Raises:
+        ConfigError: plotly is not installed.
+    """
+    if importlib.util.find_spec("plotly") is None:
+        raise ConfigError("figures need plotly, which is not installed. Run: pip install plotly")
+    return importlib.import_module("plotly.graph_objects")
+
+
+# --- text and numbers ------------------------------------------------------------------------------------------------
+
+
+def plain(text: Any, most: int = 80) -> str:
+    """Return a text of the user as plotly shows it literally: no tags, entities, formulas or line breaks of its own.
+
+    Args:
+        most: characters; what is longer is cut and ends with an ellipsis.
+    """
+    line = " ".join(sound_text(printed(text))[: 4 * most].split())
+    if len(line) > most:
+        line = line[: most - 1] + "…"
+    line = "".join(one if one.isprintable() else "\ufffd" for one in line)
+    return line.translate(_ENTITIES)
+
+
+def lines_of(text: Any, width: int = 60, most: int = 240) -> str:
+    """Return a text of the user broken into lines, each harmless as by `plain`."""
+    short = " ".join(sound_text(printed(text))[: 4 * most].split())[:most]
+    return "<br>".join(plain(line, width) for line in textwrap.wrap(short, width)) or ""
+
+
+def rounded(value: Any) -> float | int | None:
+    """Return a number with six significant digits, whole ones as they are; None for what has no place on an axis."""
+    if type(value) is int and -(2**53) < value < 2**53:
+        return value
+    number = as_float(value)
+    if number is None or not math.isfinite(number):
+        return None
+    return float(f"{number:.6g}")
+
+
+def number_text(value: Any) -> str:
+    """Return a number for people, on four digits, NaN and infinities included."""
+    number = as_float(value)
+    return plain(value, 24) if number is None else f"{number:.4g}"
+
+
+def some(number: int, noun: str) -> str:
+    """Return `1 trial`, `1,200 trials`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def is_wide(values: Iterable[float]) -> bool:
+    """Whether numbers are all above 0 and spread over so many magnitudes that an axis should be logarithmic."""
+    known = [value for value in values if math.isfinite(value)]
+    return bool(known) and min(known) > 0 and max(known) / min(known) >= _WIDE
+
+
+def axis_of_time(most_seconds: float) -> tuple[float, str]:
+    """Return what seconds are divided by on an axis that ends there, and the unit's name."""
+    for divisor, unit in ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if most_seconds >= 2 * divisor:
+            return divisor, unit
+    return 1.0, "seconds"
+
+
+# --- the figure as a whole -------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _template() -> Any:
+    go = graph_objects()
+    axis = {
+        "gridcolor": _FAINT,
+        "linecolor": _FAINT,
+        "zerolinecolor": _FAINT,
+        "tickcolor": _FAINT,
+        "automargin": True,
+        "title": {"standoff": 6, "font": {"size": 12}},
+        "tickfont": {"size": 11},
+        "exponentformat": "e",
+    }
+    scene_axis = axis | {"backgroundcolor": _NOWHERE, "showbackground": False}
+    for name in ("automargin", "title"):
+        del scene_axis[name]
+    layout = {
+        "paper_bgcolor": _NOWHERE,
+        "plot_bgcolor": _NOWHERE,
+        "font": {"color": GREY, "size": 12, "family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"},
+        "colorway": [look.color for look in FATES.values()],
+        "hovermode": "closest",
+        "hoverlabel": {
+            "bgcolor": "#20262c",
+            "font": {"color": "#ffffff", "size": 12},
+            "align": "left",
+            "namelength": 0,
+        },
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 0,
+            "yref": "container",
+            "yanchor": "bottom",
+            "font": {"size": 11},
+            "bgcolor": _NOWHERE,
+            "itemsizing": "constant",
+        },
+        "modebar": {"bgcolor": _NOWHERE, "color": GREY, "activecolor": FATES["finished"].color},
+        "xaxis": axis,
+        "yaxis": axis,
+        "scene": {"xaxis": scene_axis, "yaxis": scene_axis, "zaxis": scene_axis},
+        "colorscale": {"sequential": SCALE},
+    }
+    return go.layout.Template(layout=layout)
+
+
+def num_lines(note: str) -> int:
+    """Return on how many lines a note is shown, of `NOTE_LINE` pixels each."""
+    return len(_wrapped(note))
+
+
+def _wrapped(note: str) -> list[str]:
+    return textwrap.wrap(note, _NOTE_WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def finish(
+    traces: Sequence[Any],
+    name: str,
+    title: str,
+    *,
+    summary: str,
+    note: str = "",
+    figure: go.Figure | None = None,
+    **layout: Any,
+) -> go.Figure:
+    """Return a figure of these traces with what every figure has.
+
+    Args:
+        name: of the method of `Plots` that draws it.
+        title, note, summary: texts in which names of the user are `plain`; the note says what was thinned or left out,
+            and is shown below the title; the summary says what is to be seen, for those who hear the page.
+        figure: one with subplots; None: a new one.
+        layout: what this figure needs beyond the template.
+    """
+    shown = _wrapped(note)
+    figure = graph_objects().Figure() if figure is None else figure
+    figure.add_traces(traces)
+    height = layout.pop("height", 440)
+    figure.update_layout(
+        template=_template(),
+        title={
+            "text": title,
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": 1 - 12 / height,
+            "yref": "container",
+            "yanchor": "top",
+            "font": {"size": 15},
+            **({"subtitle": {"text": "<br>".join(shown), "font": {"size": 11}}} if shown else {}),
+        },
+        margin={"l": 8, "r": 12, "t": 44 + NOTE_LINE * len(shown), "b": 8},
+        height=height,
+        meta={"figure": name, "note": note, "summary": summary},
+    )
+    figure.update_layout(**layout)
+    return figure

@@ -1,0 +1,58 @@
+"""Which figures have something to show of an experiment: decided without drawing any."""
+
+from __future__ import annotations
+
+import math
+
+from sweep.errors import ConfigError
+from sweep.figures.importance import LEAST
+from sweep.figures.parameters import parameters
+from sweep.figures.population import SCHEDULERS
+from sweep.figures.trials import Field, chosen_metric, spread, was_stopped_early
+from sweep.record.reader import ExperimentReader
+
+__all__ = ["suited_figures"]
+
+_LOOKED_AT = 500  # trials, for whether a parameter varies
+
+
+def suited_figures(reader: ExperimentReader, defaults: tuple[str | None, str | None]) -> list[str]:
+    """Return the names, in the order of a page."""
+    rows = reader.trials()
+    found = []
+    try:
+        field = Field(reader, chosen_metric(reader, defaults, None, None))
+    except ConfigError:
+        field = Field(reader, None)
+    if field.ranked:
+        found.append("history")
+        found.append("curves")
+    if _has_front(reader):
+        found.append("pareto")
+    if field.ranked and any(row.config for row in rows):
+        valued = [row for row in rows if row.number in field.ranked]
+        shown, _ = parameters(reader, spread(valued, _LOOKED_AT), None, most=1000)
+        if shown:
+            found.append("parallel")
+        if len(valued) >= LEAST and any(not one.is_constant for one in shown):
+            found.append("importance")
+        if shown:
+            found.append("slice")
+    if field.ranked and any(was_stopped_early(row) for row in rows):
+        found.append("rungs")
+    if reader.meta.get("scheduler") in SCHEDULERS and any(row.last_seq is not None for row in rows):
+        found.append("population")
+    if rows:
+        found.append("timeline")
+    return found
+
+
+def _has_front(reader: ExperimentReader) -> bool:
+    names = [name for name, mode in reader.objectives if mode != "obs"][:3]
+    if len(names) < 2:
+        return False
+    having = [
+        {trial_id for trial_id, _, value in reader.values(name, last_only=True) if math.isfinite(value)}
+        for name in names
+    ]
+    return bool(set.intersection(*having))

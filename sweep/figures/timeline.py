@@ -1,0 +1,193 @@
+"""When trials waited, started, ran and were paused, by trial or by what they ran on."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sweep import checks
+from sweep.errors import ConfigError, MetricError
+from sweep.figures.attempts import Attempt, Span, attempts_of, spans_of
+from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, lines_of, plain, rounded, some
+from sweep.figures.trials import Field
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["draw_timeline"]
+
+_MOST_BARS = 2500
+_MOST_TICKS = 20
+
+
+class _Kind(NamedTuple):
+    name: str
+    color: str
+    pattern: str
+
+
+# Told apart by a pattern, too.
+_KINDS: dict[str, _Kind] = {
+    "waiting": _Kind("waiting", "#B0B0B0", ""),
+    "starting": _Kind("starting", FATES["stopped"].color, "/"),
+    "running": _Kind("running", FATES["finished"].color, ""),
+    "failed": _Kind("ran and failed", FATES["failed"].color, "x"),
+    "paused": _Kind("paused", FATES["paused"].color, "."),
+}
+
+
+class _Bar(NamedTuple):
+    place: Any
+    number: int
+    kind: str
+    begin: float
+    end: float
+    text: str
+
+
+def draw_timeline(field: Field, trials: Sequence[Any] | None, by: str, most: int) -> go.Figure:
+    """Return the timeline; see `Plots.timeline`."""
+    checks.one_of("by", by, ("trial", "device"))
+    checks.whole("most", most, least=1)
+    if not field.rows:
+        raise MetricError(f"{field.reader.name} has no trials yet: call this again when it has.")
+    created, attempts, now = attempts_of(field.reader)
+    if trials is None:
+        rows, note = field.thinned(field.rows, most) if by == "trial" else (list(field.rows), "")
+    else:
+        if isinstance(trials, (str, bytes)) or not hasattr(trials, "__iter__"):
+            checks.refuse("trials", trials, "a list of numbers or ids of trials, such as [0, 7]")
+        rows, note = (
+            sorted(
+                {field.reader.trial(one).number: field.reader.trial(one) for one in trials}.values(),
+                key=lambda r: r.number,
+            ),
+            "",
+        )
+        if not rows:
+            raise ConfigError("trials=[] names no trial; give numbers or ids of trials, or leave it out.")
+    if by == "trial":
+        bars, axis, height = _by_trial(list(spans_of(created, attempts, rows, now)), [row.number for row in rows])
+    else:
+        wanted = {row.number for row in rows}
+        held = [one for one in attempts if one.number in wanted]
+        if len(held) > _MOST_BARS // 2:
+            note = f"The last {_MOST_BARS // 2:,} of {len(held):,} starts."
+            held = held[-(_MOST_BARS // 2) :]
+        bars, axis, height = _by_device(held, now)
+    if not bars:
+        raise MetricError(f"no trial of {field.reader.name} has waited or run yet: call this again when one has.")
+    first = min(bar.begin for bar in bars) if by == "device" else 0.0
+    divisor, unit = axis_of_time(max(bar.end for bar in bars))
+    traces = [_trace(field, kind, [bar for bar in bars if bar.kind == kind], divisor) for kind in _KINDS]
+    ran = sum(bar.end - bar.begin for bar in bars if bar.kind in ("running", "failed"))
+    what = some(len(rows), "trial") if by == "trial" else some(len(axis["tickvals"]), "place")
+    return finish(
+        [trace for trace in traces if trace is not None],
+        "timeline",
+        "When trials ran" if by == "trial" else "What ran where",
+        note=note,
+        summary=f"Timeline of {what} over {now:.4g} seconds of driving, of which trials ran {ran:.4g} in all.",
+        xaxis={"title": f"{unit} of driving", "range": [rounded(first / divisor), rounded(now / divisor * 1.01)]},
+        yaxis=axis,
+        barmode="overlay",
+        bargap=0.15,
+        height=height,
+    )
+
+
+def _by_trial(spans: Sequence[Span], numbers: Sequence[int]) -> tuple[list[_Bar], dict[str, Any], int]:
+    place = {number: index for index, number in enumerate(numbers)}
+    bars = [_Bar(place[span.number], span.number, span.kind, span.begin, span.end, span.text) for span in spans]
+    step = max(1, -(-len(numbers) // _MOST_TICKS))
+    axis = {
+        "title": "trial",
+        "autorange": "reversed",
+        "tickvals": list(range(0, len(numbers), step)),
+        "ticktext": [str(number) for number in numbers[::step]],
+        "showgrid": False,
+        "zeroline": False,
+    }
+    return bars, axis, min(900, max(300, 180 + 14 * len(numbers)))
+
+
+def _by_device(attempts: Sequence[Attempt], now: float) -> tuple[list[_Bar], dict[str, Any], int]:
+    """Return bars on lanes: as many per device as trials had at once a share of it."""
+    lanes: dict[str, int] = defaultdict(int)
+    free: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    placed: list[tuple[str, int, Attempt]] = []
+    for one in sorted(attempts, key=lambda a: a.granted):
+        end = now if one.released is None else one.released
+        for device in one.places:
+            if free[device] and free[device][0][0] <= one.granted:
+                _, lane = heapq.heappop(free[device])
+            else:
+                lane = lanes[device]
+                lanes[device] += 1
+            heapq.heappush(free[device], (end, lane))
+            placed.append((device, lane, one))
+    order = [(device, lane) for device in sorted(lanes) for lane in range(lanes[device])]
+    place = {key: index for index, key in enumerate(order)}
+    bars = []
+    for device, lane, one in placed:
+        begun = one.started if one.started is not None else (one.ended if one.ended is not None else now)
+        y = place[device, lane]
+        bars.append(_Bar(y, one.number, "starting", one.granted, begun, one.waits))
+        if one.started is not None:
+            kind = "failed" if one.is_failure or one.after == "lost" else "running"
+            end = now if one.ended is None else one.ended
+            bars.append(_Bar(y, one.number, kind, one.started, end, f"attempt {one.attempt} {one.outcome}".strip()))
+    texts = [plain(device, 18) + (f" {lane + 1}" if lanes[device] > 1 else "") for device, lane in order]
+    step = max(1, -(-len(order) // (2 * _MOST_TICKS)))
+    axis = {
+        "autorange": "reversed",
+        "tickvals": list(range(0, len(order), step)),
+        "ticktext": texts[::step],
+        "showgrid": False,
+        "zeroline": False,
+    }
+    return bars, axis, min(900, max(260, 180 + 26 * len(order)))
+
+
+def _trace(field: Field, kind: str, bars: Sequence[_Bar], divisor: float) -> Any:
+    if not bars:
+        return None
+    look = _KINDS[kind]
+    rows = {row.number: row for row in field.rows}
+    texts = []
+    for bar in bars:
+        lines = [f"<b>trial {bar.number:05d}</b> {look.name} for {bar.end - bar.begin:.4g} s"]
+        if bar.text:
+            lines.append(lines_of(bar.text))
+        texts.append("<br>".join([*lines, *field.config_lines(rows[bar.number])[:4]]))
+    return graph_objects().Bar(
+        base=[rounded(bar.begin / divisor) for bar in bars],
+        x=[rounded((bar.end - bar.begin) / divisor) for bar in bars],
+        y=[bar.place for bar in bars],
+        orientation="h",
+        name=look.name,
+        width=0.8,
+        marker={
+            "color": look.color,
+            "opacity": 0.45 if kind == "waiting" else 0.9,
+            "line": {"width": 0},
+            **(
+                {
+                    "pattern": {
+                        "shape": look.pattern,
+                        "size": 5,
+                        "solidity": 0.25,
+                        "fillmode": "overlay",
+                        "fgcolor": "#ffffff",
+                    }
+                }
+                if look.pattern
+                else {}
+            ),
+        },
+        customdata=[[bar.number] for bar in bars],
+        hovertext=texts,
+        hoverinfo="text",
+    )

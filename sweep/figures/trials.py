@@ -1,0 +1,213 @@
+"""The trials of an experiment as figures show them: what became of each, its value, what is said of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sweep import checks
+from sweep.core.ranking import beats, rankable, shown_objectives
+from sweep.core.results import flatten
+from sweep.errors import ConfigError, MetricError, nearest
+from sweep.figures.parameters import varying_names
+from sweep.figures.style import FATES, lines_of, number_text, plain, some
+from sweep.record.reader import ExperimentReader
+from sweep.record.rows import TrialRow
+
+__all__ = ["Chosen", "Field", "by_fate", "chosen_metric", "fate_of", "spread", "step_of_stop", "was_stopped_early"]
+
+_STOPPED = ("stopped early", "never promoted", "not needed beyond")  # how the reasons of schedulers begin
+_STEP = re.compile(r"\bat ([\d.]+(?:e[+-]?\d+)?)(?:,| is not among| where|:|$)|\bbeyond ([\d.]+(?:e[+-]?\d+)?):")
+_MOST_FAILED = 50
+_PARAMETERS_SHOWN = 6
+
+
+def was_stopped_early(row: TrialRow) -> bool:
+    """Whether a scheduler ended a trial before it was through."""
+    return row.status == "TERMINATED" and row.reason.startswith(_STOPPED)
+
+
+def step_of_stop(row: TrialRow) -> float | None:
+    """Return the rung or the step at which a scheduler stopped a trial, as its reason says; None: it did not."""
+    found = _STEP.search(row.reason) if was_stopped_early(row) else None
+    return None if found is None else float(found[1] or found[2])
+
+
+def fate_of(row: TrialRow) -> str:
+    """Return what became of a trial, one of `FATES`."""
+    if row.status == "TERMINATED":
+        return "stopped" if was_stopped_early(row) else "finished"
+    return {"ERROR": "failed", "PAUSED": "paused", "RUNNING": "running"}.get(row.status, "waiting")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The metric by which trials are compared, and its mode; `mode` may be empty where nothing is ranked."""
+
+    metric: str
+    mode: str
+
+    @property
+    def shown(self) -> str:
+        """The metric for titles."""
+        return plain(self.metric, 40)
+
+
+def chosen_metric(
+    reader: ExperimentReader,
+    defaults: tuple[str | None, str | None],
+    metric: str | None,
+    mode: str | None,
+    *,
+    is_ranked: bool = True,
+) -> Chosen:
+    """Return the metric and the mode that are meant: those given, completed by the defaults.
+
+    Args:
+        defaults: metric and mode where none is given.
+        is_ranked: a mode is needed, too.
+
+    Raises:
+        ConfigError: one of them is not known, or there are several objectives and none is named.
+    """
+    if metric is not None and not isinstance(metric, str):
+        checks.refuse("metric", metric, "the name of one metric, such as 'loss' or 'eval/acc'")
+    given, objectives = metric, reader.objectives
+    metric = metric or defaults[0]
+    if not metric and objectives:
+        name, first = next((one for one in objectives if one[1] != "obs"), objectives[0])
+        raise ConfigError(
+            f"the sweep has several objectives, {shown_objectives(objectives)}: pareto() shows them together. Or name "
+            f"one: metric={name!r}, mode={first!r}."
+        )
+    modes = {name: one for name, one in objectives if one != "obs"}
+    own = defaults[1] if given is None or given == defaults[0] or given not in modes else None
+    mode = mode or own or modes.get(metric or "")
+    if mode:
+        checks.mode(mode)
+    if not metric or (is_ranked and not mode):
+        missing = " and ".join(name for name, value in (("metric", metric), ("mode", mode)) if not value)
+        raise ConfigError(
+            f"no {missing} {'is' if len(missing) < 10 else 'are'} known; give metric='...' and mode='min' or 'max' "
+            "here or to the run."
+        )
+    return Chosen(metric, mode or "")
+
+
+class Field:
+    """The trials of an experiment and the value of each by one metric: that of its last report.
+
+    Attributes:
+        rows: all trials, ordered by number.
+        values: number of the trial to its last value, NaN and infinities included; trials without a number are missing.
+    """
+
+    def __init__(self, reader: ExperimentReader, chosen: Chosen | None) -> None:
+        self.reader, self.chosen = reader, chosen
+        self.rows: tuple[TrialRow, ...] = reader.trials()
+        number_of = {row.trial_id: row.number for row in self.rows}
+        self.values: dict[int, float] = {}
+        if chosen is not None:
+            for trial_id, _, value in reader.values(chosen.metric, last_only=True):
+                if trial_id in number_of:  # else it began just now
+                    self.values[number_of[trial_id]] = value
+
+    @cached_property
+    def ranked(self) -> dict[int, float]:
+        """The values by which a trial can be best: finite ones."""
+        return {number: value for number, value in self.values.items() if rankable(value) is not None}
+
+    def need_values(self) -> None:
+        """Raise a MetricError unless some trial has a finite number."""
+        if self.ranked or self.chosen is None:
+            return
+        metric, names = self.chosen.metric, self.reader.metric_names()
+        known = nearest(metric, names) if names else "Nothing was reported yet: call this again when there are reports."
+        if metric in names:
+            known = "All that was reported under it last is NaN, infinite or no number."
+        raise MetricError(f"no trial of {self.reader.name} has a usable number under {metric!r}. {known}")
+
+    def best(self) -> int | None:
+        """Return the number of the best trial, the first of equals; None without a mode or a value."""
+        if self.chosen is None or not self.chosen.mode:
+            return None
+        best: int | None = None
+        for number, value in self.ranked.items():
+            if best is None or beats(value, self.ranked[best], self.chosen.mode):
+                best = number
+        return best
+
+    def thinned(self, rows: Sequence[TrialRow], most: int) -> tuple[list[TrialRow], str]:
+        """Return at most so many trials, ordered by number, and what was left out; an empty text where nothing was.
+
+        The best third, failed ones up to 50, and of the others an even spread.
+        """
+        if len(rows) <= most:
+            return list(rows), ""
+        kept: dict[int, TrialRow] = {}
+        ranked = [row for row in rows if row.number in self.ranked]
+        parts = []
+        if self.chosen is not None and self.chosen.mode and ranked:
+            ranked.sort(key=lambda row: self.ranked[row.number], reverse=self.chosen.mode == "max")
+            kept |= {row.number: row for row in ranked[: most // 3]}
+            parts.append(f"the best {len(kept):,}")
+        failed = [row for row in rows if row.status == "ERROR" and row.number not in kept]
+        failed = spread(failed, min(_MOST_FAILED, (most - len(kept)) // 2))
+        if failed:
+            kept |= {row.number: row for row in failed}
+            parts.append(f"{len(failed):,} that failed")
+        others = [row for row in rows if row.number not in kept and row.status != "ERROR"]
+        kept |= {row.number: row for row in spread(others, most - len(kept))}
+        parts.append("a spread of the others")
+        shown = [kept[number] for number in sorted(kept)]
+        listed = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+        return shown, f"{len(shown):,} of {some(len(rows), 'trial')}: {listed}."
+
+    def about(self, row: TrialRow) -> str:
+        """Return what hovers say of a trial: number, fate and reason, config."""
+        look = FATES[fate_of(row)]
+        lines = [f"<b>trial {row.number:05d}</b> {look.name}"]
+        if row.reason:
+            lines.append(f"<i>{lines_of(row.reason)}</i>")
+        if self.chosen is not None and row.number in self.values:
+            lines.append(f"{self.chosen.shown}: {number_text(self.values[row.number])}")
+        return "<br>".join([*lines, *self.config_lines(row)])
+
+    def config_lines(self, row: TrialRow) -> list[str]:
+        """Return the first parameters that vary, and their values, each on a line."""
+        flat = flatten(row.config)
+        names = [name for name in self.varying if name in flat]
+        lines = [f"{plain(name, 30)} = {value_text(flat[name])}" for name in names[:_PARAMETERS_SHOWN]]
+        return lines + [f"and {len(names) - _PARAMETERS_SHOWN} more"] * (len(names) > _PARAMETERS_SHOWN)
+
+    @cached_property
+    def varying(self) -> list[str]:
+        """The flattened names of the parameters that the space varies; all, where that is not known."""
+        return varying_names(self.reader, self.rows)
+
+
+def value_text(value: object) -> str:
+    """Return one value of a config for people."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return plain(value, 40)
+
+
+def spread(rows: Sequence[TrialRow], most: int) -> list[TrialRow]:
+    """Return at most so many, evenly taken from first to last."""
+    if len(rows) <= most:
+        return list(rows)
+    if most < 2:
+        return list(rows[:most])
+    step = (len(rows) - 1) / (most - 1)
+    return [rows[round(index * step)] for index in range(most)]
+
+
+def by_fate(rows: Collection[TrialRow]) -> dict[str, list[TrialRow]]:
+    """Return the trials by what became of them, in the order of `FATES`, without fates that none had."""
+    found: Mapping[str, list[TrialRow]] = {fate: [] for fate in FATES}
+    for row in rows:
+        found[fate_of(row)].append(row)
+    return {fate: some_rows for fate, some_rows in found.items() if some_rows}
