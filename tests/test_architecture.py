@@ -288,6 +288,7 @@ LAZY = {
     "numpy",
     "optuna",
     "pandas",
+    "plotly",
     "psutil",
     "pydantic",
     "pynvml",
@@ -295,15 +296,18 @@ LAZY = {
     "rich",
     "ruamel",
     "sklearn",
+    "starlette",
     "tensorboardX",
     "threadpoolctl",
     "torch",
+    "uvicorn",
 }
 # Own modules that import one of those at their top, or that only one branch of a run needs: reason in each line.
 LAZY_OWN = {
     "sweep.results.analysis": "pandas frames are made only when asked for",
     "sweep.results.frames": "pandas",
     "sweep.figures.plots": "only where something is drawn",
+    "sweep.page.build": "only where a page is written",
     "searchers.optuna_search": "optuna",
     "searchers.optuna_space": "optuna",
     "sweep.engines.ray": "ray",

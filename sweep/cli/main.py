@@ -21,6 +21,8 @@ COMMANDS: Mapping[str, str] = {
     "show": "sweep.cli.show:show",
     "logs": "sweep.cli.logs:logs",
     "why": "sweep.cli.show:why",
+    "html": "sweep.cli.look:html",
+    "watch": "sweep.cli.look:watch",
     "note": "sweep.cli.notes:note",
     "resume": "sweep.cli.control:resume",
     "replay": "sweep.cli.replay:replay",
@@ -86,6 +88,7 @@ def sweep() -> None:
       sweep ls
       sweep trials NAME --sort loss --limit 20
       sweep best NAME --as args
+      sweep html NAME
       sweep resume NAME --trials +50
 
     Sweeps lie in ./sweep_results/NAME; --storage or SWEEP_STORAGE names another place.

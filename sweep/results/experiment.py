@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,27 @@ class Experiment:
     def events(self) -> pd.DataFrame:
         """Return one row per recorded event: what happened, to which trial, and what the sweep did about it."""
         return event_frame(self._reader)
+
+    def to_html(
+        self, path: str | os.PathLike[str] | None = None, *, compare: Sequence[Experiment | str | os.PathLike[str]] = ()
+    ) -> str:
+        """Write the experiment as one page that needs nothing else and opens without a network; `sweep html` does it.
+
+        Args:
+            path: a file; None: none is written.
+            compare: other experiments, or their directories, to be shown beside it.
+
+        Returns:
+            the path of the file; without one the page's text.
+
+        Raises:
+            ConfigError: plotly is not installed, or the file cannot be written.
+        """
+        from sweep.page.build import rendered, write_page
+
+        others = [one._reader if isinstance(one, Experiment) else ExperimentReader(one) for one in compare]
+        readers = [self._reader, *others]
+        return rendered(readers) if path is None else str(write_page(readers, path))
 
     def chosen_metric(self, metric: str | None = None, mode: str | None = None) -> tuple[str, str]:
         """Return the metric and the mode by which trials are compared: these, completed by the defaults.

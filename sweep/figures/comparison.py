@@ -1,0 +1,133 @@
+"""Several experiments in one figure: how soon each found how good a trial, and how its values are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep.core.ranking import beats, rankable
+from sweep.errors import MetricError
+from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, is_wide, number_text, plain, rounded, some
+from sweep.record.reader import ExperimentReader
+from sweep.results.winners import scores
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["common_objective", "draw_best_so_far", "draw_values"]
+
+_MOST = 2000  # values of an experiment that are drawn
+_LOOKS = tuple(FATES.values())
+
+
+def common_objective(readers: Sequence[ExperimentReader]) -> tuple[str, str] | None:
+    """Return the metric and the mode that all experiments have; None: they have several, or not the same."""
+    found = {(reader.metric, reader.mode) for reader in readers}
+    (one,) = found if len(found) == 1 else ((None, None),)
+    return (one[0], one[1]) if one[0] and one[1] and not any(reader.objectives for reader in readers) else None
+
+
+def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode: str, over: str) -> go.Figure:
+    """Return the best value so far of each experiment.
+
+    Args:
+        readers: by the name that is shown.
+        over: "trials" (how many had made their last report) or "time" (in time of driving).
+
+    Raises:
+        MetricError: none has a number under the metric.
+    """
+    series = {name: _improvements(reader, metric, mode) for name, reader in readers.items()}
+    if not any(series.values()):
+        raise MetricError(f"no trial of {', '.join(readers)} has a usable number under {metric!r}.")
+    column = 0 if over == "trials" else 1
+    divisor, unit = 1.0, ""
+    if over == "time":
+        divisor, unit = axis_of_time(max(points[-1][1] for points in series.values() if points))
+    traces = [
+        graph_objects().Scatter(
+            x=[rounded(point[column] / divisor) for point in points],
+            y=[rounded(point[2]) for point in points],
+            mode="lines+markers",
+            name=plain(name),
+            line={"shape": "hv", "color": look.color, "dash": look.dash, "width": 2},
+            marker={"symbol": look.symbol, "size": 5},
+            hovertext=[f"{plain(name)}: {number_text(point[2])} after {some(point[0], 'trial')}" for point in points],
+            hoverinfo="text",
+        )
+        for (name, points), look in zip(series.items(), _looks(len(series)), strict=True)
+        if points
+    ]
+    ends = ", ".join(f"{plain(name)} {number_text(points[-1][2])}" for name, points in series.items() if points)
+    return finish(
+        traces,
+        f"best over {over}",
+        f"best {plain(metric)} so far",
+        summary=f"the best {plain(metric)} so far of each experiment; at the end: {ends}.",
+        xaxis_title=f"{unit} of driving" if over == "time" else "trials with a last report",
+        yaxis={"title": plain(metric), "type": "log" if _is_log(series) else "linear"},
+    )
+
+
+def draw_values(readers: Mapping[str, ExperimentReader], metric: str, mode: str) -> go.Figure:
+    """Return the values of all trials of each experiment, by their last reports, as boxes with their points.
+
+    Raises:
+        MetricError: none has a number under the metric.
+    """
+    found = {
+        name: [value for _, value in scores(reader, metric, mode, "last") if rankable(value) is not None]
+        for name, reader in readers.items()
+    }
+    if not any(found.values()):
+        raise MetricError(f"no trial of {', '.join(readers)} has a usable number under {metric!r}.")
+    most = max(map(len, found.values()))
+    traces = [
+        graph_objects().Box(
+            x=[rounded(value) for value in sorted(values)[:: max(1, len(values) // _MOST)]],
+            name=plain(name, 24),
+            boxpoints="all" if len(values) <= 200 else "outliers",
+            jitter=0.4,
+            marker={"color": look.color, "size": 4, "opacity": 0.6, "symbol": look.symbol},
+            line={"width": 1.5},
+        )
+        for (name, values), look in zip(found.items(), _looks(len(found)), strict=True)
+    ]
+    sizes = ", ".join(f"{plain(name)} {some(len(values), 'trial')}" for name, values in found.items())
+    is_log = is_wide(value for values in found.values() for value in values)
+    return finish(
+        traces,
+        "values",
+        f"{plain(metric)} of all trials",
+        summary=f"the spread of {plain(metric)} by the last reports: {sizes}.",
+        note=f"Of more than {_MOST:,} trials an even selection." if most > _MOST else "",
+        xaxis={"title": plain(metric), "type": "log" if is_log else "linear"},
+        yaxis={"autorange": "reversed"},
+        showlegend=False,
+    )
+
+
+def _improvements(reader: ExperimentReader, metric: str, mode: str) -> list[tuple[int, float, float]]:
+    """Return (trials that had made their last report, seconds of driving, best value) at each improvement and at the
+    end."""
+    value_of = dict(scores(reader, metric, mode, "last"))
+    with reader.connect() as connection:
+        times = connection.execute(
+            "SELECT t.trial_id, r.at FROM trial t JOIN result r ON r.seq = t.last_result ORDER BY r.at"
+        ).fetchall()
+    found: list[tuple[int, float, float]] = []
+    for count, (trial_id, at) in enumerate(times, 1):
+        value = rankable(value_of.get(trial_id))
+        if value is not None and (not found or beats(value, found[-1][2], mode)):
+            found.append((count, at, value))
+    if found:
+        found.append((len(times), times[-1][1], found[-1][2]))
+    return found
+
+
+def _looks(number: int) -> list[Any]:
+    return [_LOOKS[i % len(_LOOKS)] for i in range(number)]
+
+
+def _is_log(series: Mapping[str, Sequence[tuple[int, float, float]]]) -> bool:
+    return is_wide(point[2] for points in series.values() for point in points)

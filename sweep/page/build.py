@@ -1,0 +1,164 @@
+"""Write the page of one or more experiments as one file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sweep.errors import ConfigError
+from sweep.figures.style import graph_objects
+from sweep.page.markup import escaped
+from sweep.page.model import PageModel, models_of
+from sweep.record.reader import ExperimentReader
+
+__all__ = ["experiment_json", "page", "rendered", "write_page"]
+
+_ASSETS = Path(__file__).with_name("assets")
+_RULES = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "connect-src {connect}; base-uri 'none'; form-action 'none'"
+)
+
+
+def page(models: Sequence[PageModel], *, events: str = "") -> str:
+    """Return the page of experiments that are up to date.
+
+    Args:
+        events: address that sends what changes; empty: nothing does.
+    """
+    articles = "".join(_article(model, index) for index, model in enumerate(models))
+    tabs = ""
+    if len(models) > 1:
+        buttons = "".join(
+            f'<button type="button" data-article="e{index}">{escaped(model.name)}</button>'
+            for index, model in enumerate(models)
+        )
+        tabs = f'<nav aria-label="Experiments">{buttons}</nav>'
+    connect = "'self'" if events else "'none'"
+    title = models[0].title
+    live = '<p class="live" role="status"></p>' if events else ""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_RULES.format(connect=connect)}">'
+        '<meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">'
+        f"<title>{escaped(title)}</title><style>{_asset('page.css')}</style></head><body>"
+        f'<a class="skip" href="#main">Skip to the content</a>{tabs}<main id="main">{live}'
+        '<p id="problem" role="alert" hidden></p><noscript><p>The figures and the table need JavaScript.</p></noscript>'
+        f'{articles}</main><aside id="chosen" aria-label="Selected trials" aria-live="polite" hidden></aside>'
+        f'<script type="text/plain" id="payload">{_packed(payload_of(models, events))}</script>'
+        f'<script type="text/plain" id="plotly">{_bundle()}</script>'
+        f"<script>{_asset('page.js')}</script></body></html>\n"
+    )
+
+
+def payload_of(models: Sequence[PageModel], events: str = "") -> str:
+    """Return as JSON what the page's script is given to begin with."""
+    experiments = [experiment_json(model.news(0), model, index, with_parts=False) for index, model in enumerate(models)]
+    head = json.dumps({"version": [model.version for model in models], "events": events})
+    return f'{head[:-1]}, "experiments": [{",".join(experiments)}]}}'
+
+
+def experiment_json(news: Mapping[str, Any], model: PageModel, index: int, *, with_parts: bool = True) -> str:
+    """Return what is new of an experiment as JSON; the texts of parts and figures are JSON already."""
+    known = {name: value for name, value in news.items() if name not in ("parts", "figures")}
+    known |= {"index": index, "order": model.order}
+    parts = ",".join(f"{json.dumps(name)}:{text}" for name, text in news["parts"].items()) if with_parts else ""
+    figures = ",".join(f"{json.dumps(name)}:{text}" for name, text in news["figures"].items())
+    return f'{json.dumps(known, allow_nan=False)[:-1]}, "parts": {{{parts}}}, "figures": {{{figures}}}}}'
+
+
+def rendered(readers: Sequence[ExperimentReader]) -> str:
+    """Return the page of experiments as they are now; of several a page that compares them.
+
+    Raises:
+        ConfigError: plotly is not installed, or an experiment is there twice.
+        ExperimentError: a record is damaged.
+    """
+    graph_objects()
+    roots = [reader.root.resolve() for reader in readers]
+    twice = next((root for root in roots if roots.count(root) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"{twice} is there twice; a page has each experiment once.")
+    models = models_of(readers)
+    for model in models:
+        model.refresh(everything=True)
+    return page(models)
+
+
+def write_page(readers: Sequence[ExperimentReader], path: str | os.PathLike[str]) -> Path:
+    """Write the page of experiments to a file, whole or not at all; return its path.
+
+    Raises:
+        ConfigError: the file cannot be written, or plotly is not installed.
+        ExperimentError: a record is damaged.
+    """
+    target = Path(path).expanduser()
+    if target.is_dir():
+        raise ConfigError(f"{target} is a directory; expected a file such as {target / 'sweep.html'}.")
+    text = rendered(readers)
+    try:
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(name, 0o644 & ~_umask())
+            os.replace(name, target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror or error}. Name another file.") from error
+    return target
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _article(model: PageModel, index: int) -> str:
+    name = f"e{index}"
+    first, *others = (_section(model, part, title, name) for part, title in model.titles.items())
+    head = f'<div data-part="head">{json.loads(model.parts["head"].text)}</div>' if "head" in model.parts else ""
+    figures = _headed(name, "figures", "Figures", '<div class="figures" data-figures></div>')
+    trials = _headed(name, "trials", "Trials", "<div data-trials></div>") if head else ""
+    return (
+        f'<article id="{name}"><header><h1>{escaped(model.name)}</h1>{head}</header>'
+        f"{first}{figures}{trials}{''.join(others)}</article>"
+    )
+
+
+def _section(model: PageModel, part: str, title: str, article: str) -> str:
+    body = json.loads(model.parts[part].text)
+    return _headed(article, part, title, f'<div data-part="{part}">{body}</div>', is_hidden=not body)
+
+
+def _headed(article: str, name: str, title: str, body: str, *, is_hidden: bool = False) -> str:
+    label = f"{article}-{name}"
+    hidden = " hidden" if is_hidden else ""
+    return f'<section aria-labelledby="{label}"{hidden}><h2 id="{label}">{title}</h2>{body}</section>'
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+
+
+@lru_cache(maxsize=1)
+def _bundle() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return _packed(get_plotlyjs())
+
+
+@lru_cache
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")

@@ -1,0 +1,190 @@
+"""Serve the pages of experiments on this machine, and send what changes while it is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from sweep.errors import ConfigError, ExperimentError
+from sweep.page.build import experiment_json, page
+from sweep.page.model import models_of
+from sweep.record.reader import ExperimentReader
+
+__all__ = ["LivePage", "application", "listening_socket"]
+
+_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_REST_S = 0.5  # between two looks at the records
+_BEAT_S = 15.0  # between two signs of life to a browser that nothing else is sent to
+
+
+class LivePage:
+    """The pages of experiments, brought up to date by one thread while somebody looks.
+
+    Nothing is read while nobody does, and what is read takes at most about 5% of one CPU (`PageModel`).
+    """
+
+    def __init__(self, readers: Sequence[ExperimentReader]) -> None:
+        self.models = models_of(readers)
+        self.num_watching = 0
+        self._lock = threading.Lock()  # held while models change or are read
+
+    def page(self, events: str) -> str:
+        """Return the page as of now; figures that were not made before follow by `news`."""
+        with self._lock:
+            for model in self.models:
+                model.refresh(with_figures=False)
+            return page(self.models, events=events)
+
+    def steps(self) -> Iterator[Callable[[], None]]:
+        """Give what brings the pages up to date, in steps: browsers are sent what one has found before the next."""
+        for model in self.models:
+            yield partial(self._step, partial(model.refresh, with_figures=False))
+        for model in self.models:
+            for name in model.order:
+                yield partial(self._step, partial(model.refresh_figure, name))
+
+    def _step(self, step: Callable[[], None]) -> None:
+        # An experiment that is just being continued, or was removed: what is shown stays, and it is tried again.
+        with self._lock, contextlib.suppress(ExperimentError):
+            step()
+
+    def news(self, versions: Sequence[int]) -> str:
+        """Return what changed since some versions, one for each experiment, as JSON; empty: nothing did."""
+        with self._lock:
+            now = [model.version for model in self.models]
+            if now == list(versions):
+                return ""
+            changed = [
+                experiment_json(model.news(version), model, index)
+                for index, (model, version) in enumerate(zip(self.models, versions, strict=True))
+                if model.version != version
+            ]
+            head = {"version": now} | ({"title": self.models[0].title})
+        return f'{json.dumps(head)[:-1]}, "experiments": [{",".join(changed)}]}}'
+
+
+def application(live: LivePage, token: str) -> Any:
+    """Return the ASGI application: the page at `/`, what changes at `/events`; both only for who knows the token.
+
+    Raises:
+        ConfigError: starlette is not installed.
+    """
+    try:
+        from starlette.applications import Starlette
+        from starlette.requests import Request
+        from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+        from starlette.routing import Route
+    except ImportError as error:
+        raise ConfigError(
+            f"sweep watch needs {error.name}, which is not installed. Run: pip install 'sweep-engine[web]'"
+        ) from error
+
+    def refusal(request: Request) -> Response | None:
+        # A page elsewhere that makes a browser ask this one by another name for 127.0.0.1 is refused.
+        if request.headers.get("host", "").rpartition(":")[0] not in _HOSTS:
+            return PlainTextResponse("ask for 127.0.0.1 or localhost\n", 421, _HEADERS)
+        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return PlainTextResponse("not for other pages\n", 403, _HEADERS)
+        if not secrets.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
+            return PlainTextResponse(
+                "the token is missing or wrong: open the address that was printed\n", 403, _HEADERS
+            )
+        return None
+
+    async def whole(request: Request) -> Response:
+        refused = refusal(request)
+        if refused is not None:
+            return refused
+        text = await asyncio.to_thread(live.page, f"events?token={token}")
+        return HTMLResponse(text, headers=_HEADERS)
+
+    async def events(request: Request) -> Response:
+        refused = refusal(request)
+        if refused is not None:
+            return refused
+        known = request.query_params.get("version", "").split(",")
+        if len(known) != len(live.models) or not all(part.isdecimal() for part in known):
+            return PlainTextResponse("version= names the version of each experiment, such as 12,7\n", 400, _HEADERS)
+        stream = _stream(live, [int(part) for part in known], changed)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=_HEADERS)
+
+    changed = asyncio.Condition()
+
+    async def keep_fresh() -> None:
+        while True:
+            for step in live.steps() if live.num_watching else ():
+                await asyncio.to_thread(step)
+                async with changed:
+                    changed.notify_all()
+            await asyncio.sleep(_REST_S)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        task = asyncio.create_task(keep_fresh())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    return Starlette(routes=[Route("/", whole), Route("/events", events)], lifespan=lifespan)
+
+
+async def _stream(live: LivePage, versions: list[int], changed: asyncio.Condition) -> AsyncIterator[str]:
+    """Give the events of one browser, at most one a second."""
+    loop = asyncio.get_running_loop()
+    live.num_watching += 1
+    try:
+        yield "retry: 2000\n\n"
+        sent = loop.time() - 1.0
+        while True:
+            text = await asyncio.to_thread(live.news, versions)
+            if text:
+                versions = json.loads(text)["version"]
+                yield f"data: {text}\n\n"
+                sent = loop.time()
+            elif loop.time() - sent > _BEAT_S:
+                yield ": still here\n\n"
+                sent = loop.time()
+            await asyncio.sleep(max(0.0, sent + 1.0 - loop.time()))
+            try:
+                async with changed:
+                    await asyncio.wait_for(changed.wait(), _BEAT_S)
+            except TimeoutError:
+                continue
+    finally:
+        live.num_watching -= 1
+
+
+def listening_socket(port: int) -> socket.socket:
+    """Return a socket that listens on 127.0.0.1; port 0: any that is free.
+
+    Raises:
+        ConfigError: the port is taken, or may not be used.
+    """
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"port {port} cannot be used: {error.strerror}. Leave --port out, or name another."
+        ) from error
+    return listener

@@ -1,0 +1,287 @@
+"""The written parts of an experiment's page, as HTML: how it stands, what won, what failed, what waited, its cost."""
+
+from __future__ import annotations
+
+import pprint
+import re
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from sweep.core.literals import as_arguments, json_text
+from sweep.core.ranking import shown_objectives
+from sweep.core.results import flatten
+from sweep.display.formats import at_step, duration
+from sweep.figures.attempts import Attempt, spans_of
+from sweep.page.markup import code, escaped, facts, line, rows, shown
+from sweep.page.table import FATES, fate
+from sweep.record.derived_fields import MOST_SECONDS
+from sweep.record.reader import ExperimentReader
+from sweep.record.rows import TrialRow
+from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
+
+__all__ = ["ENDED", "PARTS", "TITLES", "Starts", "counts_of", "span_text"]
+
+Starts = Callable[[], tuple[dict[int, float], list[Attempt], float]]
+"""Gives what `attempts_of` found: read only where it is needed."""
+
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+_MAX_GROUPS = 20
+_MAX_FRONT = 50
+_REACHED = "reached max_t: training_iteration="
+
+
+ENDED = ("finished", "stopped early", "failed")
+
+
+def counts_of(reader: ExperimentReader) -> dict[str, int]:
+    """Return how many trials have come to what, without those that none has."""
+    counts = Counter(map(fate, reader.trials()))
+    return {name: counts[name] for name in FATES if counts[name]}
+
+
+def head(reader: ExperimentReader, starts: Starts) -> str:
+    """Return how it stands: state, counts, how far it is."""
+    counts, meta = counts_of(reader), reader.meta
+    planned, known = meta.get("num_trials"), sum(counts.values())
+    total = planned if isinstance(planned, int) and planned >= known else None
+    ended = sum(counts.get(name, 0) for name in ENDED)
+    said = ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "no trials yet"
+    of = f" of {total:,}" if total is not None else ""
+    bar = f'<progress max="{total}" value="{ended}" aria-label="trials that have ended"></progress>' if total else ""
+    state = reader.state()
+    words = [
+        f'<span class="state {escaped(state)}">{escaped(state)}</span> &middot;',
+        f"{ended:,}{of} trials ended: {said}",
+    ]
+    hint = reader.state_hint()
+    return line(*words) + bar + (line(f"<em>{escaped(hint, 0)}</em>") if hint else "")
+
+
+def winner(reader: ExperimentReader, starts: Starts) -> str:
+    """Return the best trial with its config to paste; of several objectives the Pareto set."""
+    if reader.objectives:
+        return _front(reader)
+    metric, mode = reader.metric, reader.mode
+    if not metric or not mode:
+        return line("No metric was given, so no trial is best.")
+    best, earlier = best_by_last(reader, metric, mode), better_earlier(reader, metric, mode)
+    if best is None and earlier is None:
+        return line(f"No trial has reported a number under {escaped(repr(metric))} yet.")
+    found = ""
+    if best is not None:
+        what = fate(best.row)
+        note = "" if what == "finished" else f"({escaped(what)})"
+        found += line(_value(best), note, "by the last report of each trial") + _pasted(best.row.config)
+        if best.row.checkpoint is not None:
+            found += facts([("checkpoint", reader.root / best.row.checkpoint.path)])
+    if earlier is not None:
+        found += line("At an earlier step:", _value(earlier), at_step(earlier.step), "(scope=&#x27;all&#x27;).")
+    return found
+
+
+def failures(reader: ExperimentReader, starts: Starts) -> str:
+    """Return the failed trials, alike ones together, each group with the traceback of its first; empty: none failed."""
+    trials = reader.trials()
+    groups: dict[str, list[TrialRow]] = {}
+    for row in trials:
+        if row.status == "ERROR":
+            groups.setdefault(_NUMBERS.sub("N", row.reason), []).append(row)
+    retried = sum(row.failures + row.losses for row in trials if row.status != "ERROR")
+    found = ""
+    for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
+        numbers = " ".join(_button(row.number) for row in some[:30]) + (" …" if len(some) > 30 else "")
+        trace = reader.last_exit(some[0].trial_id).get("traceback") or ""
+        body = code(str(trace), f"traceback of trial {some[0].number}") if trace else ""
+        count = f"{len(some)} trial{'s' * (len(some) > 1)}"
+        found += (
+            f"<details{' open' if not found else ''}><summary>{count}: {escaped(some[0].reason)}</summary>"
+            f"<p>{numbers}</p>{body}</details>"
+        )
+    if len(groups) > _MAX_GROUPS:
+        found += line(f"{len(groups) - _MAX_GROUPS} more kinds of failure: see the table's reasons.")
+    if retried:
+        found += line(f"Attempts of other trials that failed and were made again: {retried}.")
+    return found
+
+
+def waits(reader: ExperimentReader, starts: Starts) -> str:
+    """Return what trials wait for now, and how long they waited for their places."""
+    now = Counter(row.reason or "waits for its turn" for row in reader.trials() if fate(row) in ("waiting", "paused"))
+    found = ""
+    if now:
+        found += rows(["now", "trials"], now.most_common(_MAX_GROUPS), "What trials wait for now")
+    created, attempts, end = starts()
+    times: dict[str, list[float]] = {"waiting": [], "paused": [], "starting": []}
+    said: Counter[str] = Counter()
+    for span in spans_of(created, attempts, reader.trials(), end):
+        if span.kind in times:
+            times[span.kind].append(span.end - span.begin)
+            if span.text and span.kind != "paused":
+                said[_NUMBERS.sub("N", span.text)] += 1
+    words = {"waiting": "for a place", "paused": "paused", "starting": "for the process to start"}
+    body = [
+        (words[kind], len(some), span_text(statistics.median(some)), span_text(max(some)), span_text(sum(some)))
+        for kind, some in times.items()
+        if some
+    ]
+    if body:
+        found += rows(["waited", "times", "median", "longest", "together"], body, "How long trials waited")
+    if said:
+        found += rows(["why", "times"], said.most_common(_MAX_GROUPS), "Why they waited")
+    return found
+
+
+def cost(reader: ExperimentReader, starts: Starts) -> str:
+    """Return what was held for how long, and about what early stopping saved."""
+    _, attempts, end = starts()
+    held = _held(attempts, {row.number: row for row in reader.trials()}, end)
+    values: list[tuple[str, Any]] = [("driven for", span_text(end))]
+    values += [(f"{name}-hours", f"{seconds / 3600:.4g}") for name, seconds in held.items() if seconds]
+    if saved := _saved(reader):
+        trials, max_t, hours = saved
+        some = f"{trials} trial{'s' * (trials > 1)}"
+        values.append(
+            (
+                "saved by early stopping",
+                f"about {hours:.3g} trial-hours: {some} ended before step {max_t:g}, at their own pace",
+            )
+        )
+    return facts(values)
+
+
+def about(reader: ExperimentReader, starts: Starts) -> str:
+    """Return what ran: command, space, policies, seed, machine, versions."""
+    meta = reader.meta
+    machine, versions = _mapping(meta.get("machine")), _mapping(meta.get("versions"))
+    objectives = shown_objectives(reader.objectives) or (reader.metric and f"{reader.metric} ({reader.mode})")
+    space = _mapping(meta.get("space"))
+    found = facts(
+        [
+            ("command", meta.get("command")),
+            ("trainable", meta.get("import_path") or reader.trainable_name),
+            ("objective", objectives),
+            ("searcher", meta.get("searcher")),
+            ("scheduler", meta.get("scheduler")),
+            ("trials asked for", meta.get("num_trials") if meta.get("num_trials") is not None else "no limit"),
+            ("each trial asks for", reader.trials()[0].resources if reader.trials() else None),
+            ("seed", meta.get("seed")),
+            ("started", _date(meta.get("created"))),
+            ("machine", ", ".join(str(value) for value in machine.values())),
+            (
+                "versions",
+                ", ".join(f"{name} {version}" for name, version in versions.items()) or f"python {meta.get('python')}",
+            ),
+            ("to go on", meta.get("resume_command")),
+            ("directory", reader.root),
+        ]
+    )
+    if space:
+        found += rows(["parameter", "space"], space.items(), "Search space")
+    return found
+
+
+PARTS: Mapping[str, Callable[[ExperimentReader, Starts], str]] = {
+    "head": head,
+    "winner": winner,
+    "failures": failures,
+    "waits": waits,
+    "cost": cost,
+    "about": about,
+}
+"""Name of a part -> what makes its HTML; empty where there is nothing to say."""
+
+TITLES: Mapping[str, str] = {
+    "winner": "The winner",
+    "failures": "What failed",
+    "waits": "What was waited for",
+    "cost": "What it cost",
+    "about": "What ran",
+}
+
+
+# --- pieces ---
+
+
+def _front(reader: ExperimentReader) -> str:
+    front = objectives_front(reader)
+    objectives = escaped(shown_objectives(reader.objectives))
+    said = f"Pareto set by {objectives}: <strong>{len(front)}</strong> trials that no other beats."
+    if not front:
+        return line(said)
+    names = list(front[0][1])
+    params = list(dict.fromkeys(key for row, _ in front for key in flatten(row.config)))[:20]
+    body = [
+        [row.number, *(values[name] for name in names), *(flatten(row.config).get(key) for key in params)]
+        for row, values in front[:_MAX_FRONT]
+    ]
+    more = line(f"The first {_MAX_FRONT} of them.") if len(front) > _MAX_FRONT else ""
+    return line(said) + rows(["trial", *names, *params], body, "Pareto set") + more
+
+
+def _value(best: Best) -> str:
+    value = f"<strong>{escaped(best.metric)} = {shown(best.value)}</strong>"
+    return f"{value} ({escaped(best.mode)}), trial {_button(best.row.number)}"
+
+
+def _button(number: int) -> str:
+    return f'<button type="button" class="trial" data-trial="{number}">{number:05d}</button>'
+
+
+def _pasted(config: Mapping[str, Any]) -> str:
+    forms = {
+        "Python": f"config = {pprint.pformat(dict(config), sort_dicts=False, width=88)}",
+        "JSON": json_text(config),
+        "arguments": as_arguments(config),
+    }
+    return (
+        '<div class="forms">'
+        + "".join(
+            f"<section><h3>{name}</h3>{code(body, f'config as {name}')}</section>" for name, body in forms.items()
+        )
+        + "</div>"
+    )
+
+
+def _held(attempts: Iterable[Attempt], rows_by_number: Mapping[int, TrialRow], end: float) -> dict[str, float]:
+    """Return device -> seconds for which it was held, shares counted as such."""
+    held = {"trial": 0.0, "CPU": 0.0, "GPU": 0.0, "TPU": 0.0}
+    for one in attempts:
+        seconds = (end if one.released is None else one.released) - one.granted
+        total = rows_by_number[one.number].resources.total
+        for name, amount in (("trial", 1.0), ("CPU", total.cpu), ("GPU", total.gpu), ("TPU", total.tpu)):
+            held[name] += amount * seconds
+    return held
+
+
+def _saved(reader: ExperimentReader) -> tuple[int, float, float] | None:
+    """Return how many trials were stopped early, at which step they would have ended, and the hours that would have
+    taken them; None: it is not known how far they were to go."""
+    stop = _mapping(reader.plan().get("stop")).get("training_iteration")
+    reached = [row.reason[len(_REACHED) :] for row in reader.trials() if row.reason.startswith(_REACHED)]
+    max_t = float(stop or (reached[0] if reached and reached[0].replace(".", "").isdigit() else 0))
+    saved, trials = 0.0, 0
+    for row in reader.trials():
+        last = row.last_metrics or {}
+        step, took = last.get("training_iteration"), last.get("time_total_s")
+        if fate(row) == "stopped early" and step and took and step < max_t:
+            saved += (max_t - step) / step * took
+            trials += 1
+    return (trials, max_t, saved / 3600) if trials else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def span_text(seconds: float) -> str:
+    """Return a span of time for people."""
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s" if seconds < 60 else duration(seconds)
+
+
+def _date(wall: Any) -> str | None:
+    if not isinstance(wall, (int, float)) or not abs(wall) < MOST_SECONDS:
+        return None
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(wall))
