@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
         "values": [rounded(absent if value is None else value) for value in values],
         "range": [low, high],
         "tickvals": ticks,
-        "ticktext": texts,
+        "ticktext": [html.unescape(text) for text in texts],  # of these plotly takes no tags and decodes no entities
     }
 
 

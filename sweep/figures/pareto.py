@@ -52,10 +52,10 @@ def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: 
     layout: dict[str, Any] = {"xaxis": axes[0], "yaxis": axes[1]}
     if len(names) == 3:
         scene = {
-            f"{letter}axis": {**axis, "title": {"text": axis["title"]}}
+            f"{letter}axis": {**axis, "title": {"text": axis["title"]}, "dtick": 1 if axis["type"] == "log" else None}
             for letter, axis in zip("xyz", axes, strict=True)
         }
-        layout = {"scene": scene, "height": 520}
+        layout = {"scene": scene | {"camera": {"eye": {"x": 1.7, "y": 1.7, "z": 1.1}}}, "height": 540}
     return finish(
         traces,
         "pareto",
