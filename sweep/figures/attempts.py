@@ -86,11 +86,15 @@ def attempts_of(reader: ExperimentReader) -> tuple[dict[int, float], list[Attemp
         number = number_of.get(trial_id or "")
         if kind == "Suggested" and number is not None:
             created.setdefault(number, at)
-        current = open_.get((trial_id or "", attempt or 0))
+        key = (trial_id or "", attempt or 0)
+        if kind == "Started" and number is not None and key not in open_:  # of a record that lacks what was granted
+            open_[key] = Attempt(number, attempt or 0, at, _places(None))
+            attempts.append(open_[key])
+        current = open_.get(key)
         if current is not None:
             _happened(current, kind, at, data, commands)
             if kind == "Released":
-                del open_[trial_id or "", attempt or 0]
+                del open_[key]
         elif kind == "Waiting" and data is not None:
             for (owner, _), one in open_.items():
                 if owner == trial_id:
@@ -200,5 +204,5 @@ def spans_of(
                 yield Span(row.number, kind, begin, end, text)
             before = one.ended if one.after in ("waiting", "paused", "lost") else None
             kind = "paused" if one.after == "paused" else "waiting"
-        if before is not None and not row.is_ended:
+        if before is not None and (not row.is_ended or row.number not in of):  # it was ended before it began
             yield Span(row.number, "paused" if row.status == "PAUSED" else kind, before, now, row.reason)

@@ -80,7 +80,7 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
         ticks, texts = ticks_of_log(low, high) if parameter.is_log else _ticks(low, high)
     if low == high:
         low, high = low - 0.5, high + 0.5
-    absent = low - _ROOM * (high - low)
+    absent = low - _ROOM * min(high - low, 1e300)
     if len(known) < len(values):
         ticks, texts, low = [absent, *ticks], ["absent", *texts], absent
     return {
@@ -94,8 +94,8 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
 
 def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:
     """Return about five round numbers between two."""
-    if not low < high:
-        return [low], [f"{low:.4g}"]
+    if not low < high or math.isinf(high - low):
+        return [low, high], [f"{low:.4g}", f"{high:.4g}"]
     rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)

@@ -107,7 +107,7 @@ def _nothing(reader: ExperimentReader, names: Sequence[str]) -> MetricError:
     reported = reader.metric_names()
     wrong = [name for name in names if name not in reported]
     if not reported:
-        return MetricError(f"nothing was reported yet in {reader.name}: call this again when there are reports.")
+        return MetricError(f"{reader.name} has no front. {Field(reader, None).why_nothing()}")
     hint = nearest(wrong[0], reported) if wrong else "Some of it is NaN, infinite or no number in each."
     return MetricError(f"no trial of {reader.name} has numbers under all of {', '.join(map(repr, names))}. {hint}")
 

@@ -154,7 +154,7 @@ def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
     """Return the population; see `Plots.population`."""
     found = stretches_of(field.reader)
     if not found:
-        raise MetricError(f"nothing was reported yet in {field.reader.name}: call this again when there are reports.")
+        raise MetricError(f"{field.reader.name} has no population. {field.why_nothing()}")
     changes = [one for stretches in found.values() for one in stretches if one.is_changed]
     if not changes and field.reader.meta.get("scheduler") not in SCHEDULERS:
         raise ConfigError(
