@@ -44,6 +44,18 @@ class Attempt:
     waits: str = ""
     outcome: str = ""
 
+    def phases(self, now: float) -> Iterator[tuple[str, float, float, str]]:
+        """Give (kind as of a `Span`, begin, end, text) of the start and of the run that followed; what still goes on
+        ends at `now`."""
+        end = now if self.ended is None else self.ended
+        has_failed = self.is_failure or self.after == "lost"
+        text = f"attempt {self.attempt} {self.outcome}".strip()
+        if self.started is None:
+            yield ("failed", self.granted, end, text) if has_failed else ("starting", self.granted, end, self.waits)
+            return
+        yield "starting", self.granted, self.started, self.waits
+        yield "failed" if has_failed else "running", self.started, end, text
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -74,11 +86,15 @@ def attempts_of(reader: ExperimentReader) -> tuple[dict[int, float], list[Attemp
         number = number_of.get(trial_id or "")
         if kind == "Suggested" and number is not None:
             created.setdefault(number, at)
-        current = open_.get((trial_id or "", attempt or 0))
+        key = (trial_id or "", attempt or 0)
+        if kind == "Started" and number is not None and key not in open_:  # of a record that lacks what was granted
+            open_[key] = Attempt(number, attempt or 0, at, _places(None))
+            attempts.append(open_[key])
+        current = open_.get(key)
         if current is not None:
             _happened(current, kind, at, data, commands)
             if kind == "Released":
-                del open_[trial_id or "", attempt or 0]
+                del open_[key]
         elif kind == "Waiting" and data is not None:
             for (owner, _), one in open_.items():
                 if owner == trial_id:
@@ -184,13 +200,9 @@ def spans_of(
         for one in of.get(row.number, ()):
             if before is not None and one.granted > before:
                 yield Span(row.number, kind, before, one.granted, one.cause if kind == "waiting" else "")
-            begun = one.started if one.started is not None else one.ended
-            yield Span(row.number, "starting", one.granted, now if begun is None else begun, one.waits)
-            if one.started is not None:
-                end = now if one.ended is None else one.ended
-                kind = "failed" if one.is_failure or one.after == "lost" else "running"
-                yield Span(row.number, kind, one.started, end, f"attempt {one.attempt} {one.outcome}".strip())
+            for kind, begin, end, text in one.phases(now):
+                yield Span(row.number, kind, begin, end, text)
             before = one.ended if one.after in ("waiting", "paused", "lost") else None
             kind = "paused" if one.after == "paused" else "waiting"
-        if before is not None and not row.is_ended:
+        if before is not None and (not row.is_ended or row.number not in of):  # it was ended before it began
             yield Span(row.number, "paused" if row.status == "PAUSED" else kind, before, now, row.reason)

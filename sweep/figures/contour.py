@@ -102,12 +102,12 @@ def _grid(parameter: Parameter, cells: int) -> tuple[list[Any], Any]:
     low, high = min(known), max(known)
     if low == high:
         low, high = low - 0.5, high + 0.5
-    width = (high - low) / cells
+    width = high / cells - low / cells  # which is finite, as the difference may not be
     middles = [low + (index + 0.5) * width for index in range(cells)]
 
     def cell(value: float) -> int:
         place = math.log10(value) if parameter.is_log else value
-        return min(cells - 1, max(0, int((place - low) / width)))
+        return min(cells - 1, max(0, int(place / width - low / width)))
 
     return [rounded(10**middle if parameter.is_log else middle) for middle in middles], cell
 

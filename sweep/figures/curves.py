@@ -124,7 +124,7 @@ def _nothing(field: Field, x: str) -> MetricError:
     assert field.chosen is not None
     names, metric = field.reader.metric_names(), field.chosen.metric
     if not names:
-        return MetricError(f"nothing was reported yet in {field.reader.name}: call this again when there are reports.")
+        return MetricError(f"{field.reader.name} has no curves. {field.why_nothing()}")
     wrong = [name for name in (metric, x) if name not in names and name not in ("training_iteration", "time_total_s")]
     hint = nearest(wrong[0], names) if wrong else "All that was reported under them is NaN, infinite or no number."
     return MetricError(f"no trial of {field.reader.name} has reported numbers under {metric!r} and {x!r}. {hint}")
@@ -153,19 +153,23 @@ def _trace(field: Field, fate: str, rows: Sequence[TrialRow], curves: Mapping[in
     texts: list[str] = []
     sizes: list[int] = []
     for row in rows:
-        about = field.about(row)
-        short = f"<b>trial {row.number:05d}</b> {look.name}"
         curve = curves[row.number]
+        about, short = field.about(row), f"<b>trial {row.number:05d}</b> {look.name}"
+        last = max(index for index, (_, value, _) in enumerate(curve) if math.isfinite(value))
+        if last + 1 < len(curve):
+            about += f"<br>then {curve[-1][1]:g}"
         for index, (step, value, attempt) in enumerate(curve):
-            if index and (attempt != curve[index - 1][2] and step <= curve[index - 1][0]):
-                _gap(row.number, x, y, numbers, texts, sizes)  # it went back to a checkpoint
-            is_last = index == len(curve) - 1
-            x.append(rounded(step))
-            y.append(rounded(value))
-            numbers.append([row.number])
-            texts.append(about if has_texts or is_last else short)
-            sizes.append(7 if is_last else 0)
-        _gap(row.number, x, y, numbers, texts, sizes)
+            went_back = index > 0 and attempt != curve[index - 1][2] and step <= curve[index - 1][0]
+            if (went_back or not math.isfinite(value)) and x and x[-1] is not None:
+                _gap(row.number, x, y, numbers, texts, sizes)
+            if math.isfinite(value):
+                x.append(rounded(step))
+                y.append(rounded(value))
+                numbers.append([row.number])
+                texts.append(about if has_texts or index == last else short)
+                sizes.append(7 if index == last else 0)
+        if x[-1] is not None:
+            _gap(row.number, x, y, numbers, texts, sizes)
     return graph_objects().Scatter(
         x=x[:-1],
         y=y[:-1],

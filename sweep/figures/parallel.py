@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
         ticks, texts = ticks_of_log(low, high) if parameter.is_log else _ticks(low, high)
     if low == high:
         low, high = low - 0.5, high + 0.5
-    absent = low - _ROOM * (high - low)
+    absent = low - _ROOM * min(high - low, 1e300)
     if len(known) < len(values):
         ticks, texts, low = [absent, *ticks], ["absent", *texts], absent
     return {
@@ -87,14 +88,14 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
         "values": [rounded(absent if value is None else value) for value in values],
         "range": [low, high],
         "tickvals": ticks,
-        "ticktext": texts,
+        "ticktext": [html.unescape(text) for text in texts],  # of these plotly takes no tags and decodes no entities
     }
 
 
 def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:
     """Return about five round numbers between two."""
-    if not low < high:
-        return [low], [f"{low:.4g}"]
+    if not low < high or math.isinf(high - low):
+        return [low, high], [f"{low:.4g}", f"{high:.4g}"]
     rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)

@@ -104,6 +104,8 @@ def parameters(
                 raise ConfigError(f"no trial has a parameter {name!r}. {nearest(str(name), known)}")
         return [_parameter(reader, name, [flat.get(name, _MISSING) for flat in flats]) for name in names], []
     wanted = varying_names(reader, rows)
+    if not wanted:
+        raise ConfigError(f"the trials of {reader.name} have empty configs, so there is no parameter to show.")
     found = [_parameter(reader, name, [flat.get(name, _MISSING) for flat in flats]) for name in wanted]
     varied = [one for one in found if has_all or not one.is_constant]
     notes = []

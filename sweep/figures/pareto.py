@@ -52,10 +52,10 @@ def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: 
     layout: dict[str, Any] = {"xaxis": axes[0], "yaxis": axes[1]}
     if len(names) == 3:
         scene = {
-            f"{letter}axis": {**axis, "title": {"text": axis["title"]}}
+            f"{letter}axis": {**axis, "title": {"text": axis["title"]}, "dtick": 1 if axis["type"] == "log" else None}
             for letter, axis in zip("xyz", axes, strict=True)
         }
-        layout = {"scene": scene, "height": 520}
+        layout = {"scene": scene | {"camera": {"eye": {"x": 1.7, "y": 1.7, "z": 1.1}}}, "height": 540}
     return finish(
         traces,
         "pareto",
@@ -107,7 +107,7 @@ def _nothing(reader: ExperimentReader, names: Sequence[str]) -> MetricError:
     reported = reader.metric_names()
     wrong = [name for name in names if name not in reported]
     if not reported:
-        return MetricError(f"nothing was reported yet in {reader.name}: call this again when there are reports.")
+        return MetricError(f"{reader.name} has no front. {Field(reader, None).why_nothing()}")
     hint = nearest(wrong[0], reported) if wrong else "Some of it is NaN, infinite or no number in each."
     return MetricError(f"no trial of {reader.name} has numbers under all of {', '.join(map(repr, names))}. {hint}")
 

@@ -17,7 +17,7 @@ from sweep.figures.parameters import Parameter, parameter_of
 from sweep.figures.slices import axis_of
 from sweep.figures.style import BEST, FATES, GREY, finish, graph_objects, plain, rounded, some
 from sweep.figures.trials import Field, spread, value_text
-from sweep.record.encoding import decode, decode_metrics
+from sweep.record.encoding import decode
 from sweep.record.reader import ExperimentReader
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
     configs = _configs(reader)
     lines = _exploits(reader)
     found: dict[int, list[Stretch]] = {}
+    unknown: dict[int, Stretch] = {}  # by `result.seq` of its first report
     number_of = {row.trial_id: row.number for row in reader.trials()}
     with reader.connect() as connection:
         rows = connection.execute(
@@ -71,10 +72,14 @@ def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
         before = found.setdefault(number, [])
         known = [config for a, config in configs.get(trial_id, {}).items() if a <= attempt]
         config = known[-1] if known else {}
-        one = Stretch(number, attempt, begin, end, config, bool(before) and before[-1].config != config)
-        if one.is_changed:
-            one.source = _source(reader, one, trial_id, first_seq, lines[number])
+        one = Stretch(number, attempt, begin, end, config, bool(before) and _plain(before[-1].config) != _plain(config))
         before.append(one)
+        if one.is_changed:
+            one.source = _by_policy(one, lines[number])
+            if one.source is None:
+                unknown[first_seq] = one
+    if unknown:
+        _find_sources(reader, unknown, number_of)
     return found
 
 
@@ -113,31 +118,32 @@ def _exploits(reader: ExperimentReader) -> dict[int, list[tuple[int, Any]]]:
     return found
 
 
-def _source(
-    reader: ExperimentReader, one: Stretch, trial_id: str, seq: int, lines: list[tuple[int, Any]]
-) -> int | None:
-    """Return whose checkpoint a changed attempt began from: as the policy file says, else the one trial that had
-    trained for just as long when it saved."""
+def _by_policy(one: Stretch, lines: list[tuple[int, Any]]) -> int | None:
+    """Return whose checkpoint a changed attempt began from, as the policy file says."""
     for place, (source, config) in enumerate(lines):
         if isinstance(config, Mapping) and _plain(flatten(config)) == _plain(one.config):
             del lines[: place + 1]
             return source
+    return None
+
+
+def _find_sources(reader: ExperimentReader, unknown: Mapping[int, Stretch], number_of: Mapping[str, int]) -> None:
+    """Find whose checkpoint the changed attempts began from that no policy file names: of the one other trial that had
+    trained for just as long when it saved."""
+    savers: dict[float, set[int]] = defaultdict(set)
     with reader.connect() as connection:
-        (text,) = connection.execute("SELECT metrics FROM result WHERE seq = ?", (seq,)).fetchone()
-        first = decode_metrics(text)
-        total, since = first.get("time_total_s"), first.get("time_since_restore")
-        if not all(isinstance(value, (int, float)) for value in (total, since)) or not total - since > 0:
-            return None
-        restored = total - since
-        owners = connection.execute(
-            "SELECT DISTINCT trial_id FROM result WHERE seq < ? AND checkpoint IS NOT NULL"
-            " AND abs(json_extract(metrics, '$.time_total_s') - ?) < 1e-9",
-            (seq, restored),
-        ).fetchall()
-    if len(owners) != 1 or owners[0][0] == trial_id:
-        return None
-    row = reader.snapshot().by_id.get(owners[0][0])
-    return None if row is None else row.number
+        for seq, trial_id, total, since, checkpoint in connection.execute(
+            "SELECT seq, trial_id, json_extract(metrics, '$.time_total_s'),"
+            " json_extract(metrics, '$.time_since_restore'), checkpoint FROM result ORDER BY seq"
+        ):
+            if not isinstance(total, (int, float)):
+                continue
+            one = unknown.get(seq)
+            if one is not None and isinstance(since, (int, float)) and total > since:
+                others = savers[round(total - since, 7)] - {one.number}
+                one.source = others.pop() if len(others) == 1 else None
+            if checkpoint is not None and trial_id in number_of:
+                savers[round(total, 7)].add(number_of[trial_id])
 
 
 def _plain(config: Mapping[str, Any]) -> str:
@@ -148,7 +154,7 @@ def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
     """Return the population; see `Plots.population`."""
     found = stretches_of(field.reader)
     if not found:
-        raise MetricError(f"nothing was reported yet in {field.reader.name}: call this again when there are reports.")
+        raise MetricError(f"{field.reader.name} has no population. {field.why_nothing()}")
     changes = [one for stretches in found.values() for one in stretches if one.is_changed]
     if not changes and field.reader.meta.get("scheduler") not in SCHEDULERS:
         raise ConfigError(
@@ -249,10 +255,6 @@ def _schedule(field: Field, name: str, found: Mapping[int, Sequence[Stretch]]) -
     return parameter_of(field.reader, name, [one.config for one in order]), order
 
 
-def _is_on_way(one: Stretch, way: Sequence[tuple[int, float, float]]) -> bool:
-    return any(number == one.number and one.begin - 1 < until and one.end > begin for number, begin, until in way)
-
-
 def _lineage(
     field: Field, found: Mapping[int, Sequence[Stretch]], way: Sequence[tuple[int, float, float]]
 ) -> list[Any]:
@@ -317,7 +319,7 @@ def _clones(found: Mapping[int, Sequence[Stretch]]) -> list[Any]:
         graph_objects().Scatter(
             x=x[:-1], y=y[:-1], customdata=numbers[:-1], hovertext=texts[:-1], hoverinfo="text", mode="lines+markers",
             name="continued from another", line={"color": look.color, "width": 1, "dash": "dot"},
-            marker={"color": look.color, "symbol": "diamond", "size": sizes[:-1]},
+            marker={"color": look.color, "symbol": "diamond", "size": sizes[:-1], "line": {"width": 0}},
         )
     ]  # fmt: skip
 
@@ -336,34 +338,48 @@ def _change(before: Stretch, one: Stretch) -> str:
 def _panel(
     parameter: Parameter, order: Sequence[Stretch], way: Sequence[tuple[int, float, float]], index: int
 ) -> list[Any]:
-    """Return the steps of one hyperparameter: those on the way to the best, and the others."""
+    """Return the steps of one hyperparameter: of all trials, and above them on the way to the best."""
+    everywhere = [
+        (one, value, one.begin if one.attempt == 1 else one.begin - 1, one.end)
+        for one, value in zip(order, parameter.values, strict=True)
+    ]
+    on_way = []
+    for number, begin, until in reversed(way):
+        for one, value, first, last in everywhere:
+            if one.number == number and first < until and last > begin:
+                on_way.append((one, value, max(first, begin), min(last, until)))
     traces = []
-    for is_best in (False, True):
+    for is_best, parts in ((False, everywhere), (True, on_way)):
         x: list[Any] = []
         y: list[Any] = []
         numbers: list[Any] = []
-        last: Stretch | None = None
-        for place, one in enumerate(order):
-            value = rounded(parameter.values[place])
-            if value is None or _is_on_way(one, way) != is_best:
+        before: tuple[int, float] | None = None
+        for one, value, first, last in parts:
+            if value is None:
                 continue
-            if x and (last is None or last.number != one.number):
+            is_next = before is not None and before[1] == first and (is_best or before[0] == one.number)
+            if x and not is_next:
                 x.append(None)
                 y.append(None)
                 numbers.append([one.number])
-            begin = one.begin if one.attempt == 1 else one.begin - 1
-            x += [rounded(begin), rounded(one.end)]
-            y += [value, value]
+            x += [rounded(first), rounded(last)]
+            y += [rounded(value)] * 2
             numbers += [[one.number]] * 2
-            last = one
+            before = (one.number, last)
         if x:
             traces.append(
                 graph_objects().Scatter(
-                    x=x, y=y, xaxis=f"x{index}", yaxis=f"y{index}", mode="lines", showlegend=False, customdata=numbers,
+                    x=x,
+                    y=y,
+                    xaxis=f"x{index}",
+                    yaxis=f"y{index}",
+                    mode="lines",
+                    showlegend=False,
+                    customdata=numbers,
                     line={"color": BEST if is_best else GREY, "width": 3 if is_best else 1.2},
                     opacity=1 if is_best else 0.6,
                     name="the best and what it comes from" if is_best else "trial",
                     hovertemplate="trial %{customdata[0]} at %{x}: %{y:.4~g}<extra></extra>",
                 )
-            )  # fmt: skip
+            )
     return traces

@@ -73,7 +73,7 @@ def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str) -> go.F
     correlations = _correlations(table, len(steps))
     notes.append("Ranks are compared among trials that came to both rungs: the better ones, where others were stopped.")
     figure = importlib.import_module("plotly.subplots").make_subplots(
-        rows=2, cols=1, row_heights=[0.6, 0.4], vertical_spacing=0.2
+        rows=2, cols=1, row_heights=[0.6, 0.4], vertical_spacing=0.17
     )
     traces = [_lines(field, fate, some_rows, table, steps) for fate, some_rows in by_fate(shown).items()]
     traces.append(_heatmap(correlations, steps))

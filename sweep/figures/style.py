@@ -158,7 +158,7 @@ def _template() -> Any:
         "tickfont": {"size": 11},
         "exponentformat": "e",
     }
-    scene_axis = axis | {"backgroundcolor": _NOWHERE, "showbackground": False}
+    scene_axis = axis | {"showbackground": False, "gridcolor": "#9a9a9a", "zerolinecolor": "#9a9a9a"}  # WebGL: no alpha
     for name in ("automargin", "title"):
         del scene_axis[name]
     layout = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from sweep.core.ranking import rankable
+from sweep.core.results import TrialResult
 from sweep.errors import ConfigError
 from sweep.figures.importance import LEAST
 from sweep.figures.parameters import parameters
@@ -26,6 +28,7 @@ def suited_figures(reader: ExperimentReader, defaults: tuple[str | None, str | N
         field = Field(reader, None)
     if field.ranked:
         found.append("history")
+    if field.ranked or _had_numbers(field):
         found.append("curves")
     if _has_front(reader):
         found.append("pareto")
@@ -45,6 +48,16 @@ def suited_figures(reader: ExperimentReader, defaults: tuple[str | None, str | N
     if rows:
         found.append("timeline")
     return found
+
+
+def _had_numbers(field: Field) -> bool:
+    """Whether trials whose last values are none, such as NaN, have reported others before."""
+    if field.chosen is None:
+        return False
+    best = {row.trial_id: row.best_seq for row in field.rows if row.best_seq is not None}
+    few = dict(list(best.items())[:_LOOKED_AT])
+    reports = field.reader.metrics_at(few).values()
+    return any(rankable(TrialResult(metrics).get(field.chosen.metric)) is not None for metrics in reports)
 
 
 def _has_front(reader: ExperimentReader) -> bool:

@@ -33,7 +33,7 @@ _KINDS: dict[str, _Kind] = {
     "waiting": _Kind("waiting", "#B0B0B0", ""),
     "starting": _Kind("starting", FATES["stopped"].color, "/"),
     "running": _Kind("running", FATES["finished"].color, ""),
-    "failed": _Kind("ran and failed", FATES["failed"].color, "x"),
+    "failed": _Kind("failed", FATES["failed"].color, "x"),
     "paused": _Kind("paused", FATES["paused"].color, "."),
 }
 
@@ -132,13 +132,7 @@ def _by_device(attempts: Sequence[Attempt], now: float) -> tuple[list[_Bar], dic
     place = {key: index for index, key in enumerate(order)}
     bars = []
     for device, lane, one in placed:
-        begun = one.started if one.started is not None else (one.ended if one.ended is not None else now)
-        y = place[device, lane]
-        bars.append(_Bar(y, one.number, "starting", one.granted, begun, one.waits))
-        if one.started is not None:
-            kind = "failed" if one.is_failure or one.after == "lost" else "running"
-            end = now if one.ended is None else one.ended
-            bars.append(_Bar(y, one.number, kind, one.started, end, f"attempt {one.attempt} {one.outcome}".strip()))
+        bars += [_Bar(place[device, lane], one.number, *phase) for phase in one.phases(now)]
     texts = [plain(device, 18) + (f" {lane + 1}" if lanes[device] > 1 else "") for device, lane in order]
     step = max(1, -(-len(order) // (2 * _MOST_TICKS)))
     axis = {

@@ -124,10 +124,17 @@ class Field:
         if self.ranked or self.chosen is None:
             return
         metric, names = self.chosen.metric, self.reader.metric_names()
-        known = nearest(metric, names) if names else "Nothing was reported yet: call this again when there are reports."
+        known = nearest(metric, names) if names else self.why_nothing()
         if metric in names:
             known = "All that was reported under it last is NaN, infinite or no number."
         raise MetricError(f"no trial of {self.reader.name} has a usable number under {metric!r}. {known}")
+
+    def why_nothing(self) -> str:
+        """Say in one sentence why there are no reports."""
+        failed = sum(row.status == "ERROR" for row in self.rows)
+        if self.rows and all(row.is_ended for row in self.rows):
+            return f"Nothing was reported: of {some(len(self.rows), 'trial')}, which have all ended, {failed} failed."
+        return "Nothing was reported yet: call this again when there are reports."
 
     def best(self) -> int | None:
         """Return the number of the best trial, the first of equals; None without a mode or a value."""

@@ -1,0 +1,113 @@
+"""`analysis.plot`: whatever was tried and reported, a figure is sensible or one error says what to do."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from figure_checks import check
+from odd_experiments import WORLDS, make
+
+from sweep.errors import ConfigError, MetricError
+from sweep.figures.plots import NAMES, Plots
+from sweep.results.analysis import ExperimentAnalysis, ResultGrid
+
+ORDER = ["history", "curves", "pareto", "parallel", "importance", "slice", "rungs", "population", "timeline"]
+MORE: dict[str, tuple[dict[str, Any], ...]] = {
+    "history": ({"over": "time"},),
+    "curves": ({"x": "time_total_s"}, {"most": 2}),
+    "rungs": ({"at": [1, 2]}, {"at": [0.5], "time_attr": "time_total_s"}),
+    "timeline": ({"by": "device"}, {"most": 1}),
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_figure_of_an_odd_experiment_is_sound_or_says_what_to_do(name: str, tmp_path: Path) -> None:
+    plot = ExperimentAnalysis(make(tmp_path, name)).plot
+    suited = plot.suited()
+    numbers = {row.number for row in plot._reader.trials()}
+    assert suited == [one for one in ORDER if one in suited]
+    for figure in ORDER:
+        for arguments in ({}, *MORE.get(figure, ())):
+            drawn, error = drawn_or_refused(plot, figure, arguments)
+            if drawn is None:
+                assert arguments or figure not in suited, error
+                assert error.endswith((".", ")", "?"))
+                continue
+            made = check(drawn, numbers)
+            assert made["layout"]["meta"]["figure"] == figure
+            assert len(made["data"]) <= 6 * max(1, sum(key.startswith("yaxis") for key in made["layout"]))
+
+
+def drawn_or_refused(plot: Plots, figure: str, arguments: dict[str, Any]) -> tuple[Any, str]:
+    try:
+        return getattr(plot, figure)(**arguments), ""
+    except (ConfigError, MetricError) as error:
+        return None, str(error)
+
+
+def test_what_suits_an_experiment_is_printed_and_listed(tmp_path: Path) -> None:
+    plot = ExperimentAnalysis(make(tmp_path, "stopped")).plot
+    assert plot.suited() == ["history", "curves", "parallel", "importance", "slice", "rungs", "timeline"]
+    assert repr(plot) == (
+        "figures of stopped: history(), curves(), parallel(), importance(), slice(), rungs(), timeline(); of two "
+        "parameters contour(x, y)"
+    )
+    assert {*NAMES, "suited"} <= set(dir(plot))
+
+
+def test_a_grid_has_the_same_figures(tmp_path: Path) -> None:
+    analysis = ExperimentAnalysis(make(tmp_path, "plain"))
+    grid = ResultGrid(analysis)
+    assert isinstance(grid.plot, Plots)
+    assert grid.plot.history().to_json() == analysis.plot.history().to_json()
+
+
+def test_a_figure_that_does_not_exist_names_the_nearest(tmp_path: Path) -> None:
+    plot = ExperimentAnalysis(make(tmp_path, "plain")).plot
+    with pytest.raises(AttributeError, match="Did you mean 'history'"):
+        plot.histroy()
+    assert not hasattr(plot, "_repr_html_")
+
+
+def test_one_of_several_objectives_is_named(tmp_path: Path) -> None:
+    plot = ExperimentAnalysis(make(tmp_path, "two_objectives")).plot
+    assert plot.suited() == ["pareto", "timeline"]
+    with pytest.raises(ConfigError, match=r"metric='error', mode='min'"):
+        plot.history()
+    figure = plot.history("size")  # its mode is known
+    assert figure.data[-1].y[-1] == 5
+    assert plot.parallel(metric="error").layout.meta["figure"] == "parallel"
+
+
+def test_the_metric_is_completed_by_the_defaults(tmp_path: Path) -> None:
+    directory = make(tmp_path, "plain")
+    analysis = ExperimentAnalysis(directory, default_metric="loss", default_mode="max")
+    assert analysis.plot.history().data[-1].y[-1] == 0.5
+    assert analysis.plot.history(mode="min").data[-1].y[-1] == 0.0625
+    with pytest.raises(ValueError, match="mode"):
+        analysis.plot.history(mode="least")
+    with pytest.raises(ValueError, match="metric"):
+        analysis.plot.history(metric=["loss"])  # type: ignore[arg-type]
+
+
+def test_without_plotly_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plot = ExperimentAnalysis(make(tmp_path, "plain")).plot
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "plotly" else real(name, *more)
+    )
+    assert plot.suited()
+    with pytest.raises(ConfigError, match="pip install plotly"):
+        plot.history()
+
+
+def test_reading_writes_nothing(tmp_path: Path) -> None:
+    directory = make(tmp_path, "stopped")
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    plot = ExperimentAnalysis(directory).plot
+    for name in plot.suited():
+        getattr(plot, name)()
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
