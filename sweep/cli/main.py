@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "logs": "sweep.cli.logs:logs",
     "why": "sweep.cli.show:why",
     "note": "sweep.cli.notes:note",
+    "dashboard": "sweep.cli.dashboard:dashboard",
     "resume": "sweep.cli.control:resume",
     "replay": "sweep.cli.replay:replay",
     "simulate": "sweep.cli.simulate:simulate",
