@@ -47,6 +47,11 @@ class Constraints:
                 "{'latency_ms': 50}, or a function of the result that returns numbers."
             )
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """The most that each metric may be; empty where a function says it."""
+        return dict(self._most)
+
     def violations(self, result: Mapping[str, Any]) -> list[float] | None:
         """Return one finite number for each constraint, above 0 where it is violated; None if they cannot be computed.
 

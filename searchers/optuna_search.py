@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,17 @@ from searchers.errors import SearchError
 from searchers.keywords import refuse_unknown
 from searchers.optuna_generation import is_generation_full
 from searchers.optuna_samplers import SAMPLERS, Sampling
-from searchers.optuna_space import Space, check_used, decoded, distributions_of, encoded, space_of, study_trial
+from searchers.optuna_space import (
+    Space,
+    check_used,
+    decoded,
+    distributions_of,
+    encoded,
+    quiet,
+    recorded_distributions,
+    space_of,
+    study_trial,
+)
 from searchers.optuna_window import CONSTRAINTS
 from searchers.signals import NOT_NOW, Config, Signal
 from searchers.space_searcher import SpaceSearcher
@@ -35,23 +43,6 @@ __all__ = ["SAMPLERS", "OptunaSearch"]
 
 TRIAL_ID = "trial_id"
 """The user attribute of the study's trials that holds our trial id."""
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Optuna from logging and from announcing its experimental and future parts."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        import optuna
-
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        warnings.filterwarnings("ignore", "Choices for a categorical", UserWarning)  # said when it was built
-        level = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        try:
-            yield
-        finally:
-            optuna.logging.set_verbosity(level)
 
 
 @dataclass
@@ -172,7 +163,7 @@ class OptunaSearch(SpaceSearcher):
 
     def _take_space(self, space: Any) -> None:
         if self._has_own_space or space:
-            with _quiet():
+            with quiet():
                 self._space = space_of(space)
                 for point in self._points:
                     self._space.fix(point)
@@ -185,7 +176,7 @@ class OptunaSearch(SpaceSearcher):
             SearchError: metric, mode or the space are not known yet.
         """
         if self._study is None:
-            with _quiet():
+            with quiet():
                 self._study = self._new_study()
         return self._study
 
@@ -211,7 +202,7 @@ class OptunaSearch(SpaceSearcher):
         study, space = self.study, self._known_space()
         point: dict[str, Any] = {}
         filled = None
-        with _quiet():
+        with quiet():
             stale = self._recorded.pop(trial_id, None)
             if stale is not None and not stale.state.is_finished():  # asked, but never answered, before a crash
                 study.tell(stale.number, state=TrialState.FAIL)
@@ -252,7 +243,7 @@ class OptunaSearch(SpaceSearcher):
 
         study, space, filled = self.study, self._known_space(), None
         old = self._recorded.pop(trial_id, None)
-        with _quiet():
+        with quiet():
             if old is None:
                 if state is None:
                     params, filled = space.fix(self._without_constants(config))
@@ -295,7 +286,7 @@ class OptunaSearch(SpaceSearcher):
             return
         state, values, attrs = self._outcome(result, error)
         study = self.study
-        with _quiet():
+        with quiet():
             if attrs and not study._storage.get_trial(suggestion.optuna_id).state.is_finished():
                 for key, value in attrs.items():
                     study._storage.set_trial_system_attr(suggestion.optuna_id, key, value)
@@ -304,7 +295,7 @@ class OptunaSearch(SpaceSearcher):
     def observe(self, config: Config, result: Mapping[str, Any]) -> None:
         """Add a point that was evaluated elsewhere; without its metric, or with NaN, it is added as pruned."""
         _, values, attrs = self._outcome(result, error=False)
-        with _quiet():
+        with quiet():
             self._add(self.study, self._without_constants(config), values, system_attrs=attrs)
 
     def get_state(self) -> Mapping[str, Any]:
@@ -372,6 +363,11 @@ class OptunaSearch(SpaceSearcher):
         return study
 
     @property
+    def limits(self) -> dict[str, float]:
+        """The constraints that are metrics with the most that each may be; a function is not among them."""
+        return {} if self._constraints is None else self._constraints.limits
+
+    @property
     def sampler_name(self) -> str:
         """What the sampler is called: "tpe" and the like, "optuna" with the class of an object of your own."""
         return self._sampling.title
@@ -380,6 +376,8 @@ class OptunaSearch(SpaceSearcher):
         """Return as JSON values what `retell` needs of the suggestion that was just made."""
         trial = study._storage.get_trial(optuna_id)
         state = encoded(self._known_space(), trial)
+        if self._has_own_space:  # of which the record of the run says nothing else
+            state |= recorded_distributions(trial)
         if trial.system_attrs:
             state["trial_attrs"] = dict(trial.system_attrs)
         attrs = study._storage.get_study_system_attrs(study._study_id)

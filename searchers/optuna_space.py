@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from searchers.errors import SearchError, SpaceError, nearest
@@ -20,7 +21,37 @@ if TYPE_CHECKING:
 
     AnySpace = Mapping[str, Any] | Mapping[str, BaseDistribution] | Callable[[BaseTrial], Mapping[str, Any] | None]
 
-__all__ = ["FunctionSpace", "Space", "check_used", "decoded", "distributions_of", "encoded", "space_of", "study_trial"]
+__all__ = [
+    "FunctionSpace",
+    "Space",
+    "check_used",
+    "contains",
+    "decoded",
+    "distribution_of",
+    "distributions_of",
+    "encoded",
+    "quiet",
+    "recorded_distributions",
+    "space_of",
+    "study_trial",
+]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Optuna from logging and from announcing its experimental and future parts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import optuna
+
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        warnings.filterwarnings("ignore", "Choices for a categorical", UserWarning)  # said when it was built
+        level = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        try:
+            yield
+        finally:
+            optuna.logging.set_verbosity(level)
 
 
 class Space(Protocol):
@@ -49,10 +80,10 @@ class _OptunaDomains(DomainSpace):
         self.is_discrete = all(map(_is_finite, self._distributions.values()))
 
     def check(self, name: str, domain: Domain) -> None:
-        self._distributions[name] = _distribution(name, domain)
+        self._distributions[name] = distribution_of(name, domain)
 
     def holds(self, name: str, domain: Domain, value: Any) -> bool:
-        return super().holds(name, domain, value) and _contains(self._distributions[name], value)
+        return super().holds(name, domain, value) and contains(self._distributions[name], value)
 
     def distribution(self, name: str) -> BaseDistribution | None:
         return self._distributions.get(name)
@@ -60,7 +91,7 @@ class _OptunaDomains(DomainSpace):
     def suggest(self, trial: BaseTrial, filled: Any = None) -> Config:
         def decide(path: Path, domain: Domain) -> Any:
             name = path_name(path)
-            distribution: Any = self._distributions.get(name) or _distribution(name, domain)
+            distribution: Any = self._distributions.get(name) or distribution_of(name, domain)
             value = _ask(trial, name, distribution)
             if isinstance(domain, Categorical):
                 return distribution.choices.index(value)
@@ -101,7 +132,7 @@ class _DistributionSpace:
                 raise SpaceError(
                     f"the point names {name!r}, which the space does not have. {nearest(name, self._space)}"
                 )
-            if not _contains(self._space[name], value):
+            if not contains(self._space[name], value):
                 raise SpaceError(f"the point sets {name} to {value!r}; expected a value of {self._space[name]}.")
         return params, None
 
@@ -167,8 +198,12 @@ def _params_of(point: Mapping[str, Any]) -> dict[str, Any]:
     return flatten(nested)
 
 
-def _distribution(name: str, domain: Domain) -> BaseDistribution:
-    """Return a domain as an Optuna distribution; a quantized log range is rounded after the suggestion."""
+def distribution_of(name: str, domain: Domain) -> BaseDistribution:
+    """Return a domain as an Optuna distribution; a quantized log range is rounded after the suggestion.
+
+    Raises:
+        SpaceError: a range without two finite bounds, which Optuna does not have.
+    """
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(domain, Categorical):
@@ -207,7 +242,7 @@ def _ask(trial: BaseTrial, name: str, distribution: BaseDistribution) -> Any:
     raise SpaceError(f"{name} is {distribution!r}; expected a Float-, Int- or CategoricalDistribution of Optuna.")
 
 
-def _contains(distribution: BaseDistribution, value: Any) -> bool:
+def contains(distribution: BaseDistribution, value: Any) -> bool:
     """Whether a distribution holds a value; Optuna itself would only warn."""
     try:
         return bool(distribution._contains(distribution.to_internal_repr(value)))
@@ -298,6 +333,16 @@ def encoded(space: Space, trial: FrozenTrial) -> dict[str, Any]:
     if not isinstance(space, FunctionSpace):
         return {"params": params}
     return {"params": params, "distributions": {n: distribution_to_json(d) for n, d in trial.distributions.items()}}
+
+
+def recorded_distributions(trial: FrozenTrial) -> dict[str, Any]:
+    """Return a trial's distributions as a part of what `encoded` gives; {} where one has options JSON lacks."""
+    from optuna.distributions import distribution_to_json
+
+    options = [option for one in trial.distributions.values() for option in getattr(one, "choices", ())]
+    if not all(option is None or type(option) in (bool, int, float, str) for option in options):
+        return {}
+    return {"distributions": {name: distribution_to_json(one) for name, one in trial.distributions.items()}}
 
 
 def decoded(space: Space, state: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ _NAMES = {
     "sweep.launch.tuner": "Tuner",
     "sweep.record.checkpoints": "Checkpoint",
     "sweep.results.analysis": "ExperimentAnalysis Result ResultGrid",
+    "sweep.results.optuna_points": "from_optuna",
     "sweep.schedulers": """
         ASHAScheduler AsyncHyperBandScheduler DistributeResources DistributeResourcesToTopJob FIFOScheduler
         HyperBandForBOHB HyperBandScheduler MOASHAScheduler MedianStoppingRule PASHAScheduler PB2

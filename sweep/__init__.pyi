@@ -71,6 +71,7 @@ from sweep.record.checkpoints import Checkpoint as Checkpoint
 from sweep.results.analysis import ExperimentAnalysis as ExperimentAnalysis
 from sweep.results.analysis import Result as Result
 from sweep.results.analysis import ResultGrid as ResultGrid
+from sweep.results.optuna_points import from_optuna as from_optuna
 from sweep.schedulers import ASHAScheduler as ASHAScheduler
 from sweep.schedulers import AsyncHyperBandScheduler as AsyncHyperBandScheduler
 from sweep.schedulers import DistributeResources as DistributeResources

@@ -139,9 +139,9 @@ def run(
         report_timeout_s: seconds that a report of a trial may take; then the stacks of its processes are written to its
             log, and it is killed.
         restore: a checkpoint's directory that every trial starts from.
-        warm_start: a former experiment (its directory, URI, analysis or results), or pairs of a config and its result:
-            the searcher learns from it before its first suggestion. It is kept with the record, and a run that is
-            continued goes on from that.
+        warm_start: a former experiment (its directory, URI, analysis or results), a study of Optuna, or pairs of a
+            config and its result: the searcher learns from it before its first suggestion. It is kept with the record,
+            and a run that is continued goes on from that.
         resume: True or "AUTO": continue the experiment `name` if it exists. `+ERRORED` also continues failed trials,
             `+RESTART_ERRORED` starts them anew, `+ERRORED_ONLY` and `+RESTART_ERRORED_ONLY` end unfinished ones.
         resume_config: the same as those suffixes, as an object.

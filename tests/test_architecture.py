@@ -74,7 +74,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.figures.plots",
         "sweep.page.build",
     ),
-    "sweep.results.optuna_study": ("sweep.core", "sweep.record", "searchers"),
+    "sweep.results.optuna_study": ("sweep.core", "sweep.record", "sweep.results.optuna_trials", "searchers"),
+    "sweep.results.optuna_points": ("sweep.core", "sweep.record", "sweep.results.optuna_trials", "searchers"),
+    "sweep.results.optuna_trials": ("sweep.core", "sweep.record", "searchers"),
+    "sweep.results.optuna_storage": (
+        "sweep.core",
+        "sweep.record",
+        "sweep.results.optuna_study",
+        "sweep.results.optuna_trials",
+    ),
     # What there is to look at: figures of a record, and the page that holds them.
     "sweep.figures": (
         "sweep.core",
@@ -204,7 +212,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.saved_spec",
         "sweep.worker.trainable",
     ),
-    "sweep.launch.warm_start": ("searchers.warm_start", "sweep.core.results", "sweep.record"),
+    "sweep.launch.warm_start": (
+        "searchers.warm_start",
+        "sweep.core.results",
+        "sweep.record",
+        "sweep.results.optuna_points",
+    ),
     "sweep.launch.launcher": OWN,
     "sweep.launch.execute": (
         "sweep.launch.launcher",
@@ -524,6 +537,10 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
                 "searchers.optuna_space",
                 "sweep.callbacks",
                 "sweep.figures.importance",
+                "sweep.results.optuna_points",
+                "sweep.results.optuna_storage",
+                "sweep.results.optuna_study",
+                "sweep.results.optuna_trials",
             ),
         ),
         ("ray", ("sweep.engines.ray",)),

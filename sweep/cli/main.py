@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "html": "sweep.cli.look:html",
     "watch": "sweep.cli.look:watch",
     "note": "sweep.cli.notes:note",
+    "dashboard": "sweep.cli.dashboard:dashboard",
     "resume": "sweep.cli.control:resume",
     "replay": "sweep.cli.replay:replay",
     "simulate": "sweep.cli.simulate:simulate",

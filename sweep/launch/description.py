@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from searchers import ConcurrencyLimiter
+from searchers import ConcurrencyLimiter, OptunaSearch
+from searchers.wrapper import Wrapper
 from sweep.core.ranking import objectives_of
 from sweep.core.values import shown
 from sweep.display.ending import Ending
@@ -50,6 +51,7 @@ def meta_of_run(
         "log_to_file": list(log_files) if log_files else None,
         "searcher": describe(policies.searcher, spec.config),
         "scheduler": describe(policies.scheduler),
+        "constraints": _limits(policies.searcher) or None,
         "num_samples": spec.num_samples,
         "num_trials": built.plan.num_trials,
         "resources_per_trial": None if built.wanted is None else built.wanted.to_json(),
@@ -88,6 +90,12 @@ def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
         "ending": ending,
         "is_resumed": place.exists,
     }
+
+
+def _limits(searcher: Any) -> dict[str, float]:
+    while isinstance(searcher, Wrapper):
+        searcher = searcher.searcher
+    return searcher.limits if isinstance(searcher, OptunaSearch) else {}
 
 
 def _list_of(names: str | Sequence[str] | None) -> list[str] | None:

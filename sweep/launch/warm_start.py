@@ -11,32 +11,36 @@ from sweep.core.results import flatten, own_metrics
 from sweep.errors import ConfigError, SearchError
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
+from sweep.results.optuna_points import from_optuna, is_study
 
 __all__ = ["evaluated_points"]
 
 
-def evaluated_points(given: Any) -> list[Point]:
+def evaluated_points(given: Any, metric: Any = None) -> list[Point]:
     """Return pairs of config and last result, in the order of the trials; those without a result are left out.
 
     Args:
-        given: directory or URI of an experiment, an analysis, a grid of results, some trials or results, or pairs of a
-            config and its result.
+        given: directory or URI of an experiment, an analysis, a grid of results, some trials or results, a study of
+            Optuna, or pairs of a config and its result.
+        metric: of the run: what the values of a study are called that has no name for them.
 
     Raises:
         ConfigError: it is none of these, or nothing was evaluated there.
         ExperimentError: there is no experiment.
     """
-    if isinstance(given, (str, os.PathLike)):
+    if is_study(given):
+        found: list[Point] = [*from_optuna(given, given.metric_names or metric)]
+    elif isinstance(given, (str, os.PathLike)):
         path = open_storage_for_reading(given, None) if "://" in os.fspath(given) else given
         rows = ExperimentReader(path).trials()
-        found: list[Point] = [(row.fresh_config(), None if row.status == "ERROR" else row.last_metrics) for row in rows]
+        found = [(row.fresh_config(), None if row.status == "ERROR" else row.last_metrics) for row in rows]
     else:
         try:
             found = [(dict(config), result) for config, result in points_of(given)]
         except (SearchError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"warm_start is {given!r:.100} ({error}); expected the directory of an experiment, an analysis, "
-                "results, or pairs of a config and its result."
+                "results, a study of Optuna, or pairs of a config and its result."
             ) from error
     points: list[Point] = [(config, _own(result)) for config, result in found if result]
     if not points:

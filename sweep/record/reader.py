@@ -307,7 +307,7 @@ class ExperimentReader:
         return {trial_id: row.metrics for trial_id, row in self.reports_at(seqs).items()}
 
     def values(
-        self, metric: str, *, last_only: bool = False, trial_id: str | None = None
+        self, metric: str, *, last_only: bool = False, trial_id: str | None = None, since: int = 0
     ) -> Iterator[tuple[str, int, float]]:
         """Give (trial id, `result.seq`, value) of every report that has a number under `metric`, oldest first.
 
@@ -315,8 +315,10 @@ class ExperimentReader:
             metric: a key, or a path such as `eval/acc`; booleans count as 0 and 1, NaN and infinities are given too.
             last_only: only the last report of each trial, ordered by the trial's number.
             trial_id: only of this one.
+            since: only with a `result.seq` above.
         """
-        which, chosen = ("", ()) if trial_id is None else (" WHERE r.trial_id = ?", (trial_id,))
+        which = " WHERE r.seq > ?" + ("" if trial_id is None else " AND r.trial_id = ?")
+        chosen = (since,) if trial_id is None else (since, trial_id)
         source = (
             f"trial t JOIN result r ON r.seq = t.last_result{which} ORDER BY t.number"
             if last_only

@@ -14,6 +14,7 @@ from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 from sweep.results.frames import event_frame, history_frame, trial_frame
 from sweep.results.notebook import analysis_page
+from sweep.results.optuna_study import to_study
 from sweep.results.views import local_filesystem, several_objectives
 from sweep.results.winners import (
     SCOPES,
@@ -26,7 +27,9 @@ from sweep.results.winners import (
 )
 
 if TYPE_CHECKING:
+    import optuna
     import pandas as pd
+    from optuna.storages import BaseStorage
 
     from sweep.figures.plots import Plots
 
@@ -123,6 +126,34 @@ class Experiment:
         others = [one._reader if isinstance(one, Experiment) else ExperimentReader(one) for one in compare]
         readers = [self._reader, *others]
         return rendered(readers) if path is None else str(write_page(readers, path))
+
+    def to_optuna(
+        self,
+        storage: str | os.PathLike[str] | BaseStorage | None = None,
+        study_name: str | None = None,
+        *,
+        metric: str | Sequence[str] | None = None,
+        mode: str | Sequence[str] | None = None,
+    ) -> optuna.Study:
+        """Return the experiment as a study of Optuna, for its plots and importances, with all trials as they stand now.
+
+        Each report is an intermediate value; what was stopped early is PRUNED, what failed or has no number under the
+        metric FAIL. The whole table is in docs/how-to/come-from-optuna.md.
+
+        Args:
+            storage: also write it there: a URL such as `sqlite:///study.db`, a storage of Optuna, or the path of a
+                journal, which is made. Only trials that have ended are written, and each once: called again it adds
+                what has ended since.
+            study_name: None: the experiment's name.
+            metric, mode: the objective, or several as two lists; None: those of the sweep.
+
+        Raises:
+            ConfigError: no metric or mode is known, the study of that name is of another experiment or has other
+                directions, or the storage cannot be opened (a ValueError).
+        """
+        if metric is None and not self._objectives and self._reader.metric is None:
+            metric, mode = self.default_metric, mode or self.default_mode
+        return to_study(self._reader, metric, mode, storage, study_name)
 
     def chosen_metric(self, metric: str | None = None, mode: str | None = None) -> tuple[str, str]:
         """Return the metric and the mode by which trials are compared: these, completed by the defaults.

@@ -90,6 +90,7 @@ from sweep import choice as choice
 from sweep import cluster_resources as cluster_resources
 from sweep import create_scheduler as create_scheduler
 from sweep import create_searcher as create_searcher
+from sweep import from_optuna as from_optuna
 from sweep import get_checkpoint as get_checkpoint
 from sweep import get_context as get_context
 from sweep import get_gpu_ids as get_gpu_ids

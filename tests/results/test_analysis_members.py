@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pandas as pd
 import pytest
 
@@ -68,6 +69,8 @@ def said(value: Any) -> Any:
         return [said(item) for item in value]
     if inspect.ismethod(value):
         return value.__name__
+    if isinstance(value, optuna.Study):
+        return [(trial.params, trial.values, trial.user_attrs) for trial in value.trials]
     return str(value) if type(value).__name__ == "LocalFileSystem" else value
 
 

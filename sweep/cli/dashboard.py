@@ -1,0 +1,113 @@
+"""`sweep dashboard`: sweeps as studies in Optuna's dashboard, in a browser on this machine."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import urlsplit
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+import click
+
+from sweep.callbacks.logger_base import required
+from sweep.cli.inspect import storage_option
+from sweep.display.formats import clean
+from sweep.errors import ConfigError
+from sweep.record.reader import find_experiment
+from sweep.results.optuna_study import objectives_for
+
+__all__ = ["dashboard"]
+
+_HOST = "127.0.0.1"
+_OWN_NAMES = (_HOST, "localhost")
+
+
+@click.command(short_help="Look at sweeps in Optuna's dashboard.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Where it listens.  [default: a free port]")
+@click.option("--metric", help="Another metric than the sweeps' own.")
+@click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
+@click.option("--open/--no-open", "is_opened", default=False, help="Open it in a browser.  [default: no]")
+@storage_option
+def dashboard(
+    names: tuple[str, ...], port: int, metric: str | None, goal: str | None, is_opened: bool, storage: str | None
+) -> None:
+    """Show sweeps in Optuna's dashboard until Ctrl-C: history, intermediate values, importances, every trial. NAME is a
+    sweep, or the path of one; it may run, have ended or have crashed. The page shows what was recorded up to now, and
+    nothing can be changed through it.
+
+    It needs the package optuna-dashboard, and listens on 127.0.0.1 only. It asks for no password: whoever has an
+    account on this machine can look at it while it runs.
+
+    \b
+    Examples:
+      sweep dashboard digits
+      sweep dashboard digits digits-2 --port 8080
+      sweep dashboard ./sweep_results/digits --metric acc --goal maximize
+    """
+    dashboards = required("optuna_dashboard", "sweep dashboard", "optuna-dashboard")
+    readers = [find_experiment(name, storage) for name in dict.fromkeys(names)]
+    mode = None if goal is None else goal[:3]
+    server = _server([(reader, objectives_for(reader, metric, mode)) for reader in readers], port, dashboards)
+    with server:
+        port = server.server_port
+        address = f"http://{_HOST}:{port}/dashboard" + ("/studies/0" if len(readers) == 1 else "")
+        shown = ", ".join(clean(reader.name) for reader in readers)
+        click.echo(f"{shown}: {address}")
+        click.echo(f"from another machine: ssh -N -L {port}:{_HOST}:{port} {socket.gethostname()}")
+        click.echo("optuna-dashboard asks for no password: whoever is on this machine can look. Ctrl-C ends it.")
+        if is_opened:
+            click.launch(address)
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            click.echo("ended")
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    """Answers each request in a thread of its own, and waits for none when it ends."""
+
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write no line for a request."""
+
+    def address_string(self) -> str:
+        """Return the client's address; its name is not asked for."""
+        return str(self.client_address[0])
+
+
+def _server(experiments: list[Any], port: int, dashboards: Any) -> WSGIServer:
+    """Return a server that listens.
+
+    Raises:
+        ConfigError: the port is taken, or not allowed.
+    """
+    from sweep.results.optuna_storage import ExperimentStorage
+
+    app = _own_only(dashboards.wsgi(ExperimentStorage(experiments)))
+    try:
+        server = _Server((_HOST, port), _Quiet)
+    except OSError as error:
+        raise ConfigError(
+            f"port {port} of {_HOST} cannot be used: {error.strerror}. Leave --port out for a free one."
+        ) from error
+    server.set_app(app)
+    return server
+
+
+def _own_only(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+    """Return an application that answers only who calls it by a name of this machine: a page from elsewhere, whose own
+    name was pointed to 127.0.0.1, must not read the sweeps."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname in _OWN_NAMES:
+            return app(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"Call it by the name {_HOST} or localhost.\n".encode()]
+
+    return answer

@@ -1,0 +1,197 @@
+"""An experiment as a study of Optuna, for its plots, importances and dashboard; and a study as points to start from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from searchers.optuna_space import quiet
+from sweep import checks
+from sweep.core.ranking import Objectives
+from sweep.errors import ConfigError
+from sweep.record.reader import ExperimentReader
+from sweep.results.optuna_trials import TRIAL_ID, RecordedSpace, RecordedTrials
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+__all__ = ["distributions", "objectives_for", "study_attributes", "to_study"]
+
+_DATABASES = (".db", ".sqlite", ".sqlite3")
+_PREFIX = "sweep_experiment"  # the study's attribute that holds of which experiment it is
+
+
+def to_study(
+    reader: ExperimentReader,
+    metric: str | Sequence[str] | None = None,
+    mode: str | Sequence[str] | None = None,
+    storage: str | os.PathLike[str] | BaseStorage | None = None,
+    study_name: str | None = None,
+) -> Study:
+    """Return an experiment as a study of Optuna (docs/how-to/come-from-optuna.md has the table of what becomes what).
+
+    Without a storage it is a copy in memory of how all trials stand now. In a storage only trials that have ended are
+    written, because Optuna cannot change them later; those that are there already are left alone, so that publishing
+    again adds what has ended since.
+
+    Args:
+        metric, mode: the objective, or several as two lists; None: those of the sweep.
+        storage: a URL such as `sqlite:///study.db`, a storage of Optuna, or the path of a journal, which is made.
+        study_name: None: the experiment's name.
+
+    Raises:
+        ConfigError: no metric or mode is known, the study of that name is of another experiment or has other
+            directions, or the storage cannot be opened.
+    """
+    objectives = objectives_for(reader, metric, mode)
+    recorded = RecordedTrials(reader, objectives)
+    with quiet():
+        trials = recorded.trials()
+        study = _study_in(_opened(storage), study_name or reader.name, objectives, reader)
+        if storage is not None:
+            known = {trial.user_attrs.get(TRIAL_ID) for trial in study.get_trials(deepcopy=False)}
+            trials = [one for one in trials if one.state.is_finished() and one.user_attrs[TRIAL_ID] not in known]
+        try:
+            if _is_path(storage):
+                _add_to_journal(os.fspath(storage), study.study_name, trials)
+            else:
+                study.add_trials(trials)
+        except ValueError as error:
+            raise ConfigError(
+                f"the study {study.study_name!r} cannot take the trials of {reader.name}: {error} "
+                "The space was changed since it was published; give another study_name."
+            ) from error
+    return study
+
+
+def distributions(reader: ExperimentReader) -> dict[str, BaseDistribution]:
+    """Return Optuna's distributions of an experiment's space by the names of the parameters; of those without two
+    finite bounds, and of computed values, there are none."""
+    return RecordedSpace(reader.meta).distributions
+
+
+def objectives_for(
+    reader: ExperimentReader,
+    metric: str | Sequence[str] | None = None,
+    mode: str | Sequence[str] | None = None,
+) -> Objectives:
+    """Return metric and mode of each objective: those given, completed by the sweep's own.
+
+    Raises:
+        ConfigError: one is not known, or the two are not of equal length.
+    """
+    known: tuple[tuple[Any, Any], ...] = reader.objectives or ((reader.metric, reader.mode),)
+    metrics: list[Any] = [metric] if isinstance(metric, str) else list(metric or [name for name, _ in known])
+    modes: list[Any] = [mode] if isinstance(mode, str) else list(mode or [])
+    if not modes:
+        by_metric = dict(known)
+        modes = [by_metric.get(name) or reader.mode for name in metrics]
+    if None in metrics or None in modes or len(metrics) != len(modes):
+        raise ConfigError(
+            f"a study needs metric and mode, and {reader.name} has metric={metric or reader.metric!r}, mode="
+            f"{mode or reader.mode!r}; give metric='loss', mode='min', or two lists of equal length."
+        )
+    pairs = [(str(name), str(one)) for name, one in zip(metrics, modes, strict=True) if one != "obs"]
+    return tuple((name, checks.mode(one)) for name, one in pairs)
+
+
+def study_attributes(reader: ExperimentReader) -> dict[str, Any]:
+    """Return the user attributes of an experiment's study."""
+    return {
+        _PREFIX: f"{reader.name} {reader.meta.get('prefix', '')}".strip(),
+        "experiment_path": str(reader.root),
+        "searcher": str(reader.meta.get("searcher") or ""),
+        "scheduler": str(reader.meta.get("scheduler") or ""),
+    }
+
+
+def _is_path(storage: Any) -> TypeGuard[str | os.PathLike[str]]:
+    return isinstance(storage, os.PathLike) or (isinstance(storage, str) and "://" not in storage)
+
+
+def _opened(storage: Any) -> BaseStorage | str | None:
+    """Return what a study takes for a storage that was given as a path, a URL or an object.
+
+    Raises:
+        ConfigError: it cannot be opened.
+    """
+    from optuna.storages import BaseStorage, get_storage
+
+    if storage is None or isinstance(storage, BaseStorage):
+        return storage
+    expected = "expected a URL such as 'sqlite:///study.db', the path of a journal, or a storage of Optuna"
+    if not _is_path(storage) and not isinstance(storage, str):
+        raise ConfigError(f"storage is {storage!r:.100}; {expected}.")
+    try:
+        return _journal(storage) if _is_path(storage) else get_storage(str(storage))
+    except Exception as error:  # of the database's driver; of a journal that is none
+        hint = f" For a database write sqlite:///{storage}." if _is_path(storage) else ""
+        why = f"{type(error).__name__}: {str(error).splitlines()[0][:300]}"
+        raise ConfigError(f"the storage {str(storage)!r} cannot be opened: {why}; {expected}.{hint}") from error
+
+
+def _journal(path: str | os.PathLike[str]) -> BaseStorage:
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    file = Path(path).expanduser()
+    if file.suffix in _DATABASES:
+        raise ValueError("a journal is no database")
+    return JournalStorage(JournalFileBackend(str(file)))
+
+
+def _add_to_journal(path: str, name: str, trials: Sequence[FrozenTrial]) -> None:
+    """Add trials to a study in a journal all at once: one by one each costs a lock and a flush to the disk."""
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import BaseJournalBackend, JournalFileBackend
+
+    class Collecting(BaseJournalBackend):
+        def __init__(self, file: BaseJournalBackend) -> None:
+            self.there, self.added = list(file.read_logs(0)), []  # type: ignore[var-annotated]
+
+        def read_logs(self, log_number_from: int) -> Iterable[dict[str, Any]]:
+            return [*self.there, *self.added][log_number_from:]
+
+        def append_logs(self, logs: list[dict[str, Any]]) -> None:
+            self.added += logs
+
+    file = JournalFileBackend(str(Path(path).expanduser()))
+    collecting = Collecting(file)
+    optuna.load_study(study_name=name, storage=JournalStorage(collecting)).add_trials(trials)
+    if collecting.added:
+        file.append_logs(collecting.added)
+
+
+def _study_in(storage: BaseStorage | str | None, name: str, objectives: Objectives, reader: ExperimentReader) -> Study:
+    import optuna
+
+    directions: list[Any] = ["minimize" if mode == "min" else "maximize" for _, mode in objectives]
+    study = optuna.create_study(
+        storage=storage,
+        study_name=name,
+        directions=directions,
+        load_if_exists=True,
+        sampler=optuna.samplers.RandomSampler(),
+        pruner=optuna.pruners.NopPruner(),
+    )
+    attributes, known = study_attributes(reader), study.user_attrs
+    there = [direction.name.lower() for direction in study.directions]
+    if known.get(_PREFIX, attributes[_PREFIX]) != attributes[_PREFIX] or there != directions:
+        raise ConfigError(
+            f"the storage has a study {name!r} of {known.get(_PREFIX, 'something else')!r} that is to "
+            f"{', '.join(there)}; expected none, or one of {attributes[_PREFIX]!r} that is to {', '.join(directions)}. "
+            "Give another study_name."
+        )
+    metrics = [metric for metric, _ in objectives]
+    if study.metric_names != metrics:
+        study.set_metric_names(metrics)
+    for key, value in attributes.items():
+        if known.get(key) != value:
+            study.set_user_attr(key, value)
+    return study

@@ -1,0 +1,355 @@
+"""The trials of a record as Optuna's: parameters with their distributions, states, values, what else is known."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from searchers.errors import SpaceError
+from searchers.optuna_space import contains, distribution_of
+from searchers.optuna_window import CONSTRAINTS
+from searchers.space import Categorical, Domain, is_same
+from searchers.space_text import read_space_text
+from searchers.variants import fixed_domains, flatten, grid_values, matches
+from sweep.core.ranking import Objectives
+from sweep.core.results import TrialResult, own_metrics
+from sweep.core.results import flatten as flatten_result
+from sweep.core.values import as_float, printed, shown, sound_text
+from sweep.record.encoding import Opaque, decode
+from sweep.record.reader import ExperimentReader
+from sweep.record.rows import TrialRow
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+__all__ = ["ATTEMPTS", "CONFIG", "REASON", "TRIAL_ID", "RecordedSpace", "RecordedTrials"]
+
+TRIAL_ID, REASON, ATTEMPTS = "trial_id", "reason", "attempts"
+"""The user attributes that every trial has."""
+
+CONFIG = "sweep:config"
+"""The system attribute that holds the config as it was recorded, where that is not very long."""
+
+_MOST_CONFIG = 20_000  # characters
+_MOST_TEXT = 2000  # characters of a user attribute
+_MOST_STEP = 2**31 - 1  # what databases of Optuna hold
+
+
+class _Computed:
+    """Stands for a value that a function computes: whatever a config has there fits it."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class RecordedSpace:
+    """The space of a record as Optuna's distributions.
+
+    Args:
+        meta: of the experiment.
+
+    Attributes:
+        distributions: of every parameter that Optuna has a word for, by name as `OptunaSearch` gives them.
+        constants: of the space, by flattened name.
+    """
+
+    def __init__(self, meta: Mapping[str, Any]) -> None:
+        texts = meta.get("space")
+        texts = texts if isinstance(texts, Mapping) else {}
+        self._space = {key: _without_grids(read_space_text(str(text), _stand_in)) for key, text in texts.items()}
+        self.distributions: dict[str, BaseDistribution] = {}
+        self.constants: dict[str, Any] = {}
+        twice = set()
+        for path, domain in fixed_domains(self._space):
+            name = _name(path)
+            if name in self.distributions:
+                twice.add(name)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # said when the sweep's own searcher was built
+                    self.distributions[name] = distribution_of(name, domain)
+            except (SpaceError, ValueError, OverflowError):
+                continue  # normal, infinite, or bounds that Optuna does not take
+        for name in twice:
+            del self.distributions[name]
+
+    def split(self, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the parameters of a config by name, and its other values that are no constants of the space, by
+        flattened name."""
+        params: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
+        self._walk(self._space, config, (), (), params, rest)
+        return params, rest
+
+    def _walk(
+        self,
+        node: Any,
+        value: Any,
+        path: tuple[Any, ...],
+        place: tuple[Any, ...],
+        params: dict[str, Any],
+        rest: dict[str, Any],
+    ) -> None:
+        """Go through the space and a config side by side; `path` leads through the options of choices, `place` not."""
+        if isinstance(node, Categorical):
+            index = next((i for i, option in enumerate(node.categories) if matches(option, value)), None)
+            distribution: Any = self.distributions.get(_name(path))
+            if index is None or distribution is None:
+                rest[_name(place)] = value
+                return
+            params[_name(path)] = distribution.choices[index]
+            self._walk(node.categories[index], value, (*path, index), place, params, rest)
+        elif isinstance(node, Domain):
+            distribution = self.distributions.get(_name(path))
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            is_param = distribution is not None and is_number and contains(distribution, value)
+            (params if is_param else rest)[_name(path if is_param else place)] = value
+        elif isinstance(node, Mapping) and isinstance(value, Mapping):
+            for key, one in value.items():
+                if key in node or (isinstance(one, Mapping) and one):
+                    self._walk(node.get(key, {}), one, (*path, key), (*place, key), params, rest)
+                else:
+                    rest[_name((*place, key))] = one
+        elif isinstance(node, (list, tuple)) and isinstance(value, (list, tuple)) and len(node) == len(value):
+            for index, (inner, one) in enumerate(zip(node, value, strict=True)):
+                self._walk(inner, one, (*path, index), (*place, index), params, rest)
+        elif isinstance(node, _Computed) or not is_same(node, value):
+            rest[_name(place)] = value
+
+
+class RecordedTrials:
+    """The trials of a record as Optuna's, brought up to date by each call.
+
+    Args:
+        reader: of the experiment.
+        objectives: metric and mode of each, one or several.
+    """
+
+    def __init__(self, reader: ExperimentReader, objectives: Objectives) -> None:
+        self._reader = reader
+        self._objectives = objectives
+        self._seq = 0  # of the last event that was read
+        self._made: dict[str, tuple[TrialRow, FrozenTrial]] = {}
+        self._steps: dict[str, dict[int, float]] = {}
+        self._times: dict[str, dict[str, float]] = {}
+        self._suggested: dict[str, Mapping[str, Any]] = {}
+        self._space_text: Any = None
+        self._space = RecordedSpace({})
+
+    @property
+    def space(self) -> RecordedSpace:
+        """The space as of the last call."""
+        return self._space
+
+    def trials(self) -> list[FrozenTrial]:
+        """Return all trials in the order of their numbers."""
+        snapshot = self._reader.snapshot()
+        if snapshot.meta.get("space") != self._space_text:
+            self._space_text, self._made = snapshot.meta.get("space"), {}
+            self._space = RecordedSpace(snapshot.meta)
+        self._read_events(snapshot.seq)
+        found = []
+        for number, row in enumerate(snapshot.trials):
+            known = self._made.get(row.trial_id)
+            if known is None or known[0] != row:
+                self._made[row.trial_id] = known = (row, self._trial(row, number))
+            found.append(known[1])
+        return found
+
+    def _read_events(self, last: int) -> None:
+        """Read what was recorded after the last call: when trials began and ended, and their intermediate values."""
+        if last <= self._seq:
+            return
+        with self._reader.connect() as connection:
+            for kind, trial_id, wall, data in connection.execute(
+                "SELECT kind, trial_id, wall, CASE kind WHEN 'Suggested' THEN data END FROM event WHERE seq > ?"
+                " AND seq <= ? AND kind IN ('Suggested', 'Started', 'Exited') AND trial_id IS NOT NULL ORDER BY seq",
+                (self._seq, last),
+            ):
+                times = self._times.setdefault(trial_id, {})
+                if kind == "Suggested" and data is not None and trial_id not in self._suggested:
+                    suggested = decode(data)
+                    self._suggested[trial_id] = suggested if isinstance(suggested, Mapping) else {}
+                times["Exited" if kind == "Exited" else kind] = wall if kind == "Exited" else times.get(kind, wall)
+        if len(self._objectives) == 1:
+            self._read_steps(last)
+        self._seq = last
+
+    def _read_steps(self, last: int) -> None:
+        since = self._seq
+        steps = {seq: value for _, seq, value in self._reader.values("training_iteration", since=since)}
+        for trial_id, seq, value in self._reader.values(self._objectives[0][0], since=since):
+            step, number = steps.get(seq), as_float(value)
+            if (
+                seq <= last
+                and step is not None
+                and number is not None
+                and 0 <= step <= _MOST_STEP
+                and step == int(step)
+            ):
+                self._steps.setdefault(trial_id, {})[int(steps[seq])] = number
+
+    def _trial(self, row: TrialRow, number: int) -> FrozenTrial:
+        from optuna.trial import FrozenTrial, TrialState
+
+        values = self._values(row)
+        state, values = _state_of(row, values)
+        params, rest = self._space.split(row.config)
+        distributions = {name: self._space.distributions[name] for name in params}
+        suggested = self._suggested.get(row.trial_id, {})
+        for name, value, distribution in _of_function(suggested, row.config, rest):
+            params[name], distributions[name] = value, distribution
+        begin, end = self._dates(row, state)
+        return FrozenTrial(
+            number=number,
+            trial_id=number,
+            state=TrialState[state],
+            value=None,
+            values=values,
+            datetime_start=begin,
+            datetime_complete=end,
+            params=params,
+            distributions=distributions,
+            user_attrs=self._attributes(row, rest, suggested, is_valued=values is not None),
+            system_attrs=_config_text(row) | self._constraints(row),
+            intermediate_values=dict(self._steps.get(row.trial_id, {})),
+        )
+
+    def _values(self, row: TrialRow) -> list[float] | None:
+        """Return the objectives by the last report; None where one is missing or NaN."""
+        if row.last_seq is None:
+            return None
+        report = TrialResult({**(row.last_metrics or {}), "config": row.config})
+        values = [as_float(report.get(metric)) for metric, _ in self._objectives]
+        numbers = [value for value in values if value is not None and not math.isnan(value)]
+        return numbers if len(numbers) == len(values) else None
+
+    def _dates(self, row: TrialRow, state: str) -> tuple[dt.datetime | None, dt.datetime | None]:
+        times = self._times.get(row.trial_id, {})
+        known = [wall for wall in (times.get("Started"), times.get("Suggested"), row.last_wall) if wall is not None]
+        begin = known[0] if known else float(row.meta.get("created") or 0.0)
+        end = max(times.get("Exited", begin), row.last_wall or begin, begin)
+        ends = state in ("COMPLETE", "PRUNED", "FAIL")
+        return _date(begin) if state != "WAITING" else None, _date(end) if ends else None
+
+    def _constraints(self, row: TrialRow) -> dict[str, Any]:
+        """Return by how much the last report violates each constraint, as `OptunaSearch` keeps it."""
+        limits = row.meta.get("constraints")
+        if not isinstance(limits, Mapping) or not limits or not row.is_ended:
+            return {}
+        report = TrialResult(row.last_metrics or {})
+        over = [(as_float(report.get(name)), as_float(most) or 0.0) for name, most in limits.items()]
+        violations = [math.inf if value is None else value - most for value, most in over]
+        return {CONSTRAINTS: [value if math.isfinite(value) else math.inf for value in violations]}
+
+    def _attributes(
+        self, row: TrialRow, rest: Mapping[str, Any], suggested: Mapping[str, Any], *, is_valued: bool
+    ) -> dict[str, Any]:
+        shown_elsewhere = {metric for metric, _ in self._objectives} if is_valued else set()
+        report = own_metrics(flatten_result(row.last_metrics or {}))
+        found = {name: value for name, value in report.items() if name not in shown_elsewhere}
+        found |= {f"config/{name}": value for name, value in rest.items()}
+        first = suggested.get("config")
+        if isinstance(first, Mapping) and not is_same(first, row.config):  # PBT and its like change it
+            before, now = _flat(first), _flat(row.config)
+            changed = {name: value for name, value in before.items() if not is_same(value, now.get(name))}
+            found |= {f"config_at_start/{name}": value for name, value in changed.items()}
+        plain = {sound_text(printed(name))[:500]: _plain(value) for name, value in found.items()}
+        return plain | {TRIAL_ID: row.trial_id, REASON: sound_text(row.reason)[:_MOST_TEXT], ATTEMPTS: row.attempt}
+
+
+def _config_text(row: TrialRow) -> dict[str, Any]:
+    return {CONFIG: row.config_text} if len(row.config_text) <= _MOST_CONFIG else {}
+
+
+def _state_of(row: TrialRow, values: list[float] | None) -> tuple[str, list[float] | None]:
+    """Return the name of a trial's state in Optuna, and its values there."""
+    if row.status == "ERROR":
+        return "FAIL", None
+    if row.status == "TERMINATED" and "stopped early" in row.reason:
+        return "PRUNED", values if values is not None and len(values) == 1 else None  # of several Optuna takes none
+    if row.status == "TERMINATED":
+        return ("FAIL", None) if values is None else ("COMPLETE", values)
+    return ("WAITING" if row.status == "PENDING" else "RUNNING"), None
+
+
+def _of_function(
+    suggested: Mapping[str, Any], config: Mapping[str, Any], rest: dict[str, Any]
+) -> Iterator[tuple[str, Any, BaseDistribution]]:
+    """Yield name, value and distribution of what a define-by-run function asked for, and take it from the rest."""
+    from optuna.distributions import json_to_distribution
+
+    state = suggested.get("state")
+    texts = state.get("distributions") if isinstance(state, Mapping) else None
+    if not isinstance(state, Mapping) or not isinstance(texts, Mapping):
+        return
+    recorded = state.get("params")
+    now = _flat(config)
+    for name, text in texts.items():
+        value = recorded.get(name) if isinstance(recorded, Mapping) else None
+        try:
+            distribution: Any = json_to_distribution(text)
+            if isinstance(value, Mapping):
+                value = distribution.to_external_repr(value["choice"])
+        except (ValueError, KeyError, TypeError, IndexError):
+            continue
+        if name in now and not is_same(now[name], value) and contains(distribution, now[name]):
+            value = now[name]
+        if contains(distribution, value):
+            rest.pop(name, None)
+            yield name, value, distribution
+
+
+def _stand_in(text: str) -> Any:
+    return _Computed() if text.startswith("Function") and text.endswith("()") else Opaque(text)
+
+
+def _without_grids(node: Any) -> Any:
+    """Return a space whose grids are choices."""
+    if isinstance(node, Categorical):
+        return Categorical([_without_grids(option) for option in node.categories])
+    if isinstance(node, Mapping):
+        try:
+            values = grid_values(node)
+        except SpaceError:
+            values = None
+        if values is not None:
+            return Categorical([_without_grids(value) for value in values])
+        return {key: _without_grids(one) for key, one in node.items()}
+    return type(node)(map(_without_grids, node)) if type(node) in (list, tuple) else node
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    """Return a path as one name, as `searchers.variants.path_name`, also where it could not be taken apart again."""
+    return "/".join(map(printed, path))
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return flatten(config)
+    except SpaceError:
+        return {printed(key): value for key, value in config.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it, unless it has none for it or needs a long text; else how it prints."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+        return json.loads(text) if len(text) <= _MOST_TEXT else shown(value, _MOST_TEXT)
+    except (ValueError, TypeError, RecursionError):
+        return shown(value, _MOST_TEXT)
+
+
+def _date(wall: float) -> dt.datetime:
+    """Return a time in UTC epoch seconds as Optuna has it: local, without a zone."""
+    try:
+        return dt.datetime.fromtimestamp(wall)
+    except (ValueError, OverflowError, OSError):
+        return dt.datetime.fromtimestamp(0)
