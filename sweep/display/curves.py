@@ -67,6 +67,4 @@ class LiveCurves:
         numbers = sorted(self._points)[-_MAX_SHOWN:]
         if best in self._points and best not in numbers:
             numbers.append(best)
-        return [
-            Curve(f"trial {trial:05d}", self._fates[trial], self._points[trial], trial == best) for trial in numbers
-        ]
+        return [Curve(trial, self._fates[trial], self._points[trial], trial == best) for trial in numbers]

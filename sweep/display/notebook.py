@@ -11,7 +11,7 @@ from sweep.core.results import flatten
 from sweep.display.formats import clean, duration, fit, text
 from sweep.display.renderer import row_of
 from sweep.display.state import ViewState
-from sweep.display.svg import learning_curves
+from sweep.display.svg import best_so_far, learning_curves
 
 __all__ = ["curves_below", "table_below"]
 
@@ -62,11 +62,17 @@ def table_below(view: ViewState, now: float, *, is_last: bool) -> str:
 
 
 def curves_below(view: ViewState) -> str:
-    """Return the learning curves of the trials that run, of the last ones that ended, and of the best."""
+    """Return the learning curves of the trials that run, of the last ones that ended, and of the best; where each has
+    reported once, what they reached in the order of the trials."""
     if view.curves is None or not view.plan.metric:
         return ""
-    best = view.best
-    return learning_curves(view.curves.shown(None if best is None else best.trial.number), view.plan.metric)
+    best, metric = view.best, view.plan.metric
+    curves = [curve for curve in view.curves.shown(None if best is None else best.trial.number) if curve.points]
+    if len(curves) < 2 or any(len(curve.points) > 1 for curve in curves):
+        return learning_curves(curves, metric)
+    return best_so_far(
+        sorted((curve.trial, curve.points[0][1], curve.fate) for curve in curves), metric, view.plan.mode
+    )
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:

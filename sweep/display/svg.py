@@ -26,10 +26,9 @@ _Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What a trial reported: `points` are (step, value), `fate` is running, paused, done, stopped or failed, `name`
-    is shown when the mouse is over it."""
+    """What a trial reported: `points` are (step, value), `fate` is running, paused, done, stopped or failed."""
 
-    name: str
+    trial: int
     fate: str
     points: Sequence[_Point]
     is_best: bool = False
@@ -74,7 +73,7 @@ def learning_curves(curves: Iterable[Curve], metric: str) -> str:
         return ""
     drawn.sort(key=lambda pair: _ORDER.index(pair[0].style) if pair[0].style in _ORDER else 0)
     x, y = _axes([point for _, points in drawn for point in points])
-    parts = [_path(points, x, y, curve.style, curve.name) for curve, points in drawn]
+    parts = [_path(points, x, y, curve.style, f"trial {curve.trial:05d}") for curve, points in drawn]
     return _svg(f"learning curves of {clean(metric)}", [*_frame(x, y, metric, "step"), *parts], _legend(drawn))
 
 

@@ -40,13 +40,17 @@ def figures(
 ) -> str:
     """Return the learning curves of some trials, the best among them, and what each trial reached in their order."""
     curves = [
-        Curve(f"trial {row.number:05d}", _fate(row), _points(reader, row, metric), row.trial_id in best_ids)
+        Curve(row.number, _fate(row), _points(reader, row, metric), row.trial_id in best_ids)
         for row in _chosen(trials, best_ids)
     ]
     by_id = {row.trial_id: row for row in trials}
     last = scores(reader, metric, mode, "last")
     values = [(by_id[trial_id].number, float(value), _fate(by_id[trial_id])) for trial_id, value in last]
-    shown = [learning_curves(curves, metric), best_so_far(values, metric, mode) if len(values) > 1 else ""]
+    has_lines = any(len(curve.points) > 1 for curve in curves)
+    shown = [
+        learning_curves(curves, metric) if has_lines else "",
+        best_so_far(values, metric, mode) if len(values) > 1 else "",
+    ]
     boxes = "".join(f'<div style="flex:0 1 480px;min-width:0">{figure}</div>' for figure in shown if figure)
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px;margin-top:8px">{boxes}</div>' if boxes else ""
 

@@ -11,7 +11,7 @@ from sweep.display.curves import LiveCurves
 
 
 def shown(curves: LiveCurves, best: int | None = None) -> dict[int, Any]:
-    return {int(curve.name.split()[1]): curve for curve in curves.shown(best)}
+    return {curve.trial: curve for curve in curves.shown(best)}
 
 
 def test_what_a_trial_reported_is_drawn_with_its_fate() -> None:
