@@ -88,7 +88,7 @@ def main():
     print(f"best validation accuracy {accuracy:.4f} in trial {best.trial_id}")
     print(f"best config {best.config}")
     print(f"{stopped} of {len(analysis.trials)} trials were stopped early")
-    runs = analysis.dataframe()  # read from sweep.db, as everything here
+    runs = analysis.dataframe(full=True)  # read from sweep.db, as everything here
     at_once = max(((runs.start_time <= t) & (runs.end_time > t)).sum() for t in runs.start_time)
     print(f"up to {at_once} trials ran at the same time")
     print(f"everything is in {analysis.experiment_path}")

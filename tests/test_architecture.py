@@ -66,6 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.record.resume": ("sweep.record", "sweep.core", "searchers.base", "sweep.schedulers.base"),
     "sweep.results": ("sweep.record", "sweep.core"),
+    "sweep.results.glance": ("sweep.core", "sweep.display.svg", "sweep.record", "sweep.results.winners"),
     "sweep.results.winners": ("sweep.record", "sweep.core", "searchers.pareto"),
     "sweep.results.experiment": (
         "sweep.core",
@@ -247,6 +248,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.tune": (),
     "sweep.tune.dicts": ("sweep.display.formats", "sweep.core.results"),
     "sweep.tune.experiments": OWN,
+    "sweep.tune.running": ("sweep.api", "sweep.results"),
     "sweep.tune.session_functions": ("sweep.worker.session",),
     "sweep.cli": OWN,
     "sweep": OWN,

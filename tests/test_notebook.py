@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+
+import sweep
 
 PREPARE = """
 import sweep
@@ -161,3 +164,29 @@ def test_class_trainables_of_notebook_cells_run(tmp_path):
     live, shown = outputs["what is displayed"]
     assert "ended after" in live.data["text/html"]
     assert "best" in shown.data["text/html"]
+
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "notebook.ipynb"
+
+
+@pytest.mark.docs
+def test_the_notebook_of_the_examples_runs_and_is_kept_without_outputs(tmp_path, monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    monkeypatch.setenv("SWEEP_QUICK_EXAMPLE", "1")
+    book = nbformat.read(EXAMPLE, as_version=4)
+    assert not any(cell.get("outputs") for cell in book.cells)
+    if not hasattr(sweep.ExperimentAnalysis, "plot"):
+        assert "analysis.plot" in book.cells.pop().source
+    nbclient.NotebookClient(
+        book, timeout=60, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    parabola, torch = (cell.outputs for cell in book.cells if "sweep.run" in cell.get("source", ""))
+    for outputs, figures in ((parabola, 1), (torch, 2)):  # trials of one report have no curves
+        live, shown = outputs[-2:]  # Optuna may warn that no widgets are installed
+        assert "ended after" in live.data["text/html"]
+        assert live.data["text/html"].count("<svg") == 1
+        assert shown.data["text/html"].count("<svg") == figures
+    frames = [cell.outputs[0].data["text/plain"] for cell in book.cells if "dataframe()" in cell.get("source", "")]
+    assert "config/lr" in frames[0]
+    assert "pid" not in frames[0]

@@ -30,6 +30,7 @@ __all__ = [
     "SyncConfig",
     "TuneConfig",
     "env_vars_of",
+    "level_of_caller",
     "storage_path_of",
     "fields_of",
 ]
@@ -86,6 +87,14 @@ def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
     return dict(variables)
 
 
+def level_of_caller() -> int:
+    """Return the `stacklevel` by which a warning of the calling function names the user's own line."""
+    depth, frame = 0, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("sweep", "searchers"):
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
 def storage_path_of(storage_path: Any, local_dir: Any) -> Any:
     """Return the storage path that was given, perhaps under its former name, of which a warning says so.
 
@@ -99,12 +108,8 @@ def storage_path_of(storage_path: Any, local_dir: Any) -> Any:
             f"storage_path={storage_path!r} and local_dir={local_dir!r} were both given, and local_dir is its former "
             "name; give storage_path alone."
         )
-    depth, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("sweep", "searchers"):
-        depth, frame = depth + 1, frame.f_back  # up to the user's own line
-    warnings.warn(
-        f"local_dir is called storage_path now: storage_path={local_dir!r}.", DeprecationWarning, stacklevel=depth
-    )
+    text = f"local_dir is called storage_path now: storage_path={local_dir!r}."
+    warnings.warn(text, DeprecationWarning, stacklevel=level_of_caller())
     return local_dir
 
 

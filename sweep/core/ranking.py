@@ -118,5 +118,10 @@ class Ranking:
             heapq.heappop(self._heap)
         return None
 
+    def first(self, count: int) -> list[int]:
+        """Return the numbers of the best few, the best first; looks at all of them."""
+        found = heapq.nsmallest(count, ((self._signed(value), number) for number, value in self._values.items()))
+        return [number for _, number in found]
+
     def _signed(self, value: float) -> float:
         return -value if self._is_max else value

@@ -16,9 +16,12 @@ from typing import Any, TextIO
 from sweep.callbacks.base import Callback
 from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Trial
+from sweep.display.curves import LiveCurves
 from sweep.display.ending import Ending
 from sweep.display.formats import clean, duration, pairs, text
+from sweep.display.notebook import curves_below, table_below
 from sweep.display.renderer import (
+    STOP_HINT,
     About,
     Line,
     change_line,
@@ -33,11 +36,12 @@ from sweep.display.state import ViewState
 
 __all__ = ["Progress"]
 
-_FRAME_S = 0.25  # between two frames: at most 4 a second
+_NOTEBOOK_HINT = "■ Interrupt the kernel once: stop, to be resumed   twice: kill"
 _HEARTBEAT_S = 30.0  # between two status lines where there is no terminal
 _STOPPING_S = 10.0  # the same while the sweep is being stopped
 _CLOCK_S = 1.0  # a frame at least that often while something runs, so that clocks go on
 _MAX_MESSAGES = 1000
+_MAX_REPORTS = 20_000  # between two frames, for the curves
 
 
 class Progress(Callback):
@@ -49,8 +53,8 @@ class Progress(Callback):
     of a pipe is gone, the display falls silent.
 
     `on_step` is called on the driver's thread and only notes what changed; counting and drawing happen on a thread of
-    the display, at most four times a second. A trial that comes and goes between two frames is counted, and shown as
-    one line.
+    the display, at most four times a second, once in a notebook. A trial that comes and goes between two frames is
+    counted, and shown as one line.
 
     Args:
         verbose: 0: nothing at all; 1: block or lines; 2: also a line per result.
@@ -85,6 +89,8 @@ class Progress(Callback):
         self._lock = threading.Lock()
         self._inbox: dict[str, tuple[float, float, Trial]] = {}
         self._messages: deque[str] = deque(maxlen=_MAX_MESSAGES)
+        self._reports: deque[tuple[int, Any, Any]] | None = None  # trial, step and value of each, for the curves
+        self._metric = ""
         self._restored: list[Trial] | None = None
         self._is_first_step = True
         self._is_open = False
@@ -120,7 +126,7 @@ class Progress(Callback):
             clean(info.get("resume_command") or ""),
         )
         self._ending = info.get("ending")
-        self._view = ViewState(plan, num_trials, info.get("nodes") or (), info.get("objectives") or ())
+        view = self._view = ViewState(plan, num_trials, info.get("nodes") or (), info.get("objectives") or ())
         self._beat_at = self._drawn_at = self._clock()
         if "trials" in info:  # of earlier runs of the driver
             self._restored = list(info["trials"])
@@ -128,6 +134,9 @@ class Progress(Callback):
         if self._file is None:
             self._file = sys.stdout
         self.style = self.style or style_of(self._file)
+        if self.style == "notebook" and plan.metric:
+            view.curves, self._metric = LiveCurves(), plan.metric
+            self._reports = deque(maxlen=_MAX_REPORTS)
         if not self._has_thread:
             self._open()
         else:
@@ -163,7 +172,9 @@ class Progress(Callback):
             self.refresh()
 
     def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
-        """With verbose=2, show the report."""
+        """Note it where curves are drawn; with verbose=2, show the report."""
+        if self._reports is not None:
+            self._reports.append((trial.number, result.get("training_iteration"), result.get(self._metric)))
         if self._view is None or self.verbose < 2:
             return
         step = text(result.get("training_iteration"))
@@ -227,6 +238,9 @@ class Progress(Callback):
             now, idle = self._now, max(0.0, self._clock() - self._stepped_at)
         if restored:
             view.restart(restored)
+        if view.curves is not None and self._reports is not None:
+            for _ in range(len(self._reports)):
+                view.curves.add(*self._reports.popleft())
         changes = [view.update(*entry) for entry in inbox.values()]
         self._drawn_at = self._clock()
         table = None if self._table is None else list(self._table(view))
@@ -237,8 +251,24 @@ class Progress(Callback):
             beat = [] if is_last else self._beat(view, now + idle)
             lines = [*filter(None, news), *lines, *beat]
         idle = 0.0 if is_last else idle
-        draw = partial(draw_block, view, self._about, now=now, idle_s=idle, own_table=table, ending=self._ending)
+        is_page = self.style == "notebook"
+        own = table if table is not None or not is_page else ()  # a page has a table of its own below
+        hint = _NOTEBOOK_HINT if is_page else STOP_HINT
+        draw = partial(
+            draw_block, view, self._about, now=now, idle_s=idle, own_table=own, ending=self._ending, stop_hint=hint
+        )
+        if is_last and is_page:
+            return  # the last frame follows at once
         self._write(lambda screen: screen.show(lines, draw))
+
+    def _below(self, is_last: bool) -> str:
+        """Return what a notebook shows below the block."""
+        view = self._view
+        if view is None:
+            return ""
+        idle = 0.0 if is_last else max(0.0, self._clock() - self._stepped_at)
+        table = "" if self._table is not None else table_below(view, self._now + idle, is_last=is_last)
+        return table + curves_below(view)
 
     def _beat(self, view: ViewState, now: float) -> list[str]:
         """Return what is said where there is no block: now and then how it is, and at once that it is being stopped."""
@@ -260,7 +290,7 @@ class Progress(Callback):
         assert self.style is not None
         assert self._view is not None
         self._is_open = True
-        self._screen = screen_of(self.style, self._file)
+        self._screen = screen_of(self.style, self._file, self._below)
         opening = opening_line(self._view, self._about)
         self._write(lambda screen: screen.show([opening]) if isinstance(screen, Lines) else screen.open())
 
@@ -283,9 +313,12 @@ class Progress(Callback):
 
     def _run(self) -> None:
         self._open()
+        if self.is_redrawn:
+            self.refresh()  # something is there at once
         while not self._over.is_set():
             self._wake.wait(_CLOCK_S)
-            self._over.wait(max(0.0, _FRAME_S - (self._clock() - self._drawn_at)))
+            frame_s = _CLOCK_S if self._screen is None else self._screen.frame_s
+            self._over.wait(max(0.0, frame_s - (self._clock() - self._drawn_at)))
             if self._over.is_set():
                 return
             self._wake.clear()

@@ -28,9 +28,22 @@ from sweep.display.formats import (
 )
 from sweep.display.state import Change, Live, ViewState, varying_pairs
 
-__all__ = ["About", "Line", "change_line", "draw_block", "draw_end", "opening_line", "status_line", "stopping_lines"]
+__all__ = [
+    "STOP_HINT",
+    "About",
+    "Line",
+    "change_line",
+    "draw_block",
+    "draw_end",
+    "opening_line",
+    "row_of",
+    "status_line",
+    "stopping_lines",
+]
 
 Line = list[tuple[str, str]]  # (text, style); styles: "", dim, bold, good, bad
+
+STOP_HINT = "^C once: stop, to be resumed   twice: kill"
 
 _WORDS = {
     "running": "RUNNING",
@@ -79,6 +92,7 @@ def draw_block(
     idle_s: float,
     own_table: Sequence[str] | None = None,
     ending: Ending | None = None,
+    stop_hint: str = STOP_HINT,
 ) -> list[Line]:
     """Return the block as it is while the sweep runs.
 
@@ -87,6 +101,7 @@ def draw_block(
         now: seconds of driving. idle_s: seconds since the last fact, added to clocks that go on meanwhile.
         own_table: lines in place of the usual table.
         ending: what the user requested meanwhile.
+        stop_hint: how to stop the sweep.
     """
     clock = now + idle_s
     stopping = stopping_lines(view, ending)
@@ -107,7 +122,7 @@ def draw_block(
         for trial in view.last_failures
     ]
     if not stopping:
-        bottom.append([("^C once: stop, to be resumed   twice: kill", "dim")])
+        bottom.append([(stop_hint, "dim")])
     room = max(0, height - len(top) - len(bottom) - 1)
     if own_table is not None:
         table: list[Line] = [[(line, "")] for line in own_table[:room]]
@@ -342,7 +357,7 @@ def _front(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
 
 def _table(view: ViewState, width: int, room: int, now: float) -> list[Line]:
     """Return the heading and at most `room` rows: the trials that run, oldest first, then what waits and why."""
-    rows = [_row(view, live, now) for live in islice(view.live.values(), room)]
+    rows = [row_of(view, live, now) for live in islice(view.live.values(), room)]
     waiting = list(islice(view.waiting.values(), min(_MAX_WAITING, room - len(rows))))
     if not rows and not waiting:
         return []
@@ -366,7 +381,8 @@ def _table(view: ViewState, width: int, room: int, now: float) -> list[Line]:
     ]
 
 
-def _row(view: ViewState, live: Live, now: float) -> dict[str, str]:
+def row_of(view: ViewState, live: Live, now: float) -> dict[str, str]:
+    """Return the cells of a trial that has a process, by column."""
     trial, last, metric = live.trial, live.last, view.plan.metric
     ranks = len(trial.resources.bundles)
     limit = view.plan.stop.get("training_iteration")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO, cast
 
 from sweep.display.renderer import Line
 
-__all__ = ["Draw", "DrawEnd", "Lines", "Screen", "is_in_notebook", "screen_of", "style_of"]
+__all__ = ["Draw", "DrawEnd", "Lines", "Notebook", "Screen", "is_in_notebook", "screen_of", "style_of"]
 
 _ASCII = str.maketrans({"█": "#", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
 
@@ -21,9 +22,15 @@ DrawEnd = Callable[[int], Sequence[Line]]  # draws the last frame for a width
 
 
 class Screen:
-    """Where the display goes; `is_block`: what is shown is redrawn in place."""
+    """Where the display goes.
+
+    Attributes:
+        is_block: what is shown is redrawn in place.
+        frame_s: seconds between two frames, at least.
+    """
 
     is_block = True
+    frame_s = 0.25
 
     def open(self) -> None:
         """Take it."""
@@ -168,24 +175,32 @@ class _Terminal(Screen):
         )
 
 
-class _Notebook(Screen):
-    """A notebook cell: one output, updated in place."""
+class Notebook(Screen):
+    """A notebook cell: one output, replaced at most once per second; the last one stays.
 
-    _WIDTH, _HEIGHT = 110, 40
-    _STYLES = {"": "", "dim": "opacity:.6", "bold": "font-weight:bold", "good": "color:#080", "bad": "color:#b00"}
+    Args:
+        below: html that stands below the lines; told whether it is the last one.
+    """
 
-    def __init__(self) -> None:
+    frame_s = 1.0  # each replacement goes to the browser whole
+    _WIDTH, _HEIGHT = 100, 40
+    _STYLES = {"": "", "dim": "opacity:.6", "bold": "font-weight:bold", "good": "color:#2da44e", "bad": "color:#e5534b"}
+    _PRE = "margin:0 0 .5em;padding:0;line-height:1.3;white-space:pre-wrap;overflow-wrap:anywhere;background:none"
+
+    def __init__(self, below: Callable[[bool], str] = lambda is_last: "") -> None:
+        self._below = below
         self._handle: Any = None
+        self._lock = threading.Lock()  # two threads that draw first would make two outputs
         self._lines: deque[str] = deque(maxlen=20)
 
     def show(self, lines: Sequence[str], draw: Draw) -> None:
         self._lines.extend(lines)
-        self._put([*([(line, "dim")] for line in self._lines), *draw(self._WIDTH, self._HEIGHT)])
+        self._put([*([(line, "dim")] for line in self._lines), *draw(self._WIDTH, self._HEIGHT)], is_last=False)
 
     def end(self, draw: DrawEnd) -> None:
-        self._put(draw(self._WIDTH))
+        self._put([*([(line, "dim")] for line in self._lines), *draw(self._WIDTH)], is_last=True)
 
-    def _put(self, lines: Sequence[Line]) -> None:
+    def _put(self, lines: Sequence[Line], *, is_last: bool) -> None:
         from IPython import display
 
         rows = (
@@ -193,17 +208,20 @@ class _Notebook(Screen):
             for line in lines
         )
         page = display.HTML(  # type: ignore[no-untyped-call]
-            '<pre style="line-height:1.25;white-space:pre">' + "\n".join(rows) + "</pre>"
+            f'<div class="sweep" style="color:inherit"><pre style="{self._PRE}">'
+            + "\n".join(rows)
+            + f"</pre>{self._below(is_last)}</div>"
         )
-        if self._handle is None:
-            self._handle = display.display(page, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(page)
+        with self._lock:
+            if self._handle is None:
+                self._handle = display.display(page, display_id=True)  # type: ignore[no-untyped-call]
+            else:
+                self._handle.update(page)
 
 
-def screen_of(style: str, file: TextIO) -> Screen:
-    """Return a screen: `terminal`, `notebook` or `lines`."""
-    return _Terminal(file) if style == "terminal" else _Notebook() if style == "notebook" else Lines(file)
+def screen_of(style: str, file: TextIO, below: Callable[[bool], str]) -> Screen:
+    """Return a screen: `terminal`, `notebook` (with html `below` its lines) or `lines`."""
+    return _Terminal(file) if style == "terminal" else Notebook(below) if style == "notebook" else Lines(file)
 
 
 def is_in_notebook() -> bool:

@@ -15,6 +15,7 @@ from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
 from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Status, Trial
+from sweep.display.curves import LiveCurves
 from sweep.display.formats import clean
 from sweep.display.front import Front
 from sweep.display.rate import Rate
@@ -91,6 +92,7 @@ class ViewState:
 
     Attributes:
         best_ever: the best report of all; `best` is by the trials' last ones.
+        curves: what trials reported on their way; None: nobody draws it.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class ViewState:
         self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
         self.failures: dict[str, FailureGroup] = {}
         self.last_failures: deque[Trial] = deque(maxlen=3)
+        self.curves: LiveCurves | None = None
         self.silent: set[int] = set()  # numbers of the trials that went all their way without the metric
         self.last_report_at: float | None = None
         self._ranking = Ranking(plan.mode)
@@ -117,6 +120,7 @@ class ViewState:
         self._first_config: dict[str, Any] = {}
         self._ends = Rate()
         self._durations: deque[float] = deque(maxlen=100)
+        self._last_ended: deque[Trial] = deque(maxlen=20)
         self._best_at_ends: deque[float] = deque(maxlen=11)
 
     @property
@@ -174,6 +178,9 @@ class ViewState:
         if before is not None:
             self.counts[before] -= 1
         self.counts[kind] += 1
+        if self.curves is not None:
+            best = self._ranking.best()
+            self.curves.put(trial.number, kind, None if best is None else best[0])
         ran = 0.0
         if not trial.is_held and live is not None:
             ran = now - live.since
@@ -197,6 +204,14 @@ class ViewState:
         self._best_at_ends.clear()
         self.last_failures.clear()
         self.last_report_at = None
+
+    def first_ended(self, count: int) -> list[tuple[str, Trial]]:
+        """Return (kind, trial) of those that have ended: the best first, then the last ones without a value."""
+        ranked = (self._known[number] for number in self._ranking.first(count + len(self.live)))
+        found = [(kind, trial) for kind, trial in ranked if kind in _ENDED][:count]
+        seen = {trial.number for _, trial in found}
+        others = [self._known[trial.number] for trial in reversed(self._last_ended) if trial.number not in seen]
+        return [*found, *(one for one in others if one[0] in _ENDED)][:count]
 
     def used(self) -> dict[str, tuple[float, float]]:
         """Return (allocated, total) of cpu, gpu, tpu and memory (bytes), those that there are any of."""
@@ -297,6 +312,7 @@ class ViewState:
 
     def _end(self, trial: Trial, kind: str, now: float, ran: float) -> None:
         self._ends.add(now)
+        self._last_ended.append(trial)
         if trial.attempt:
             self._durations.append(ran)
         best = self.best

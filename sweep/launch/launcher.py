@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import __version__
 from sweep.callbacks.dispatch import Dispatcher
+from sweep.core.config import level_of_caller
 from sweep.core.expected import silent_trials
 from sweep.core.messages import Ask, Tick
 from sweep.core.plan import Plan
@@ -133,7 +134,7 @@ class Launch:
         if not is_interrupted and (error := sweep.metric_error()) is not None:
             raise MetricError(f"{error} Everything is kept in {self.layout.root}.")
         if not self.spec.verbosity and (silent := silent_trials(sweep.trials, self.built.plan)):
-            warnings.warn(f"{self.place.name}: {silent}", stacklevel=5)
+            warnings.warn(f"{self.place.name}: {silent}", stacklevel=level_of_caller())
         if is_interrupted and not getattr(self.notices.display, "says_how_to_resume", False):
             self.notices.say(f"stopped; everything is kept. Continue with: {self.place.resume_command}")
         return own_analysis(self.layout.root), is_interrupted

@@ -15,7 +15,14 @@ from typing import Any
 from searchers.base import Searcher
 from sweep import checks
 from sweep.callbacks.base import Callback
-from sweep.core.config import CheckpointConfig, FailureConfig, ResumeConfig, SyncConfig, storage_path_of
+from sweep.core.config import (
+    CheckpointConfig,
+    FailureConfig,
+    ResumeConfig,
+    SyncConfig,
+    level_of_caller,
+    storage_path_of,
+)
 from sweep.core.resources import Node
 from sweep.core.results import ANONYMOUS_METRIC
 from sweep.engines.base import Engine, EngineFactory
@@ -288,6 +295,6 @@ def _checkpoint_config(given: CheckpointConfig | None, deprecated: Mapping[str, 
     warnings.warn(
         f"{', '.join(deprecated)}: deprecated; write checkpoint_config=sweep.CheckpointConfig({shown}).",
         DeprecationWarning,
-        stacklevel=6,
+        stacklevel=level_of_caller(),
     )
     return CheckpointConfig(**said)

@@ -41,6 +41,8 @@ _MAX_SHOWN = 5  # trials of a Pareto set
 class Experiment:
     """What the analysis of an experiment and the grid of its results have in common: tables, and the best trial."""
 
+    _is_full = False  # what `dataframe()` shows unless it is told
+
     def __init__(self, reader: ExperimentReader, default_metric: str | None, default_mode: str | None) -> None:
         self._reader = reader
         self._objectives: Objectives = reader.objectives
@@ -71,14 +73,25 @@ class Experiment:
 
         return Plots(self._reader, self.default_metric, self.default_mode)
 
-    def dataframe(self, metric: str | None = None, mode: str | None = None, *, style: str = "sweep") -> pd.DataFrame:
+    def dataframe(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        *,
+        style: str = "sweep",
+        full: bool | None = None,
+    ) -> pd.DataFrame:
         """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).
+
+        Columns: number, trial_id, state, the metrics, `config/...`, training_iteration and time_total_s.
 
         Args:
             metric, mode: show each trial's best report ever by them instead of its last, the last where none has a
                 number under the metric; without trials that have reported nothing. One of them is completed by the
                 defaults.
             style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
+            full: with further columns of `style="sweep"`: times, attempts, resources, errors, processes, directories.
+                None: without them, but for what `sweep.tune.run` returned, where Tune has them.
 
         Raises:
             ConfigError: a mode that is not min or max, a metric without any mode, an unknown style.
@@ -89,13 +102,15 @@ class Experiment:
             best = best_reports(self._reader, metric, mode, infinite=True)
             chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})
         shown = metric or self.default_metric or self._reader.metric
-        return trial_frame(self._reader, chosen=chosen, style=style, metric=shown)
+        is_full = self._is_full if full is None else full
+        return trial_frame(self._reader, chosen=chosen, style=style, metric=shown, full=is_full)
 
     def get_dataframe(
         self, filter_metric: str | None = None, filter_mode: str | None = None, *, style: str = "sweep"
     ) -> pd.DataFrame:
-        """Return `dataframe(metric=filter_metric, mode=filter_mode)`, under the name that Tune's `ResultGrid` has."""
-        return self.dataframe(filter_metric, filter_mode, style=style)
+        """Return `dataframe(metric=filter_metric, mode=filter_mode, full=True)`: all columns, under the name that
+        Tune's `ResultGrid` has."""
+        return self.dataframe(filter_metric, filter_mode, style=style, full=True)
 
     def history(self) -> pd.DataFrame:
         """Return one row per report: trial_id, step, time_s (of driving), the metrics, attempt, time_total_s,

@@ -34,6 +34,13 @@ _OPTUNA_STATES = {
     "PENDING": "WAITING",
     "PAUSED": "WAITING",
 }
+# Before the metrics and the config, and after them; what follows is left out where only these are asked for.
+_HEAD = ("number", "trial_id", "state")
+_PROGRESS = ("training_iteration", "time_total_s", "timesteps_total", "episodes_total")
+_BOOKED = (
+    *("start_time", "end_time", "wait_s", "attempt", "cpus", "gpus", "peak_rss_mb"),
+    *("error_class", "failure", "error", "logdir"),
+)
 # Ray's columns in Ray's order, after the user's metrics and before config/...
 _RAY_BEFORE_CONFIG = (
     "timestamp",
@@ -58,6 +65,7 @@ def trial_frame(
     chosen: Mapping[str, ResultRow] | None = None,
     style: str = "sweep",
     metric: str | None = None,
+    full: bool = True,
 ) -> pd.DataFrame:
     """Return one row per trial, ordered by number, with a RangeIndex and fresh data.
 
@@ -67,6 +75,8 @@ def trial_frame(
         style: `sweep`; `ray` puts Ray's full set of columns first, under Ray's names and in Ray's order, and the
             others after them; `optuna` has the columns of `study.trials_dataframe()`.
         metric: what `style="optuna"` shows as `value`.
+        full: with what was booked about each trial beside its metrics and its config; only `style="sweep"` leaves it
+            out, and does not read it.
 
     Raises:
         ConfigError: an unknown style.
@@ -76,23 +86,31 @@ def trial_frame(
     trials = [trial for trial in reader.trials() if is_all or trial.last_metrics is not None]
     reports = [(chosen or {}).get(trial.trial_id) or _last(trial) for trial in trials]
     metrics = [report.metrics if report is not None else {} for report in reports]
-    timelines = reader.timelines()
-    times = [timelines.get(trial.trial_id, Timeline()) for trial in trials]
     user, filled = _split([_flat(one) for one in metrics])
     configs = _columns([_flat(trial.config) for trial in trials])
-    columns = _own_columns(reader, trials, times, filled)
-    taken = {*columns, *(f"config/{name}" for name in configs), *AUTO_FILLED}
+    taken = {*_HEAD, *_PROGRESS, *_BOOKED, *(f"config/{name}" for name in configs), *AUTO_FILLED}
     shown = {(f"metric/{name}" if name in taken else name): values for name, values in user.items()}
     config = {f"config/{name}": values for name, values in configs.items()}
+    columns = _own_columns(trials, filled)
+    own = (
+        {name: columns[name] for name in _HEAD}
+        | shown
+        | config
+        | {name: columns[name] for name in _PROGRESS if name in columns}
+    )
+    if style == "sweep" and not full:
+        return _frame(own, len(trials))
+    timelines = reader.timelines()
+    times = [timelines.get(trial.trial_id, Timeline()) for trial in trials]
+    booked = _booked_columns(reader, trials, times)
     if style == "optuna":
-        return _optuna_frame(trials, columns, shown, config, metric)
+        return _optuna_frame(trials, columns | booked, shown, config, metric)
     tune = _tune_columns(trials, reports, times, filled)
     if style == "ray":
-        everything = tune | columns | config
-        order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *columns, *tune])
+        everything = tune | columns | booked | config
+        order = dict.fromkeys([*_RAY_BEFORE_CONFIG, *config, "logdir", *columns, *booked, *tune])
         return _frame(shown | {name: everything[name] for name in order}, len(trials))
-    head = {name: columns[name] for name in ("number", "state")}
-    return _frame(head | shown | config | {n: v for n, v in columns.items() if n not in head} | tune, len(trials))
+    return _frame(own | booked | tune, len(trials))
 
 
 def _last(trial: TrialRow) -> ResultRow | None:
@@ -104,18 +122,24 @@ def _last(trial: TrialRow) -> ResultRow | None:
     )
 
 
-def _own_columns(
-    reader: ExperimentReader, trials: Sequence[TrialRow], times: Sequence[Timeline], filled: Mapping[str, list[Any]]
-) -> dict[str, Any]:
-    directory = f"{reader.root}{os.sep}"
-    totals = {text: trial.resources.total for text, trial in {t.resources_text: t for t in trials}.items()}
-    failed = [trial.status == "ERROR" for trial in trials]
+def _own_columns(trials: Sequence[TrialRow], filled: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return the columns of `_HEAD` and `_PROGRESS`; the totals that Tune counts only where they were reported."""
     nothing: list[Any] = [None] * len(trials)
     return {
         "number": _ints(trial.number for trial in trials),
+        "trial_id": _texts(trial.trial_id for trial in trials),
         "state": _texts(trial.status for trial in trials),
         "training_iteration": _ints(filled.get("training_iteration", nothing)),
         "time_total_s": _floats(filled.get("time_total_s", nothing)),
+    } | {name: _floats(filled[name]) for name in _PROGRESS[2:] if name in filled}
+
+
+def _booked_columns(reader: ExperimentReader, trials: Sequence[TrialRow], times: Sequence[Timeline]) -> dict[str, Any]:
+    """Return the columns of `_BOOKED`: what happened to each trial, and where its files lie."""
+    directory = f"{reader.root}{os.sep}"
+    totals = {text: trial.resources.total for text, trial in {t.resources_text: t for t in trials}.items()}
+    failed = [trial.status == "ERROR" for trial in trials]
+    return {
         "start_time": _times(time.started for time in times),
         "end_time": _times(time.exited if trial.is_ended else None for trial, time in zip(trials, times, strict=True)),
         "wait_s": _floats(_difference(time.created, time.started) for time in times),
@@ -133,7 +157,6 @@ def _own_columns(
             for bad, trial, time in zip(failed, trials, times, strict=True)
         ),
         "logdir": _texts(directory + trial.trial_id for trial in trials),
-        "trial_id": _texts(trial.trial_id for trial in trials),
     }
 
 
@@ -166,7 +189,7 @@ def _tune_columns(
         "time_since_restore": _floats(filled.get("time_since_restore", nothing)),
         "iterations_since_restore": _ints(filled.get("iterations_since_restore", nothing)),
         "experiment_tag": _texts(trial.experiment_tag for trial in trials),
-    } | {name: _floats(filled[name]) for name in ("timesteps_total", "episodes_total") if name in filled}
+    }
 
 
 def _optuna_frame(

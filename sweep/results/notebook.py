@@ -1,4 +1,4 @@
-"""How experiments, results and trials look in a notebook: tables in the page's own colours, everything escaped."""
+"""How experiments, results and trials look in a notebook: tables and curves in the page's own colours, all escaped."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sweep.core.ranking import shown_objectives
+from sweep.core.ranking import rankable, shown_objectives
 from sweep.core.results import flatten, own_metrics
 from sweep.core.values import printed
 from sweep.record.encoding import Opaque
-from sweep.results.winners import best_by_last, better_earlier, objectives_front
+from sweep.results.glance import config_to_paste, figures
+from sweep.results.winners import best_by_last, better_earlier, objectives_front, scores
 
 if TYPE_CHECKING:
     from sweep.record.reader import TrialRow
@@ -26,13 +27,20 @@ _MAX_COLUMNS = 14
 _MAX_TEXT = 60
 # Grey of half opacity is seen on white and on black; no other colour is set, so the page's own hold.
 _LINE = "1px solid rgba(128,128,128,0.35)"
-_CELL = f"padding:2px 10px 2px 0;border:0;border-bottom:{_LINE};color:inherit;background:none;text-align:"
+_CELL = (
+    f"white-space:nowrap;padding:2px 10px 2px 0;border:0;border-bottom:{_LINE};color:inherit;background:none;"
+    "text-align:"
+)
+_MORE = (
+    "<p>more: figures <code>.plot</code>, a page of its own <code>.to_html()</code>, tables "
+    "<code>.dataframe()</code></p>"
+)
 _ORDER = ("RUNNING", "PENDING", "PAUSED", "TERMINATED", "ERROR")
 
 
 def analysis_page(analysis: Experiment) -> str:
-    """Return the page of an experiment: what there is, which trial is best, or which are the Pareto set of several
-    objectives, and a table of trials."""
+    """Return the page of an experiment: what there is, which trial is best and its config, or which are the Pareto set
+    of several objectives, a table of trials, their curves, and where there is more."""
     reader, metric, mode = analysis._reader, analysis.default_metric, analysis.default_mode
     trials = reader.trials()
     counts = Counter(trial.status for trial in trials)
@@ -40,6 +48,7 @@ def analysis_page(analysis: Experiment) -> str:
     hint = f"<br><i>{_text(reader.state_hint(), 0)}</i>" if reader.state_hint() else ""
     head = f"<strong>{_text(reader.name)}</strong> &middot; {_trials(len(trials))}{f': {words}' if words else ''}{hint}"
     objectives = analysis._objectives if not metric else ()
+    best = None
     if objectives:
         front = objectives_front(reader)
         names, marked = [name for name, _ in objectives], [row.trial_id for row, _ in front]
@@ -51,8 +60,12 @@ def analysis_page(analysis: Experiment) -> str:
         best = best_by_last(reader, metric, mode)
         names, marked = [metric or ""], [] if best is None else [best.row.trial_id]
         chosen = _best_lines(analysis) if trials else []
-    table = _trial_table(trials, names, marked)
-    return _page([head, *chosen], table, str(reader.root), most=_MAX_TEXT)
+    values = dict(scores(reader, metric, mode, "last")) if metric and mode else {}
+    table = _trial_table(_ranked(trials, values, mode), names, marked)
+    if best is not None:
+        table = config_to_paste(best.row.config) + table
+    pictures = figures(reader, trials, metric, mode, marked) if metric and mode else ""
+    return _page([head, *chosen], table + pictures + (_MORE if trials else ""), str(reader.root))
 
 
 def result_page(result: Result) -> str:
@@ -102,8 +115,7 @@ def _best_lines(analysis: Experiment) -> list[str]:
     if best is not None:
         lines = [
             f"&#9733; best <strong>{_text(best.metric)} = {_value(best.value)}</strong> ({_text(best.mode)}, "
-            f"scope=&#x27;last&#x27;: by the last report of each trial), trial {best.row.number:05d}: "
-            f"<code>{_pairs(best.row.config)}</code>"
+            f"scope=&#x27;last&#x27;: by the last report of each trial), trial {best.row.number:05d}"
         ]
     elif metric and mode:
         lines = [_text(f"No trial has reported a number under {metric!r} yet.")]
@@ -124,7 +136,7 @@ def _trial_table(trials: Sequence[TrialRow], first_columns: Sequence[str], best_
     best = set(best_ids)
     kept = [trial for trial in trials if trial.trial_id in best][:_MAX_ROWS]
     others = (trial for trial in trials if trial.trial_id not in best)
-    shown = sorted([*kept, *islice(others, _MAX_ROWS - len(kept))], key=lambda trial: trial.number)
+    shown = [*kept, *islice(others, _MAX_ROWS - len(kept))]
     found = [(flatten(own_metrics(trial.last_metrics or {})), flatten(trial.config)) for trial in shown]
     metrics = dict.fromkeys(key for report, _ in found for key in report)
     params = dict.fromkeys(key for _, config in found for key in config)
@@ -143,13 +155,22 @@ def _trial_table(trials: Sequence[TrialRow], first_columns: Sequence[str], best_
         ]
         for trial, values in zip(shown, found, strict=True)
     ]
-    heads = ["", "trial", "state", "iter", *(f"config/{key}" if which else key for key, which in columns), *reason]
+    names = [f"config/{key}" if which and key in metrics else key for key, which in columns]
+    heads = ["", "trial", "state", "iter", *names, *reason]
     notes = []
     if len(trials) > len(shown):
-        notes.append(f"{len(trials) - len(shown)} more trials: .get_dataframe()")
+        notes.append(f"{len(trials) - len(shown)} more trials: .dataframe()")
     if cut:
         notes.append(f"{len(cut)} more columns: {', '.join(key for key, _ in cut)}")
     return _table(heads, rows) + "".join(f"<p>{_text(note, 300)}</p>" for note in notes)
+
+
+def _ranked(trials: Sequence[TrialRow], values: Mapping[str, float], mode: str | None) -> list[TrialRow]:
+    """Return the trials that have a number with the best first, then the others, both in the order of their numbers."""
+    known = {trial_id: value for trial_id, value in values.items() if rankable(value) is not None}
+    first = [trial for trial in trials if trial.trial_id in known]
+    first.sort(key=lambda trial: known[trial.trial_id], reverse=mode == "max")
+    return [*first, *(trial for trial in trials if trial.trial_id not in known)]
 
 
 class _Titled(str):

@@ -116,7 +116,7 @@ from sweep import register_trainable as register_trainable
 from sweep import replay as replay
 from sweep import report as report
 from sweep import rerun as rerun
-from sweep import run as run
+from sweep.tune.running import run as run
 from sweep import run_experiments as run_experiments
 from sweep import sample_from as sample_from
 from sweep import shutdown as shutdown

@@ -62,12 +62,12 @@ def _row(module: str) -> tuple[dict[str, tuple[str, str]], list[str]]:
 def names_of(module: str) -> dict[str, tuple[str, str]]:
     """Return the names that a module of Tune's has here: name -> module, and its name there. Loads some of those."""
     homes, wholes = _row(module)
-    found = dict(homes)
+    found: dict[str, tuple[str, str]] = {}
     for home in wholes:
         package = importlib.import_module(home)
         modules = getattr(package, "_MODULES", {})
         found |= {name: (home, name) for name in package.__all__ if name not in modules and not name.startswith("__")}
-    return found
+    return found | homes
 
 
 def submodules_of(module: str) -> list[str]:

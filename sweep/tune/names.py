@@ -140,6 +140,7 @@ TUNE = {
     "sweep.train.xgboost": "sweep.integration.xgboost: RayTrainReportCallback",
     "sweep.tune": """
         sweep: *
+        sweep.tune.running: run
         sweep.results.analysis: Analysis=ExperimentAnalysis
         sweep.worker.session: TuneContext=Context
     """,
@@ -246,7 +247,7 @@ TUNE = {
     "sweep.tune.trainable.trainable": "sweep: Trainable",
     "sweep.tune.trainable.util": "sweep: with_parameters with_resources",
     "sweep.tune.trial": "sweep.callbacks.observed: Trial=ObservedTrial",
-    "sweep.tune.tune": "sweep: run run_experiments",
+    "sweep.tune.tune": "sweep.tune.running: run sweep: run_experiments",
     "sweep.tune.tune_config": "sweep: ResumeConfig TuneConfig",
     "sweep.tune.tuner": "sweep: Tuner",
     "sweep.tune.utils": """

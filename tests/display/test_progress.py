@@ -9,6 +9,7 @@ import sys
 import termios
 import threading
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from sweep.display.ending import Ending
 from sweep.display.formats import width_of
 from sweep.display.progress import Progress
 from sweep.display.renderer import About, draw_block, draw_end, status_line
-from sweep.display.screens import style_of
+from sweep.display.screens import Notebook, style_of
 from sweep.display.state import ViewState
 from sweep.display.table import Columns, draw_table
 from sweep.errors import ConfigError, MetricError
@@ -777,6 +778,36 @@ def test_a_notebook_cell_keeps_one_output_that_is_updated() -> None:
     assert "&lt;b&gt;" in page
     assert "ended after" in page
     assert "running" in page
+
+
+def test_a_page_has_the_table_and_the_curves_below_the_block_and_keeps_them_at_the_end() -> None:
+    progress = Progress(style="notebook", has_thread=False, file=io.StringIO())
+    pages: list[str] = []
+    feed = Feed(progress, searcher="<i>")
+    assert isinstance(progress._screen, Notebook)
+    progress._screen._handle = SimpleNamespace(update=lambda page: pages.append(page.data))
+    for number in range(3):
+        feed.run(number)
+        for step in (1, 2):
+            feed.report(number, number + 1 / step, step)
+    feed.end(0)
+    feed.end(1, Status.ERROR, "ValueError: <script>")
+    progress.refresh()
+    feed.end(2, reason="stopped early: loss=3")
+    progress.on_experiment_end([*feed.trials.values()])
+    running, last = pages
+    for page in pages:
+        assert page.count("<svg") == page.count("<table") == 1
+        assert "<script>" not in page
+        assert page.count("<tr ") == 4
+    assert "Interrupt the kernel once: stop" in running
+    assert (">RUN<" in running, ">RUN<" in last) == (True, False)
+    assert all(word in last for word in ("★", ">ENDED<", ">STOPPED EARLY<", ">FAILED<", "best config:"))
+    assert last.count("<polyline") == 3
+
+
+def test_a_notebook_is_drawn_at_most_once_a_second() -> None:
+    assert Notebook().frame_s >= 1.0
 
 
 # --- the view ---

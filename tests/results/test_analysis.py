@@ -16,9 +16,8 @@ from sweep.results.analysis import SCOPES, ExperimentAnalysis, ExperimentReader,
 
 NAN = math.nan
 
-FIXED = [
-    "training_iteration",
-    "time_total_s",
+OWN = ["training_iteration", "time_total_s"]
+BOOKED = [
     "start_time",
     "end_time",
     "wait_s",
@@ -30,7 +29,6 @@ FIXED = [
     "failure",
     "error",
     "logdir",
-    "trial_id",
     "timestamp",
     "date",
     "time_this_iter_s",
@@ -89,8 +87,9 @@ def mixed(tmp_path: Path) -> ExperimentAnalysis:
 
 def test_the_dataframe_has_its_columns_in_the_documented_order(mixed: ExperimentAnalysis) -> None:
     frame = mixed.dataframe()
-    assert list(frame.columns) == [
+    columns = [
         "number",
+        "trial_id",
         "state",
         "loss",
         "eval/acc",
@@ -100,14 +99,16 @@ def test_the_dataframe_has_its_columns_in_the_documented_order(mixed: Experiment
         "config/net/width",
         "config/act",
         "config/layers",
-        *FIXED,
+        *OWN,
     ]
+    assert list(frame.columns) == list(mixed.dataframe(full=False).columns) == columns
+    assert list(mixed.dataframe(full=True).columns) == list(mixed.get_dataframe().columns) == [*columns, *BOOKED]
     assert isinstance(frame.index, pd.RangeIndex)
     assert frame["number"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_no_column_is_of_dtype_object_and_each_kind_has_its_own(mixed: ExperimentAnalysis) -> None:
-    dtypes = {name: str(dtype) for name, dtype in mixed.dataframe().dtypes.items()}
+    dtypes = {name: str(dtype) for name, dtype in mixed.dataframe(full=True).dtypes.items()}
     assert "object" not in dtypes.values()
     assert dtypes["number"] == dtypes["config/net/width"] == dtypes["training_iteration"] == "Int64"
     assert dtypes["loss"] == dtypes["config/lr"] == dtypes["wait_s"] == "float64"
@@ -153,8 +154,9 @@ def test_metric_and_mode_show_each_trials_best_report(mixed: ExperimentAnalysis)
 
 def test_an_empty_experiment_gives_an_empty_frame_with_all_columns_and_dtypes(tmp_path: Path) -> None:
     analysis = ExperimentAnalysis(MadeExperiment(tmp_path).close())
-    frame = analysis.dataframe()
-    assert list(frame.columns) == ["number", "state", *FIXED]
+    assert list(analysis.dataframe().columns) == ["number", "trial_id", "state", *OWN]
+    frame = analysis.dataframe(full=True)
+    assert list(frame.columns) == ["number", "trial_id", "state", *OWN, *BOOKED]
     assert len(frame) == 0
     assert str(frame["state"].dtype) == "str"
     assert str(frame["start_time"].dtype) == "datetime64[us, UTC]"
@@ -211,6 +213,28 @@ def test_a_metric_named_like_a_column_is_kept_beside_it(tmp_path: Path) -> None:
     frame = analysis_of(tmp_path, ({"x": 1}, [{"state": "weird", "loss": 1.0}])).dataframe()
     assert frame["state"].tolist() == ["PENDING"]
     assert frame["metric/state"].tolist() == ["weird"]
+
+
+def test_a_column_has_one_name_whether_or_not_the_others_are_there(tmp_path: Path) -> None:
+    analysis = analysis_of(tmp_path, ({"x": 1}, [{"attempt": 7.0, "logdir": "there", "loss": 1.0}]))
+    short, full = analysis.dataframe(), analysis.dataframe(full=True)
+    assert [*short.columns] == [*full.columns][: len(short.columns)]
+    assert short["metric/attempt"].tolist() == full["metric/attempt"].tolist() == [7.0]
+    assert "logdir" not in short.columns
+    assert full["logdir"][0] != full["metric/logdir"][0] == "there"
+
+
+def test_only_frames_that_show_what_was_booked_read_it(
+    mixed: ExperimentAnalysis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(_: object) -> None:
+        raise AssertionError("read")
+
+    monkeypatch.setattr(ExperimentReader, "timelines", forbidden)
+    assert len(mixed.dataframe()) == 6
+    for full in (mixed.get_dataframe, lambda: mixed.dataframe(style="ray"), lambda: mixed.dataframe(style="optuna")):
+        with pytest.raises(AssertionError, match="read"):
+            full()
 
 
 def test_mixed_values_and_huge_integers_become_text_or_floats_but_never_fail(tmp_path: Path) -> None:

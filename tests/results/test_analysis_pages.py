@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,6 +25,7 @@ class Page(HTMLParser):
         self.styles: list[str] = []
         self.text = ""
         self.rows: list[list[str]] = []
+        self.code: list[str] = []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -34,7 +36,9 @@ class Page(HTMLParser):
         if tag in _VOID:
             return
         self.open.append(tag)
-        if tag == "tr":
+        if tag == "pre":
+            self.code.append("")
+        elif tag == "tr":
             self.rows.append([])
         elif tag in ("td", "th"):
             self.rows[-1].append("")
@@ -44,6 +48,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+        if self.open and self.open[-1] == "pre":
+            self.code[-1] += data
         if self.open and self.open[-1] in ("td", "th"):
             self.rows[-1][-1] += data
 
@@ -67,11 +73,12 @@ def test_an_experiment_shows_its_counts_its_best_what_had_been_better_and_a_mark
     page = Page(analysis._repr_html_())
     assert "digits · 3 trials: 1 PENDING, 2 TERMINATED" in page.text
     assert "no driver runs digits now" in page.text
-    assert "★ best loss = 2 (min, scope='last': by the last report of each trial), trial 00000: lr=0.1" in page.text
+    assert "★ best loss = 2 (min, scope='last': by the last report of each trial), trial 00000" in page.text
+    assert page.code == ["{'lr': 0.1}"]
     assert "at an earlier step loss = 0.5, trial 00001 at step 1: scope='all'" in page.text
     assert page.text.count("best loss") == 1
     assert page.rows == [
-        ["", "trial", "state", "iter", "loss", "config/lr", "reason"],
+        ["", "trial", "state", "iter", "loss", "lr", "reason"],
         ["★", "00000", "TERMINATED", "2", "2", "0.1", ""],
         ["", "00001", "TERMINATED", "2", "9", "0.2", ""],
         ["", "00002", "PENDING", "", "", "0.3", "waits for 1 CPU"],
@@ -150,9 +157,9 @@ def test_of_many_trials_the_first_and_the_best_are_shown(tmp_path: Path) -> None
         made.report(made.trial({f"p{k}": k for k in range(20)}), {"loss": 30.0 - number})
     page = Page(ExperimentAnalysis(made.close())._repr_html_())
     assert len(page.rows) == 21
-    assert page.rows[-1][:2] == ["★", "00029"]
-    assert page.rows[-2][1] == "00018"
-    assert "10 more trials: .get_dataframe()" in page.text
+    assert page.rows[1][:2] == ["★", "00029"]
+    assert page.rows[-1][1] == "00010"
+    assert "10 more trials: .dataframe()" in page.text
     assert "7 more columns: p13, p14, p15, p16, p17, p18, p19" in page.text
 
 
@@ -165,3 +172,39 @@ def test_a_page_without_a_best_says_why(tmp_path: Path, metric: str | None, says
     page = Page(ExperimentAnalysis(made.close())._repr_html_())
     assert says in page.text
     assert "★" not in page.text
+
+
+def test_the_config_of_the_winner_is_python_that_can_be_pasted(tmp_path: Path) -> None:
+    config = {"lr": 3e-4, "net": {"layers": [1, 2], "name": "a'<b>\n"}, "flag": True, "none": None}
+    made = MadeExperiment(tmp_path)
+    made.report(made.trial(config), {"loss": 1.0})
+    assert ast.literal_eval(Page(ExperimentAnalysis(made.close())._repr_html_()).code[0]) == config
+
+
+def test_a_page_draws_the_curves_of_trials_by_what_became_of_them_and_the_history(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for number, reason in enumerate(("", "stopped early: loss=3", "")):
+        trial = made.trial({"x": number})
+        made.start(trial)
+        for step in range(4):
+            made.report(trial, {"loss": 1.0 + number - 0.1 * step})
+        if number < 2:
+            made.end(trial, reason=reason)
+    text = ExperimentAnalysis(made.close())._repr_html_()
+    page = Page(text)
+    assert text.count("<svg") == 2
+    assert text.count("<polyline") == 4  # three trials, and the best so far
+    assert all(word in page.text for word in ("best so far", "stopped early", "running", "step", "trial 00002"))
+    assert ".to_html()" in page.text
+
+
+def test_a_page_of_a_huge_experiment_reads_few_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.results.glance._MAX_REPORTS", 10)
+    made = MadeExperiment(tmp_path)
+    for number in range(40):
+        trial = made.trial({"x": number})
+        for step in range(3):
+            made.report(trial, {"loss": 50.0 - number + step})
+    text = ExperimentAnalysis(made.close())._repr_html_()
+    assert text.count("<title>trial 00039</title>") == 2  # the best has a curve, and a dot like the others
+    assert text.count("<polyline") == 3 + 1

@@ -73,7 +73,7 @@ def look(root: Path, state: str) -> None:
             with trial.checkpoint.as_directory() as directory:
                 assert (Path(directory) / "step").read_text() == str(trial.last_result["training_iteration"])
     assert (trials[2].reason == "") == (state == "runs")
-    frame = analysis.dataframe()
+    frame = analysis.dataframe(full=True)
     assert frame["state"].tolist() == STATUSES
     assert frame["done"].tolist() == [True, True, False, False]
     assert frame["logdir"].tolist() == [trial.path for trial in trials]

@@ -24,7 +24,7 @@ from sweep.tune.names import NOT_HERE, TUNE
 IMPORTS = {
     # one module for all
     "from sweep import tune; it = tune.Tuner": "sweep.launch.tuner.Tuner",
-    "import sweep; it = sweep.tune.run": "sweep.api.run",
+    "import sweep; it = sweep.tune.run": "sweep.tune.running.run",
     "import sweep as ray; it = ray.tune.Tuner": "sweep.launch.tuner.Tuner",
     "import sweep as ray; it = ray.tune.utils.wait_for_gpu": "sweep.worker.gpu_memory.wait_for_gpu",
     "import sweep as ray; it = ray.train.report": "sweep.worker.session.report",
@@ -43,7 +43,7 @@ IMPORTS = {
     "from sweep.tune import Stopper as it": "sweep.core.stoppers.Stopper",
     "from sweep.tune import Trainable as it": "sweep.worker.trainable.Trainable",
     "from sweep.tune import grid_search as it": "searchers.space.grid_search",
-    "from sweep.tune.tune import run as it": "sweep.api.run",
+    "from sweep.tune.tune import run as it": "sweep.tune.running.run",
     "from sweep.tune.tuner import Tuner as it": "sweep.launch.tuner.Tuner",
     "from sweep.tune.tune_config import TuneConfig as it": "sweep.core.config.TuneConfig",
     "from sweep.tune.result_grid import ResultGrid as it": "sweep.results.analysis.ResultGrid",
@@ -299,8 +299,28 @@ def test_a_module_of_tune_lists_its_names_and_its_modules(name):
 def test_everything_that_sweep_has_is_in_tune_and_is_the_same():
     names = [name for name in sweep.__all__ if name not in sweep._MODULES and name != "__version__"]
     assert len(names) > 80
-    assert [name for name in names if getattr(tune, name) is not getattr(sweep, name)] == []
+    assert [name for name in names if getattr(tune, name) is not getattr(sweep, name)] == ["run"]
+    assert inspect.signature(tune.run) == inspect.signature(sweep.run)
     assert names_of("sweep.tune").keys() - set(names) == {"Analysis", "TuneContext"}
+
+
+def test_what_tunes_run_returns_has_all_columns_of_tunes_dataframes(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+    common = {"config": {"x": 1}, "engine": "inline", "verbose": 0}
+    own, theirs = (run(lambda config: {"loss": config["x"]}, **common) for run in (sweep.run, tune.run))
+    assert {"done", "logdir", "pid"} <= set(theirs.dataframe().columns)
+    assert {"done", "logdir", "pid"} <= set(own.get_dataframe().columns)
+    assert list(own.dataframe().columns) == list(theirs.dataframe(full=False).columns)
+    assert "done" not in own.dataframe().columns
+    assert cloudpickle.loads(cloudpickle.dumps(tune.run)) is tune.run
+
+
+def test_a_warning_of_tunes_run_names_the_line_that_calls_it(tmp_path):
+    with pytest.warns(DeprecationWarning, match="keep_checkpoints_num") as caught:
+        tune.run(
+            lambda config: {"loss": 1}, keep_checkpoints_num=1, engine="inline", verbose=0, storage_path=str(tmp_path)
+        )
+    assert [warning.filename for warning in caught if "keep_checkpoints" in str(warning.message)] == [__file__]
 
 
 def test_modules_and_classes_are_what_tools_expect():
