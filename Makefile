@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run test test-docs test-wheel test-slow test-chaos test-gpu test-horovod lint bench clean
+.PHONY: run test test-docs test-wheel test-browser test-slow test-chaos test-gpu test-horovod lint bench clean
 
 run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
 
 test: $(VENV)/.ok
-	$(PY) -m pytest -m "not docs and not wheel and not slow and not chaos and not gpu" \
+	$(PY) -m pytest -m "not docs and not wheel and not browser and not slow and not chaos and not gpu" \
 		-n 2 --dist loadfile --no-loadscope-reorder
 
 test-docs: $(VENV)/.ok
@@ -17,6 +17,10 @@ test-docs: $(VENV)/.ok
 
 test-wheel: $(VENV)/.ok
 	$(PY) -m pytest -m "wheel" --timeout=600 tests/test_wheel.py
+
+# Needs chromium and its driver, Debian's packages chromium and chromium-driver; skipped, with the reason, without them.
+test-browser: $(VENV)/.ok
+	$(PY) -m pytest -m "browser" -rs
 
 test-slow: $(VENV)/.ok
 	$(PY) -m pip install -q -c constraints.txt -e '.[test,integrations]'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from browser import console_errors, open_page, requested_urls, resize, screenshot
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.browser
 
 PAGE = """<!doctype html><title>a page</title><link rel="icon" href="data:,">
 <style>p { width: 50vw; height: 2000px } @media (prefers-color-scheme: dark) { p { color: rgb(1, 2, 3) } }</style>

@@ -70,7 +70,7 @@ def serve(readers: list[ExperimentReader], port: int) -> None:
         import uvicorn
     except ImportError as error:
         raise ConfigError(
-            "sweep watch needs uvicorn, which is not installed. Run: pip install 'sweep-engine[web]'"
+            "sweep watch needs uvicorn, which is not installed. Run: pip install starlette uvicorn"
         ) from error
     with listening_socket(port) as listener:
         taken = listener.getsockname()[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import secrets
 import socket
 import threading
@@ -20,7 +21,7 @@ from sweep.record.reader import ExperimentReader
 
 __all__ = ["LivePage", "application", "listening_socket"]
 
-_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -92,12 +93,12 @@ def application(live: LivePage, token: str) -> Any:
         from starlette.routing import Route
     except ImportError as error:
         raise ConfigError(
-            f"sweep watch needs {error.name}, which is not installed. Run: pip install 'sweep-engine[web]'"
+            f"sweep watch needs {error.name}, which is not installed. Run: pip install starlette uvicorn"
         ) from error
 
     def refusal(request: Request) -> Response | None:
         # A page elsewhere that makes a browser ask this one by another name for 127.0.0.1 is refused.
-        if request.headers.get("host", "").rpartition(":")[0] not in _HOSTS:
+        if not _HOST.fullmatch(request.headers.get("host", "")):
             return PlainTextResponse("ask for 127.0.0.1 or localhost\n", 421, _HEADERS)
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return PlainTextResponse("not for other pages\n", 403, _HEADERS)

@@ -8,7 +8,7 @@ seconds of driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.
             where it can be found again), metric, mode (metrics, modes: of several objectives), space, searcher,
             scheduler, constraints (metric -> the most that it may be), num_samples, num_trials, resources_per_trial,
             seed, storage_path, resume_command, are_log_files_complete, log_to_file, space_keys, variables (flattened
-            config paths that vary; null: unknown), command, machine {host, system, cpu}, versions (of what was imported)
+            config paths that vary; null: unknown), command, machine {host, system, cpu}, versions (of imports)
     event   kind is the class name of a message of `sweep.core.messages` (Suggested, Started, Reported ...); `data` its
             other fields; the metrics of a Reported are only in `result` (same seq)
     trial   one row per trial, its latest state; last_result and best_result are `result.seq`; those that wait come in

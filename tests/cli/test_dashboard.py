@@ -166,7 +166,7 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, list[
             process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.browser
 @pytest.mark.parametrize("state", ["read-only", "crashed"])
 def test_a_browser_shows_the_trials_and_ctrl_c_ends_it(tmp_path, state):
     experiment = made(tmp_path)

@@ -19,7 +19,7 @@ from sweep.record.reader import ExperimentReader
 
 ROOT = Path(__file__).parents[2]
 WRITING = {"run", "resume", "note"}  # what a command of these names is for
-SERVING = {"dashboard"}  # reads until Ctrl-C: test_dashboard.py sees to it that it leaves everything as it was
+SERVING = {"dashboard", "watch"}  # read until Ctrl-C: their own tests see to it that they leave everything as it was
 READING: dict[str, list[list[str]]] = {
     "ls": [["ls"], ["ls", "one"]],
     "trials": [["trials", "one"], ["trials", "one", "--format", "json"]],
@@ -27,6 +27,7 @@ READING: dict[str, list[list[str]]] = {
     "show": [["show", "one"], ["show", "one", "0"]],
     "logs": [["logs", "one", "0"]],
     "why": [["why", "one"]],
+    "html": [["html", "one"]],
     "replay": [["replay", "one"], ["replay", "one", "--trial", "0"], ["replay", "one", "--verify"]],
     "simulate": [["simulate", "one", "--scheduler", "asha"]],
 }
@@ -132,6 +133,7 @@ def test_a_command_that_reads_leaves_the_directory_as_it_was(
     storage: Path, line: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWEEP_STORAGE", str(storage))
+    monkeypatch.chdir(storage.parent)
     before = listing(storage)
     assert _run(line) == 0, capsys.readouterr().err
     assert listing(storage) == before

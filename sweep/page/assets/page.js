@@ -41,7 +41,7 @@ class TrialTable {
   constructor(experiment, place) {
     this.experiment = experiment;
     this.place = place;
-    this.sort = { name: "trial", isUp: true };
+    this.sort = { key: "trialtrial", isUp: true };
     this.page = 0;
     this.filter = "";
     this.hidden = null;

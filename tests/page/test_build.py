@@ -1,0 +1,139 @@
+"""A page as a file: needs nothing else, holds no markup of the user's, is written whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from made_experiment import MadeExperiment
+from shown_experiment import SCRIPT, shown_experiment
+
+from sweep import ExperimentAnalysis, ResultGrid
+from sweep.cli.main import sweep as command_line
+from sweep.errors import ConfigError
+from sweep.figures import style
+from sweep.page.build import rendered, write_page
+from sweep.record.reader import ExperimentReader
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shown_experiment(tmp_path_factory.mktemp("made")).root
+
+
+@pytest.fixture(scope="module")
+def text(root: Path) -> str:
+    return rendered([ExperimentReader(root)])
+
+
+def packed(text: str, name: str) -> str:
+    found = re.search(rf'<script type="text/plain" id="{name}">([^<]*)</script>', text)
+    assert found is not None
+    return gzip.decompress(base64.b64decode(found[1])).decode()
+
+
+def payload(text: str) -> Any:
+    return json.loads(packed(text, "payload"), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def test_it_asks_nobody_for_anything(text: str) -> None:
+    outside = re.sub(r'<script type="text/plain"[^>]*>[^<]*</script>', "", text)
+    assert not re.search(r"""(?:src|href|action)\s*=\s*["'](?!data:|#)""", outside)
+    assert not re.search(r"@import|url\(", outside)
+    assert "connect-src 'none'" in outside
+    assert "plotly.js v" in packed(text, "plotly")
+
+
+def test_its_data_are_the_trials_and_the_figures(text: str) -> None:
+    (experiment,) = payload(text)["experiments"]
+    assert [row[0] for _, row in experiment["rows"]] == list(range(10))
+    assert set(experiment["figures"]) == set(experiment["order"]) >= {"history", "curves", "timeline"}
+    assert all(spec["data"] for spec in experiment["figures"].values())
+
+
+def test_no_text_of_the_user_is_markup(text: str, root: Path) -> None:
+    assert text.count("<script") == 3
+    assert SCRIPT not in text
+    figures = payload(text)["experiments"][0]["figures"]
+    figures.pop("parallel")  # plotly shows the ticks of parallel axes literally
+    assert "<script" not in json.dumps(figures)
+
+
+def test_it_is_below_what_a_mail_takes(text: str) -> None:
+    assert len(text) < 2_200_000
+
+
+def test_a_landmark_a_heading_and_a_name_for_everything(text: str) -> None:
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    for label in re.findall(r'aria-labelledby="([^"]+)"', text):
+        assert label in ids
+    assert text.count("<main") == text.count("<h1") == 1
+    assert 'lang="en"' in text
+
+
+def test_an_analysis_and_a_grid_give_it_as_text_or_write_it(root: Path, tmp_path: Path) -> None:
+    analysis = ExperimentAnalysis(root)
+    written = ResultGrid(analysis).to_html(tmp_path / "page.html")
+    assert written == str(tmp_path / "page.html")
+    assert payload(Path(written).read_text())["experiments"] == payload(analysis.to_html())["experiments"]
+    assert os.stat(written).st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def test_several_are_compared_whether_analyses_or_directories(root: Path, tmp_path: Path) -> None:
+    other = shown_experiment(tmp_path, "other").root
+    compared = ExperimentAnalysis(root).to_html(compare=[other, ExperimentAnalysis(other / "sweep.db")][:1])
+    assert re.findall(r'data-article="e\d">([^<]*)<', compared) == ["compared", "shown", "other"]
+    assert [one["index"] for one in payload(compared)["experiments"]] == [0, 1, 2]
+    with pytest.raises(ConfigError, match="is there twice; a page has each experiment once"):
+        ExperimentAnalysis(root).to_html(compare=[root])
+
+
+def test_an_experiment_that_has_only_begun_has_a_page(tmp_path: Path) -> None:
+    text = rendered([ExperimentReader(MadeExperiment(tmp_path, num_trials=5).commit())])
+    assert "0 of 5 trials ended: no trials yet" in re.sub(r"<[^>]+>", "", text)
+    assert payload(text)["experiments"][0]["figures"] == {}
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [("", "is a directory; expected a file"), ("no/such/page.html", "No such file or directory")]
+)
+def test_where_it_cannot_be_written_nothing_is_left(root: Path, tmp_path: Path, target: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        write_page([ExperimentReader(root)], tmp_path / target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_plotly_the_command_to_install_it_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(style.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="pip install plotly"):
+        rendered([ExperimentReader(root)])
+
+
+def test_the_command_writes_beside_where_it_is_called(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = shown_experiment(tmp_path / "store", "other").root
+    monkeypatch.chdir(tmp_path)
+    for arguments, name in (
+        ([str(root)], "shown.html"),
+        ([str(root), "-o", "mine.html"], "mine.html"),
+        ([str(root), str(other)], "compared.html"),
+    ):
+        done = CliRunner().invoke(command_line, ["html", *arguments])
+        assert done.exit_code == 0, done.output
+        assert done.output.startswith(f"{name}  2.")
+        assert (tmp_path / name).is_file()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,160 @@
+"""`sweep watch`: what it serves to whom, what it sends when something changes, and that it only reads."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_experiment import MadeExperiment
+from served_page import TOKEN, Served, served
+from shown_experiment import begin, shown_experiment
+
+from sweep.errors import ConfigError
+from sweep.page.live import LivePage, listening_socket
+from sweep.record.reader import ExperimentReader
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeExperiment:
+    return shown_experiment(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        (f"/?token={TOKEN}", {}, 200),
+        ("/", {}, 403),
+        ("/?token=other", {}, 403),
+        ("/?token=s%C3%A9cret", {}, 403),
+        ("/events?version=0", {}, 403),
+        (f"/events?token={TOKEN}", {}, 400),
+        (f"/events?token={TOKEN}&version=1,2", {}, 400),
+        (f"/events?token={TOKEN}&version=-1", {}, 400),
+        (f"/?token={TOKEN}", {"Host": "evil.example:80"}, 421),
+        (f"/?token={TOKEN}", {"Host": "127.0.0.1.evil.example:80"}, 421),
+        (f"/?token={TOKEN}", {"Host": "localhost:8080"}, 200),
+        (f"/?token={TOKEN}", {"Sec-Fetch-Site": "cross-site"}, 403),
+        (f"/?token={TOKEN}", {"Sec-Fetch-Site": "same-site"}, 403),
+        (f"/?token={TOKEN}", {"Sec-Fetch-Site": "none"}, 200),
+        (f"/sweep.db?token={TOKEN}", {}, 404),
+    ],
+)
+def test_only_who_knows_the_token_and_asks_here_is_served(
+    shared: Served, path: str, headers: dict[str, str], status: int
+) -> None:
+    found, sent = shared.get(path, **headers)
+    assert found == status
+    if status == 200:
+        assert sent["cross-origin-resource-policy"] == "same-origin"
+        assert sent["referrer-policy"] == "no-referrer"
+        assert "access-control-allow-origin" not in sent
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(shown_experiment(tmp_path_factory.mktemp("shared")).root) as page:
+        yield page
+
+
+def test_what_happens_is_sent_to_who_looks(made: MadeExperiment) -> None:
+    with served(made.root) as page:
+        assert page.get(f"/?token={TOKEN}")[0] == 200
+        version = ",".join(str(model.version) for model in page.live.models)
+        stream = page.news(version)
+        figures = next(stream)["experiments"][0]["figures"]
+        while len(figures) < len(page.live.models[0].order):
+            figures |= next(stream)["experiments"][0]["figures"]
+        assert {"history", "curves", "timeline"} <= set(figures)
+        trial = begin(made, 10, at=20.0)
+        made.report(trial, {"loss": 0.5}, at=21.0)
+        made.commit()
+        rows: dict[int, Any] = {}
+        while 10 not in rows:
+            rows |= dict(next(stream)["experiments"][0]["rows"])
+        assert rows[10][:3] == [10, "running", 1]
+        stream.close()
+
+
+def test_who_comes_back_with_an_old_version_is_sent_what_was_missed(made: MadeExperiment) -> None:
+    with served(made.root) as page:
+        assert page.get(f"/?token={TOKEN}")[0] == 200
+        with closing(page.news("0")) as stream:
+            first = next(stream)
+        assert len(first["experiments"][0]["rows"]) == 10
+        assert first["title"] == "8/10 shown"
+        assert "winner" in first["experiments"][0]["parts"]
+
+
+def test_nothing_is_read_while_nobody_looks(made: MadeExperiment) -> None:
+    with served(made.root) as page:
+        assert page.live.num_watching == 0
+        assert page.live.models[0].version == 0
+        stream = page.news("0")
+        next(stream)
+        assert page.live.num_watching == 1
+        stream.close()  # the connection goes with it: noticed at the next thing that is sent
+    assert page.live.num_watching == 0
+
+
+def test_a_record_that_disappears_stays_as_it_was_shown(made: MadeExperiment) -> None:
+    live = LivePage([ExperimentReader(made.root)])
+    assert live.page("events")
+    version = live.models[0].version
+    made.close()
+    (made.root / "sweep.db").rename(made.root / "moved.db")
+    for step in live.steps():
+        step()
+    assert live.models[0].version == version
+    (made.root / "moved.db").rename(made.root / "sweep.db")
+    for step in live.steps():
+        step()
+    assert live.models[0].version > version
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with (
+        listening_socket(0) as taken,
+        pytest.raises(ConfigError, match=f"port {taken.getsockname()[1]} cannot be used"),
+    ):
+        listening_socket(taken.getsockname()[1])
+
+
+def test_the_command_serves_until_ctrl_c_and_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    root = shown_experiment(tmp_path).close()
+    before = {path: path.stat().st_mtime_ns for path in (root, *root.rglob("*"))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweep.cli.main", "watch", str(root)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    try:
+        assert process.stdout is not None
+        found = re.fullmatch(r"shown: http://127\.0\.0\.1:(\d+)/\?token=(\S{32})\n", process.stdout.readline())
+        assert found is not None
+        assert f"ssh -L {found[1]}:127.0.0.1:{found[1]} " in process.stdout.readline()
+        with closing(http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=30)) as connection:
+            connection.request("GET", f"/?token={found[2]}")
+            assert "<h1>shown</h1>" in connection.getresponse().read().decode()
+        with socket.create_connection(("127.0.0.1", int(found[1]))) as watching:
+            watching.sendall(f"GET /events?token={found[2]}&version=0 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert b"200 OK" in watching.recv(1000)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert {path: path.stat().st_mtime_ns for path in (root, *root.rglob("*"))} == before

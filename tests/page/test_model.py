@@ -1,0 +1,125 @@
+"""Pages as pieces: what is made again and when, and what a browser is told that knows an earlier version."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_experiment import MadeExperiment
+from shown_experiment import shown_experiment
+
+from sweep.errors import ExperimentError, MetricError
+from sweep.page import model as model_module
+from sweep.page.model import ExperimentModel, Piece, models_of
+from sweep.record.reader import ExperimentReader
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeExperiment:
+    return shown_experiment(tmp_path)
+
+
+def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeExperiment) -> None:
+    model = ExperimentModel(ExperimentReader(made.root))
+    model.refresh(everything=True)
+    version = model.version
+    calls: list[str] = []
+    for name, piece in model.parts.items():
+        piece.make = lambda name=name: calls.append(name) or ""  # type: ignore[func-returns-value]
+    model.refresh(everything=True)
+    assert calls == []
+    assert model.version == version
+    assert model.news(version) == {"parts": {}, "figures": {}, "rows": []}
+
+
+def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExperiment) -> None:
+    model = ExperimentModel(ExperimentReader(made.root))
+    model.refresh(everything=True)
+    version = model.version
+    made.report("abcde_00008", {"loss": 0.125, "<script>document.title = 'hit'</script>": 1.0, "big": 1}, at=11.0)
+    made.commit()
+    model.refresh(everything=True)
+    news = model.news(version)
+    assert [at for at, _ in news["rows"]] == [8]
+    assert "columns" not in news
+    assert "winner" in news["parts"]
+    assert "about" not in news["parts"]
+    assert "curves" in news["figures"]
+    assert "importance" not in news["figures"] or json.loads(news["figures"]["importance"])
+    assert model.news(0)["columns"] == model.table.columns
+
+
+def test_a_piece_rests_twenty_times_as_long_as_it_took(made: MadeExperiment) -> None:
+    clock = Clock()
+    model = ExperimentModel(ExperimentReader(made.root), clock=clock)
+
+    def slow() -> str:
+        clock.now += 3.0
+        return json.dumps(clock.now)
+
+    model.parts = {"slow": Piece(slow)}
+    model.order = []
+    model._first = ()
+    seen = []
+    for step in range(130):
+        made.event("Tick", at=20.0 + step)
+        made.commit()
+        clock.now += 1.0
+        model.refresh()
+        seen.append(model.version)
+    assert seen[0] == 1
+    assert seen[-1] == 3  # at about 0, 63 and 126 s
+
+
+def test_a_figure_that_has_nothing_to_show_any_more_is_taken_away(made: MadeExperiment) -> None:
+    def nothing() -> Any:
+        raise MetricError("no trial has a number")
+
+    def gone() -> Any:
+        raise ExperimentError("the record is damaged")
+
+    assert model_module._drawn(nothing) == "null"
+    with pytest.raises(ExperimentError):
+        model_module._drawn(gone)
+
+
+def test_the_title_says_how_far_it_is(made: MadeExperiment) -> None:
+    model = ExperimentModel(ExperimentReader(made.root))
+    assert model.title == "8/10 shown"
+
+
+def test_several_experiments_are_compared_and_alike_names_become_paths(tmp_path: Path) -> None:
+    one, other = (shown_experiment(tmp_path / folder, "same") for folder in ("a", "b"))
+    models = models_of([ExperimentReader(one.root), ExperimentReader(other.root)])
+    assert [model.name for model in models] == ["compared", str(one.root), str(other.root)]
+    models[0].refresh(everything=True)
+    assert list(models[0].figures) == ["best over trials", "best over time", "values"]
+    assert all(json.loads(piece.text)["data"] for piece in models[0].figures.values())
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"metric": "acc", "mode": "max"},
+        {"metric": None, "mode": None},
+        {"metric": ["loss", "size"], "mode": ["min", "min"], "metrics": ["loss", "size"], "modes": ["min", "min"]},
+    ],
+)
+def test_experiments_without_an_objective_in_common_are_compared_in_words_only(
+    tmp_path: Path, meta: dict[str, Any]
+) -> None:
+    one, other = shown_experiment(tmp_path, "one"), shown_experiment(tmp_path, "other", **meta)
+    comparison = models_of([ExperimentReader(one.root), ExperimentReader(other.root)])[0]
+    comparison.refresh(everything=True)
+    assert comparison.figures == {}
+    assert comparison.parts["overview"].text != '""'

@@ -1,0 +1,160 @@
+"""Pages in a real browser: no error, nothing asked for elsewhere, what is selected in one place is marked in all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import console_errors, open_page, requested_urls, resize
+from made_experiment import MadeExperiment
+from served_page import TOKEN, served
+from shown_experiment import SCRIPT, begin, shown_experiment
+
+from sweep.page.build import write_page
+from sweep.record.reader import ExperimentReader
+
+pytestmark = pytest.mark.browser
+
+DRAWN = """
+return window.sweepPage.experiments[0].figures.size > 3 &&
+    [...window.sweepPage.experiments[0].figures.values()].every((figure) => figure.full);
+"""
+ABOVE = """
+const figure = window.sweepPage.experiments[0].figures.get(arguments[0]);
+const above = figure.plot._fullData.slice(figure.spec.data.length);
+return above.map((trace) => [...trace.y].filter((y) => y !== null).length);
+"""
+ROWS = """
+const rows = [...document.querySelectorAll('.trials tbody tr')];
+return rows.map((row) => [...row.cells].map((cell) => cell.innerText));
+"""
+
+
+def until(asked: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """Return what is given once it is true."""
+    end = time.monotonic() + timeout_s
+    while not (found := asked()):
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    root = shown_experiment(tmp_path_factory.mktemp("shown")).root
+    path = write_page([ExperimentReader(root)], root / "page.html")
+    with open_page(path.as_uri()) as driver:
+        until(lambda: driver.execute_script("return document.documentElement.dataset.ready"))
+        driver.execute_script("window.sweepPage.experiments[0].drawAll()")
+        until(lambda: driver.execute_script(DRAWN))
+        yield driver
+        assert console_errors(driver) == []
+
+
+@pytest.fixture(autouse=True)
+def unselected(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "driver" in request.fixturenames:
+        request.getfixturevalue("driver").execute_script("window.sweepPage.experiments[0].select([])")
+
+
+def test_it_asks_nobody_for_anything_and_no_text_is_a_script(driver: Any) -> None:
+    assert [url for url in requested_urls(driver) if not url.startswith("file:")] == []
+    assert driver.title == "8/10 shown"
+    body = driver.find_element("tag name", "body").text
+    assert SCRIPT in driver.execute_script("return document.body.textContent")
+    assert "The figures and the table could not be shown" not in body
+
+
+def test_a_row_that_is_clicked_is_marked_in_every_figure(driver: Any) -> None:
+    driver.find_element("css selector", '.trials tr[data-trial="1"]').click()
+    assert driver.find_element("css selector", '.trials tr[data-trial="1"]').get_attribute("aria-selected") == "true"
+    assert until(lambda: driver.execute_script(ABOVE, "curves")) == [9]
+    assert driver.execute_script(ABOVE, "history") == [1]
+    assert "00001 finished" in driver.find_element("id", "chosen").text
+    driver.find_element("css selector", '.trials tr[data-trial="1"]').click()
+    assert driver.execute_script(ABOVE, "curves") == []
+    assert not driver.find_element("id", "chosen").is_displayed()
+
+
+def test_a_point_that_is_clicked_is_marked_in_the_table(driver: Any) -> None:
+    emit = """
+    const plot = window.sweepPage.experiments[0].figures.get("history").plot;
+    plot.emit("plotly_click", { points: [{ customdata: [arguments[0]] }], event: { ctrlKey: arguments[1] } });
+    """
+    driver.execute_script(emit, 2, False)
+    driver.execute_script(emit, 4, True)
+    chosen = driver.find_elements("css selector", '.trials tr[aria-selected="true"]')
+    assert [row.get_attribute("data-trial") for row in chosen] == ["2", "4"]
+
+
+def test_the_table_is_sorted_filtered_and_walked_by_keys(driver: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    click = "[...document.querySelectorAll('.trials th button')].find((one) => one.innerText.startsWith('loss')).click()"
+    driver.execute_script(click)
+    assert [row[0] for row in driver.execute_script(ROWS)][:4] == ["00000", "00001", "00002", "00003"]
+    driver.execute_script(click)
+    assert driver.execute_script(ROWS)[0][0] == "00008"
+    box = driver.find_element("css selector", "input[type=search]")
+    for typed, numbers in (("loss<1.2", ["00001", "00000"]), ("stopped", ["00004", "00005"]), ("nothing", [])):
+        box.clear()
+        box.send_keys(typed)
+        assert sorted(row[0] for row in driver.execute_script(ROWS)) == sorted(numbers)
+    box.clear()
+    box.send_keys(" " + Keys.BACKSPACE)
+    driver.execute_script("document.querySelector('.trials tbody tr').focus()")
+    driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert len(driver.find_elements("css selector", '.trials tr[aria-selected="true"]')) == 1
+    assert driver.switch_to.active_element.get_attribute("aria-selected") == "true"
+
+
+def test_nothing_sticks_out_at_400_pixels(driver: Any) -> None:
+    resize(driver, 400)
+    try:
+        until(lambda: driver.execute_script("return document.documentElement.scrollWidth") <= 400)
+    finally:
+        resize(driver, 1280)
+
+
+def test_dark_and_print_are_legible(driver: Any) -> None:
+    ink = "return getComputedStyle(document.body).color"
+    light = driver.execute_script(ink)
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    assert driver.execute_script(ink) != light
+    until(lambda: driver.execute_script(DRAWN))
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dark | {"media": "print"})
+    assert driver.execute_script(ink) == "rgb(0, 0, 0)"
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [], "media": ""})
+
+
+def test_several_experiments_are_tabs(tmp_path: Path) -> None:
+    roots = [shown_experiment(tmp_path, name).root for name in ("one", "other")]
+    path = write_page([ExperimentReader(root) for root in roots], tmp_path / "compared.html")
+    with open_page(path.as_uri()) as driver:
+        until(lambda: driver.execute_script("return document.documentElement.dataset.ready"))
+        tabs = driver.find_elements("css selector", "nav button")
+        assert [tab.text for tab in tabs] == ["compared", "one", "other"]
+        assert [one.is_displayed() for one in driver.find_elements("tag name", "article")] == [True, False, False]
+        tabs[2].click()
+        assert [one.is_displayed() for one in driver.find_elements("tag name", "article")] == [False, False, True]
+        assert console_errors(driver) == []
+
+
+def test_a_trial_that_begins_is_seen_while_one_looks(tmp_path: Path) -> None:
+    made: MadeExperiment = shown_experiment(tmp_path)
+    address = f"/?token={TOKEN}"
+    with served(made.root) as page, open_page(f"http://127.0.0.1:{page.port}{address}") as driver:
+        until(lambda: driver.find_element("css selector", ".live").text == "live")
+        until(lambda: len(driver.find_elements("css selector", "figure")) > 3)
+        trial = begin(made, 10, at=20.0)
+        made.report(trial, {"loss": 0.5}, at=21.0)
+        made.commit()
+        until(lambda: driver.find_elements("css selector", '.trials tr[data-trial="10"]'))
+        until(lambda: "loss = 0.5" in driver.find_element("css selector", '[data-part="winner"]').text)
+        assert console_errors(driver) == []

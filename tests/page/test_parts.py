@@ -1,0 +1,168 @@
+"""What a page says in words: the winner to paste, what failed and waited, what it cost."""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_experiment import MadeExperiment
+from shown_experiment import SCRIPT, begin, finish, shown_experiment
+
+from sweep.figures.attempts import attempts_of
+from sweep.page.comparison import COMPARISON_PARTS
+from sweep.page.parts import PARTS
+from sweep.record.reader import ExperimentReader
+
+
+def part(name: str, root: Path) -> str:
+    reader = ExperimentReader(root)
+    return PARTS[name](reader, lambda: attempts_of(reader))
+
+
+def words(text: str) -> str:
+    """Return what is to be read of a piece of HTML."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def blocks(text: str) -> list[str]:
+    return [html.unescape(found) for found in re.findall(r"<pre[^>]*>(.*?)</pre>", text, re.DOTALL)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return shown_experiment(tmp_path).root
+
+
+def test_no_text_of_the_user_is_markup(root: Path) -> None:
+    for name in PARTS:
+        text = part(name, root)
+        assert "<script" not in text
+        assert "\x1b" not in text
+    assert SCRIPT in html.unescape(part("failures", root))
+
+
+def test_the_head_counts_trials_by_what_became_of_them(root: Path) -> None:
+    said = words(part("head", root))
+    counts = "8 of 10 trials ended: 1 running, 1 waiting, 4 finished, 2 stopped early, 2 failed"
+    assert counts in said
+    assert "no driver runs shown" in said
+
+
+def test_the_winner_can_be_pasted_in_three_forms(root: Path) -> None:
+    text = part("winner", root)
+    assert "loss = 1 (min), trial 00000" in words(text)
+    python, as_json, arguments = blocks(text)
+    config = {"lr": 0.1, "act": "relu", "tag": SCRIPT}
+    assert ast.literal_eval(python.removeprefix("config = ")) == config
+    assert json.loads(as_json) == config
+    assert shlex.split(arguments)[:2] == ["lr=0.1", "act=relu"]
+
+
+def test_a_winner_that_failed_and_a_better_report_before_the_last_are_said(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    finish(made, begin(made, 0, at=0.0), 1, at=1.0, loss=2.0, kind="FAILED", reason="ValueError: no")
+    trial = begin(made, 1, at=0.0)
+    for loss in (0.5, 3.0):
+        made.report(trial, {"loss": loss})
+    said = words(part("winner", made.commit()))
+    assert "trial 00000 (failed) by the last report of each trial" in said
+    assert "At an earlier step: loss = 0.5 (min), trial 00001 at step 1" in said
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        ({"metric": None, "mode": None}, "No metric was given"),
+        ({}, "No trial has reported a number under 'loss' yet."),
+    ],
+)
+def test_without_a_winner_the_reason_is_said(tmp_path: Path, meta: dict[str, Any], said: str) -> None:
+    made = MadeExperiment(tmp_path, **meta)
+    made.trial({"x": 1})
+    assert said in words(part("winner", made.commit()))
+
+
+def test_of_several_objectives_the_pareto_set_is_shown(tmp_path: Path) -> None:
+    made = MadeExperiment(
+        tmp_path, metric=["loss", "size"], mode=["min", "min"], metrics=["loss", "size"], modes=["min", "min"]
+    )
+    for loss, size in ((1.0, 9.0), (2.0, 3.0), (5.0, 5.0)):
+        trial = made.trial({"lr": loss})
+        made.start(trial)
+        made.report(trial, {"loss": loss, "size": size})
+    said = words(part("winner", made.commit()))
+    assert "2 trials that no other beats" in said
+    assert "trial loss size lr 0 1 9 1 1 2 3 2" in said
+
+
+def test_failures_that_differ_in_numbers_only_are_one_group_with_one_traceback(root: Path) -> None:
+    text = part("failures", root)
+    assert text.count("<details") == 1
+    assert "2 trials: ValueError:" in words(text)
+    assert re.findall(r'data-trial="(\d+)"', text) == ["6", "7"]
+    assert "train.py" in blocks(text)[0]
+
+
+def test_attempts_that_were_made_again_are_counted(tmp_path: Path) -> None:
+    made = shown_experiment(tmp_path)
+    made.set("abcde_00000", failures=2, losses=1)
+    made.commit()
+    assert "made again: 3." in words(part("failures", made.root))
+
+
+def test_waiting_is_measured_and_explained(root: Path) -> None:
+    said = words(part("waits", root))
+    assert "waits for cpu=1; 0 of 2 free, the rest held by 00008 1" in said
+    assert re.search(r"for a place 10 500 ms", said)
+    assert re.search(r"for the process to start 9 250 ms 250 ms 2.25 s", said)
+
+
+def test_the_cost_is_what_was_held_and_what_early_stopping_saved(root: Path) -> None:
+    said = words(part("cost", root))
+    held = 4 * 9.5 + 2 * 3.5 + 2 * 1.5 + (13.0 - 9.5)  # until the last event
+    assert f"trial-hours {held / 3600:.4g}" in said
+    assert f"CPU-hours {held / 3600:.4g}" in said
+    assert "GPU-hours" not in said
+    assert f"about {2 * (9 - 3) / 3 * 1.5 / 3600:.3g} trial-hours: 2 trials ended before step 9" in said
+
+
+def test_what_ran_is_named(root: Path) -> None:
+    said = words(part("about", root))
+    for text in (
+        "searcher random",
+        "scheduler asha",
+        "seed 7",
+        "objective loss (min)",
+        "lr Float(1e-05, 0.1).LogUniform()",
+    ):
+        assert text in said
+
+
+def test_an_experiment_without_trials_has_all_its_parts(tmp_path: Path) -> None:
+    root = MadeExperiment(tmp_path).commit()
+    assert "no trials yet" in words(part("head", root))
+    assert part("failures", root) == part("waits", root) == ""
+
+
+def test_a_comparison_names_what_differs_and_nothing_else(tmp_path: Path) -> None:
+    one, other = (
+        shown_experiment(tmp_path, "one", command="python a.py"),
+        shown_experiment(tmp_path, "other", command="python b.py"),
+    )
+    finish(other, "abcde_00008", 1, at=12.0, loss=0.25)
+    other.commit()
+    readers = {"one": ExperimentReader(one.root), "other": ExperimentReader(other.root)}
+    overview, differences = (words(COMPARISON_PARTS[name](readers)) for name in ("overview", "differences"))
+    assert "other crashed" in overview or "other stopped" in overview
+    assert "loss 0.25 00008" in overview
+    assert "command python a.py python b.py" in differences
+    assert "winner: lr 0.1 1e-4" in differences
+    assert "searcher" not in differences
+    same = {"one": readers["one"], "again": readers["one"]}
+    assert "Nothing that is recorded differs" in COMPARISON_PARTS["differences"](same)

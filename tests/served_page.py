@@ -1,0 +1,66 @@
+"""The page of `sweep watch`, served in a thread of the tests' process."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from sweep.page.live import LivePage, application, listening_socket
+from sweep.record.reader import ExperimentReader
+
+TOKEN = "secret-token"
+
+
+class Served:
+    """A page that is served in a thread of this process."""
+
+    def __init__(self, *roots: Path) -> None:
+        self.live = LivePage([ExperimentReader(root) for root in roots])
+        self.listener = listening_socket(0)
+        self.port = self.listener.getsockname()[1]
+        config = uvicorn.Config(
+            application(self.live, TOKEN), log_level="critical", lifespan="on", timeout_graceful_shutdown=1
+        )
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.should_exit = True
+        self.thread.join()
+        self.listener.close()
+
+    def get(self, path: str, **headers: str) -> tuple[int, Mapping[str, str]]:
+        """Return the status and the headers of an answer."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request("GET", path, headers=headers)
+            with closing(connection.getresponse()) as answer:
+                answer.read()
+                return answer.status, {name.lower(): value for name, value in answer.getheaders()}
+
+    def news(self, version: str) -> Generator[dict[str, Any]]:
+        """Give what is sent to a browser that knows a version."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request("GET", f"/events?token={TOKEN}&version={version}")
+            with closing(connection.getresponse()) as answer:
+                assert answer.status == 200
+                assert answer.headers["content-type"].startswith("text/event-stream")
+                for line in answer:
+                    if line.startswith(b"data: "):
+                        yield json.loads(line[6:])
+
+
+@contextmanager
+def served(*roots: Path) -> Iterator[Served]:
+    page = Served(*roots)
+    try:
+        yield page
+    finally:
+        page.close()
