@@ -38,7 +38,8 @@ class Stretch:
 
     Attributes:
         config: flattened.
-        is_changed: whether the config is another than that of the attempt before.
+        is_changed: whether it did not just go on where the attempt before had been: its config is another, or its
+            checkpoint is another trial's.
         source: number of the trial whose checkpoint it continued from, where that was another; None: its own, or
             unknown.
     """
@@ -72,12 +73,14 @@ def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
         before = found.setdefault(number, [])
         known = [config for a, config in configs.get(trial_id, {}).items() if a <= attempt]
         config = known[-1] if known else {}
-        one = Stretch(number, attempt, begin, end, config, bool(before) and _plain(before[-1].config) != _plain(config))
-        before.append(one)
-        if one.is_changed:
-            one.source = _by_policy(one, lines[number])
+        one = Stretch(number, attempt, begin, end, config)
+        if before:
+            one.is_changed = _plain(before[-1].config) != _plain(config)
+            one.source = _by_policy(before[-1], one, lines[number])
+            one.is_changed = one.is_changed or one.source is not None
             if one.source is None:
                 unknown[first_seq] = one
+        before.append(one)
     if unknown:
         _find_sources(reader, unknown, number_of)
     return found
@@ -102,34 +105,40 @@ def _configs(reader: ExperimentReader) -> dict[str, dict[int, dict[str, Any]]]:
     return {trial_id: dict(sorted(configs.items())) for trial_id, configs in found.items()}
 
 
-def _exploits(reader: ExperimentReader) -> dict[int, list[tuple[int, Any]]]:
-    """Return what the policy file says, by the number of the trial that gave itself up: (source, new config) each."""
-    found: dict[int, list[tuple[int, Any]]] = defaultdict(list)
+def _exploits(reader: ExperimentReader) -> dict[int, list[tuple[int, Any, Any]]]:
+    """Return what the policy file says, by the number of the trial that gave itself up: each (source, step at which it
+    did, new config)."""
+    found: dict[int, list[tuple[int, Any, Any]]] = defaultdict(list)
     path = reader.root / _GLOBAL_FILE
     if not path.is_file() or path.stat().st_size > _MOST_BYTES:
         return found
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            target, source, _, _, _, config = json.loads(line)
+            target, source, given_up_at, _, _, config = json.loads(line)
             numbers = [int(str(tag).partition("_")[0]) for tag in (target, source)]
         except (ValueError, TypeError):  # cut off when the driver died, or not ours
             continue
-        found[numbers[0]].append((numbers[1], config))
+        found[numbers[0]].append((numbers[1], given_up_at, config))
     return found
 
 
-def _by_policy(one: Stretch, lines: list[tuple[int, Any]]) -> int | None:
-    """Return whose checkpoint a changed attempt began from, as the policy file says."""
-    for place, (source, config) in enumerate(lines):
-        if isinstance(config, Mapping) and _plain(flatten(config)) == _plain(one.config):
+def _by_policy(before: Stretch, one: Stretch, lines: list[tuple[int, Any, Any]]) -> int | None:
+    """Return whose checkpoint an attempt began from, as the policy file says; None: its own, or unknown.
+
+    Args:
+        lines: those of the trial that are left; they are used up.
+    """
+    for place, (source, given_up_at, config) in enumerate(lines):
+        is_it = isinstance(config, Mapping) and _plain(flatten(config)) == _plain(one.config)
+        if is_it and (one.is_changed or given_up_at == before.end):
             del lines[: place + 1]
             return source
     return None
 
 
 def _find_sources(reader: ExperimentReader, unknown: Mapping[int, Stretch], number_of: Mapping[str, int]) -> None:
-    """Find whose checkpoint the changed attempts began from that no policy file names: of the one other trial that had
-    trained for just as long when it saved."""
+    """Find whose checkpoint those attempts began from that no policy file names: of the one other trial that trained
+    for just as long when it saved; one that did not change and may have gone on from its own is left as it is."""
     savers: dict[float, set[int]] = defaultdict(set)
     with reader.connect() as connection:
         for seq, trial_id, total, since, checkpoint in connection.execute(
@@ -140,8 +149,10 @@ def _find_sources(reader: ExperimentReader, unknown: Mapping[int, Stretch], numb
                 continue
             one = unknown.get(seq)
             if one is not None and isinstance(since, (int, float)) and total > since:
-                others = savers[round(total - since, 7)] - {one.number}
-                one.source = others.pop() if len(others) == 1 else None
+                owners = savers[round(total - since, 7)]
+                if len(owners - {one.number}) == 1 and (one.is_changed or one.number not in owners):
+                    (one.source,) = owners - {one.number}
+                    one.is_changed = True
             if checkpoint is not None and trial_id in number_of:
                 savers[round(total, 7)].add(number_of[trial_id])
 
@@ -197,7 +208,7 @@ def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
         "population",
         "Who continued from whom",
         note=" ".join(notes),
-        summary=f"Lineage of {some(len(shown), 'trial')}: {some(len(changes), 'change')} of a config, {len(clones)} of "
+        summary=f"Lineage of {some(len(shown), 'trial')}: {some(len(changes), 'change')}, {len(clones)} of "
         f"them with another trial's checkpoint; below it the schedules of {listed or 'no parameter'}.",
         figure=figure,
         height=190 + 200 + 150 * len(schedules),
