@@ -80,3 +80,15 @@ def test_the_figure_shows_the_changed_parameters_and_the_way_to_the_best(analysi
 def test_a_sweep_whose_configs_stay_has_no_population(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="scheduler='pbt'"):
         ExperimentAnalysis(make(tmp_path, "plain")).plot.population()
+
+
+def test_the_way_to_the_best_is_one_line_with_one_value_at_a_time(analysis: ExperimentAnalysis) -> None:
+    figure = analysis.plot.population()
+    for line in (figure.data[2], figure.data[-1]):
+        assert None not in line.x
+        assert line.x[0] == 1
+        assert list(line.x) == sorted(line.x)
+        assert all(before == after for before, after in zip(line.x[1::2], line.x[2::2], strict=False))
+    found = stretches_of(analysis._reader)
+    for step, number in zip(figure.data[2].x, figure.data[2].y, strict=True):
+        assert any(one.begin - 1 <= step <= one.end for one in found[number])
