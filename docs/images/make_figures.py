@@ -10,6 +10,7 @@ python docs/images/make_figures.py curves     only what is named
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import shutil
@@ -65,6 +66,17 @@ def digits(storage: str) -> sweep.ExperimentAnalysis:
     )
 
 
+def tutorial(storage: str) -> sweep.ExperimentAnalysis:
+    """Run what docs/tutorial.md has before it interrupts its sweep, and that sweep."""
+    page = (HERE.parent / "tutorial.md").read_text(encoding="utf-8").partition("## Interrupt it")[0]
+    names: dict[str, Any] = {"__name__": "tutorial"}
+    with contextlib.chdir(storage):
+        for block in re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE):
+            exec(block, names)
+        analysis: sweep.ExperimentAnalysis = names["tune"]()
+    return analysis
+
+
 def sizes(storage: str) -> sweep.ExperimentAnalysis:
     """Weigh an error against a latency, both computed."""
 
@@ -95,7 +107,7 @@ def population(storage: str) -> sweep.ExperimentAnalysis:
             step, score = json.loads((Path(checkpoint.path) / "state.json").read_text())
         while step < 60:
             step += 1
-            ratio = config["lr"] / (0.1 * 0.96**step)
+            ratio = config["lr"] / (0.3 * 0.92**step)
             score += (1 - score) * 0.08 * min(ratio, 1 / ratio) * (1 - abs(config["momentum"] - 0.9))
             with tempfile.TemporaryDirectory() as directory:
                 (Path(directory) / "state.json").write_text(json.dumps([step, score]))
@@ -110,7 +122,7 @@ def population(storage: str) -> sweep.ExperimentAnalysis:
         metric="accuracy",
         mode="max",
         scheduler=sweep.PopulationBasedTraining(
-            time_attr="training_iteration", perturbation_interval=8, hyperparam_mutations=space
+            time_attr="training_iteration", perturbation_interval=8, hyperparam_mutations=space, synch=True
         ),
         nodes=[sweep.Node(cpus=8)],
         storage_path=storage,
@@ -164,13 +176,15 @@ def write(file: Path, url: str) -> None:
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or [*ON_DIGITS, "pareto", "population"]
+    wanted = sys.argv[1:] or [*ON_DIGITS, "pareto", "population", "tutorial"]
     figures = {}
     with tempfile.TemporaryDirectory() as storage:
         if set(wanted) & set(ON_DIGITS):
             plot = digits(storage).plot
             for name in set(wanted) & set(ON_DIGITS):
                 figures[name] = plot.contour("lr", "width") if name == "contour" else getattr(plot, name)()
+        if "tutorial" in wanted:
+            figures["tutorial"] = tutorial(storage).plot.curves()
         if "pareto" in wanted:
             figures["pareto"] = sizes(storage).plot.pareto()
         if "population" in wanted:
