@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import figures
 import groups
 import parameters
 import schedulers
@@ -304,6 +305,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "groups": groups.rows,
     "parameters": parameters.rows,
     "schedulers": schedulers.rows,
+    "figures": figures.rows,
 }
 
 

@@ -95,10 +95,14 @@ def _areas(field: Field, across: Parameter, up: Parameter, numbers: Sequence[flo
 
 
 def _grid(parameter: Parameter, cells: int) -> tuple[list[Any], Any]:
-    """Return the middles of the cells along a parameter, and which one a value is in."""
+    """Return the middles of the cells along a parameter, which are its values where these are few, and a function from
+    a value to the number of its cell."""
     if parameter.labels is not None:
         return list(range(len(parameter.labels))), lambda value: int(value)
-    known = [math.log10(v) if parameter.is_log else v for v in parameter.values if v is not None]
+    distinct = sorted({value for value in parameter.values if value is not None})
+    if len(distinct) <= cells:  # as in a grid search
+        return [rounded(value) for value in distinct], distinct.index
+    known = [math.log10(value) if parameter.is_log else value for value in distinct]
     low, high = min(known), max(known)
     if low == high:
         low, high = low - 0.5, high + 0.5

@@ -80,7 +80,7 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
         ticks, texts = ticks_of_log(low, high) if parameter.is_log else _ticks(low, high)
     if low == high:
         low, high = low - 0.5, high + 0.5
-    absent = low - _ROOM * min(high - low, 1e300)
+    absent = float(f"{low - _ROOM * min(high - low, 1e300):.6g}")
     if len(known) < len(values):
         ticks, texts, low = [absent, *ticks], ["absent", *texts], absent
     return {

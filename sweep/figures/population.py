@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweep.core.results import flatten
 from sweep.errors import ConfigError, MetricError, nearest
@@ -37,14 +37,17 @@ class Stretch:
     """One attempt of a trial that reported: steps from `begin` to `end` with one config.
 
     Attributes:
+        seq: `result.seq` of its first report.
         config: flattened.
-        is_changed: whether the config is another than that of the attempt before.
+        is_changed: whether it did not just go on where the attempt before had been: its config is another, or its
+            checkpoint is another trial's.
         source: number of the trial whose checkpoint it continued from, where that was another; None: its own, or
             unknown.
     """
 
     number: int
     attempt: int
+    seq: int
     begin: float
     end: float
     config: Mapping[str, Any]
@@ -72,12 +75,14 @@ def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
         before = found.setdefault(number, [])
         known = [config for a, config in configs.get(trial_id, {}).items() if a <= attempt]
         config = known[-1] if known else {}
-        one = Stretch(number, attempt, begin, end, config, bool(before) and _plain(before[-1].config) != _plain(config))
-        before.append(one)
-        if one.is_changed:
-            one.source = _by_policy(one, lines[number])
+        one = Stretch(number, attempt, first_seq, begin, end, config)
+        if before:
+            one.is_changed = _plain(before[-1].config) != _plain(config)
+            one.source = _by_policy(before[-1], one, lines[number])
+            one.is_changed = one.is_changed or one.source is not None
             if one.source is None:
                 unknown[first_seq] = one
+        before.append(one)
     if unknown:
         _find_sources(reader, unknown, number_of)
     return found
@@ -102,34 +107,40 @@ def _configs(reader: ExperimentReader) -> dict[str, dict[int, dict[str, Any]]]:
     return {trial_id: dict(sorted(configs.items())) for trial_id, configs in found.items()}
 
 
-def _exploits(reader: ExperimentReader) -> dict[int, list[tuple[int, Any]]]:
-    """Return what the policy file says, by the number of the trial that gave itself up: (source, new config) each."""
-    found: dict[int, list[tuple[int, Any]]] = defaultdict(list)
+def _exploits(reader: ExperimentReader) -> dict[int, list[tuple[int, Any, Any]]]:
+    """Return what the policy file says, by the number of the trial that gave itself up: each (source, step at which it
+    did, new config)."""
+    found: dict[int, list[tuple[int, Any, Any]]] = defaultdict(list)
     path = reader.root / _GLOBAL_FILE
     if not path.is_file() or path.stat().st_size > _MOST_BYTES:
         return found
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            target, source, _, _, _, config = json.loads(line)
+            target, source, given_up_at, _, _, config = json.loads(line)
             numbers = [int(str(tag).partition("_")[0]) for tag in (target, source)]
         except (ValueError, TypeError):  # cut off when the driver died, or not ours
             continue
-        found[numbers[0]].append((numbers[1], config))
+        found[numbers[0]].append((numbers[1], given_up_at, config))
     return found
 
 
-def _by_policy(one: Stretch, lines: list[tuple[int, Any]]) -> int | None:
-    """Return whose checkpoint a changed attempt began from, as the policy file says."""
-    for place, (source, config) in enumerate(lines):
-        if isinstance(config, Mapping) and _plain(flatten(config)) == _plain(one.config):
+def _by_policy(before: Stretch, one: Stretch, lines: list[tuple[int, Any, Any]]) -> int | None:
+    """Return whose checkpoint an attempt began from, as the policy file says; None: its own, or unknown.
+
+    Args:
+        lines: those of the trial that are left; they are used up.
+    """
+    for place, (source, given_up_at, config) in enumerate(lines):
+        is_it = isinstance(config, Mapping) and _plain(flatten(config)) == _plain(one.config)
+        if is_it and (one.is_changed or given_up_at == before.end):
             del lines[: place + 1]
             return source
     return None
 
 
 def _find_sources(reader: ExperimentReader, unknown: Mapping[int, Stretch], number_of: Mapping[str, int]) -> None:
-    """Find whose checkpoint the changed attempts began from that no policy file names: of the one other trial that had
-    trained for just as long when it saved."""
+    """Find whose checkpoint those attempts began from that no policy file names: of the one other trial that trained
+    for just as long when it saved; one that did not change and may have gone on from its own is left as it is."""
     savers: dict[float, set[int]] = defaultdict(set)
     with reader.connect() as connection:
         for seq, trial_id, total, since, checkpoint in connection.execute(
@@ -140,14 +151,24 @@ def _find_sources(reader: ExperimentReader, unknown: Mapping[int, Stretch], numb
                 continue
             one = unknown.get(seq)
             if one is not None and isinstance(since, (int, float)) and total > since:
-                others = savers[round(total - since, 7)] - {one.number}
-                one.source = others.pop() if len(others) == 1 else None
+                owners = savers[round(total - since, 7)]
+                if len(owners - {one.number}) == 1 and (one.is_changed or one.number not in owners):
+                    (one.source,) = owners - {one.number}
+                    one.is_changed = True
             if checkpoint is not None and trial_id in number_of:
                 savers[round(total, 7)].add(number_of[trial_id])
 
 
 def _plain(config: Mapping[str, Any]) -> str:
     return json.dumps(dict(config), default=repr, sort_keys=True)
+
+
+class _Part(NamedTuple):
+    """What of a stretch is on the way to the best trial: from one step to another."""
+
+    stretch: Stretch
+    begin: float
+    until: float
 
 
 def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
@@ -162,9 +183,9 @@ def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
             "scheduler='pbt', 'pb2' or 'pbt_replay'."
         )
     chosen = _chosen(found, changes, names)
-    line_of_best = _ancestry(found, field.best())
+    way = _ancestry(found, field.best())
     rows = [row for row in field.rows if row.number in found]
-    kept = {row.number for row in spread(rows, _MOST)} | {number for number, _, _ in line_of_best}
+    kept = {row.number for row in spread(rows, _MOST)} | {part.stretch.number for part in way}
     notes = [f"{len(kept):,} of {some(len(rows), 'trial')}: a spread, and those the best one comes from."] * (
         len(kept) < len(rows)
     )
@@ -181,12 +202,12 @@ def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
         vertical_spacing=0.12 / panels,
         row_heights=[1.3] + [1.0] * len(schedules),
     )
-    traces = [*_lineage(field, shown, line_of_best)]
+    traces = [*_lineage(field, shown, way)]
     layout: dict[str, Any] = {"yaxis": {"title": "trial", "autorange": "reversed", "zeroline": False}}
     if len(shown) <= 20:
         layout["yaxis"] |= {"tickvals": sorted(shown)}
     for index, (parameter, order) in enumerate(schedules, start=2):
-        traces += _panel(parameter, order, line_of_best, index)
+        traces += _panel(parameter, order, way, index)
         layout[f"yaxis{index}"] = axis_of(parameter, len(order))
         layout[f"yaxis{index}"]["title"] = parameter.title
     layout[f"xaxis{panels if panels > 1 else ''}"] = {"title": "training_iteration"}
@@ -197,7 +218,7 @@ def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
         "population",
         "Who continued from whom",
         note=" ".join(notes),
-        summary=f"Lineage of {some(len(shown), 'trial')}: {some(len(changes), 'change')} of a config, {len(clones)} of "
+        summary=f"Lineage of {some(len(shown), 'trial')}: {some(len(changes), 'change')}, {len(clones)} of "
         f"them with another trial's checkpoint; below it the schedules of {listed or 'no parameter'}.",
         figure=figure,
         height=190 + 200 + 150 * len(schedules),
@@ -227,27 +248,22 @@ def _chosen(
     return [name for name in known if name in moved] or [name for name in known if len(several[name]) > 1]
 
 
-def _ancestry(found: Mapping[int, Sequence[Stretch]], best: int | None) -> list[tuple[int, float, float]]:
-    """Return the way to the best trial, the last part first: (number, from step, to step) of each trial it went
-    through."""
-    way: list[tuple[int, float, float]] = []
-    number, until = best, math.inf
-    while number is not None and number in found and len(way) < 10_000:
-        before = [one for one in found[number] if one.begin - 1 < until]
-        if not before:
-            break
-        index = len(before) - 1
-        while index > 0 and before[index].source is None:
-            index -= 1
-        until_here = min(until, before[-1].end)
-        way.append(
-            (number, before[index].begin - 1 if before[index].source is not None else before[0].begin, until_here)
-        )
-        until, source = before[index].begin - 1, before[index].source
-        if source is None or until <= 0:
-            break
-        number = source
-    return way
+def _ancestry(found: Mapping[int, Sequence[Stretch]], best: int | None) -> list[_Part]:
+    """Return the way to the best trial, in the order of the steps."""
+    way: list[_Part] = []
+    number, until, seq = best, math.inf, math.inf
+    while number is not None and number in found:
+        before = [one for one in found[number] if one.seq < seq]  # what it was then: later it may have begun anew
+        for index in range(len(before) - 1, -1, -1):
+            one = before[index]
+            begin = one.begin if one.attempt == 1 else one.begin - 1
+            if begin < until:
+                way.append(_Part(one, begin, min(until, one.end)))
+                until = begin
+            if one.source is not None:
+                break
+        number, seq = (before[index].source, before[index].seq) if before else (None, seq)
+    return way[::-1]
 
 
 def _schedule(field: Field, name: str, found: Mapping[int, Sequence[Stretch]]) -> tuple[Parameter, list[Stretch]]:
@@ -255,9 +271,7 @@ def _schedule(field: Field, name: str, found: Mapping[int, Sequence[Stretch]]) -
     return parameter_of(field.reader, name, [one.config for one in order]), order
 
 
-def _lineage(
-    field: Field, found: Mapping[int, Sequence[Stretch]], way: Sequence[tuple[int, float, float]]
-) -> list[Any]:
+def _lineage(field: Field, found: Mapping[int, Sequence[Stretch]], way: Sequence[_Part]) -> list[Any]:
     go = graph_objects()
     rows = {row.number: row for row in field.rows}
     x: list[Any] = []
@@ -273,23 +287,31 @@ def _lineage(
         texts += [about, about, ""]
     traces = [
         go.Scatter(
-            x=x[:-1], y=y[:-1], customdata=numbers[:-1], hovertext=texts[:-1], hoverinfo="text", mode="lines",
-            name="trial", line={"color": GREY, "width": 1.5}, opacity=0.7,
+            x=x[:-1],
+            y=y[:-1],
+            customdata=numbers[:-1],
+            hovertext=texts[:-1],
+            hoverinfo="text",
+            mode="lines",
+            name="trial",
+            line={"color": GREY, "width": 1.5},
+            opacity=0.7,
         )
-    ]  # fmt: skip
+    ]
     traces += _clones(found)
     if way:
-        x, y, numbers = [], [], []
-        for number, begin, until in reversed(way):
-            x += [rounded(begin), rounded(until)]
-            y += [number, number]
-            numbers += [[number]] * 2
+        ends = [(step, part.stretch.number) for part in way for step in (part.begin, part.until)]
         traces.append(
             go.Scatter(
-                x=x, y=y, customdata=numbers, mode="lines", name="the best and what it comes from",
-                line={"color": BEST, "width": 3.5}, hovertemplate="to the best: trial %{y}<extra></extra>",
+                x=[rounded(step) for step, _ in ends],
+                y=[number for _, number in ends],
+                customdata=[[number] for _, number in ends],
+                mode="lines",
+                name="the best and what it comes from",
+                line={"color": BEST, "width": 3.5},
+                hovertemplate="to the best: trial %{y}<extra></extra>",
             )
-        )  # fmt: skip
+        )
     return traces
 
 
@@ -317,11 +339,17 @@ def _clones(found: Mapping[int, Sequence[Stretch]]) -> list[Any]:
     look = FATES["stopped"]
     return [
         graph_objects().Scatter(
-            x=x[:-1], y=y[:-1], customdata=numbers[:-1], hovertext=texts[:-1], hoverinfo="text", mode="lines+markers",
-            name="continued from another", line={"color": look.color, "width": 1, "dash": "dot"},
+            x=x[:-1],
+            y=y[:-1],
+            customdata=numbers[:-1],
+            hovertext=texts[:-1],
+            hoverinfo="text",
+            mode="lines+markers",
+            name="continued from another",
+            line={"color": look.color, "width": 1, "dash": "dot"},
             marker={"color": look.color, "symbol": "diamond", "size": sizes[:-1], "line": {"width": 0}},
         )
-    ]  # fmt: skip
+    ]
 
 
 def _change(before: Stretch, one: Stretch) -> str:
@@ -335,19 +363,14 @@ def _change(before: Stretch, one: Stretch) -> str:
     return "<br>".join(lines[:10])
 
 
-def _panel(
-    parameter: Parameter, order: Sequence[Stretch], way: Sequence[tuple[int, float, float]], index: int
-) -> list[Any]:
+def _panel(parameter: Parameter, order: Sequence[Stretch], way: Sequence[_Part], index: int) -> list[Any]:
     """Return the steps of one hyperparameter: of all trials, and above them on the way to the best."""
     everywhere = [
         (one, value, one.begin if one.attempt == 1 else one.begin - 1, one.end)
         for one, value in zip(order, parameter.values, strict=True)
     ]
-    on_way = []
-    for number, begin, until in reversed(way):
-        for one, value, first, last in everywhere:
-            if one.number == number and first < until and last > begin:
-                on_way.append((one, value, max(first, begin), min(last, until)))
+    value_of = {id(one): value for one, value, _, _ in everywhere}
+    on_way = [(part.stretch, value_of[id(part.stretch)], part.begin, part.until) for part in way]
     traces = []
     for is_best, parts in ((False, everywhere), (True, on_way)):
         x: list[Any] = []

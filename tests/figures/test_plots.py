@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from figure_checks import check
-from odd_experiments import WORLDS, make
+from made_experiment import MadeExperiment
+from odd_experiments import WORLDS, make, run
 
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.plots import NAMES, Plots
@@ -102,6 +104,22 @@ def test_without_plotly_the_error_says_what_to_install(tmp_path: Path, monkeypat
     assert plot.suited()
     with pytest.raises(ConfigError, match="pip install plotly"):
         plot.history()
+
+
+@pytest.mark.slow
+def test_figures_of_many_trials_stay_small_and_say_what_they_show(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for number in range(3000):
+        reason = f"stopped early: loss=1 at {number % 20 + 1}, cutoff 0.5" if number % 3 else ""
+        values = [number / step for step in range(1, number % 20 + 2)]
+        config = {f"parameter_{index}": (number * 7919) % (101 + index) for index in range(14)}
+        run(made, config, values, reason=reason, kind="FAILED" if number % 50 == 0 else "FINISHED")
+    plot = ExperimentAnalysis(made.close()).plot
+    for name in plot.suited():
+        figure = getattr(plot, name)()
+        made_of = check(figure, range(3000))
+        assert len(json.dumps(made_of)) < 3_000_000
+        assert "3,000" in made_of["layout"]["meta"]["note"], name
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:

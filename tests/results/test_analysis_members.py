@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import sweep as tune
+from sweep.figures.plots import Plots
 from sweep.results.analysis import ExperimentAnalysis, Result, ResultGrid
 from sweep.results.views import TrialView
 
@@ -67,6 +68,8 @@ def said(value: Any) -> Any:
         return {key: said(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [said(item) for item in value]
+    if isinstance(value, Plots):
+        return (repr(value), [getattr(value, name)().to_json() for name in value.suited()])
     if inspect.ismethod(value):
         return value.__name__
     if isinstance(value, optuna.Study):

@@ -1,0 +1,122 @@
+"""What happened to trials and when."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from made_experiment import MadeExperiment
+from odd_experiments import make
+from virtual_sweeps import run as run_sweep
+
+from sweep.figures.attempts import Span, attempts_of, spans_of
+from sweep.record.reader import ExperimentReader
+
+
+def spans(reader: ExperimentReader) -> dict[int, list[Span]]:
+    found: dict[int, list[Span]] = {row.number: [] for row in reader.trials()}
+    for span in spans_of(*attempts_of(reader)[:2], reader.trials(), attempts_of(reader)[2]):
+        found[span.number].append(span)
+    return found
+
+
+def kinds(reader: ExperimentReader) -> list[list[tuple[str, float, float]]]:
+    return [[(one.kind, one.begin, one.end) for one in some] for some in spans(reader).values()]
+
+
+def start(
+    made: MadeExperiment, trial_id: str, at: float, attempt: int = 1, *, kind: str = "Tick", owner: str = ""
+) -> None:
+    made.event(kind, owner or None, at=at, commands=[["Start", trial_id, attempt, [["local", [["gpu-0", 1.0]]]]]])
+    made.event("Started", trial_id, 1, at + 1)
+
+
+@pytest.mark.parametrize("scheduler", ["asha", "promotion", "hyperband", "pbt"])
+def test_the_spans_of_a_trial_follow_each_other_and_its_reports_lie_where_it_ran(
+    scheduler: str, tmp_path: Path
+) -> None:
+    reader = run_sweep(tmp_path, scheduler)._reader
+    found = spans(reader)
+    ran = {row.trial_id: [one for one in found[row.number] if one.kind == "running"] for row in reader.trials()}
+    for some in found.values():
+        assert some
+        for before, after in pairwise(some):
+            assert before.begin <= before.end <= after.begin + 1e-9
+    for row in reader.results():
+        assert any(one.begin <= row.at <= one.end for one in ran[row.trial_id])
+    assert any(one.kind == "paused" for some in found.values() for one in some) == (
+        scheduler in ("promotion", "hyperband")
+    )
+    assert sum(len(some) for some in ran.values()) == sum(row.attempt for row in reader.trials())
+
+
+def test_a_retry_waits_and_the_failure_says_why(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    trial_id = made.trial({"x": 1}, at=0.0)
+    start(made, trial_id, 2.0)
+    made.event(
+        "Exited",
+        trial_id,
+        {"exit": {"kind": "FAILED", "error": "ValueError: no", "traceback": "..."}},
+        5.0,
+        [["Notify", "trial_recover", trial_id]],
+    )
+    made.event("Released", trial_id, at=6.0)
+    made.db.execute("UPDATE event SET attempt = 2 WHERE 0")
+    start(made, trial_id, 8.0, 2)
+    made.db.execute("UPDATE event SET attempt = 2 WHERE seq = (SELECT max(seq) FROM event)")
+    made.event("Tick", at=12.0)
+    made.set(trial_id, status="RUNNING", attempt=2)
+    reader = ExperimentReader(made.close())
+    assert kinds(reader) == [
+        [
+            ("waiting", 0.0, 2.0),
+            ("starting", 2.0, 3.0),
+            ("failed", 3.0, 5.0),
+            ("waiting", 5.0, 8.0),
+            ("starting", 8.0, 9.0),
+            ("running", 9.0, 12.0),
+        ]
+    ]
+    assert "ValueError: no" in spans(reader)[0][2].text
+
+
+def test_what_made_room_for_a_trial_is_why_it_had_waited(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    first, second, third = (made.trial({"x": 1}, reason="waits for gpu=1") for _ in range(3))
+    start(made, first, 1.0)
+    made.event("Waiting", first, "its device is being cleaned", 1.5)
+    made.event("Exited", first, {"exit": {"kind": "FINISHED"}}, 4.0, [["Notify", "trial_complete", first]])
+    start(made, second, 5.0, kind="Released", owner=first)
+    made.set(first, status="TERMINATED", reason="")
+    reader = ExperimentReader(made.close())
+    found = spans(reader)
+    assert found[1][0].text == "until trial 00000 gave back what it held"
+    assert [(one.kind, one.text) for one in found[2]] == [("waiting", "waits for gpu=1")]
+    assert third
+
+
+def test_what_ran_when_its_driver_died_ended_there(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    trial_id = made.trial({"x": 1})
+    start(made, trial_id, 1.0)
+    made.event("Tick", at=7.0)
+    made.event("PlanChanged", None, {}, 7.0)
+    start(made, trial_id, 9.0)
+    made.set(trial_id, status="RUNNING", attempt=2)
+    reader = ExperimentReader(made.close())
+    assert [kind for kind, _, _ in kinds(reader)[0]] == [
+        "waiting",
+        "starting",
+        "failed",
+        "waiting",
+        "starting",
+        "running",
+    ]
+    assert "its driver ended" in spans(reader)[0][2].text
+
+
+def test_devices_are_named_and_nodes_where_there_is_none(tmp_path: Path) -> None:
+    _, attempts, _ = attempts_of(ExperimentReader(make(tmp_path, "going_on")))
+    assert {one.places for one in attempts} == {("CPUs",), ("gpu-1",)}

@@ -1,0 +1,94 @@
+"""Populations: who continued from whom, by the policy file and by the record alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from odd_experiments import make
+from virtual_sweeps import LAST
+from virtual_sweeps import run as run_sweep
+
+import sweep
+from sweep.errors import ConfigError
+from sweep.figures.population import stretches_of
+from sweep.results.analysis import ExperimentAnalysis
+
+
+@pytest.fixture
+def analysis(tmp_path: Path) -> ExperimentAnalysis:
+    return run_sweep(tmp_path, "pbt")
+
+
+def test_the_stretches_are_those_of_the_policy_file(analysis: ExperimentAnalysis) -> None:
+    root = Path(analysis.experiment_path)
+    lines = [json.loads(line) for line in (root / "pbt_global.txt").read_text().splitlines()]
+    told = sorted((int(to.split("_")[0]), int(of.split("_")[0]), at, new["x"]) for to, of, _, at, _, new in lines)
+    found = stretches_of(analysis._reader)
+    changes = [one for stretches in found.values() for one in stretches if one.is_changed]
+    assert len(changes) == len(told) > 3
+    assert sorted((one.number, one.source, one.begin - 1, one.config["x"]) for one in changes) == told
+    for stretches in found.values():
+        assert stretches[-1].end == LAST
+
+
+def test_a_cut_off_or_foreign_policy_file_does_no_harm(analysis: ExperimentAnalysis) -> None:
+    file = Path(analysis.experiment_path) / "pbt_global.txt"
+    first = file.read_text().splitlines()[0]
+    file.write_text(f'{first}\n["1_x", 3]\n{{}}\nnonsense\n["a", "b", 1, 2, 3, 4]\n{first[:40]}')
+    found = stretches_of(analysis._reader)
+    sources = [one.source for stretches in found.values() for one in stretches if one.is_changed]
+    assert any(source is not None for source in sources)
+    assert analysis.plot.population().data
+
+
+def test_without_the_file_the_source_is_who_had_trained_for_just_as_long(tmp_path: Path) -> None:
+    def curve(config: dict[str, float], done: int) -> Iterator[sweep.Point]:
+        for step in range(done, LAST):  # seconds that differ from trial to trial, as real ones do
+            yield sweep.Point(1 + config["x"] + step / 1000, {"loss": config["x"]}, has_checkpoint=True)
+
+    analysis = run_sweep(tmp_path, "pbt", curve)
+    by_file = {n: [one.source for one in all_] for n, all_ in stretches_of(analysis._reader).items()}
+    (Path(analysis.experiment_path) / "pbt_global.txt").unlink()
+    by_record = {n: [one.source for one in all_] for n, all_ in stretches_of(analysis._reader).items()}
+    pairs = [pair for n, sources in by_file.items() for pair in zip(sources, by_record[n], strict=True)]
+    assert all(ours in (told, None) for told, ours in pairs)
+    told = [pair for pair in pairs if pair[0] is not None]
+    assert sum(ours is not None for _, ours in told) >= 0.6 * len(told) > 3  # two may have trained for just as long
+
+
+def test_the_figure_shows_the_changed_parameters_and_the_way_to_the_best(analysis: ExperimentAnalysis) -> None:
+    figure = analysis.plot.population()
+    names = [trace.name for trace in figure.data]
+    assert names[:3] == ["trial", "continued from another", "the best and what it comes from"]
+    best = analysis.best_trial
+    assert best is not None
+    way = figure.data[2]
+    assert (way.x[-1], way.y[-1]) == (LAST, best.number)
+    assert list(way.x) == sorted(way.x)
+    schedule = figure.data[-1]
+    assert schedule.y[-1] == pytest.approx(best.config["x"], rel=1e-5)
+    assert figure.layout.yaxis2.title.text == "x"
+    assert "continued from trial" in figure.data[1].hovertext[0]
+    assert analysis.plot.population(["same"]).layout.yaxis2.title.text == "same"
+    with pytest.raises(ConfigError, match="no trial has a parameter 'y'"):
+        analysis.plot.population(["y"])
+
+
+def test_a_sweep_whose_configs_stay_has_no_population(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="scheduler='pbt'"):
+        ExperimentAnalysis(make(tmp_path, "plain")).plot.population()
+
+
+def test_the_way_to_the_best_is_one_line_with_one_value_at_a_time(analysis: ExperimentAnalysis) -> None:
+    figure = analysis.plot.population()
+    for line in (figure.data[2], figure.data[-1]):
+        assert None not in line.x
+        assert line.x[0] == 1
+        assert list(line.x) == sorted(line.x)
+        assert all(before == after for before, after in zip(line.x[1::2], line.x[2::2], strict=False))
+    found = stretches_of(analysis._reader)
+    for step, number in zip(figure.data[2].x, figure.data[2].y, strict=True):
+        assert any(one.begin - 1 <= step <= one.end for one in found[number])
