@@ -20,6 +20,8 @@ PAGES = {"README.md": "about.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _ITEM = re.compile(r"- \[([^\]]+)\]\(([^)#\s]+)\)")
+_DIAGRAM = re.compile(r"^```mermaid\nstateDiagram[^\n]*\n(.*?)^```$", re.M | re.S)
+_ARROW = re.compile(r"(\S+) --> (\S+): (.+)")
 _FENCE = re.compile(r"^\s*(```+|~~~+)")
 
 
@@ -64,7 +66,13 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         new = posixpath.relpath(place, here or ".")
         return f"{sign}[{text}]({new}{f'#{anchor}' if anchor else ''})"
 
-    return _in_prose(markdown, lambda line: _LINK.sub(moved, line))
+    return _in_prose(_DIAGRAM.sub(_as_table, markdown), lambda line: _LINK.sub(moved, line))
+
+
+def _as_table(diagram: re.Match[str]) -> str:
+    """Return the arrows of a state diagram as a table: what draws it would have to come from the network."""
+    rows = [f"| {one} | {other} | {why} |" for one, other, why in _ARROW.findall(diagram[1].replace("[*]", "(new)"))]
+    return "\n".join(["| from | to | when |", "| --- | --- | --- |", *rows, ""])
 
 
 def github_slug(heading: str) -> str:
