@@ -272,6 +272,7 @@ def test_every_state(tmp_path):
     trials = study_of(experiment).trials
     states = ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL", "RUNNING", "RUNNING", "WAITING"]
     assert [trial.state.name for trial in trials] == states
+    assert sweep.ExperimentAnalysis(experiment.root).dataframe(style="optuna")["state"].tolist() == states
     assert [trial.values for trial in trials] == [[2.0], [3.0], None, None, None, None, None, None]
     assert [trial.user_attrs["trial_id"] for trial in trials] == [f"abcde_{number:05d}" for number in range(8)]
     assert [trial.user_attrs["reason"] for trial in trials][1:3] == ["stopped early: loss 3 at 1, cutoff 2", "boom"]
