@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run test test-docs test-wheel test-browser test-slow test-chaos test-gpu test-horovod lint bench clean
+.PHONY: run test test-docs test-wheel test-browser test-slow test-chaos test-gpu test-horovod lint docs bench clean
 
 run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
@@ -43,6 +43,11 @@ lint: $(VENV)/.dev
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
+# The pages of docs/ as a site in dist/docs, to be read from the disk; a link that leads nowhere fails it.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build
+	@echo "open dist/docs/index.html"
+
 bench: $(VENV)/.ok
 	$(PY) benchmarks/run.py
 
@@ -56,5 +61,9 @@ $(VENV)/.dev: $(VENV)/.ok
 	$(PY) -m pip install -q -c constraints.txt -e '.[dev]'
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.ok
+	$(PY) -m pip install -q -c constraints.txt -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) dist/docs .pytest_cache .mypy_cache .ruff_cache

@@ -204,7 +204,25 @@ def test_the_cells_of_the_notebook_page_run_in_a_notebook(name, tmp_path):
     assert_shown(page, {block.first: text for block, text in zip(page.scripts, outputs, strict=True)})
 
 
-RUN_WITH_LIBRARIES = ("docs/how-to/use-with-training-libraries.md", "docs/how-to/track-with-mlflow-or-wandb.md")
+@pytest.mark.slow
+def test_the_code_of_the_page_on_tensorboard_writes_what_tensorboard_reads(tmp_path):
+    pytest.importorskip("tensorboardX", reason="tensorboardX is missing: pip install -e '.[integrations]'")
+    page = ALL["docs/how-to/use-tensorboard.md"]
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(block.text for block in page.in_language("python")), encoding="utf-8")
+    ended = run_python([str(script)], tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    found = [path.read_bytes() for path in (tmp_path / "sweep_results").glob("*/*/events.out.tfevents.*")]
+    assert len(found) == 5
+    for words in ((b"eval/accuracy", 4), (b"_hparams_/session_start_info", 4), (b"note", 1)):
+        assert sum(words[0] in content for content in found) == words[1]
+
+
+RUN_WITH_LIBRARIES = (
+    "docs/how-to/use-with-training-libraries.md",
+    "docs/how-to/track-with-mlflow-or-wandb.md",
+    "docs/how-to/use-tensorboard.md",
+)
 
 
 def test_few_blocks_are_not_run():

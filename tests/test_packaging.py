@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
-FOR_DEVELOPERS = {"test", "dev"}
+FOR_DEVELOPERS = {"test", "dev", "docs"}
 HEAVY = {"torch", "jax"}
 # Where the module has another name than the package.
 MODULES = {

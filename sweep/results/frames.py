@@ -28,11 +28,10 @@ STYLES = ("sweep", "ray", "optuna")
 
 _INT64 = range(-(2**63), 2**63)
 _OPTUNA_STATES = {
-    "TERMINATED": "COMPLETE",
     "ERROR": "FAIL",
     "RUNNING": "RUNNING",
     "PENDING": "WAITING",
-    "PAUSED": "WAITING",
+    "PAUSED": "RUNNING",
 }
 # Before the metrics and the config, and after them; what follows is left out where only these are asked for.
 _HEAD = ("number", "trial_id", "state")
@@ -199,22 +198,28 @@ def _optuna_frame(
     config: Mapping[str, list[Any]],
     metric: str | None,
 ) -> pd.DataFrame:
-    states = [
-        "PRUNED" if trial.status == "TERMINATED" and "stopped early" in trial.reason else _OPTUNA_STATES[trial.status]
-        for trial in trials
+    values = [
+        value if isinstance(value, (int, float)) else None for value in metrics.get(metric or "", [None] * len(trials))
     ]
-    values = metrics.get(metric or "", [None] * len(trials))
     frame: dict[str, Any] = {
         "number": columns["number"],
-        "value": _floats(value if isinstance(value, (int, float)) else None for value in values),
+        "value": _floats(values),
         "datetime_start": columns["start_time"],
         "datetime_complete": columns["end_time"],
         "duration": columns["end_time"] - columns["start_time"],
     }
     frame |= {f"params_{name.removeprefix('config/')}": column for name, column in config.items()}
     frame |= {f"user_attrs_{name}": column for name, column in metrics.items() if name != metric}
-    frame["state"] = _texts(states)
+    has_value = [not metric or (value is not None and value == value) for value in values]
+    frame["state"] = _texts(map(_optuna_state, trials, has_value))
     return _frame(frame, len(trials))
+
+
+def _optuna_state(trial: TrialRow, has_value: bool) -> str:
+    """Return the state that a trial has in a study, as `to_optuna` gives it."""
+    if trial.status != "TERMINATED":
+        return _OPTUNA_STATES[trial.status]
+    return "PRUNED" if "stopped early" in trial.reason else "COMPLETE" if has_value else "FAIL"
 
 
 def history_frame(reader: ExperimentReader) -> pd.DataFrame:

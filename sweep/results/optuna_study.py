@@ -94,7 +94,8 @@ def objectives_for(
     if None in metrics or None in modes or len(metrics) != len(modes):
         raise ConfigError(
             f"a study needs metric and mode, and {reader.name} has metric={metric or reader.metric!r}, mode="
-            f"{mode or reader.mode!r}; give metric='loss', mode='min', or two lists of equal length."
+            f"{mode or reader.mode!r}; give metric='loss', mode='min', or two lists of equal length; "
+            "on the command line --metric and --goal."
         )
     pairs = [(str(name), str(one)) for name, one in zip(metrics, modes, strict=True) if one != "obs"]
     return tuple((name, checks.mode(one)) for name, one in pairs)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from searchers.errors import SpaceError
@@ -36,8 +37,12 @@ CONFIG = "sweep:config"
 """The system attribute that holds the config as it was recorded, where that is not very long."""
 
 _MOST_CONFIG = 20_000  # characters
+_MOST_LABEL = 80  # characters of an option
 _MOST_TEXT = 2000  # characters of a user attribute
 _MOST_STEP = 2**31 - 1  # what databases of Optuna hold
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class _Computed:
@@ -74,7 +79,7 @@ class RecordedSpace:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # said when the sweep's own searcher was built
-                    self.distributions[name] = distribution_of(name, domain)
+                    self.distributions[name] = _readable(distribution_of(name, domain), domain)
             except (SpaceError, ValueError, OverflowError):
                 continue  # normal, infinite, or bounds that Optuna does not take
         for name in twice:
@@ -99,7 +104,7 @@ class RecordedSpace:
     ) -> None:
         """Go through the space and a config side by side; `path` leads through the options of choices, `place` not."""
         if isinstance(node, Categorical):
-            index = next((i for i, option in enumerate(node.categories) if matches(option, value)), None)
+            index = _index_of(node.categories, value)
             distribution: Any = self.distributions.get(_name(path))
             if index is None or distribution is None:
                 rest[_name(place)] = value
@@ -309,6 +314,35 @@ def _of_function(
 
 def _stand_in(text: str) -> Any:
     return _Computed() if text.startswith("Function") and text.endswith("()") else Opaque(text)
+
+
+def _index_of(options: Sequence[Any], value: Any) -> int | None:
+    """Return the index of the option that a config has; None: it is none of them.
+
+    Functions print with their address, which is another one in a run that continued the sweep.
+    """
+    exact = next((i for i, option in enumerate(options) if matches(option, value)), None)
+    if exact is not None or not isinstance(value, Opaque):
+        return exact
+    alike = [i for i, option in enumerate(options) if isinstance(option, Opaque) and _named(option) == _named(value)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _readable(distribution: Any, domain: Domain) -> BaseDistribution:
+    """Return a choice in which objects go by how they print, in place of their number, where that tells them apart."""
+    from optuna.distributions import CategoricalDistribution
+
+    if isinstance(domain, Categorical) and isinstance(distribution, CategoricalDistribution):
+        pairs = zip(distribution.choices, domain.categories, strict=True)
+        names = [_named(option) if isinstance(option, Opaque) else choice for choice, option in pairs]
+        if len(set(names)) == len(names) and all(len(str(name)) <= _MOST_LABEL for name in names):
+            return CategoricalDistribution(names)
+    found: BaseDistribution = distribution
+    return found
+
+
+def _named(value: Opaque) -> str:
+    return _ADDRESS.sub("", value.text)
 
 
 def _without_grids(node: Any) -> Any:

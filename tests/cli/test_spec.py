@@ -200,6 +200,20 @@ def test_dates_in_a_spec_stay_texts(tmp_path: Path) -> None:
     assert arguments.space() == {"day": "2026-01-02"}
 
 
+def test_the_sweep_file_of_the_page_for_users_of_wandb_runs_after_its_one_change(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "come-from-wandb-sweeps.md"
+    text = page.read_text(encoding="utf-8")
+    before = text.partition("```text\n")[2].partition("```")[0]
+    after = text.partition("```yaml\n")[2].partition("```")[0]
+    assert after == before.replace("train.py", "train.py:train")
+    arguments = read_spec(write(tmp_path, after))
+    assert (arguments.searcher, arguments.scheduler, arguments.trials) == ("gp", "asha", 50)
+    assert arguments.scheduler_options["grace_period"] == 3
+    for name in ("inv_log_uniform", "inv_log_uniform_values", "beta", "q_log_uniform"):
+        with pytest.raises(ConfigError, match=f"unknown distribution '{name}'"):
+            read_spec(write(tmp_path, after.replace("log_uniform_values", name)))
+
+
 def test_the_spec_of_the_reference_has_no_mistake_and_can_be_run(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     arguments = read_spec(write(tmp_path, page.partition("```yaml\n")[2].partition("```")[0]))

@@ -151,6 +151,37 @@ def test_every_kind_of_domain_becomes_its_distribution_and_the_rest_an_attribute
     assert "loss" not in trial.user_attrs
 
 
+class Relu:
+    pass
+
+
+def one_function() -> None:
+    pass
+
+
+def test_objects_go_by_how_they_print_also_when_the_run_that_goes_on_prints_them_with_another_address(tmp_path):
+    space = {"act": sweep.choice([Relu, one_function, 3])}
+    experiment = made(tmp_path, space)
+    for option in (Relu, one_function, 3):
+        finished(experiment, {"act": option}, 1.0)
+    later = shown(space["act"]).replace(" at 0x", " at 0xa")
+    assert later != shown(space["act"])
+    for text in (shown(space["act"]), later):
+        experiment.db.execute("UPDATE meta SET value = ? WHERE key = 'space'", (json.dumps({"act": text}),))
+        study = study_of(experiment, tmp_path / "journal.log")
+        names = [f"<class '{__name__}.Relu'>", "<function one_function>", "3"]
+        assert [trial.params["act"] for trial in study_of(experiment).trials] == names
+        assert [trial.params["act"] for trial in study.trials] == names
+
+
+def test_functions_that_print_alike_are_told_apart_by_their_number(tmp_path):
+    functions = [lambda: 1, lambda: 2]
+    experiment = made(tmp_path, {"act": sweep.choice(functions)})
+    for function in functions:
+        finished(experiment, {"act": function}, 1.0)
+    assert [trial.params["act"] for trial in study_of(experiment).trials] == ["option 0", "option 1"]
+
+
 def test_a_parameter_of_an_option_that_was_not_chosen_is_absent(tmp_path):
     experiment = made(tmp_path, SPACE)
     finished(experiment, CONFIG | {"opt": {"name": "adam"}}, 2.0)
@@ -241,6 +272,7 @@ def test_every_state(tmp_path):
     trials = study_of(experiment).trials
     states = ["COMPLETE", "PRUNED", "FAIL", "FAIL", "FAIL", "RUNNING", "RUNNING", "WAITING"]
     assert [trial.state.name for trial in trials] == states
+    assert sweep.ExperimentAnalysis(experiment.root).dataframe(style="optuna")["state"].tolist() == states
     assert [trial.values for trial in trials] == [[2.0], [3.0], None, None, None, None, None, None]
     assert [trial.user_attrs["trial_id"] for trial in trials] == [f"abcde_{number:05d}" for number in range(8)]
     assert [trial.user_attrs["reason"] for trial in trials][1:3] == ["stopped early: loss 3 at 1, cutoff 2", "boom"]
