@@ -211,6 +211,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.display.ending",
         "sweep.record.encoding",
         "sweep.record.saved_spec",
+        "sweep.schedulers",
         "sweep.worker.trainable",
     ),
     "sweep.launch.warm_start": (

@@ -26,6 +26,7 @@ __all__ = [
     "text",
     "to_yaml",
     "width_of",
+    "wrapped",
 ]
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -133,6 +134,16 @@ def fit(shown: str, columns: int) -> str:
     from rich.cells import set_cell_size
 
     return set_cell_size(shown, columns - 1).rstrip() + "…" if columns > 0 else ""
+
+
+def wrapped(shown: str, columns: int) -> list[str]:
+    """Return a text in rows of at most `columns` terminal columns, which together are all of it."""
+    rows = [""]
+    for character in shown:
+        if width_of(rows[-1]) + width_of(character) > columns and rows[-1]:
+            rows.append("")
+        rows[-1] += character
+    return rows
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:

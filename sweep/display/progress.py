@@ -113,7 +113,8 @@ class Progress(Callback):
     # --- hooks ---
 
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
-        """Begin to show; `info` may hold name, searcher, scheduler, seed, nodes and resume_command."""
+        """Begin to show; `info` may hold name, searcher, scheduler, seed, nodes, max_iterations, can_stop_early and
+        resume_command."""
         if self.verbose <= 0:
             return
         path = os.path.relpath(experiment_dir)
@@ -126,7 +127,14 @@ class Progress(Callback):
             clean(info.get("resume_command") or ""),
         )
         self._ending = info.get("ending")
-        view = self._view = ViewState(plan, num_trials, info.get("nodes") or (), info.get("objectives") or ())
+        view = self._view = ViewState(
+            plan,
+            num_trials,
+            info.get("nodes") or (),
+            info.get("objectives") or (),
+            max_iterations=info.get("max_iterations"),
+            can_stop_early=bool(info.get("can_stop_early")),
+        )
         self._beat_at = self._drawn_at = self._clock()
         if "trials" in info:  # of earlier runs of the driver
             self._restored = list(info["trials"])

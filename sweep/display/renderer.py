@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -25,6 +25,7 @@ from sweep.display.formats import (
     text,
     to_yaml,
     width_of,
+    wrapped,
 )
 from sweep.display.state import Change, Live, ViewState, varying_pairs
 
@@ -58,7 +59,8 @@ _SHORT = {"stopped": "stop", "failed": "fail", "paused": "pause", "starting": "s
 _FLUSH_LEFT = frozenset({"trial", "state", "trend", "where"})
 _MAX_CELL = 24
 _MAX_WAITING = 3
-_MAX_FRONT = 5
+_MAX_FRONT, _MAX_FRONT_RUNNING = 12, 4
+_MAX_PAIR_ROWS = 3
 _MAX_NUMBERS = 5
 _MAX_MESSAGES = 10
 
@@ -105,22 +107,17 @@ def draw_block(
     """
     clock = now + idle_s
     stopping = stopping_lines(view, ending)
+    header, *below = _header(view, about, width, clock, "stopping" if stopping else "running")
     top = [
-        _header(view, about, width, clock, "stopping" if stopping else "running"),
+        header,
         *([(line, "bold")] for line in stopping),
+        *below,
         _bar(view, width, clock),
         _counts(view),
         _usage(view, clock),
-        *_best(view, about, is_last=False),
+        *_best(view, about, width=width, is_last=False),
     ]
-    bottom: list[Line] = [
-        [
-            ("failed  ", "bad"),
-            (f"{trial.number:05d}  {clean(trial.reason.partition(chr(10))[0])}", ""),
-            (f"   {_logs(about, trial.number)}", "dim"),
-        ]
-        for trial in view.last_failures
-    ]
+    bottom = [line for trial in view.last_failures for line in _failure(about, trial, width)]
     if not stopping:
         bottom.append([(stop_hint, "dim")])
     room = max(0, height - len(top) - len(bottom) - 1)
@@ -143,7 +140,7 @@ def draw_end(
         ending: how it came to its end; None: the user requested it if anything is unfinished.
     """
     word = ending.word if ending is not None else "interrupted after" if unfinished else "ended after"
-    lines = [_counts(view, is_last=True), *_best(view, about, is_last=True)]
+    lines = [_counts(view, is_last=True), *_best(view, about, width=width, is_last=True)]
     best = view.best
     if best is not None:
         lines.append([("best config:", "bold")])
@@ -165,8 +162,18 @@ def draw_end(
     is_open = unfinished or (word != "ended after" and view.num_ended != view.num_trials)
     if about.resume_command and is_open and (ending is None or ending.can_resume):
         lines.append([("resume: ", "dim"), (about.resume_command, "")])
-    # The YAML and the commands are there to be copied: a terminal may wrap them, but they are never cut.
-    return [_cut(_header(view, about, min(width, 110), now, word), width), *lines]
+    # The YAML, the commands and paths are there to be copied: a terminal may wrap them, but they are never cut.
+    header, *below = _header(view, about, min(width, 110), now, word)
+    return [_cut(header, width), *([[(about.directory, "dim")]] if below else []), *lines]
+
+
+def _failure(about: About, trial: Trial, width: int) -> list[Line]:
+    """Return which trial failed and why, and the command that shows what it printed: that is not cut."""
+    why = f"{trial.number:05d}  {clean(trial.reason.partition(chr(10))[0])}"
+    command = _logs(about, trial.number)
+    if width_of(why) + width_of(command) + 11 <= width:
+        return [[("failed  ", "bad"), (why, ""), (f"   {command}", "dim")]]
+    return [[("failed  ", "bad"), (why, "")], *([(row, "dim")] for row in wrapped(command, width))]
 
 
 def stopping_lines(view: ViewState, ending: Ending | None) -> list[str]:
@@ -239,21 +246,28 @@ def _which(trials: Sequence[int]) -> str:
     return f"trials {shown}{' ...' if len(trials) > _MAX_NUMBERS else ''}"
 
 
-def _header(view: ViewState, about: About, width: int, now: float, word: str) -> Line:
-    line: Line = [("sweep ", "dim"), (about.name, "bold"), ("   ", "")] if about.name else []
-    line += [(f"{word} ", "dim"), (duration(now), "")]
+def _header(view: ViewState, about: About, width: int, now: float, word: str) -> list[Line]:
+    """Return what runs, and where its results lie: on the same line, or below where that is too narrow."""
+    clock: Line = [(f"{word} ", "dim"), (duration(now), "")]
+    room = width - sum(width_of(part) for part, _ in clock) - 9  # the directory ends with the name
+    line: Line = [("sweep ", "dim"), (fit(about.name, max(8, room)), "bold"), ("   ", "")] if about.name else []
+    line += clock
     for label, value in _origins(about):
         line += [("   ", ""), (f"{label} ", "dim"), (value, "")]
     left = width - sum(width_of(part) for part, _ in line) - width_of(about.directory)
     if about.directory and left >= 3:
-        line += [(" " * left, ""), (about.directory, "dim")]
-    return line
+        return [[*line, (" " * left, ""), (about.directory, "dim")]]
+    return [line, *([(row, "dim")] for row in wrapped(about.directory, width) if row)]
 
 
 def _bar(view: ViewState, width: int, now: float) -> Line:
     total, eta, rate = view.num_trials, view.eta(now), view.rate(now)
     length = max(0, min(38, width - 50)) if total else 0
-    line: Line = [*_gauge(length * view.num_ended // total, length, "good"), ("  ", "")] if total and length else []
+    line: Line = []
+    if total and length:
+        ended, part = length * view.num_ended // total, int(length * (view.part_done() or 0.0))
+        begun = max(0, part - ended)  # what trials that run have done
+        line += [("█" * ended, "good"), ("▓" * begun, "good"), ("░" * (length - ended - begun), "dim"), ("  ", "")]
     line.append((f"{_progress(view)} trials", "bold"))
     if total is None:
         line.append(("   ETA unbounded", ""))
@@ -304,10 +318,10 @@ def _usage(view: ViewState, clock: float) -> Line:
     return line or [("no report yet", "dim")]
 
 
-def _best(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
+def _best(view: ViewState, about: About, *, width: int, is_last: bool) -> list[Line]:
     """Return the best trial by the last reports; at the end also what had been better at an earlier step."""
     if view.objectives:
-        return _front(view, about, is_last=is_last)
+        return _front(view, about, width=width, is_last=is_last)
     best, metric = view.best, clean(view.plan.metric)
     lines: list[Line] = []
     if best is not None:
@@ -320,7 +334,12 @@ def _best(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
         change, ended = view.improvement() or (0.0, 0)
         if change:
             lines[0].append((f"  ({change:+.1%} in the last {ended} trial{'' if ended == 1 else 's'})", "dim"))
-        lines[0].append((f"   {pairs(varying_pairs(view, best.trial.config))}", ""))
+        config = varying_pairs(view, best.trial.config)
+        used = sum(width_of(part) for part, _ in lines[0])
+        if used + 3 + width_of(pairs(config)) <= width:
+            lines[0].append((f"   {pairs(config)}", ""))
+        else:
+            lines += [[(f"  {row}", "")] for row in _pair_rows(config, width - 2)]
     earlier = view.better_earlier if is_last else None
     if earlier is not None:
         shown = f"{metric} {number(earlier.value)}  trial {earlier.trial.number:05d}{at_step(earlier.step)}"
@@ -332,26 +351,44 @@ def _best(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
     return lines
 
 
-def _front(view: ViewState, about: About, *, is_last: bool) -> list[Line]:
-    """Return the Pareto set: one line while the sweep runs, at the end a line for each of the first few."""
+def _pair_rows(config: Mapping[str, Any], width: int) -> list[str]:
+    """Return `lr=3.1e-4 width=256` on a few rows, with no pair cut that fits on one; then how many more there are."""
+    rows, left = [""], len(config)
+    for pair in (pairs({name: value}) for name, value in config.items()):
+        is_full = bool(rows[-1]) and width_of(rows[-1]) + 1 + width_of(pair) > width
+        if is_full and len(rows) == _MAX_PAIR_ROWS:
+            more = f" +{left}"
+            rows[-1] = fit(rows[-1], max(0, width - len(more))) + more
+            break
+        if is_full:
+            rows.append("")
+        rows[-1] += f"{' ' if rows[-1] else ''}{pair}"
+        left -= 1
+    return rows
+
+
+def _front(view: ViewState, about: About, *, width: int, is_last: bool) -> list[Line]:
+    """Return the Pareto set: its first few trials in columns, fewer while the sweep runs, with all of their values."""
     front = view.front
     if not front:
         return []
     chosen = [(clean(metric), i) for i, (metric, mode) in enumerate(view.objectives) if mode != "obs"]
-    shown = [
-        (f"{trial:05d}", " ".join(f"{metric} {text(values[i])}" for metric, i in chosen))
-        for trial, values in front[:_MAX_FRONT]
+    most = _MAX_FRONT if is_last else _MAX_FRONT_RUNNING
+    best = front[:most] if len(front) > most + 1 else front
+    names = [fit(metric, _MAX_CELL) for metric, _ in chosen]
+    cells = [
+        ["  trial", *names],
+        *([f"  {trial:05d}", *(text(values[i]) for _, i in chosen)] for trial, values in best),
     ]
     count = f"{len(front)} trial{'' if len(front) == 1 else 's'}"
-    if not is_last:
-        several = " · ".join(" ".join(one) for one in shown)
-        return [[("Pareto set so far  ", "dim"), (count, "good"), (f"   {several}", "")]]
     by = f"  by {clean(shown_objectives(view.objectives))}"
-    lines: list[Line] = [[("Pareto set  ", "dim"), (count, "good"), (by, "")]]
-    lines += [[(f"  {trial}  {values}", "")] for trial, values in shown]
-    if len(front) > len(shown):
-        lines.append([(f"  and {len(front) - len(shown)} more", "dim")])
-    lines.append([("all of them: ", "dim"), (f"get_pareto_trials(), sweep best {about.name or 'NAME'}", "")])
+    lines: list[Line] = [[("Pareto set  " if is_last else "Pareto set so far  ", "dim"), (count, "good"), (by, "")]]
+    heading, *rows = aligned(cells, range(1, len(chosen) + 1))
+    lines += [[(heading, "dim")], *([(row, "")] for row in rows)]
+    if len(front) > len(best):
+        lines.append([(f"  and {len(front) - len(best)} more", "dim")])
+    if is_last:
+        lines.append([("all of them: ", "dim"), (f"get_pareto_trials(), sweep best {about.name or 'NAME'}", "")])
     return lines
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +15,12 @@ from sweep.core.resources import Node
 from sweep.core.results import TrialResult, flatten
 from sweep.core.trial import Status, Trial
 from sweep.display.curves import LiveCurves
+from sweep.display.forecast import Eta, Forecast, Progress
 from sweep.display.formats import clean
 from sweep.display.front import Front
 from sweep.display.rate import Rate
 
-__all__ = ["BestTrial", "Change", "Eta", "FailureGroup", "Live", "ViewState", "varying_pairs"]
+__all__ = ["BestTrial", "Change", "FailureGroup", "Live", "ViewState", "varying_pairs"]
 
 _KINDS = {
     Status.PENDING: "waiting",
@@ -32,18 +32,26 @@ _KINDS = {
 }
 _ENDED = ("done", "stopped", "failed")
 _TREND_LENGTH = 8
-_MIN_ENDS_FOR_ETA = 5
+_ETA_S = 2.0
 _MAX_GROUPS = 50
 
 
 @dataclass(slots=True)
 class Live:
-    """A trial that has a process: since when (seconds of driving), and its last reported values."""
+    """A trial that has a process: since when (seconds of driving), its last reported values, and when they came."""
 
     trial: Trial
     since: float
     trend: deque[float] = field(default_factory=lambda: deque(maxlen=_TREND_LENGTH))
     last: TrialResult | None = None
+    reported_at: float | None = None
+
+    def progress(self, now: float) -> Progress:
+        """Return how far it is."""
+        if self.reported_at is None or self.last is None:
+            return Progress(0.0, 0.0, max(0.0, now - self.since))
+        iterations, seconds = _work(self.trial, self.reported_at - self.since)
+        return Progress(iterations, seconds, max(0.0, now - self.reported_at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +61,6 @@ class BestTrial:
     value: float
     trial: Trial
     step: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Eta:
-    """How long it will still take: seconds, give or take `spread_s`."""
-
-    seconds: float
-    spread_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +89,24 @@ class ViewState:
         num_trials: how many there will be; None when unlimited.
         nodes: the inventory.
         objectives: where there are several; then no single trial is best, and `front` has the Pareto set.
+        max_iterations: where the scheduler ends a trial; None: nowhere.
+        can_stop_early: something may end trials before that.
 
     Attributes:
+        limit: the iteration at which every trial ends at the latest; None: unknown.
         best_ever: the best report of all; `best` is by the trials' last ones.
         curves: what trials reported on their way; None: nobody draws it.
     """
 
     def __init__(
-        self, plan: Plan, num_trials: int | None, nodes: Sequence[Node] = (), objectives: Objectives = ()
+        self,
+        plan: Plan,
+        num_trials: int | None,
+        nodes: Sequence[Node] = (),
+        objectives: Objectives = (),
+        *,
+        max_iterations: float | None = None,
+        can_stop_early: bool = False,
     ) -> None:
         self.plan = plan
         self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
@@ -105,6 +115,7 @@ class ViewState:
         self.retries = 0
         self.live: dict[str, Live] = {}
         self.waiting: dict[str, Trial] = {}
+        self.paused: dict[str, Trial] = {}
         self.objectives = objectives
         self.best_ever: BestTrial | None = None
         self.varying: dict[str, None] = {}  # names of the parameters that differ between trials, in order
@@ -119,7 +130,13 @@ class ViewState:
         self._holding: dict[str, Trial] = {}
         self._first_config: dict[str, Any] = {}
         self._ends = Rate()
-        self._durations: deque[float] = deque(maxlen=100)
+        stop = rankable(plan.stop.get("training_iteration"))
+        limits = [float(limit) for limit in (stop, max_iterations) if limit is not None and limit > 0]
+        self.limit = min(limits) if limits else None
+        self._can_stop_early = can_stop_early
+        self._forecast = Forecast(self.limit, can_stop_early=can_stop_early)
+        self._eta: Eta | None = None
+        self._eta_at = 0.0
         self._last_ended: deque[Trial] = deque(maxlen=20)
         self._best_at_ends: deque[float] = deque(maxlen=11)
 
@@ -158,6 +175,7 @@ class ViewState:
         driving); return what became of it, None when its state is the same."""
         kind = _KINDS.get(trial.status, "stopped" if trial.reason.startswith("stopped early") else "done")
         self._ends.begin(first)
+        self._forecast.begin(first)
         before, last = self._known.get(trial.number, (None, None))
         self._known[trial.number] = (kind, trial)
         if last is None:
@@ -165,6 +183,7 @@ class ViewState:
         self.retries += max(0, _retries(trial) - (0 if last is None else _retries(last)))
         _keep(self._holding, trial, is_kept=trial.placement is not None)
         _keep(self.waiting, trial, is_kept=kind == "waiting")
+        _keep(self.paused, trial, is_kept=kind == "paused")
         self._rank(trial)
         live = self.live.get(trial.id)
         if live is None and (trial.is_held or (trial.is_ended and trial.attempt and before not in _ENDED)):
@@ -200,7 +219,7 @@ class ViewState:
         for trial in trials:
             self.update(0.0, 0.0, trial)
         self._ends = Rate()
-        self._durations.clear()
+        self._forecast = Forecast(self.limit, can_stop_early=self._can_stop_early)
         self._best_at_ends.clear()
         self.last_failures.clear()
         self.last_report_at = None
@@ -238,28 +257,37 @@ class ViewState:
         return self._ends.per_second(now)
 
     def eta(self, now: float) -> Eta | None:
-        """Return the expected time to the end; None before five ends, or without a number of trials.
+        """Return the expected time to the end; None while too little is known, or without a number of trials.
 
-        Remaining trials x median time of those ended / how many run now, with half the distance between the quartiles
-        as the spread. Once trials were stopped early their lengths say little: then the rate of ends counts.
+        It is worked out every two seconds at most, which takes 20 ms at most, and counted down in between.
         """
-        if self.num_trials is None or self._ends.total < _MIN_ENDS_FOR_ETA:
+        if self.num_trials is None or self.num_ended >= self.num_trials:
             return None
-        remaining = self.num_trials - self.num_ended
-        if remaining <= 0:
+        if self._eta is None or not self._eta_at <= now < self._eta_at + _ETA_S:
+            live = [one.progress(now) for one in self.live.values()]
+            waiting = [trial for trial in self._waiting() if trial.last_result is not None]
+            begun = [Progress(*_work(trial, 0.0)) for trial in waiting]
+            num_new = self.num_trials - self.num_ended - len(live) - len(begun)
+            self._eta, self._eta_at = self._forecast.eta(now, live, begun, max(0, num_new)), now
+        if self._eta is None:
             return None
-        spread = median = 0.0
-        if len(self._durations) >= _MIN_ENDS_FOR_ETA:
-            low, median, high = statistics.quantiles(self._durations, n=4)
-            spread = (high - low) / 2 / median if median > 0 else 0.0
-        parallel, rate = len(self.live), self.rate(now)
-        if not self.counts["stopped"] and parallel and median:
-            seconds = remaining * median / parallel
-        elif rate:
-            seconds = remaining / rate
-        else:
+        return Eta(max(0.0, self._eta.seconds - (now - self._eta_at)), self._eta.spread_s)
+
+    def part_done(self) -> float | None:
+        """Return how much of all trials is done, from 0 to 1: those that run count by their iterations where it is
+        known how many they have; None without a number of trials."""
+        if not self.num_trials:
             return None
-        return Eta(seconds, spread * seconds)
+        done = float(self.num_ended)
+        if self.limit is not None:
+            begun = [one.last for one in self.live.values()] + [trial.last_result for trial in self._waiting()]
+            done += sum(min(1.0, _iterations(result) / self.limit) for result in begun)
+        return min(1.0, done / self.num_trials)
+
+    def _waiting(self) -> Iterable[Trial]:
+        """Give the trials that wait or are paused."""
+        yield from self.waiting.values()
+        yield from self.paused.values()
 
     def improvement(self) -> tuple[float, int] | None:
         """Return the best value's change, as a fraction, and over how many ended trials, ten at most; None: unknown."""
@@ -281,7 +309,7 @@ class ViewState:
 
     def _report(self, live: Live, result: TrialResult, now: float) -> None:
         live.last = result
-        self.last_report_at = now
+        self.last_report_at = live.reported_at = now
         value = result.get(self.plan.metric) if self.plan.metric else None
         if isinstance(value, (int, float)):
             live.trend.append(float(value))
@@ -314,7 +342,7 @@ class ViewState:
         self._ends.add(now)
         self._last_ended.append(trial)
         if trial.attempt:
-            self._durations.append(ran)
+            self._forecast.end(now, *_work(trial, ran))
         best = self.best
         if best is not None:
             self._best_at_ends.append(best.value)
@@ -333,6 +361,20 @@ class ViewState:
         del group.numbers[trial.number]
         if not group.numbers:
             del self.failures[message]
+
+
+def _iterations(result: TrialResult | None) -> float:
+    found = None if result is None else rankable(result.get("training_iteration"))
+    return float(found) if found is not None and found > 0 else 0.0
+
+
+def _work(trial: Trial, ran_s: float) -> tuple[float, float]:
+    """Return iterations and seconds of a trial that has run for so long in its last attempt; 0: it is not known."""
+    iterations = _iterations(trial.last_result)
+    if trial.attempt <= 1 and ran_s > 0:
+        return iterations, ran_s
+    counted = None if trial.last_result is None else rankable(trial.last_result.get("time_total_s"))
+    return iterations, ran_s if counted is None else max(0.0, counted)
 
 
 def _retries(trial: Trial) -> int:

@@ -18,10 +18,12 @@ from sweep.launch.policies import describe
 from sweep.launch.provenance import command_line, machine, versions
 from sweep.record.encoding import encode
 from sweep.record.saved_spec import space_keys
+from sweep.schedulers import FIFOScheduler
 from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["COMPLETE", "meta_of_run", "setup_info"]
 
+_ITERATIONS = {"training_iteration"}
 COMPLETE = "are_log_files_complete"  # the last driver ended in order, and its callbacks had been called for everything
 
 
@@ -72,6 +74,9 @@ def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
     limit = f" (limit {spec.max_concurrent_trials})" if spec.max_concurrent_trials else ""
     searcher = policies.searcher
     inner = searcher.searcher if isinstance(searcher, ConcurrencyLimiter) else searcher
+    scheduler = getattr(policies.scheduler, "base_scheduler", None) or policies.scheduler
+    counts_iterations = getattr(scheduler, "time_attr", "") == "training_iteration"
+    runs_to_the_end = isinstance(scheduler, FIFOScheduler) or scheduler.is_searching
     return {
         "experiment_dir": str(place.layout.root),
         "stop": spec.stop,
@@ -86,6 +91,8 @@ def setup_info(built: Built, place: Place, ending: Ending) -> dict[str, Any]:
         "verbose": spec.verbosity,
         "nodes": built.packer.nodes,
         "objectives": objectives_of(policies.metrics, policies.modes or policies.mode),
+        "max_iterations": getattr(scheduler, "max_t", None) if counts_iterations else None,
+        "can_stop_early": not runs_to_the_end or built.judge is not None or bool(built.plan.stop.keys() - _ITERATIONS),
         "resume_command": place.resume_command,
         "ending": ending,
         "is_resumed": place.exists,

@@ -162,7 +162,10 @@ def test_a_pipe_gets_a_status_line_each_thirty_seconds() -> None:
     for time[0] in (29.0, 31.0, 45.0, 62.0):
         progress.refresh()
     beats = [line for line in file.getvalue().splitlines() if "best=" in line]
-    assert beats == ["0:37 0/100 best=0.04123@00000 run=2", "1:08 0/100 best=0.04123@00000 run=2"]
+    assert beats == [
+        "0:37 0/100 best=0.04123@00000 run=2 eta=37m",
+        "1:08 0/100 best=0.04123@00000 run=2 eta=37m",
+    ]
 
 
 def test_verbose_0_prints_nothing_and_starts_no_thread(capfd: pytest.CaptureFixture[str]) -> None:
@@ -405,11 +408,16 @@ def test_of_several_objectives_the_display_shows_the_pareto_set_and_no_best() ->
     feed, progress, file = several(table=lambda view: [])
     assert "pareto=2 run=0" in file.getvalue().splitlines()[-1]
     assert progress._view is not None
-    assert "Pareto set so far  2 trials   00000 loss 0.1 size 1 · 00001 loss 0.2 size 3\n" in block(progress._view)
+    front = [
+        "  2 trials  by loss (min), size (max)",
+        "  trial  loss  size",
+        "  00000   0.1     1",
+        "  00001   0.2     3",
+    ]
+    assert "\n".join([f"Pareto set so far{front[0]}", *front[1:]]) in block(progress._view)
     assert end_of(feed, file) == [
-        "Pareto set  2 trials  by loss (min), size (max)",
-        "  00000  loss 0.1 size 1",
-        "  00001  loss 0.2 size 3",
+        f"Pareto set{front[0]}",
+        *front[1:],
         "all of them: get_pareto_trials(), sweep best mnist",
     ]
     assert "best" not in file.getvalue().replace("sweep best mnist", "")
@@ -417,14 +425,15 @@ def test_of_several_objectives_the_display_shows_the_pareto_set_and_no_best() ->
 
 def test_a_large_pareto_set_is_cut_to_its_first_few() -> None:
     view = ViewState(PLAN, 100, NODES, SEVERAL)
-    for number in range(8):
+    for number in range(20):
         last = TrialResult({"loss": number, "size": number})
         view.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.TERMINATED, last_result=last))
     ended = shown_lines(draw_end(view, About(name="mnist"), width=80, now=0, unfinished=0))
     assert ended[2:] == [
-        "Pareto set  8 trials  by loss (min), size (max)",
-        *(f"  0000{number}  loss {number} size {number}" for number in range(5)),
-        "  and 3 more",
+        "Pareto set  20 trials  by loss (min), size (max)",
+        "  trial  loss  size",
+        *(f"  {number:05d}  {number:4d}  {number:4d}" for number in range(12)),
+        "  and 8 more",
         "all of them: get_pareto_trials(), sweep best mnist",
     ]
 
@@ -441,6 +450,50 @@ def test_no_line_is_wider_than_the_terminal_and_no_block_higher(columns: int, li
     assert len(drawn) <= lines
     assert all(width_of(line) <= columns for line in drawn)
     assert draw_end(view, about, width=columns, now=10.0, unfinished=0)
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 120])
+def test_no_path_or_command_is_cut(columns: int) -> None:
+    view = ViewState(PLAN, 100, NODES)
+    feed = Feed(_Into(view)).some()
+    feed.run(3)
+    feed.end(3, Status.ERROR, "ValueError: " + "x" * 90)
+    about = About("a-long-name-of-an-experiment", "/home/someone/of/some/long/path/sweep_results/a-long-name")
+    drawn = shown_lines(draw_block(view, about, width=columns, height=40, now=10.0, idle_s=0.0))
+    assert about.directory in "".join(drawn).replace(" ", "")
+    assert "sweep logs a-long-name-of-an-experiment 00003" in "".join(drawn)
+    assert any(
+        about.directory in line for line in shown_lines(draw_end(view, about, width=columns, now=1, unfinished=0))
+    )
+
+
+def test_many_parameters_of_the_best_trial_take_a_few_rows_and_the_rest_is_counted() -> None:
+    view = ViewState(Plan(metric="loss", mode="min"), 2)
+    for number in range(2):
+        config = {f"model.layers.{k}.dropout": number + k / 7 for k in range(200)}
+        last = TrialResult({"loss": number, "training_iteration": 1})
+        view.update(0, 0, Trial(f"a_{number:05d}", config, ONE, Status.RUNNING, attempt=1, last_result=last))
+    rows = block(view, width=80).splitlines()
+    first = next(i for i, row in enumerate(rows) if row.startswith("best so far"))
+    assert rows[first + 1].startswith("  model.layers.0.dropout=0 model.layers.1.dropout=0.1429")
+    assert re.fullmatch(r"  model.* \+\d+", rows[first + 3])
+    shown = sum(row.count("model.") for row in rows[first : first + 4])
+    assert shown + int(rows[first + 3].rpartition("+")[2]) in (200, 201)  # the last one shown may be cut
+
+
+def test_the_bar_moves_while_trials_run() -> None:
+    view = ViewState(PLAN, 4)
+    assert view.part_done() == 0.0
+    for number, step in enumerate((9, 18)):
+        last = TrialResult({"loss": 1.0, "training_iteration": step})
+        view.update(0, 0, Trial(f"a_{number:05d}", {}, ONE, Status.RUNNING, attempt=1, last_result=last))
+    assert view.part_done() == pytest.approx((9 + 18) / 27 / 4)
+    assert block(view).count("▓") == 9  # of 38
+    view.update(1, 1, Trial("a_00001", {}, ONE, Status.TERMINATED, attempt=1))
+    assert view.part_done() == pytest.approx((9 / 27 + 1) / 4)
+    without = ViewState(Plan(), 4)
+    without.update(0, 0, Trial("a_00000", {}, ONE, Status.RUNNING, attempt=1, last_result=last))
+    assert without.part_done() == 0.0
 
 
 class _Into(Progress):
@@ -819,34 +872,26 @@ def ended(view: ViewState, number: int, start: float, end: float, reason: str = 
     view.update(end, end, evolve(trial, status=Status.TERMINATED, reason=reason))
 
 
-def test_there_is_no_eta_before_five_ends() -> None:
-    view = ViewState(PLAN, 10)
+def test_there_is_no_eta_before_five_ends_of_trials_whose_length_is_not_known() -> None:
+    view = ViewState(Plan(metric="loss"), 10)
     for number in range(4):
         ended(view, number, number, number + 1)
     assert view.eta(4.0) is None
+    assert "ETA" not in block(view, now=4.0)
+    ended(view, 4, 4.0, 5.0)
+    assert view.eta(5.0) is not None
 
 
-def test_the_eta_is_the_median_time_of_what_remains_over_what_runs() -> None:
-    view = ViewState(PLAN, 15)
+def test_the_eta_is_counted_down_between_two_forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = ViewState(Plan(metric="loss"), 15)
     for number in range(5):
-        ended(view, number, 0.0, 10.0 + number)
-    for number in (5, 6):
-        view.update(15, 15, Trial(f"abcde_{number:05d}", {}, ONE, Status.RUNNING, attempt=1))
-    eta = view.eta(15.0)
-    assert eta is not None
-    assert eta.seconds == pytest.approx(10 * 12.0 / 2)
-    assert 0 < eta.spread_s < eta.seconds
-
-
-def test_once_trials_are_stopped_early_the_eta_follows_the_rate_of_ends() -> None:
-    view = ViewState(PLAN, 15)
-    for number in range(5):
-        ended(view, number, 0.0, 2.0 * number + 2, "stopped early: worse" if number else "")
-    view.update(10, 10, Trial("abcde_00009", {}, ONE, Status.RUNNING, attempt=1))
-    eta = view.eta(10.0)
-    assert eta is not None
-    assert eta.seconds == pytest.approx(10 * 2.0)
-    assert "eta=20s" in status_line(view, 10.0)
+        ended(view, number, 0.0, 10.0)
+    first = view.eta(20.0)
+    monkeypatch.setattr("sweep.display.forecast.Forecast.eta", lambda *_: pytest.fail("too soon"))
+    later = view.eta(21.5)
+    assert first is not None
+    assert later is not None
+    assert later.seconds == pytest.approx(first.seconds - 1.5)
 
 
 def test_two_trials_that_ended_in_three_seconds_are_no_rate() -> None:
@@ -857,7 +902,7 @@ def test_two_trials_that_ended_in_three_seconds_are_no_rate() -> None:
     assert "rate=" not in status_line(view, 3.0)
 
 
-def test_the_rate_is_that_of_the_last_minute_in_the_block_and_on_the_line_and_the_eta_follows_it() -> None:
+def test_the_rate_is_that_of_the_last_minute_in_the_block_and_on_the_line() -> None:
     view = ViewState(PLAN, 1000)
     for number in range(300):
         ended(view, number, 0.0, number / 10)
@@ -865,12 +910,8 @@ def test_the_rate_is_that_of_the_last_minute_in_the_block_and_on_the_line_and_th
         ended(view, number, 0.0, number - 269.0, "stopped early: worse")
     view.update(210, 210, Trial("abcde_00999", {}, ONE, Status.RUNNING, attempt=1))
     assert "60 trials/min" in block(view, now=210.0)
-    assert "rate=60/min eta=9m" in status_line(view, 210.0)  # 520 s
+    assert "rate=60/min" in status_line(view, 210.0)
     assert "40 trials/min" in block(view, now=210.0, idle_s=20.0)  # none has ended since
-    rate, eta = view.rate(210.0), view.eta(210.0)
-    assert rate is not None
-    assert eta is not None
-    assert eta.seconds == pytest.approx(520 / rate)
 
 
 @pytest.mark.parametrize(
