@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from shown_experiment import subject
 
 from sweep.page.live import LivePage, application, listening_socket
-from sweep.record.reader import ExperimentReader
 
 TOKEN = "secret-token"
 
@@ -22,7 +22,7 @@ class Served:
     """A page that is served in a thread of this process."""
 
     def __init__(self, *roots: Path) -> None:
-        self.live = LivePage([ExperimentReader(root) for root in roots])
+        self.live = LivePage([subject(root) for root in roots])
         self.listener = listening_socket(0)
         self.port = self.listener.getsockname()[1]
         config = uvicorn.Config(

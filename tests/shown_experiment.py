@@ -8,6 +8,9 @@ from typing import Any
 
 from made_experiment import MadeExperiment
 
+from sweep.page.subject import Subject
+from sweep.record.reader import ExperimentReader
+
 SCRIPT = "<script>document.title = 'hit'</script>"
 TRACE = f'Traceback (most recent call last):\n  File "train.py", line 3\nValueError: {SCRIPT} \x1b[31m'
 SPACE = {"lr": "Float(1e-05, 0.1).LogUniform()", "act": "Categorical['relu', 'gelu'].Uniform()"}
@@ -50,3 +53,8 @@ def shown_experiment(root: Path, name: str = "shown", **meta: Any) -> MadeExperi
     made.trial({"lr": 1e-3, "act": None}, at=9.0, reason="waits for cpu=1; 0 of 2 free, the rest held by 00008")
     made.commit()
     return made
+
+
+def subject(root: Path, **compared: Any) -> Subject:
+    """Return the experiment of a directory as a page has it."""
+    return Subject(ExperimentReader(root), **compared)

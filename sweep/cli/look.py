@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import secrets
+import webbrowser
 from pathlib import Path
 
 import click
@@ -13,16 +14,22 @@ from sweep.cli.inspect import storage_option
 from sweep.display.formats import clean
 from sweep.errors import ConfigError
 from sweep.page.build import write_page
-from sweep.record.reader import ExperimentReader, find_experiment
+from sweep.page.subject import Subject
+from sweep.record.reader import find_experiment
 
 __all__ = ["html", "watch"]
+
+metric_option = click.option("--metric", help="Another metric than the sweep's own.")
+goal_option = click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
 
 
 @click.command(short_help="Write a sweep, or several compared, as one page.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--output", "-o", metavar="FILE", help="Where to.  [default: NAME.html; of several compared.html]")
+@metric_option
+@goal_option
 @storage_option
-def html(names: tuple[str, ...], output: str | None, storage: str | None) -> None:
+def html(names: tuple[str, ...], output: str | None, metric: str | None, goal: str | None, storage: str | None) -> None:
     """Write one page that needs nothing else: what ran, the winner to paste, figures and a table that know of each
     other, what failed, what was waited for, what it cost. Several NAMEs are compared. It opens without a network.
 
@@ -32,17 +39,22 @@ def html(names: tuple[str, ...], output: str | None, storage: str | None) -> Non
       sweep html digits -o report.html
       sweep html before after -o compared.html
     """
-    readers = [find_experiment(name, storage) for name in names]
-    path = Path(output or (f"{readers[0].root.name}.html" if len(readers) == 1 else "compared.html"))
-    written = write_page(readers, path)
+    subjects = _subjects(names, storage, metric, goal)
+    path = Path(output or (f"{subjects[0].reader.root.name}.html" if len(subjects) == 1 else "compared.html"))
+    written = write_page(subjects, path)
     click.echo(f"{clean(written)}  {written.stat().st_size / 1e6:.1f} MB")
 
 
 @click.command(short_help="Look at sweeps live, in a browser or here.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1.  [default: one that is free]")
+@metric_option
+@goal_option
+@click.option("--open/--no-open", "is_opened", default=False, help="Open it in a browser.  [default: no-open]")
 @storage_option
-def watch(names: tuple[str, ...], port: int, storage: str | None) -> None:
+def watch(
+    names: tuple[str, ...], port: int, metric: str | None, goal: str | None, is_opened: bool, storage: str | None
+) -> None:
     """Serve the page of `sweep html` on this machine, and keep it up to date while it is looked at. It only reads;
     Ctrl-C ends the page, not the sweep. The address holds a token: whoever has it can look, and nobody else.
 
@@ -51,10 +63,15 @@ def watch(names: tuple[str, ...], port: int, storage: str | None) -> None:
       sweep watch digits
       sweep watch before after --port 8765
     """
-    serve([find_experiment(name, storage) for name in names], port)
+    _serve(_subjects(names, storage, metric, goal), port, is_opened=is_opened)
 
 
-def serve(readers: list[ExperimentReader], port: int) -> None:
+def _subjects(names: tuple[str, ...], storage: str | None, metric: str | None, goal: str | None) -> list[Subject]:
+    mode = None if goal is None else goal[:3]
+    return [Subject(find_experiment(name, storage), metric, mode) for name in names]
+
+
+def _serve(subjects: list[Subject], port: int, *, is_opened: bool) -> None:
     """Serve the pages of experiments until Ctrl-C.
 
     Raises:
@@ -65,7 +82,7 @@ def serve(readers: list[ExperimentReader], port: int) -> None:
 
     graph_objects()
     token = secrets.token_urlsafe(24)
-    app = application(LivePage(readers), token)
+    app = application(LivePage(subjects), token)
     try:
         import uvicorn
     except ImportError as error:
@@ -74,12 +91,15 @@ def serve(readers: list[ExperimentReader], port: int) -> None:
         ) from error
     with listening_socket(port) as listener:
         taken = listener.getsockname()[1]
-        name = ", ".join(clean(reader.name) for reader in readers)
-        click.echo(f"{name}: http://127.0.0.1:{taken}/?token={token}")
+        name = ", ".join(clean(subject.reader.name) for subject in subjects)
+        address = f"http://127.0.0.1:{taken}/?token={token}"
+        click.echo(f"{name}: {address}")
         click.echo(
             f"from another machine: ssh -L {taken}:127.0.0.1:{taken} {platform.node() or 'HOST'}, then the same address"
         )
         click.echo("Ctrl-C ends this page; a sweep that runs goes on")
+        if is_opened:
+            webbrowser.open(address)
         os.nice(5)  # the sweep has the machine first
         config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
         try:

@@ -14,17 +14,10 @@ from sweep.results.winners import scores
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["common_objective", "draw_best_so_far", "draw_values"]
+__all__ = ["draw_best_so_far", "draw_values"]
 
 _MOST = 2000  # values of an experiment that are drawn
 _LOOKS = tuple(FATES.values())
-
-
-def common_objective(readers: Sequence[ExperimentReader]) -> tuple[str, str] | None:
-    """Return the metric and the mode that all experiments have; None: they have several, or not the same."""
-    found = {(reader.metric, reader.mode) for reader in readers}
-    (one,) = found if len(found) == 1 else ((None, None),)
-    return (one[0], one[1]) if one[0] and one[1] and not any(reader.objectives for reader in readers) else None
 
 
 def draw_best_so_far(readers: Mapping[str, ExperimentReader], metric: str, mode: str, over: str) -> go.Figure:

@@ -16,7 +16,7 @@ from sweep.errors import ConfigError
 from sweep.figures.style import graph_objects
 from sweep.page.markup import escaped
 from sweep.page.model import PageModel, models_of
-from sweep.record.reader import ExperimentReader
+from sweep.page.subject import Subject
 
 __all__ = ["experiment_json", "page", "rendered", "write_page"]
 
@@ -75,7 +75,7 @@ def experiment_json(news: Mapping[str, Any], model: PageModel, index: int, *, wi
     return f'{json.dumps(known, allow_nan=False)[:-1]}, "parts": {{{parts}}}, "figures": {{{figures}}}}}'
 
 
-def rendered(readers: Sequence[ExperimentReader]) -> str:
+def rendered(subjects: Sequence[Subject]) -> str:
     """Return the page of experiments as they are now; of several a page that compares them.
 
     Raises:
@@ -83,17 +83,17 @@ def rendered(readers: Sequence[ExperimentReader]) -> str:
         ExperimentError: a record is damaged.
     """
     graph_objects()
-    roots = [reader.root.resolve() for reader in readers]
+    roots = [subject.reader.root.resolve() for subject in subjects]
     twice = next((root for root in roots if roots.count(root) > 1), None)
     if twice is not None:
         raise ConfigError(f"{twice} is there twice; a page has each experiment once.")
-    models = models_of(readers)
+    models = models_of(subjects)
     for model in models:
         model.refresh(everything=True)
     return page(models)
 
 
-def write_page(readers: Sequence[ExperimentReader], path: str | os.PathLike[str]) -> Path:
+def write_page(subjects: Sequence[Subject], path: str | os.PathLike[str]) -> Path:
     """Write the page of experiments to a file, whole or not at all; return its path.
 
     Raises:
@@ -103,7 +103,7 @@ def write_page(readers: Sequence[ExperimentReader], path: str | os.PathLike[str]
     target = Path(path).expanduser()
     if target.is_dir():
         raise ConfigError(f"{target} is a directory; expected a file such as {target / 'sweep.html'}.")
-    text = rendered(readers)
+    text = rendered(subjects)
     try:
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
         try:

@@ -17,7 +17,7 @@ from typing import Any
 from sweep.errors import ConfigError, ExperimentError
 from sweep.page.build import experiment_json, page
 from sweep.page.model import models_of
-from sweep.record.reader import ExperimentReader
+from sweep.page.subject import Subject
 
 __all__ = ["LivePage", "application", "listening_socket"]
 
@@ -40,8 +40,8 @@ class LivePage:
     Nothing is read while nobody does, and what is read takes at most about 5% of one CPU (`PageModel`).
     """
 
-    def __init__(self, readers: Sequence[ExperimentReader]) -> None:
-        self.models = models_of(readers)
+    def __init__(self, subjects: Sequence[Subject]) -> None:
+        self.models = models_of(subjects)
         self.num_watching = 0
         self._lock = threading.Lock()  # held while models change or are read
 

@@ -10,13 +10,12 @@ from functools import partial
 from typing import Any
 
 from sweep.errors import ExperimentError, SweepError
-from sweep.figures.attempts import Attempt, attempts_of
-from sweep.figures.comparison import common_objective, draw_best_so_far, draw_values
+from sweep.figures.comparison import draw_best_so_far, draw_values
 from sweep.figures.plots import Plots
 from sweep.page.comparison import COMPARISON_PARTS, COMPARISON_TITLES
-from sweep.page.parts import ENDED, PARTS, TITLES, Starts, counts_of
+from sweep.page.parts import ENDED, PARTS, TITLES, counts_of
+from sweep.page.subject import Subject
 from sweep.page.table import TrialTable
-from sweep.record.reader import ExperimentReader
 
 __all__ = ["ExperimentModel", "PageModel", "Piece", "models_of"]
 
@@ -111,18 +110,16 @@ class ExperimentModel(PageModel):
 
     titles = TITLES
 
-    def __init__(
-        self, reader: ExperimentReader, name: str = "", *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(name or reader.name, clock)
-        self.reader = reader
+    def __init__(self, subject: Subject, name: str = "", *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(name or subject.reader.name, clock)
+        self.subject = subject
+        self.reader = subject.reader
         self.table = TrialTable()
         self.row_versions: list[int] = []
         self.columns_version = 0
-        self.parts = {part: Piece(partial(self._part, make)) for part, make in PARTS.items()}
+        self.parts = {part: Piece(partial(_written, make, subject)) for part, make in PARTS.items()}
         self._first = (Piece(self._update_table), Piece(self._update_suited))
-        self._found: tuple[int, tuple[dict[int, float], list[Attempt], float]] | None = None
-        self._plots = Plots(reader, reader.metric, reader.mode)
+        self._plots = Plots(self.reader, subject.metric, subject.mode)
 
     @property
     def title(self) -> str:
@@ -145,7 +142,7 @@ class ExperimentModel(PageModel):
 
     def _update_table(self) -> str:
         before = self.table.columns
-        changed = self.table.update(self.reader)
+        changed = self.table.update(self.subject)
         if changed or self.table.columns != before:
             self.version += 1
             self.row_versions += [0] * (len(self.table.rows) - len(self.row_versions))
@@ -162,15 +159,6 @@ class ExperimentModel(PageModel):
                 self.figures[name] = Piece(partial(_drawn, getattr(self._plots, name)))
         return json.dumps(self.order)
 
-    def _part(self, make: Callable[[ExperimentReader, Starts], str]) -> str:
-        return json.dumps(make(self.reader, self._starts))
-
-    def _starts(self) -> tuple[dict[int, float], list[Attempt], float]:
-        seq = self.reader.snapshot().seq
-        if self._found is None or self._found[0] != seq:
-            self._found = seq, attempts_of(self.reader)
-        return self._found[1]
-
 
 class ComparisonModel(PageModel):
     """What several experiments have in common and what not; shown beside their own pages."""
@@ -180,14 +168,16 @@ class ComparisonModel(PageModel):
     def __init__(self, models: Sequence[ExperimentModel], *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__("compared", clock)
         self._models = models
+        subjects = {model.name: model.subject for model in models}
+        self.parts = {part: Piece(partial(_written, make, subjects)) for part, make in COMPARISON_PARTS.items()}
         self._readers = {model.name: model.reader for model in models}
-        self.parts = {part: Piece(partial(self._part, make)) for part, make in COMPARISON_PARTS.items()}
-        objective = common_objective(list(self._readers.values()))
-        if objective is not None:
+        metrics, modes = {one.metric for one in subjects.values()}, {one.mode for one in subjects.values()}
+        metric, mode = metrics.pop(), modes.pop()
+        if metric and mode and not metrics and not modes and not any(one.objectives for one in subjects.values()):
             for over in ("trials", "time"):
-                draw = partial(draw_best_so_far, self._readers, *objective, over)
+                draw = partial(draw_best_so_far, self._readers, metric, mode, over)
                 self.figures[f"best over {over}"] = Piece(partial(_drawn, draw))
-            self.figures["values"] = Piece(partial(_drawn, partial(draw_values, self._readers, *objective)))
+            self.figures["values"] = Piece(partial(_drawn, partial(draw_values, self._readers, metric, mode)))
             self.order = list(self.figures)
 
     @property
@@ -198,18 +188,19 @@ class ComparisonModel(PageModel):
     def _state(self) -> list[Any]:
         return [model._state() for model in self._models]
 
-    def _part(self, make: Callable[[Mapping[str, ExperimentReader]], str]) -> str:
-        return json.dumps(make(self._readers))
 
-
-def models_of(readers: Sequence[ExperimentReader]) -> list[PageModel]:
+def models_of(subjects: Sequence[Subject]) -> list[PageModel]:
     """Return the parts of the page of experiments: of several also what compares them, first."""
-    names = [reader.name for reader in readers]
+    names = [subject.reader.name for subject in subjects]
     models = [
-        ExperimentModel(reader, name if names.count(name) == 1 else str(reader.root))
-        for reader, name in zip(readers, names, strict=True)
+        ExperimentModel(subject, name if names.count(name) == 1 else str(subject.reader.root))
+        for subject, name in zip(subjects, names, strict=True)
     ]
     return [ComparisonModel(models), *models] if len(models) > 1 else [*models]
+
+
+def _written(make: Callable[[Any], str], subject: Any) -> str:
+    return json.dumps(make(subject))
 
 
 def _drawn(draw: Callable[[], Any]) -> str:

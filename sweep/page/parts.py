@@ -11,21 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from sweep.core.literals import as_arguments, json_text
-from sweep.core.ranking import shown_objectives
 from sweep.core.results import flatten
 from sweep.display.formats import at_step, duration
 from sweep.figures.attempts import Attempt, spans_of
 from sweep.page.markup import code, escaped, facts, line, rows, shown
+from sweep.page.subject import Subject
 from sweep.page.table import FATES, fate
 from sweep.record.derived_fields import MOST_SECONDS
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
-from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
+from sweep.results.winners import Best, better_earlier
 
-__all__ = ["ENDED", "PARTS", "TITLES", "Starts", "counts_of", "span_text"]
+__all__ = ["ENDED", "PARTS", "TITLES", "counts_of", "span_text"]
 
-Starts = Callable[[], tuple[dict[int, float], list[Attempt], float]]
-"""Gives what `attempts_of` found: read only where it is needed."""
 
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 _MAX_GROUPS = 20
@@ -42,8 +40,9 @@ def counts_of(reader: ExperimentReader) -> dict[str, int]:
     return {name: counts[name] for name in FATES if counts[name]}
 
 
-def head(reader: ExperimentReader, starts: Starts) -> str:
+def head(subject: Subject) -> str:
     """Return how it stands: state, counts, how far it is."""
+    reader = subject.reader
     counts, meta = counts_of(reader), reader.meta
     planned, known = meta.get("num_trials"), sum(counts.values())
     total = planned if isinstance(planned, int) and planned >= known else None
@@ -60,14 +59,16 @@ def head(reader: ExperimentReader, starts: Starts) -> str:
     return line(*words) + bar + (line(f"<em>{escaped(hint, 0)}</em>") if hint else "")
 
 
-def winner(reader: ExperimentReader, starts: Starts) -> str:
+def winner(subject: Subject) -> str:
     """Return the best trial with its config to paste; of several objectives the Pareto set."""
-    if reader.objectives:
-        return _front(reader)
-    metric, mode = reader.metric, reader.mode
+    if subject.objectives:
+        return _front(subject)
+    reader, metric, mode = subject.reader, subject.metric, subject.mode
     if not metric or not mode:
-        return line("No metric was given, so no trial is best.")
-    best, earlier = best_by_last(reader, metric, mode), better_earlier(reader, metric, mode)
+        return line(
+            "No metric was given, so no trial is best: name one with --metric and --goal, or metric= and mode=."
+        )
+    best, earlier = subject.best(), better_earlier(reader, metric, mode)
     if best is None and earlier is None:
         return line(f"No trial has reported a number under {escaped(repr(metric))} yet.")
     found = ""
@@ -82,8 +83,9 @@ def winner(reader: ExperimentReader, starts: Starts) -> str:
     return found
 
 
-def failures(reader: ExperimentReader, starts: Starts) -> str:
+def failures(subject: Subject) -> str:
     """Return the failed trials, alike ones together, each group with the traceback of its first; empty: none failed."""
+    reader = subject.reader
     trials = reader.trials()
     groups: dict[str, list[TrialRow]] = {}
     for row in trials:
@@ -107,16 +109,17 @@ def failures(reader: ExperimentReader, starts: Starts) -> str:
     return found
 
 
-def waits(reader: ExperimentReader, starts: Starts) -> str:
+def waits(subject: Subject) -> str:
     """Return what trials wait for now, and how long they waited for their places."""
-    now = Counter(row.reason or "waits for its turn" for row in reader.trials() if fate(row) in ("waiting", "paused"))
+    trials = subject.reader.trials()
+    now = Counter(row.reason or "waits for its turn" for row in trials if fate(row) in ("waiting", "paused"))
     found = ""
     if now:
         found += rows(["now", "trials"], now.most_common(_MAX_GROUPS), "What trials wait for now")
-    created, attempts, end = starts()
+    created, attempts, end = subject.attempts()
     times: dict[str, list[float]] = {"waiting": [], "paused": [], "starting": []}
     said: Counter[str] = Counter()
-    for span in spans_of(created, attempts, reader.trials(), end):
+    for span in spans_of(created, attempts, trials, end):
         if span.kind in times:
             times[span.kind].append(span.end - span.begin)
             if span.text and span.kind != "paused":
@@ -134,13 +137,13 @@ def waits(reader: ExperimentReader, starts: Starts) -> str:
     return found
 
 
-def cost(reader: ExperimentReader, starts: Starts) -> str:
+def cost(subject: Subject) -> str:
     """Return what was held for how long, and about what early stopping saved."""
-    _, attempts, end = starts()
-    held = _held(attempts, {row.number: row for row in reader.trials()}, end)
+    _, attempts, end = subject.attempts()
+    held = _held(attempts, {row.number: row for row in subject.reader.trials()}, end)
     values: list[tuple[str, Any]] = [("driven for", span_text(end))]
     values += [(f"{name}-hours", f"{seconds / 3600:.4g}") for name, seconds in held.items() if seconds]
-    if saved := _saved(reader):
+    if saved := _saved(subject.reader):
         trials, max_t, hours = saved
         some = f"{trials} trial{'s' * (trials > 1)}"
         values.append(
@@ -152,17 +155,17 @@ def cost(reader: ExperimentReader, starts: Starts) -> str:
     return facts(values)
 
 
-def about(reader: ExperimentReader, starts: Starts) -> str:
+def about(subject: Subject) -> str:
     """Return what ran: command, space, policies, seed, machine, versions."""
+    reader = subject.reader
     meta = reader.meta
     machine, versions = _mapping(meta.get("machine")), _mapping(meta.get("versions"))
-    objectives = shown_objectives(reader.objectives) or (reader.metric and f"{reader.metric} ({reader.mode})")
     space = _mapping(meta.get("space"))
     found = facts(
         [
             ("command", meta.get("command")),
             ("trainable", meta.get("import_path") or reader.trainable_name),
-            ("objective", objectives),
+            ("objective", subject.objective),
             ("searcher", meta.get("searcher")),
             ("scheduler", meta.get("scheduler")),
             ("trials asked for", meta.get("num_trials") if meta.get("num_trials") is not None else "no limit"),
@@ -183,7 +186,7 @@ def about(reader: ExperimentReader, starts: Starts) -> str:
     return found
 
 
-PARTS: Mapping[str, Callable[[ExperimentReader, Starts], str]] = {
+PARTS: Mapping[str, Callable[[Subject], str]] = {
     "head": head,
     "winner": winner,
     "failures": failures,
@@ -205,10 +208,9 @@ TITLES: Mapping[str, str] = {
 # --- pieces ---
 
 
-def _front(reader: ExperimentReader) -> str:
-    front = objectives_front(reader)
-    objectives = escaped(shown_objectives(reader.objectives))
-    said = f"Pareto set by {objectives}: <strong>{len(front)}</strong> trials that no other beats."
+def _front(subject: Subject) -> str:
+    front = subject.front()
+    said = f"Pareto set by {escaped(subject.objective)}: <strong>{len(front)}</strong> trials that no other beats."
     if not front:
         return line(said)
     names = list(front[0][1])

@@ -7,7 +7,7 @@ from typing import Any
 from sweep.core.literals import jsonable
 from sweep.core.results import flatten, own_metrics
 from sweep.core.values import printed, sound_text
-from sweep.record.reader import ExperimentReader
+from sweep.page.subject import Subject
 from sweep.record.rows import TrialRow
 
 __all__ = ["MAX_COLUMNS", "FATES", "TrialTable", "fate"]
@@ -51,12 +51,12 @@ class TrialTable:
         self.rows: list[list[Any]] = []
         self._cells: dict[str, tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]] = {}
 
-    def update(self, reader: ExperimentReader) -> list[int]:
+    def update(self, subject: Subject) -> list[int]:
         """Read what is new; return the indices of the rows that changed, all where the columns did."""
-        found = [self._cells_of(row) for row in reader.trials()]
+        found = [self._cells_of(row) for row in subject.reader.trials()]
         metrics = dict.fromkeys(key for _, _, report, _ in found for key in report)
         params = dict.fromkeys(key for _, _, _, config in found for key in config)
-        first = [name for name, _ in reader.objectives] or [reader.metric or ""]
+        first = [name for name, _ in subject.objectives] or [subject.metric or ""]
         ordered = sorted(metrics, key=lambda key: first.index(key) if key in first else len(first))
         kept_params = list(params)[:MAX_COLUMNS]
         kept_metrics = ordered[: MAX_COLUMNS - len(kept_params)] or ordered[:10]

@@ -137,10 +137,13 @@ class Experiment:
             ConfigError: plotly is not installed, or the file cannot be written.
         """
         from sweep.page.build import rendered, write_page
+        from sweep.page.subject import Subject
 
-        others = [one._reader if isinstance(one, Experiment) else ExperimentReader(one) for one in compare]
-        readers = [self._reader, *others]
-        return rendered(readers) if path is None else str(write_page(readers, path))
+        subjects = [Subject(self._reader, self.default_metric, self.default_mode)]
+        for one in compare:
+            reader = one._reader if isinstance(one, Experiment) else ExperimentReader(one)
+            subjects.append(Subject(reader, self.default_metric, self.default_mode))
+        return rendered(subjects) if path is None else str(write_page(subjects, path))
 
     def to_optuna(
         self,

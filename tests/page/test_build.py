@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from made_experiment import MadeExperiment
-from shown_experiment import SCRIPT, shown_experiment
+from shown_experiment import SCRIPT, shown_experiment, subject
 
 from sweep import ExperimentAnalysis, ResultGrid
 from sweep.cli.main import sweep as command_line
 from sweep.errors import ConfigError
 from sweep.figures import style
 from sweep.page.build import rendered, write_page
-from sweep.record.reader import ExperimentReader
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def text(root: Path) -> str:
-    return rendered([ExperimentReader(root)])
+    return rendered([subject(root)])
 
 
 def packed(text: str, name: str) -> str:
@@ -97,7 +96,7 @@ def test_several_are_compared_whether_analyses_or_directories(root: Path, tmp_pa
 
 
 def test_an_experiment_that_has_only_begun_has_a_page(tmp_path: Path) -> None:
-    text = rendered([ExperimentReader(MadeExperiment(tmp_path, num_trials=5).commit())])
+    text = rendered([subject(MadeExperiment(tmp_path, num_trials=5).commit())])
     assert "0 of 5 trials ended: no trials yet" in re.sub(r"<[^>]+>", "", text)
     assert payload(text)["experiments"][0]["figures"] == {}
 
@@ -107,14 +106,14 @@ def test_an_experiment_that_has_only_begun_has_a_page(tmp_path: Path) -> None:
 )
 def test_where_it_cannot_be_written_nothing_is_left(root: Path, tmp_path: Path, target: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        write_page([ExperimentReader(root)], tmp_path / target)
+        write_page([subject(root)], tmp_path / target)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_plotly_the_command_to_install_it_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install plotly"):
-        rendered([ExperimentReader(root)])
+        rendered([subject(root)])
 
 
 def test_the_command_writes_beside_where_it_is_called(
@@ -137,3 +136,16 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_a_sweep_without_a_metric_is_given_one_by_who_looks(tmp_path: Path) -> None:
+    root = shown_experiment(tmp_path, metric=None, mode=None).root
+    assert "history" not in payload(ExperimentAnalysis(root).to_html())["experiments"][0]["figures"]
+    analysis = ExperimentAnalysis(root, default_metric="loss", default_mode="min")
+    found = payload(analysis.to_html())["experiments"][0]
+    assert "history" in found["figures"]
+    assert found["columns"][3] == ["loss", "metric"]
+    target = tmp_path / "page.html"
+    arguments = ["html", str(root), "-o", str(target), "--metric", "loss", "--goal", "minimize"]
+    assert CliRunner().invoke(command_line, arguments).exit_code == 0
+    assert payload(target.read_text())["experiments"][0]["figures"].keys() == found["figures"].keys()

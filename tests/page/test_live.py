@@ -17,11 +17,10 @@ from typing import Any
 import pytest
 from made_experiment import MadeExperiment
 from served_page import TOKEN, Served, served
-from shown_experiment import begin, shown_experiment
+from shown_experiment import begin, shown_experiment, subject
 
 from sweep.errors import ConfigError
 from sweep.page.live import LivePage, listening_socket
-from sweep.record.reader import ExperimentReader
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,7 +108,7 @@ def test_nothing_is_read_while_nobody_looks(made: MadeExperiment) -> None:
 
 
 def test_a_record_that_disappears_stays_as_it_was_shown(made: MadeExperiment) -> None:
-    live = LivePage([ExperimentReader(made.root)])
+    live = LivePage([subject(made.root)])
     assert live.page("events")
     version = live.models[0].version
     made.close()

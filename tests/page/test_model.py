@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from made_experiment import MadeExperiment
-from shown_experiment import shown_experiment
+from shown_experiment import shown_experiment, subject
 
 from sweep.errors import ExperimentError, MetricError
 from sweep.page import model as model_module
 from sweep.page.model import ExperimentModel, Piece, models_of
-from sweep.record.reader import ExperimentReader
 
 
 class Clock:
@@ -30,7 +29,7 @@ def made(tmp_path: Path) -> MadeExperiment:
 
 
 def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeExperiment) -> None:
-    model = ExperimentModel(ExperimentReader(made.root))
+    model = ExperimentModel(subject(made.root))
     model.refresh(everything=True)
     version = model.version
     calls: list[str] = []
@@ -43,7 +42,7 @@ def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeEx
 
 
 def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExperiment) -> None:
-    model = ExperimentModel(ExperimentReader(made.root))
+    model = ExperimentModel(subject(made.root))
     model.refresh(everything=True)
     version = model.version
     made.report("abcde_00008", {"loss": 0.125, "<script>document.title = 'hit'</script>": 1.0, "big": 1}, at=11.0)
@@ -61,7 +60,7 @@ def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExp
 
 def test_a_piece_rests_twenty_times_as_long_as_it_took(made: MadeExperiment) -> None:
     clock = Clock()
-    model = ExperimentModel(ExperimentReader(made.root), clock=clock)
+    model = ExperimentModel(subject(made.root), clock=clock)
 
     def slow() -> str:
         clock.now += 3.0
@@ -94,13 +93,13 @@ def test_a_figure_that_has_nothing_to_show_any_more_is_taken_away(made: MadeExpe
 
 
 def test_the_title_says_how_far_it_is(made: MadeExperiment) -> None:
-    model = ExperimentModel(ExperimentReader(made.root))
+    model = ExperimentModel(subject(made.root))
     assert model.title == "8/10 shown"
 
 
 def test_several_experiments_are_compared_and_alike_names_become_paths(tmp_path: Path) -> None:
     one, other = (shown_experiment(tmp_path / folder, "same") for folder in ("a", "b"))
-    models = models_of([ExperimentReader(one.root), ExperimentReader(other.root)])
+    models = models_of([subject(one.root), subject(other.root)])
     assert [model.name for model in models] == ["compared", str(one.root), str(other.root)]
     models[0].refresh(everything=True)
     assert list(models[0].figures) == ["best over trials", "best over time", "values"]
@@ -119,7 +118,7 @@ def test_experiments_without_an_objective_in_common_are_compared_in_words_only(
     tmp_path: Path, meta: dict[str, Any]
 ) -> None:
     one, other = shown_experiment(tmp_path, "one"), shown_experiment(tmp_path, "other", **meta)
-    comparison = models_of([ExperimentReader(one.root), ExperimentReader(other.root)])[0]
+    comparison = models_of([subject(one.root), subject(other.root)])[0]
     comparison.refresh(everything=True)
     assert comparison.figures == {}
     assert comparison.parts["overview"].text != '""'

@@ -11,10 +11,9 @@ import pytest
 from browser import console_errors, open_page, requested_urls, resize
 from made_experiment import MadeExperiment
 from served_page import TOKEN, served
-from shown_experiment import SCRIPT, begin, shown_experiment
+from shown_experiment import SCRIPT, begin, shown_experiment, subject
 
 from sweep.page.build import write_page
-from sweep.record.reader import ExperimentReader
 
 pytestmark = pytest.mark.browser
 
@@ -45,7 +44,7 @@ def until(asked: Callable[[], Any], timeout_s: float = 30.0) -> Any:
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     root = shown_experiment(tmp_path_factory.mktemp("shown")).root
-    path = write_page([ExperimentReader(root)], root / "page.html")
+    path = write_page([subject(root)], root / "page.html")
     with open_page(path.as_uri()) as driver:
         until(lambda: driver.execute_script("return document.documentElement.dataset.ready"))
         driver.execute_script("window.sweepPage.experiments[0].drawAll()")
@@ -94,7 +93,8 @@ def test_a_point_that_is_clicked_is_marked_in_the_table(driver: Any) -> None:
 def test_the_table_is_sorted_filtered_and_walked_by_keys(driver: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 
-    click = "[...document.querySelectorAll('.trials th button')].find((one) => one.innerText.startsWith('loss')).click()"
+    heads = "[...document.querySelectorAll('.trials th button')]"
+    click = f"{heads}.find((one) => one.innerText.startsWith('loss')).click()"
     driver.execute_script(click)
     assert [row[0] for row in driver.execute_script(ROWS)][:4] == ["00000", "00001", "00002", "00003"]
     driver.execute_script(click)
@@ -135,7 +135,7 @@ def test_dark_and_print_are_legible(driver: Any) -> None:
 
 def test_several_experiments_are_tabs(tmp_path: Path) -> None:
     roots = [shown_experiment(tmp_path, name).root for name in ("one", "other")]
-    path = write_page([ExperimentReader(root) for root in roots], tmp_path / "compared.html")
+    path = write_page([subject(root) for root in roots], tmp_path / "compared.html")
     with open_page(path.as_uri()) as driver:
         until(lambda: driver.execute_script("return document.documentElement.dataset.ready"))
         tabs = driver.find_elements("css selector", "nav button")

@@ -12,17 +12,15 @@ from typing import Any
 
 import pytest
 from made_experiment import MadeExperiment
-from shown_experiment import SCRIPT, begin, finish, shown_experiment
+from shown_experiment import SCRIPT, begin, finish, shown_experiment, subject
 
-from sweep.figures.attempts import attempts_of
+from sweep.errors import ConfigError
 from sweep.page.comparison import COMPARISON_PARTS
 from sweep.page.parts import PARTS
-from sweep.record.reader import ExperimentReader
 
 
 def part(name: str, root: Path) -> str:
-    reader = ExperimentReader(root)
-    return PARTS[name](reader, lambda: attempts_of(reader))
+    return PARTS[name](subject(root))
 
 
 def words(text: str) -> str:
@@ -101,6 +99,12 @@ def test_of_several_objectives_the_pareto_set_is_shown(tmp_path: Path) -> None:
     assert "trial loss size lr 0 1 9 1 1 2 3 2" in said
 
 
+def test_another_metric_may_decide(root: Path) -> None:
+    assert "eval/acc = 0.8 (max), trial 00000" in words(PARTS["winner"](subject(root, metric="eval/acc", mode="max")))
+    with pytest.raises(ConfigError, match="the metric is 'eval/acc' and the mode None; expected mode='min' or 'max'"):
+        subject(root, metric="eval/acc")
+
+
 def test_failures_that_differ_in_numbers_only_are_one_group_with_one_traceback(root: Path) -> None:
     text = part("failures", root)
     assert text.count("<details") == 1
@@ -157,10 +161,10 @@ def test_a_comparison_names_what_differs_and_nothing_else(tmp_path: Path) -> Non
     )
     finish(other, "abcde_00008", 1, at=12.0, loss=0.25)
     other.commit()
-    readers = {"one": ExperimentReader(one.root), "other": ExperimentReader(other.root)}
+    readers = {"one": subject(one.root), "other": subject(other.root)}
     overview, differences = (words(COMPARISON_PARTS[name](readers)) for name in ("overview", "differences"))
     assert "other crashed" in overview or "other stopped" in overview
-    assert "loss 0.25 00008" in overview
+    assert "loss (min) 0.25 00008" in overview
     assert "command python a.py python b.py" in differences
     assert "winner: lr 0.1 1e-4" in differences
     assert "searcher" not in differences

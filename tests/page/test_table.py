@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 from made_experiment import MadeExperiment
-from shown_experiment import SCRIPT, shown_experiment
+from shown_experiment import SCRIPT, shown_experiment, subject
 
 from sweep.page.table import FATES, MAX_COLUMNS, TrialTable
-from sweep.record.reader import ExperimentReader
 
 
 def updated(root: Path) -> tuple[TrialTable, list[int]]:
     table = TrialTable()
-    return table, table.update(ExperimentReader(root))
+    return table, table.update(subject(root))
 
 
 def column(table: TrialTable, name: str) -> list[Any]:
@@ -43,7 +42,7 @@ def test_every_trial_has_a_row_with_its_fate_metrics_and_parameters(tmp_path: Pa
 
 def test_only_rows_that_changed_are_named(tmp_path: Path) -> None:
     made = shown_experiment(tmp_path)
-    reader, table = ExperimentReader(made.root), TrialTable()
+    reader, table = subject(made.root), TrialTable()
     table.update(reader)
     assert table.update(reader) == []
     made.report("abcde_00008", {"loss": 3.0, SCRIPT: 1.0, "big": 2**60}, at=12.0)
