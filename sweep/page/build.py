@@ -89,7 +89,7 @@ def rendered(subjects: Sequence[Subject]) -> str:
         raise ConfigError(f"{twice} is there twice; a page has each experiment once.")
     models = models_of(subjects)
     for model in models:
-        model.refresh(everything=True)
+        model.refresh()
     return page(models)
 
 

@@ -9,10 +9,11 @@ import re
 import secrets
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
+
+import psutil
 
 from sweep.errors import ConfigError, ExperimentError
 from sweep.page.build import experiment_json, page
@@ -30,6 +31,10 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+_IDLE_PERCENT = 40.0  # of the machine's CPUs: then pages may take `_EASE` times as much
+_EASE = 6.0
+_EASE_AT_REST = 20.0  # for a sweep that nobody drives
+_END = object()
 _REST_S = 0.5  # between two looks at the records
 _BEAT_S = 15.0  # between two signs of life to a browser that nothing else is sent to
 
@@ -37,7 +42,7 @@ _BEAT_S = 15.0  # between two signs of life to a browser that nothing else is se
 class LivePage:
     """The pages of experiments, brought up to date by one thread while somebody looks.
 
-    Nothing is read while nobody does, and what is read takes at most about 5% of one CPU (`PageModel`).
+    Nothing is read while nobody does, and it takes about 5% of one CPU at most, more only where those are idle.
     """
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
@@ -52,18 +57,19 @@ class LivePage:
                 model.refresh(with_figures=False)
             return page(self.models, events=events)
 
-    def steps(self) -> Iterator[Callable[[], None]]:
-        """Give what brings the pages up to date, in steps: browsers are sent what one has found before the next."""
+    def renew(self) -> Iterator[None]:
+        """Bring the pages up to date in steps: browsers are sent what one step has found before the next."""
+        ease = _EASE if psutil.cpu_times_percent().idle > _IDLE_PERCENT else 1.0
         for model in self.models:
-            yield partial(self._step, partial(model.refresh, with_figures=False))
-        for model in self.models:
-            for name in model.order:
-                yield partial(self._step, partial(model.refresh_figure, name))
-
-    def _step(self, step: Callable[[], None]) -> None:
-        # An experiment that is just being continued, or was removed: what is shown stays, and it is tried again.
-        with self._lock, contextlib.suppress(ExperimentError):
-            step()
+            steps = model.renew(ease if model.is_running else _EASE_AT_REST)
+            while True:
+                # An experiment that is just being continued, or was removed: what is shown stays; it is tried again.
+                with self._lock, contextlib.suppress(ExperimentError):
+                    try:
+                        next(steps)
+                    except StopIteration:
+                        break
+                yield
 
     def news(self, versions: Sequence[int]) -> str:
         """Return what changed since some versions, one for each experiment, as JSON; empty: nothing did."""
@@ -129,8 +135,8 @@ def application(live: LivePage, token: str) -> Any:
 
     async def keep_fresh() -> None:
         while True:
-            for step in live.steps() if live.num_watching else ():
-                await asyncio.to_thread(step)
+            steps = live.renew() if live.num_watching else iter(())
+            while await asyncio.to_thread(next, steps, _END) is not _END:
                 async with changed:
                     changed.notify_all()
             await asyncio.sleep(_REST_S)

@@ -1,10 +1,12 @@
-"""Pages as pieces, each made again when its records have grown and its own cost allows."""
+"""Pages as pieces, each made again when its records have grown and the budget allows."""
 
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,64 +19,122 @@ from sweep.page.parts import ENDED, PARTS, TITLES, counts_of
 from sweep.page.subject import Subject
 from sweep.page.table import TrialTable
 
-__all__ = ["ExperimentModel", "PageModel", "Piece", "models_of"]
+__all__ = ["Budget", "ExperimentModel", "PageModel", "Piece", "models_of"]
 
-_REST = 20  # times its own cost that a piece waits before it is made again: 5% of one CPU at most, all pieces in turn
-_LEAST_S = 1.0
+_LEAST_S = 1.0  # between two makings of one piece
 
 
 @dataclass
 class Piece:
-    """One piece of a page: its JSON text, the version at which it last changed, when it may be made again."""
+    """One piece of a page: its JSON text, the version at which it last changed, when it was made last."""
 
     make: Callable[[], str]
     text: str = ""
     version: int = 0
     state: Any = None  # of the record when it was made
-    due: float = 0.0
+    made_at: float = -math.inf
+
+
+class Budget:
+    """How much CPU some pieces may take: a share of one CPU, saved up; what was taken beyond that is made up for first.
+
+    Args:
+        share: of one CPU, in (0, 1).
+        most_s: seconds of CPU that are saved up at most; so many there are at the beginning.
+        clock, cpu: seconds that pass, and seconds of CPU that the calling thread has used.
+    """
+
+    def __init__(self, share: float, most_s: float, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
+        self._share = share
+        self._most_s = self._left_s = most_s
+        self._clock, self._cpu = clock, cpu
+        self._at = clock()
+
+    def has_some(self, ease: float) -> bool:
+        """Whether something is left; `ease` times the share has accrued since the last call."""
+        now = self._clock()
+        self._left_s = min(self._most_s, self._left_s + ease * self._share * (now - self._at))
+        self._at = now
+        return self._left_s > 0
+
+    @contextmanager
+    def spent(self) -> Iterator[None]:
+        """Take off what the block uses."""
+        began = self._cpu()
+        try:
+            yield
+        finally:
+            self._left_s -= self._cpu() - began
 
 
 class PageModel:
-    """Part of a page as data: pieces that `refresh` makes when the records have grown and their own cost allows.
+    """Part of a page as data: pieces, made all at once by `refresh` or in turn, as the records grow, by `renew`.
 
     Attributes:
         version: grows with every change of any piece; 0: nothing was made yet.
         parts, figures: name -> piece; the JSON text of a part is its HTML, that of a figure what plotly draws, or null.
         order: names of the figures in the order of the page.
+        is_running: some sweep that it shows was driven when it was looked at last.
         titles: of the parts that have one, in the order of the page.
     """
 
     titles: Mapping[str, str] = {}
 
-    def __init__(self, name: str, clock: Callable[[], float]) -> None:
+    def __init__(self, name: str, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
         self.name = name
         self.version = 0
+        self.is_running = False
         self.order: list[str] = []
         self.parts: dict[str, Piece] = {}
         self.figures: dict[str, Piece] = {}
         self._clock = clock
-        self._first: tuple[Piece, ...] = ()  # what is made before the parts
+        self._quick: list[Piece] = []  # what is seen first: how far it is, the table
+        self._others: list[Piece] = []
+        self._for_quick = Budget(0.015, 0.1, clock, cpu)
+        self._for_others = Budget(0.01, 0.2, clock, cpu)
+        self._for_figures = Budget(0.02, 1.0, clock, cpu)
 
     @property
     def title(self) -> str:
         """What a browser's tab says."""
         return self.name
 
-    def refresh(self, *, everything: bool = False, with_figures: bool = True) -> None:
-        """Make what is out of date and may be made now, or all of it.
+    def refresh(self, *, with_figures: bool = True) -> None:
+        """Make everything that is out of date.
 
         Raises:
             ExperimentError: a record is gone or damaged.
         """
         state = self._state()
-        for piece in (*self._first, *self.parts.values()):
-            self._refresh(piece, state, everything)
+        for piece in (*self._quick, *self._others):
+            self._refresh(piece, state)
         for name in self.order if with_figures else ():
-            self._refresh(self.figures[name], state, everything)
+            self._refresh(self.figures[name], state)
 
-    def refresh_figure(self, name: str) -> None:
-        """Make one figure, if it is out of date and may be made now; see `refresh`."""
-        self._refresh(self.figures[name], self._state(), False)
+    def renew(self, ease: float = 1.0) -> Iterator[None]:
+        """Make what is out of date, the oldest first, as far as the budgets allow; stop after each piece for a moment.
+
+        All together take at most 4.5% of one CPU, `ease` times as much where nobody else needs it.
+
+        Raises:
+            ExperimentError: a record is gone or damaged.
+        """
+        if not self._for_quick.has_some(ease):
+            return
+        with self._for_quick.spent():
+            state = self._state()
+            for piece in self._quick:
+                self._refresh(piece, state)
+        yield
+        for budget, pieces in ((self._for_others, lambda: self._others), (self._for_figures, self._drawn)):
+            now = self._clock()
+            stale = [piece for piece in pieces() if piece.state != state and now - piece.made_at >= _LEAST_S]
+            for piece in sorted(stale, key=lambda piece: piece.made_at):
+                if not budget.has_some(ease):
+                    break
+                with budget.spent():
+                    self._refresh(piece, state)
+                yield
 
     def news(self, version: int) -> dict[str, Any]:
         """Return what changed after a version, as `page.js` takes it; texts of parts and figures are JSON already."""
@@ -87,18 +147,18 @@ class PageModel:
         """Return what is another value when there is something new to show."""
         raise NotImplementedError
 
-    def _refresh(self, piece: Piece, state: Any, everything: bool) -> None:
-        began = self._clock()
-        if piece.state == state or (piece.due > began and not everything):
+    def _drawn(self) -> list[Piece]:
+        return [self.figures[name] for name in self.order]
+
+    def _refresh(self, piece: Piece, state: Any) -> None:
+        if piece.state == state:
             return
         text = piece.make()
-        piece.state = state
+        piece.state, piece.made_at = state, self._clock()
         if text != piece.text:
             piece.text = text
             self.version += 1
             piece.version = self.version
-        ended = self._clock()
-        piece.due = ended + max(_LEAST_S, _REST * (ended - began))
 
 
 class ExperimentModel(PageModel):
@@ -110,15 +170,23 @@ class ExperimentModel(PageModel):
 
     titles = TITLES
 
-    def __init__(self, subject: Subject, name: str = "", *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(name or subject.reader.name, clock)
+    def __init__(
+        self,
+        subject: Subject,
+        name: str = "",
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
+        super().__init__(name or subject.reader.name, clock, cpu)
         self.subject = subject
         self.reader = subject.reader
         self.table = TrialTable()
         self.row_versions: list[int] = []
         self.columns_version = 0
         self.parts = {part: Piece(partial(_written, make, subject)) for part, make in PARTS.items()}
-        self._first = (Piece(self._update_table), Piece(self._update_suited))
+        self._quick = [Piece(self._update_table), self.parts["head"]]
+        self._others = [Piece(self._update_suited), *(self.parts[part] for part in TITLES)]
         self._plots = Plots(self.reader, subject.metric, subject.mode)
 
     @property
@@ -138,7 +206,9 @@ class ExperimentModel(PageModel):
         return found
 
     def _state(self) -> tuple[int, str]:
-        return self.reader.snapshot().seq, self.reader.state()
+        state = self.reader.state()
+        self.is_running = state == "running"
+        return self.reader.snapshot().seq, state
 
     def _update_table(self) -> str:
         before = self.table.columns
@@ -165,11 +235,18 @@ class ComparisonModel(PageModel):
 
     titles = COMPARISON_TITLES
 
-    def __init__(self, models: Sequence[ExperimentModel], *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__("compared", clock)
+    def __init__(
+        self,
+        models: Sequence[ExperimentModel],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
+        super().__init__("compared", clock, cpu)
         self._models = models
         subjects = {model.name: model.subject for model in models}
         self.parts = {part: Piece(partial(_written, make, subjects)) for part, make in COMPARISON_PARTS.items()}
+        self._others = list(self.parts.values())
         self._readers = {model.name: model.reader for model in models}
         metrics, modes = {one.metric for one in subjects.values()}, {one.mode for one in subjects.values()}
         metric, mode = metrics.pop(), modes.pop()
@@ -186,7 +263,9 @@ class ComparisonModel(PageModel):
         return ", ".join(self._readers)
 
     def _state(self) -> list[Any]:
-        return [model._state() for model in self._models]
+        states = [model._state() for model in self._models]
+        self.is_running = any(model.is_running for model in self._models)
+        return states
 
 
 def models_of(subjects: Sequence[Subject]) -> list[PageModel]:

@@ -30,12 +30,12 @@ def made(tmp_path: Path) -> MadeExperiment:
 
 def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeExperiment) -> None:
     model = ExperimentModel(subject(made.root))
-    model.refresh(everything=True)
+    model.refresh()
     version = model.version
     calls: list[str] = []
     for name, piece in model.parts.items():
         piece.make = lambda name=name: calls.append(name) or ""  # type: ignore[func-returns-value]
-    model.refresh(everything=True)
+    model.refresh()
     assert calls == []
     assert model.version == version
     assert model.news(version) == {"parts": {}, "figures": {}, "rows": []}
@@ -43,11 +43,11 @@ def test_what_has_not_changed_is_not_made_again_and_nothing_is_news(made: MadeEx
 
 def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExperiment) -> None:
     model = ExperimentModel(subject(made.root))
-    model.refresh(everything=True)
+    model.refresh()
     version = model.version
     made.report("abcde_00008", {"loss": 0.125, "<script>document.title = 'hit'</script>": 1.0, "big": 1}, at=11.0)
     made.commit()
-    model.refresh(everything=True)
+    model.refresh()
     news = model.news(version)
     assert [at for at, _ in news["rows"]] == [8]
     assert "columns" not in news
@@ -58,26 +58,39 @@ def test_a_new_report_is_news_of_its_row_and_of_what_shows_it_only(made: MadeExp
     assert model.news(0)["columns"] == model.table.columns
 
 
-def test_a_piece_rests_twenty_times_as_long_as_it_took(made: MadeExperiment) -> None:
-    clock = Clock()
-    model = ExperimentModel(subject(made.root), clock=clock)
+def test_a_piece_that_is_dear_is_made_as_often_as_the_budget_allows(made: MadeExperiment) -> None:
+    """Two seconds of CPU at a share of 1% are made up for in 200 s; what is cheap goes on meanwhile, once a second."""
+    clock, cpu = Clock(), Clock()
+    model = ExperimentModel(subject(made.root), clock=clock, cpu=cpu)
+    made_at: dict[str, list[float]] = {"dear": [], "cheap": []}
 
-    def slow() -> str:
-        clock.now += 3.0
-        return json.dumps(clock.now)
+    def piece(name: str, cost: float) -> Piece:
+        def make() -> str:
+            cpu.now += cost
+            made_at[name].append(clock.now)
+            return str(clock.now)
 
-    model.parts = {"slow": Piece(slow)}
-    model.order = []
-    model._first = ()
-    seen = []
-    for step in range(130):
+        return Piece(make)
+
+    model._quick, model._others = [piece("cheap", 0.01)], [piece("dear", 2.0)]
+    for step in range(500):
         made.event("Tick", at=20.0 + step)
         made.commit()
         clock.now += 1.0
-        model.refresh()
-        seen.append(model.version)
-    assert seen[0] == 1
-    assert seen[-1] == 3  # at about 0, 63 and 126 s
+        for _ in model.renew():
+            pass
+    assert 2 <= len(made_at["dear"]) <= 3
+    assert len(made_at["cheap"]) == 500
+
+
+def test_at_ease_everything_is_made_at_once(made: MadeExperiment) -> None:
+    model = ExperimentModel(subject(made.root))
+    for _ in model.renew(1e6):
+        pass
+    assert not model.is_running
+    whole = ExperimentModel(subject(made.root))
+    whole.refresh()
+    assert model.news(0) == whole.news(0)
 
 
 def test_a_figure_that_has_nothing_to_show_any_more_is_taken_away(made: MadeExperiment) -> None:
@@ -101,7 +114,7 @@ def test_several_experiments_are_compared_and_alike_names_become_paths(tmp_path:
     one, other = (shown_experiment(tmp_path / folder, "same") for folder in ("a", "b"))
     models = models_of([subject(one.root), subject(other.root)])
     assert [model.name for model in models] == ["compared", str(one.root), str(other.root)]
-    models[0].refresh(everything=True)
+    models[0].refresh()
     assert list(models[0].figures) == ["best over trials", "best over time", "values"]
     assert all(json.loads(piece.text)["data"] for piece in models[0].figures.values())
 
@@ -119,6 +132,6 @@ def test_experiments_without_an_objective_in_common_are_compared_in_words_only(
 ) -> None:
     one, other = shown_experiment(tmp_path, "one"), shown_experiment(tmp_path, "other", **meta)
     comparison = models_of([subject(one.root), subject(other.root)])[0]
-    comparison.refresh(everything=True)
+    comparison.refresh()
     assert comparison.figures == {}
     assert comparison.parts["overview"].text != '""'
