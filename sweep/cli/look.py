@@ -15,7 +15,7 @@ from sweep.display.formats import clean
 from sweep.errors import ConfigError
 from sweep.page.build import write_page
 from sweep.page.subject import Subject
-from sweep.record.reader import find_experiment
+from sweep.record.reader import ExperimentReader, find_experiment
 
 __all__ = ["html", "watch"]
 
@@ -48,12 +48,19 @@ def html(names: tuple[str, ...], output: str | None, metric: str | None, goal: s
 @click.command(short_help="Look at sweeps live, in a browser or here.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1.  [default: one that is free]")
+@click.option("--text", "is_text", is_flag=True, help="Here in the terminal, as `sweep run` shows it; one sweep.")
 @metric_option
 @goal_option
 @click.option("--open/--no-open", "is_opened", default=False, help="Open it in a browser.  [default: no-open]")
 @storage_option
 def watch(
-    names: tuple[str, ...], port: int, metric: str | None, goal: str | None, is_opened: bool, storage: str | None
+    names: tuple[str, ...],
+    port: int,
+    is_text: bool,
+    metric: str | None,
+    goal: str | None,
+    is_opened: bool,
+    storage: str | None,
 ) -> None:
     """Serve the page of `sweep html` on this machine, and keep it up to date while it is looked at. It only reads;
     Ctrl-C ends the page, not the sweep. The address holds a token: whoever has it can look, and nobody else.
@@ -62,13 +69,32 @@ def watch(
     Examples:
       sweep watch digits
       sweep watch before after --port 8765
+      sweep watch digits --text
     """
+    if is_text:
+        if len(names) > 1:
+            raise ConfigError(f"--text shows one sweep, and {len(names)} are named. Leave --text out to see them all.")
+        _show(find_experiment(names[0], storage))
+        return
     _serve(_subjects(names, storage, metric, goal), port, is_opened=is_opened)
 
 
 def _subjects(names: tuple[str, ...], storage: str | None, metric: str | None, goal: str | None) -> list[Subject]:
     mode = None if goal is None else goal[:3]
     return [Subject(find_experiment(name, storage), metric, mode) for name in names]
+
+
+def _show(reader: ExperimentReader) -> None:
+    """Show a sweep in the terminal until it ends, or Ctrl-C."""
+    from sweep.cli.attach import attach
+    from sweep.display.progress import Progress
+
+    display = Progress()
+    try:
+        attach(reader, display)
+    except KeyboardInterrupt:
+        display.leave()
+        click.echo("the sweep goes on" if reader.state() == "running" else "")
 
 
 def _serve(subjects: list[Subject], port: int, *, is_opened: bool) -> None:

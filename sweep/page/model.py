@@ -126,9 +126,10 @@ class PageModel:
             for piece in self._quick:
                 self._refresh(piece, state)
         yield
-        for budget, pieces in ((self._for_others, lambda: self._others), (self._for_figures, self._drawn)):
+        for budget in (self._for_others, self._for_figures):
             now = self._clock()
-            stale = [piece for piece in pieces() if piece.state != state and now - piece.made_at >= _LEAST_S]
+            pieces = self._others if budget is self._for_others else [self.figures[name] for name in self.order]
+            stale = [piece for piece in pieces if piece.state != state and now - piece.made_at >= _LEAST_S]
             for piece in sorted(stale, key=lambda piece: piece.made_at):
                 if not budget.has_some(ease):
                     break
@@ -146,9 +147,6 @@ class PageModel:
     def _state(self) -> Any:
         """Return what is another value when there is something new to show."""
         raise NotImplementedError
-
-    def _drawn(self) -> list[Piece]:
-        return [self.figures[name] for name in self.order]
 
     def _refresh(self, piece: Piece, state: Any) -> None:
         if piece.state == state:

@@ -97,7 +97,7 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
             event = decode_event("PlanChanged", None, None, row[0], {}, trust=False)
             assert isinstance(event, PlanChanged)
             loaded.plan = event.plan
-        loaded.trials = list(_trials(db, trust))
+        loaded.trials = list(read_trials(db, trust=trust))
         saved = {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM result WHERE checkpoint IS NOT NULL")}
         saved |= {row[0] for row in db.execute("SELECT DISTINCT trial_id FROM event WHERE kind = 'Saved'")}
         # an ended trial that never saved has nothing to look for
@@ -121,7 +121,8 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
         db.close()
 
 
-def _trials(db: sqlite3.Connection, trust: bool) -> Iterator[Trial]:
+def read_trials(db: sqlite3.Connection, *, trust: bool) -> Iterator[Trial]:
+    """Give the trials of a record as the core has them, ordered by number; see `load`."""
     results = {
         seq: TrialResult(decode_metrics(metrics), seq)
         for seq, metrics in db.execute(
