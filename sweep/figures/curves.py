@@ -185,7 +185,7 @@ def _trace(field: Field, fate: str, rows: Sequence[TrialRow], curves: Mapping[in
         opacity=0.85,
         customdata=numbers[:-1],
         text=texts[:-1],
-        hovertemplate="%{text}<br>%{x}: %{y:.5~g}<extra></extra>",
+        hovertemplate="%{text}<br>at %{x}: %{y:.5~g}<extra></extra>",
     )
 
 
