@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_parallel"]
 
-_MOST = 2000
+_MOST = 500  # lines: of more none can be followed
 _MOST_AXES = 8
 _MOST_LETTERS = 14  # of a category
 _ROOM = 0.12  # of an axis, below it, for trials that lack the parameter

@@ -22,6 +22,7 @@ __all__ = ["Parameter", "parameter_of", "parameters", "ticks_of_log", "varying_n
 
 _MOST_CATEGORIES = 20
 _OTHERS = "others"
+_LOG_RATIO = 100.0  # of a parameter whose space is not known
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _parameter(reader: ExperimentReader, name: str, values: Sequence[Any]) -> Pa
         known = [number for number in numbers if number is not None]
         if known:
             is_positive = min(known) > 0
-            is_log = is_positive and (described == "log" or (described == "" and is_wide(known)))
+            is_log = is_positive and (described == "log" or (described == "" and is_wide(known, _LOG_RATIO)))
             return Parameter(name, tuple(numbers), None, is_log)
     return _categories(name, values, is_sorted=is_numeric)
 

@@ -52,7 +52,6 @@ _NOTE_WIDTH = 58  # characters on a line, on a page of 400 px
 # Tags, entities, attributes of a page, formulas ($...$) and what hover templates fill in (%{...}).
 _ENTITIES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\"'${"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MOST = 1e300
-_WIDE = 1000.0  # ratio from which positive values are shown on a logarithmic axis
 
 
 class Look(NamedTuple):
@@ -140,10 +139,17 @@ def some(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def is_wide(values: Iterable[float]) -> bool:
-    """Whether numbers are all above 0 and spread over so many magnitudes that an axis should be logarithmic."""
-    known = [value for value in values if math.isfinite(value)]
-    return bool(known) and min(known) > 0 and max(known) / min(known) >= _WIDE
+def is_wide(values: Iterable[float], ratio: float = 1000.0) -> bool:
+    """Whether numbers are all above 0 and spread over so many magnitudes that an axis should be logarithmic.
+
+    Args:
+        ratio: of the largest to the smallest, without a twentieth at each end.
+    """
+    known = sorted(value for value in values if math.isfinite(value))
+    if not known or known[0] <= 0:
+        return False
+    few = int(0.05 * (len(known) - 1))
+    return known[-1 - few] / known[few] >= ratio
 
 
 def axis_of_time(most_seconds: float) -> tuple[float, str]:
@@ -169,6 +175,7 @@ def _template() -> Any:
         "title": {"standoff": 6, "font": {"size": 12}},
         "tickfont": {"size": 11},
         "exponentformat": "e",
+        "minexponent": 5,
     }
     scene_axis = axis | {"showbackground": False, "gridcolor": "#9a9a9a", "zerolinecolor": "#9a9a9a"}  # WebGL: no alpha
     for name in ("automargin", "title"):
