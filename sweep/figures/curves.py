@@ -37,6 +37,8 @@ def curves_of(reader: ExperimentReader, rows: Sequence[TrialRow], metric: str, x
     number_of = {row.trial_id: row.number for row in rows}
     found: dict[int, Curve] = {number: [] for number in number_of.values()}
     for trial_id, attempt, step, value in _pairs(reader, list(number_of), metric, x):
+        if trial_id not in number_of:  # it began while this was read
+            continue
         if step is not None and value is not None and math.isfinite(step):
             found[number_of[trial_id]].append((step, value, attempt))
     return {number: curve for number, curve in found.items() if curve}
