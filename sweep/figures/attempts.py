@@ -50,7 +50,7 @@ class Attempt:
         end = now if self.ended is None else self.ended
         has_failed = self.is_failure or self.after == "lost"
         text = f"attempt {self.attempt} {self.outcome}".strip()
-        if self.started is None:
+        if self.started is None or (has_failed and self.started == end):  # so that the failure is seen
             yield ("failed", self.granted, end, text) if has_failed else ("starting", self.granted, end, self.waits)
             return
         yield "starting", self.granted, self.started, self.waits
@@ -79,8 +79,8 @@ def attempts_of(reader: ExperimentReader) -> tuple[dict[int, float], list[Attemp
         if kind == "PlanChanged":  # the driver before it is gone, and what it ran
             for one in open_.values():
                 one.after, one.outcome = "lost", "its driver ended"
-                one.ended = one.ended if one.ended is not None else last_at
-                one.released = last_at
+                one.ended = one.ended if one.ended is not None else at  # driving goes on at the time at which it ended
+                one.released = at
             open_.clear()
         last_at = max(last_at, at)
         number = number_of.get(trial_id or "")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Curve", "curves_of", "draw_curves"]
 
 _MOST_POINTS = 24_000  # of all curves together
+_MANY = 100  # curves: of more each is fainter
 _MOST_TEXTS = 6000  # points that carry a config; of more only the last of each curve does
 Curve = list[tuple[float, float, int]]  # x, value, number of the attempt
 _FLOATS = {'{"$float":"nan"}': math.nan, '{"$float":"inf"}': math.inf, '{"$float":"-inf"}': -math.inf}
@@ -36,6 +37,8 @@ def curves_of(reader: ExperimentReader, rows: Sequence[TrialRow], metric: str, x
     number_of = {row.trial_id: row.number for row in rows}
     found: dict[int, Curve] = {number: [] for number in number_of.values()}
     for trial_id, attempt, step, value in _pairs(reader, list(number_of), metric, x):
+        if trial_id not in number_of:  # it began while this was read
+            continue
         if step is not None and value is not None and math.isfinite(step):
             found[number_of[trial_id]].append((step, value, attempt))
     return {number: curve for number, curve in found.items() if curve}
@@ -96,7 +99,9 @@ def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -
     if any(len(sparse[number]) < len(curves[number]) for number in sparse):
         note = f"{note} Of each curve at most {share} points.".strip()
     has_texts = sum(map(len, sparse.values())) <= _MOST_TEXTS
-    traces = [_trace(field, fate, some_rows, sparse, has_texts) for fate, some_rows in by_fate(rows).items()]
+    traces = [_trace(field, fate, some_rows, sparse, has_texts) for fate, some_rows in by_fate(rows).items()][::-1]
+    for trace in traces if len(rows) > _MANY else ():
+        trace.update(opacity=0.6, line_width=1)
     every = [value for curve in sparse.values() for _, value, _ in curve]
     metric = field.chosen.shown
     counts = ", ".join(f"{len(found)} {FATES[fate].name}" for fate, found in by_fate(rows).items())
@@ -108,6 +113,7 @@ def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -
         summary=f"Learning curves of {metric} over {plain(x, 40)} of {some(len(rows), 'trial')}: {counts}.",
         xaxis={"title": plain(x, 40)},
         yaxis={"title": metric, "type": "log" if is_wide(every) else "linear"},
+        legend_traceorder="reversed",  # those that finished lie above the others, and are named first
     )
 
 
@@ -185,7 +191,7 @@ def _trace(field: Field, fate: str, rows: Sequence[TrialRow], curves: Mapping[in
         opacity=0.85,
         customdata=numbers[:-1],
         text=texts[:-1],
-        hovertemplate="%{text}<br>%{x}: %{y:.5~g}<extra></extra>",
+        hovertemplate="%{text}<br>at %{x}: %{y:.5~g}<extra></extra>",
     )
 
 

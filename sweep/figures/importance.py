@@ -53,7 +53,7 @@ def draw_importance(field: Field, evaluator: Any) -> go.Figure:
     if len({field.ranked[row.number] for row in rows}) == 1:
         notes.append("All values are equal, so this says nothing.")
     order = sorted(found, key=lambda name: found[name])
-    titles = {one.name: one.title for one in varied}
+    titles = {one.name: plain(one.name, 24) for one in varied}
     bars = graph_objects().Bar(
         x=[rounded(found[name]) for name in order],
         y=list(range(len(order))),

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.figures.parameters import Parameter, parameters, ticks_of_log
-from sweep.figures.style import LINE_SCALE, NOTE_LINE, finish, graph_objects, is_wide, num_lines, rounded, some
+from sweep.figures.style import (
+    LINE_SCALE,
+    NOTE_LINE,
+    finish,
+    graph_objects,
+    is_wide,
+    num_lines,
+    one_line,
+    rounded,
+    some,
+)
 from sweep.figures.trials import Field
 
 if TYPE_CHECKING:
@@ -16,8 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_parallel"]
 
-_MOST = 2000
+_MOST = 500  # lines: of more none can be followed
 _MOST_AXES = 8
+_MOST_LETTERS = 14  # of a category
 _ROOM = 0.12  # of an axis, below it, for trials that lack the parameter
 
 
@@ -35,16 +45,15 @@ def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
     # The worse first, so that the better lines lie above them.
     order = sorted(range(len(rows)), key=lambda i: numbers[i], reverse=field.chosen.mode == "min")
     axes = [_axis(one, order) for one in (*shown, value)]
-    places = [math.log10(numbers[i]) if is_log else numbers[i] for i in order]
     trace = graph_objects().Parcoords(
         dimensions=axes,
         customdata=[[rows[i].number] for i in order],
         line={
-            "color": [rounded(place) for place in places],
+            "color": [rounded(place / len(order)) for place in range(len(order))],  # ranks: outliers change nothing
             "colorscale": LINE_SCALE,
-            "reversescale": field.chosen.mode == "min",
+            "cmin": 0,
+            "cmax": 1,
             "showscale": False,
-            **({} if min(places) < max(places) else {"cmin": places[0] - 1, "cmax": places[0] + 1}),
         },
         labelfont={"size": 11},
         tickfont={"size": 10, "shadow": "none"},
@@ -61,7 +70,12 @@ def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
         note=note,
         summary=f"Parallel coordinates of {some(len(rows), 'trial')}: {names_shown}, and {field.chosen.shown}; deep "
         "blue lines are the better ones.",
-        margin={"l": 48, "r": 40, "t": 92 + NOTE_LINE * num_lines(note), "b": 24},
+        margin={
+            "l": 20 + 6 * max(map(len, axes[0]["ticktext"])),
+            "r": 40,
+            "t": 92 + NOTE_LINE * num_lines(note),
+            "b": 24,
+        },
         height=500,
     )
 
@@ -74,9 +88,9 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
     known = [value for value in values if value is not None]
     if parameter.labels is not None:
         low, high = 0.0, float(max(len(parameter.labels) - 1, 1))
-        ticks, texts = [float(i) for i in range(len(parameter.labels))], list(parameter.labels)
+        ticks, texts = [float(i) for i in range(len(parameter.labels))], _distinct(parameter.labels)
     else:
-        low, high = (min(known), max(known)) if known else (0.0, 1.0)
+        low, high = (float(rounded(one) or 0) for one in ((min(known), max(known)) if known else (0, 1)))
         ticks, texts = ticks_of_log(low, high) if parameter.is_log else _ticks(low, high)
     if low == high:
         low, high = low - 0.5, high + 0.5
@@ -88,8 +102,14 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
         "values": [rounded(absent if value is None else value) for value in values],
         "range": [low, high],
         "tickvals": ticks,
-        "ticktext": [html.unescape(text) for text in texts],  # of these plotly takes no tags and decodes no entities
+        "ticktext": texts,  # of these plotly takes no tags and decodes no entities
     }
+
+
+def _distinct(labels: Sequence[str]) -> list[str]:
+    """Return short labels, each another one: plotly takes equal ones for the same place."""
+    texts = [one_line(label, _MOST_LETTERS) for label in labels]
+    return [f"{text} {texts[: i + 1].count(text)}" if texts.count(text) > 1 else text for i, text in enumerate(texts)]
 
 
 def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:

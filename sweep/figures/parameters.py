@@ -22,6 +22,7 @@ __all__ = ["Parameter", "parameter_of", "parameters", "ticks_of_log", "varying_n
 
 _MOST_CATEGORIES = 20
 _OTHERS = "others"
+_LOG_RATIO = 100.0  # of a parameter whose space is not known
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Parameter:
         name: its flattened path, such as `opt/lr`.
         values: of each trial a number, or the place of its category; None: the trial lacks it, or it is no finite
             number.
-        labels: of the categories, as they are shown; None: it is numeric.
+        labels: of the categories, texts as they are, all different; None: it is numeric.
         is_log: whether its axis is logarithmic.
     """
 
@@ -74,7 +75,7 @@ def varying_names(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[st
     counts: Counter[str] = Counter()
     for row in rows:
         for name, value in flatten(row.config).items():
-            text = shown(value)
+            text = _key(value)
             counts[name] += 1
             if seen.setdefault(name, text) != text:
                 several[name] = None
@@ -136,7 +137,7 @@ def _parameter(reader: ExperimentReader, name: str, values: Sequence[Any]) -> Pa
         known = [number for number in numbers if number is not None]
         if known:
             is_positive = min(known) > 0
-            is_log = is_positive and (described == "log" or (described == "" and is_wide(known)))
+            is_log = is_positive and (described == "log" or (described == "" and is_wide(known, _LOG_RATIO)))
             return Parameter(name, tuple(numbers), None, is_log)
     return _categories(name, values, is_sorted=is_numeric)
 
@@ -154,7 +155,12 @@ def _categories(name: str, values: Sequence[Any], *, is_sorted: bool) -> Paramet
     if len(order) > _MOST_CATEGORIES:
         common = {key for key, _ in counts.most_common(_MOST_CATEGORIES - 1)}
         order = [key for key in order if key in common]
-    labels = [plain(_text(texts[key]), 24) for key in order]
+    labels = [_text(texts[key]) for key in order]
+    often = {label for label, count in Counter(labels).items() if count > 1}
+    labels = [
+        f"{label} ({type(texts[key]).__name__})" if label in often else label
+        for key, label in zip(order, labels, strict=True)
+    ]
     place = {key: float(index) for index, key in enumerate(order)}
     if len(order) < len(texts):
         labels.append(f"{len(texts) - len(order)} {_OTHERS}")

@@ -142,7 +142,7 @@ class Plots:
         self,
         metric: str | None = None,
         at: Sequence[float] | None = None,
-        time_attr: str = "training_iteration",
+        time_attr: str | None = None,
     ) -> go.Figure:
         """Show how many trials came to each rung with which values, who was stopped there, and how well ranks at one
         rung say those at another (Spearman): low ones mean that trials were stopped too early.
@@ -150,7 +150,7 @@ class Plots:
         Args:
             at: steps to compare, whether trials were stopped there or not; None: those that the reasons of stopped
                 trials name.
-            time_attr: the number in the reports that counts steps.
+            time_attr: the number in the reports that counts steps; None: the one that the reasons go by.
         """
         return self._draw("rungs", self._field(metric, None), at, time_attr)
 

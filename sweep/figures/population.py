@@ -173,7 +173,8 @@ class _Part(NamedTuple):
 
 def draw_population(field: Field, names: Sequence[str] | None) -> go.Figure:
     """Return the population; see `Plots.population`."""
-    found = stretches_of(field.reader)
+    known = {row.number for row in field.rows}  # others began while this was read
+    found = {number: stretches for number, stretches in stretches_of(field.reader).items() if number in known}
     if not found:
         raise MetricError(f"{field.reader.name} has no population. {field.why_nothing()}")
     changes = [one for stretches in found.values() for one in stretches if one.is_changed]

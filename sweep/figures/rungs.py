@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep import checks
+from sweep.core.results import AUTO_FILLED
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.curves import Curve, curves_of
@@ -18,12 +20,27 @@ from sweep.record.rows import TrialRow
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["draw_rungs", "found_rungs"]
+__all__ = ["counted_by", "draw_rungs", "found_rungs"]
 
 _MOST = 2000  # trials whose reports are read
 _MOST_LINES = 300
 _MOST_RUNGS = 8
+_COUNTERS = ("training_iteration", "time_total_s", "timesteps_total")  # of the keys that are filled in
 _LEAST_PAIRS = 3  # trials at both rungs, for a rank correlation
+
+
+def counted_by(rows: Sequence[TrialRow]) -> str:
+    """Return the key of the reports that counts the steps in the reasons of stopped trials: what most of them had last
+    reported as that step; `training_iteration` where none did."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        step = step_of_stop(row)
+        for name, value in (row.last_metrics or {}).items() if step is not None else ():
+            number = as_float(value) if name in _COUNTERS or name not in AUTO_FILLED else None
+            if number is not None and math.isclose(number, step or 0, rel_tol=1e-4):
+                found[name] += 1
+    order = (*_COUNTERS, *found)
+    return max(order, key=lambda name: found[name])  # the first of equals
 
 
 def found_rungs(rows: Sequence[TrialRow], time_attr: str = "training_iteration") -> list[float]:
@@ -44,10 +61,11 @@ def found_rungs(rows: Sequence[TrialRow], time_attr: str = "training_iteration")
     return [*stops, last] if last > stops[-1] else stops
 
 
-def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str) -> go.Figure:
+def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) -> go.Figure:
     """Return the rungs; see `Plots.rungs`."""
     assert field.chosen is not None
     field.need_values()
+    time_attr = time_attr or counted_by(field.rows)
     steps = _given(at) if at is not None else found_rungs(field.rows, time_attr)
     if not steps:
         raise ConfigError(

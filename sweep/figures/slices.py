@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.figures.parameters import Parameter, parameters
-from sweep.figures.style import FATES, finish, graph_objects, is_wide, rounded, some
+from sweep.figures.style import FATES, finish, graph_objects, is_wide, plain, rounded, some
 from sweep.figures.trials import Field, by_fate
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = ["axis_of", "draw_slice"]
 _MOST_MARKS = 6000  # in all panels together
 _MOST_PANELS = 12
 _PANEL_HEIGHT = 210
+_MOST_LETTERS = 12  # of a category
 
 
 def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
@@ -35,13 +36,14 @@ def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
     if without and not note:
         left_out = [*left_out, f"Without {some(without, 'trial')} that have no number."]
     columns = min(2, len(shown))
+    has_words = any(len(label) > 6 for one in shown for label in one.labels or ())  # which need room below the axis
     panels = math.ceil(len(shown) / columns)
     figure = importlib.import_module("plotly.subplots").make_subplots(
         rows=panels,
         cols=columns,
         shared_yaxes=True,
         horizontal_spacing=0.04,
-        vertical_spacing=0.34 / (panels + 1),
+        vertical_spacing=(0.5 if has_words else 0.34) / (panels + 1),
     )
     traces, layout = _traces(field, drawn, shown), {}
     is_log = is_wide(field.ranked.values())
@@ -59,7 +61,7 @@ def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
         summary=f"{field.chosen.shown} of {some(len(drawn), 'trial')} over {', '.join(one.title for one in shown)}, a "
         "panel for each.",
         figure=figure,
-        height=130 + _PANEL_HEIGHT * panels + (60 if panels == 1 else 0),
+        height=130 + (_PANEL_HEIGHT + 40 * has_words) * panels + (60 if panels == 1 else 0),
         **layout,
     )
 
@@ -73,7 +75,7 @@ def axis_of(parameter: Parameter, num_trials: int) -> dict[str, Any]:
         return {"title": title, "type": "log" if parameter.is_log else "linear"} | (
             {"dtick": "D1" if _span(parameter) < 10 else 1} if parameter.is_log and _span(parameter) < 1e6 else {}
         )
-    texts = list(parameter.labels)
+    texts = [plain(label, _MOST_LETTERS) for label in parameter.labels]
     return {
         "title": title,
         "type": "linear",

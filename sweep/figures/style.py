@@ -31,6 +31,7 @@ __all__ = [
     "lines_of",
     "num_lines",
     "number_text",
+    "one_line",
     "plain",
     "rounded",
     "some",
@@ -50,7 +51,7 @@ NOTE_LINE = 15  # pixels
 _NOTE_WIDTH = 58  # characters on a line, on a page of 400 px
 # Tags, entities, attributes of a page, formulas ($...$) and what hover templates fill in (%{...}).
 _ENTITIES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\"'${"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_WIDE = 1000.0  # ratio from which positive values are shown on a logarithmic axis
+_MOST = 1e300
 
 
 class Look(NamedTuple):
@@ -94,11 +95,18 @@ def plain(text: Any, most: int = 80) -> str:
     Args:
         most: characters; what is longer is cut and ends with an ellipsis.
     """
+    return one_line(text, most).translate(_ENTITIES)
+
+
+def one_line(text: Any, most: int) -> str:
+    """Return a text of the user on one line of at most so many printable characters, not escaped.
+
+    What is longer is cut and ends with an ellipsis.
+    """
     line = " ".join(sound_text(printed(text))[: 4 * most].split())
     if len(line) > most:
         line = line[: most - 1] + "…"
-    line = "".join(one if one.isprintable() else "\ufffd" for one in line)
-    return line.translate(_ENTITIES)
+    return "".join(one if one.isprintable() else "\ufffd" for one in line)
 
 
 def lines_of(text: Any, width: int = 60, most: int = 240) -> str:
@@ -108,13 +116,16 @@ def lines_of(text: Any, width: int = 60, most: int = 240) -> str:
 
 
 def rounded(value: Any) -> float | int | None:
-    """Return a number with six significant digits, whole ones as they are; None for what has no place on an axis."""
+    """Return a number with six significant digits, whole ones as they are; None for what has no place on an axis.
+
+    Numbers beyond 1e300 stand there: pages cannot draw an axis that is longer than the largest number.
+    """
     if type(value) is int and -(2**53) < value < 2**53:
         return value
     number = as_float(value)
     if number is None or not math.isfinite(number):
         return None
-    return float(f"{number:.6g}")
+    return float(f"{max(-_MOST, min(number, _MOST)):.6g}")
 
 
 def number_text(value: Any) -> str:
@@ -128,10 +139,17 @@ def some(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def is_wide(values: Iterable[float]) -> bool:
-    """Whether numbers are all above 0 and spread over so many magnitudes that an axis should be logarithmic."""
-    known = [value for value in values if math.isfinite(value)]
-    return bool(known) and min(known) > 0 and max(known) / min(known) >= _WIDE
+def is_wide(values: Iterable[float], ratio: float = 1000.0) -> bool:
+    """Whether numbers are all above 0 and spread over so many magnitudes that an axis should be logarithmic.
+
+    Args:
+        ratio: of the largest to the smallest, without a twentieth at each end.
+    """
+    known = sorted(value for value in values if math.isfinite(value))
+    if not known or known[0] <= 0:
+        return False
+    few = int(0.05 * (len(known) - 1))
+    return known[-1 - few] / known[few] >= ratio
 
 
 def axis_of_time(most_seconds: float) -> tuple[float, str]:
@@ -157,6 +175,7 @@ def _template() -> Any:
         "title": {"standoff": 6, "font": {"size": 12}},
         "tickfont": {"size": 11},
         "exponentformat": "e",
+        "minexponent": 5,
     }
     scene_axis = axis | {"showbackground": False, "gridcolor": "#9a9a9a", "zerolinecolor": "#9a9a9a"}  # WebGL: no alpha
     for name in ("automargin", "title"):
@@ -230,8 +249,9 @@ def finish(
         title={
             "text": title,
             "x": 0,
-            "xref": "paper",
+            "xref": "container",
             "xanchor": "left",
+            "pad": {"l": 10},
             "y": 1 - 12 / height,
             "yref": "container",
             "yanchor": "top",

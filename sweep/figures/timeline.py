@@ -150,9 +150,9 @@ def _trace(field: Field, kind: str, bars: Sequence[_Bar], divisor: float) -> Any
         return None
     look = _KINDS[kind]
     rows = {row.number: row for row in field.rows}
-    texts = []
+    texts, word = [], "after" if kind == "failed" else "for"
     for bar in bars:
-        lines = [f"<b>trial {bar.number:05d}</b> {look.name} for {bar.end - bar.begin:.4g} s"]
+        lines = [f"<b>trial {bar.number:05d}</b> {look.name} {word} {bar.end - bar.begin:.4g} s"]
         if bar.text:
             lines.append(lines_of(bar.text))
         texts.append("<br>".join([*lines, *field.config_lines(rows[bar.number])[:4]]))

@@ -63,7 +63,6 @@ def test_a_retry_waits_and_the_failure_says_why(tmp_path: Path) -> None:
         [["Notify", "trial_recover", trial_id]],
     )
     made.event("Released", trial_id, at=6.0)
-    made.db.execute("UPDATE event SET attempt = 2 WHERE 0")
     start(made, trial_id, 8.0, 2)
     made.db.execute("UPDATE event SET attempt = 2 WHERE seq = (SELECT max(seq) FROM event)")
     made.event("Tick", at=12.0)
@@ -114,7 +113,9 @@ def test_what_ran_when_its_driver_died_ended_there(tmp_path: Path) -> None:
         "starting",
         "running",
     ]
-    assert "its driver ended" in spans(reader)[0][2].text
+    lost = spans(reader)[0][2]
+    assert (lost.begin, lost.end) == (2.0, 7.0)
+    assert "its driver ended" in lost.text
 
 
 def test_devices_are_named_and_nodes_where_there_is_none(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_what_became_of_the_trial_tells_curves_apart(tmp_path: Path) -> None:
         "finished": 3,
         "stopped early": 6,
     }
-    stopped = figure.data[1]
+    stopped = figure.data[0]
     assert "stopped early: loss=1 at 3, cutoff 0.5" in stopped.text[3]
     assert "lr = 1" in stopped.text[3]
 

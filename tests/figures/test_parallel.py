@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from odd_experiments import make
+from made_experiment import MadeExperiment
+from odd_experiments import HOSTILE, make, run
 
 from sweep.results.analysis import ExperimentAnalysis
 
@@ -31,9 +32,20 @@ def test_a_line_goes_through_the_values_of_its_trial(tmp_path: Path) -> None:
     assert min(beta["range"]) == min(beta["values"])
 
 
-def test_text_of_the_user_is_shown_as_it_is(tmp_path: Path) -> None:
-    (lines,) = ExperimentAnalysis(make(tmp_path, "hostile")).plot.parallel(["text"]).data
-    assert all(text.startswith("\\x00<script>") or "<script>" in text for text in lines.dimensions[0]["ticktext"])
+def test_text_of_the_user_is_shown_as_it_is_and_alike_ones_are_told_apart(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    values = ["<b>a</b>", "a & b", f"{HOSTILE}1", f"{HOSTILE}2", 1, "1"]
+    for number, value in enumerate(values):
+        run(made, {"text": value}, [float(number)])
+    (lines,) = ExperimentAnalysis(made.close()).plot.parallel().data
+    assert sorted(lines.dimensions[0]["ticktext"]) == [
+        "1 (int)",
+        "1 (str)",
+        "<b>a</b>",
+        "<script>alert… 1",
+        "<script>alert… 2",
+        "a & b",
+    ]
 
 
 def test_trials_without_a_number_are_left_out_and_counted(tmp_path: Path) -> None:

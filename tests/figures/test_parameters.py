@@ -28,7 +28,14 @@ def read(tmp_path: Path, values: list[Any], name: str = "x", **meta: Any) -> Any
 
 def test_numbers_booleans_none_and_texts_that_print_alike_are_kept_apart(tmp_path: Path) -> None:
     found = read(tmp_path, [1, True, "1", None, "None", 1.0])
-    assert sorted(found.labels) == ["1", "1", "1", "None", "None", "True"]
+    assert sorted(found.labels) == [
+        "1 (float)",
+        "1 (int)",
+        "1 (str)",
+        "None (NoneType)",
+        "None (str)",
+        "True",
+    ]
     assert len(set(found.values)) == 6
 
 

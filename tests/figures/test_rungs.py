@@ -12,7 +12,7 @@ from virtual_sweeps import LAST
 from virtual_sweeps import run as run_sweep
 
 from sweep.errors import ConfigError, MetricError
-from sweep.figures.rungs import found_rungs
+from sweep.figures.rungs import counted_by, found_rungs
 from sweep.results.analysis import ExperimentAnalysis
 
 
@@ -72,3 +72,16 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(tmp_path: Path) -> N
             plot.rungs(at=at)  # type: ignore[arg-type]
     with pytest.raises(MetricError, match="time_attr"):
         plot.rungs(at=[100])
+
+
+def test_steps_are_counted_by_what_the_scheduler_went_by(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for number in range(8):
+        steps = 2 if number % 2 else 6  # a report each half second
+        reason = f"stopped early: best loss=1 at {steps / 2:g}, median of the others 0.5" if number % 2 else ""
+        run(made, {"lr": 1}, [float(number)] * steps, kind="STOPPED" if reason else "FINISHED", reason=reason)
+    analysis = ExperimentAnalysis(made.close())
+    assert counted_by(analysis._reader.trials()) == "time_total_s"
+    figure = analysis.plot.rungs()
+    assert list(figure.layout.xaxis.ticktext) == ["1<br>8 came<br>4 out", "3<br>4 came<br>0 out"]
+    assert counted_by([]) == "training_iteration"

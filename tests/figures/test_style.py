@@ -46,6 +46,7 @@ def test_a_number_is_kept_on_six_digits_and_what_is_none_has_no_place(value: obj
 
 def test_what_spreads_over_magnitudes_is_shown_on_a_logarithmic_axis() -> None:
     assert is_wide([1e-3, 1.0])
+    assert not is_wide([1e-3, *(1 + n / 100 for n in range(100))])  # one of many
     assert not is_wide([1.0, 2.0])
     assert not is_wide([0.0, 1.0, 1e9])
     assert not is_wide([math.nan])
