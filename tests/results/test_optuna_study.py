@@ -193,16 +193,10 @@ def test_a_parameter_of_an_option_that_was_not_chosen_is_absent(tmp_path):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"x": 1.5},
-        {"act": "tanh"},
-        {"width": 2.5},
-        {"q": 0.35},
-        {"x": True},
-        {"x": "0.5"},
-        {"x": None},
-        {"new": [1, {"a": 2}]},
+        *({"x": 1.5}, {"x": True}, {"x": "0.5"}, {"x": None}, {"x": 10**400}, {"width": 10**400}),
+        *({"act": "tanh"}, {"width": 2.5}, {"q": 0.35}, {"new": [1, {"a": 2}]}),
     ],
-    ids=str,
+    ids=lambda one: str(one)[:20],
 )
 def test_a_value_outside_of_its_distribution_is_an_attribute(tmp_path, changed):
     experiment = made(tmp_path, SPACE)
@@ -559,6 +553,13 @@ def test_a_study_can_be_given_as_warm_start(tmp_path, named, capsys):
         num_samples=1,
     )
     assert len(again.trials) == 1
+
+
+def test_a_study_with_another_direction_teaches_nothing(tmp_path):
+    study = optuna.create_study(direction="maximize")
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    with pytest.raises(ConfigError, match=r"directions \['max'\], and mode is \['min'\]; expected the same"):
+        run(tmp_path, {"x": sweep.uniform(0, 1)}, search_alg="tpe", warm_start=study, num_samples=1)
 
 
 def test_a_study_is_loaded_by_its_name(tmp_path):
