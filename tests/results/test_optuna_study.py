@@ -7,6 +7,8 @@ import datetime as dt
 import io
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -423,6 +425,18 @@ def test_without_a_metric_one_is_asked_for(tmp_path):
     assert both.trials[0].values == [1.0, 0.5]
     grid = sweep.ResultGrid(sweep.ExperimentAnalysis(experiment.root, default_metric="acc", default_mode="max"))
     assert grid.to_optuna().best_value == 0.5
+
+
+@pytest.mark.slow
+def test_several_who_publish_at_once_write_no_trial_twice(tmp_path):
+    experiment = made(tmp_path)
+    for number in range(300):
+        finished(experiment, {"x": number / 300}, 1.0)
+    root, journal = experiment.close(), tmp_path / "journal.log"
+    code = f"import sweep; sweep.ExperimentAnalysis({str(root)!r}).to_optuna({str(journal)!r})"
+    processes = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2]) for _ in range(4)]
+    assert [process.wait(timeout=60) for process in processes] == [0] * 4
+    assert len(sweep.ExperimentAnalysis(root).to_optuna(journal).trials) == 300
 
 
 @pytest.mark.slow
