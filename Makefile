@@ -61,7 +61,8 @@ $(VENV)/.dev: $(VENV)/.ok
 	$(PY) -m pip install -q -c constraints.txt -e '.[dev]'
 	touch $@
 
-$(VENV)/.docs: $(VENV)/.ok
+$(VENV)/.docs: pyproject.toml
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -c constraints.txt -e '.[docs]'
 	touch $@
 

@@ -246,7 +246,7 @@ def contains(distribution: BaseDistribution, value: Any) -> bool:
     """Whether a distribution holds a value; Optuna itself would only warn."""
     try:
         return bool(distribution._contains(distribution.to_internal_repr(value)))
-    except (ValueError, TypeError):  # not a number, not among the choices
+    except (ValueError, TypeError, OverflowError):  # no number, one that no float holds, not among the choices
         return False
 
 

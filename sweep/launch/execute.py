@@ -36,7 +36,7 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
     name = trainable if isinstance(trainable, str) else None
     spec = RunSpec.of(registered(name) if name is not None else trainable, {**arguments, "trainable_name": name})
     if spec.warm_start is not None:  # read now: the former experiment may be gone when this one is continued
-        spec = replace(spec, warm_start=evaluated_points(spec.warm_start, spec.metric))
+        spec = replace(spec, warm_start=evaluated_points(spec.warm_start, spec.metric, spec.mode))
     # Packed now, because searchers and schedulers change once they are used.
     analysis, was_interrupted = Launch(spec, pack_saved_spec(spec.changed())).run()
     is_bare = str(spec.failures.fail_fast).lower() == "raise"

@@ -16,19 +16,21 @@ from sweep.results.optuna_points import from_optuna, is_study
 __all__ = ["evaluated_points"]
 
 
-def evaluated_points(given: Any, metric: Any = None) -> list[Point]:
+def evaluated_points(given: Any, metric: Any = None, mode: Any = None) -> list[Point]:
     """Return pairs of config and last result, in the order of the trials; those without a result are left out.
 
     Args:
         given: directory or URI of an experiment, an analysis, a grid of results, some trials or results, a study of
             Optuna, or pairs of a config and its result.
-        metric: of the run: what the values of a study are called that has no name for them.
+        metric, mode: of the run, as far as they are known: what the values of a study are called that has no name for
+            them, and which way they must be better there.
 
     Raises:
-        ConfigError: it is none of these, or nothing was evaluated there.
+        ConfigError: it is none of these, nothing was evaluated there, or a study has other directions than the run.
         ExperimentError: there is no experiment.
     """
     if is_study(given):
+        _check_directions(given, mode)
         found: list[Point] = [*from_optuna(given, given.metric_names or metric)]
     elif isinstance(given, (str, os.PathLike)):
         path = open_storage_for_reading(given, None) if "://" in os.fspath(given) else given
@@ -46,6 +48,16 @@ def evaluated_points(given: Any, metric: Any = None) -> list[Point]:
     if not points:
         raise ConfigError(f"warm_start: of {len(found)} trials none has a result to learn from. Leave it out.")
     return points
+
+
+def _check_directions(study: Any, mode: Any) -> None:
+    modes = [mode] if isinstance(mode, str) else [one for one in mode or () if one != "obs"]
+    there = ["min" if direction.name == "MINIMIZE" else "max" for direction in study.directions]
+    if modes and modes != there:
+        raise ConfigError(
+            f"warm_start is a study with the directions {there}, and mode is {modes}; expected the same. If its values "
+            "mean the same here nevertheless, give sweep.from_optuna(study, metric)."
+        )
 
 
 def _own(result: Mapping[str, Any]) -> dict[str, Any]:

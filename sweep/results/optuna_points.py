@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from searchers.optuna_space import quiet
 from searchers.variants import unflatten
 from sweep.core.values import shown
-from sweep.errors import ConfigError, SpaceError
+from sweep.errors import ConfigError, SpaceError, refuse_unknown
 from sweep.record.encoding import decode
 from sweep.results.optuna_trials import CONFIG
 
@@ -36,6 +36,7 @@ class EvaluatedPoints(list[tuple[dict[str, Any], dict[str, float]]]):
         return [reward[0] if len(reward) == 1 else reward for reward in rewards]
 
 
+@refuse_unknown()
 def from_optuna(
     study: Study | str,
     metric: str | Sequence[str] | None = None,

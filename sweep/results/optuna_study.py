@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -50,7 +52,7 @@ def to_study(
     """
     objectives = objectives_for(reader, metric, mode)
     recorded = RecordedTrials(reader, objectives)
-    with quiet():
+    with quiet(), _in_turn(storage):
         trials = recorded.trials()
         study = _study_in(_opened(storage), study_name or reader.name, objectives, reader)
         if storage is not None:
@@ -113,6 +115,17 @@ def study_attributes(reader: ExperimentReader) -> dict[str, Any]:
 
 def _is_path(storage: Any) -> TypeGuard[str | os.PathLike[str]]:
     return isinstance(storage, os.PathLike) or (isinstance(storage, str) and "://" not in storage)
+
+
+@contextmanager
+def _in_turn(storage: Any) -> Iterator[None]:
+    """Let others who publish into the same journal wait, so that no trial is written twice."""
+    with ExitStack() as stack:
+        if _is_path(storage):
+            with suppress(OSError):  # said by whoever opens the journal itself
+                file = stack.enter_context(Path(storage).expanduser().open("ab"))
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _opened(storage: Any) -> BaseStorage | str | None:

@@ -384,6 +384,7 @@ NEW = {
     "__version__",
     "air",
     "errors",
+    "from_optuna",
     "limit_gpu_memory",
     "logger",
     "replay",

@@ -7,6 +7,8 @@ import datetime as dt
 import io
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -193,16 +195,10 @@ def test_a_parameter_of_an_option_that_was_not_chosen_is_absent(tmp_path):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"x": 1.5},
-        {"act": "tanh"},
-        {"width": 2.5},
-        {"q": 0.35},
-        {"x": True},
-        {"x": "0.5"},
-        {"x": None},
-        {"new": [1, {"a": 2}]},
+        *({"x": 1.5}, {"x": True}, {"x": "0.5"}, {"x": None}, {"x": 10**400}, {"width": 10**400}),
+        *({"act": "tanh"}, {"width": 2.5}, {"q": 0.35}, {"new": [1, {"a": 2}]}),
     ],
-    ids=str,
+    ids=lambda one: str(one)[:20],
 )
 def test_a_value_outside_of_its_distribution_is_an_attribute(tmp_path, changed):
     experiment = made(tmp_path, SPACE)
@@ -432,6 +428,18 @@ def test_without_a_metric_one_is_asked_for(tmp_path):
 
 
 @pytest.mark.slow
+def test_several_who_publish_at_once_write_no_trial_twice(tmp_path):
+    experiment = made(tmp_path)
+    for number in range(300):
+        finished(experiment, {"x": number / 300}, 1.0)
+    root, journal = experiment.close(), tmp_path / "journal.log"
+    code = f"import sweep; sweep.ExperimentAnalysis({str(root)!r}).to_optuna({str(journal)!r})"
+    processes = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2]) for _ in range(4)]
+    assert [process.wait(timeout=60) for process in processes] == [0] * 4
+    assert len(sweep.ExperimentAnalysis(root).to_optuna(journal).trials) == 300
+
+
+@pytest.mark.slow
 def test_a_thousand_trials(tmp_path):
     experiment = made(tmp_path, SPACE)
     for number in range(1000):
@@ -559,6 +567,13 @@ def test_a_study_can_be_given_as_warm_start(tmp_path, named, capsys):
         num_samples=1,
     )
     assert len(again.trials) == 1
+
+
+def test_a_study_with_another_direction_teaches_nothing(tmp_path):
+    study = optuna.create_study(direction="maximize")
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    with pytest.raises(ConfigError, match=r"directions \['max'\], and mode is \['min'\]; expected the same"):
+        run(tmp_path, {"x": sweep.uniform(0, 1)}, search_alg="tpe", warm_start=study, num_samples=1)
 
 
 def test_a_study_is_loaded_by_its_name(tmp_path):
