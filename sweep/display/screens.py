@@ -14,7 +14,7 @@ from sweep.display.renderer import Line
 
 __all__ = ["Draw", "DrawEnd", "Lines", "Notebook", "Screen", "is_in_notebook", "screen_of", "style_of"]
 
-_ASCII = str.maketrans({"█": "#", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
+_ASCII = str.maketrans({"█": "#", "▓": "=", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
 
 
 Draw = Callable[[int, int], Sequence[Line]]  # draws the block within a width and a height
