@@ -190,3 +190,46 @@ def test_the_notebook_of_the_examples_runs_and_is_kept_without_outputs(tmp_path,
     frames = [cell.outputs[0].data["text/plain"] for cell in book.cells if "dataframe()" in cell.get("source", "")]
     assert "config/lr" in frames[0]
     assert "pid" not in frames[0]
+
+
+INTERRUPTED = (
+    BASE.replace("self.iteration >= 1", "False")
+    + """
+analysis = sweep.run(Base, config={"x": 1.0}, metric="loss", mode="min", name="stopped")
+print("ended", analysis.trials[0].status, analysis.trials[0].checkpoint is not None)
+"""
+)
+
+
+@pytest.mark.slow
+def test_interrupting_the_kernel_saves_and_stops_and_the_cell_keeps_one_output(tmp_path):
+    manager = pytest.importorskip("jupyter_client.manager")
+    kernel, client = manager.start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+    try:
+        client.execute(PREPARE + INTERRUPTED)
+        kinds, pages, said, is_interrupted = [], [], "", False
+        while True:
+            message = client.get_iopub_msg(timeout=30)
+            kind, content = message["msg_type"], message["content"]
+            if kind in ("display_data", "update_display_data"):
+                kinds.append(kind)
+                pages.append(content["data"]["text/html"])
+                if "best so far" in pages[-1] and not is_interrupted:
+                    is_interrupted = True
+                    kernel.interrupt_kernel()
+            elif kind == "stream":
+                said += content["text"]
+            elif kind == "error":
+                pytest.fail("\n".join(content["traceback"]))
+            elif kind == "status" and content["execution_state"] == "idle" and said:
+                break
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    assert said == "ended PENDING True\n"
+    assert kinds == ["display_data", *["update_display_data"] * (len(kinds) - 1)]
+    assert "Interrupt the kernel once: stop" in pages[0]
+    assert "interrupted after" in pages[-1]
+    assert "resume=True" in pages[-1]
+    assert "<table" in pages[-1]
+    assert "<svg" in pages[-1]

@@ -31,7 +31,7 @@ NAME = "widths"
 COLUMNS, ROWS = 100, 24
 AFTER_S = 10.0  # the display is looked at from then on ...
 AT_MOST_S = 90.0  # ... until then, for a frame that shows everything
-# A gang, a share of a GPU, a trial that waits and why, a failed one, the best of those so far.
+# A gang, a share of a GPU, a trial that waits and why, a failed one, the best of those so far, when it will end.
 WANTED = (
     r"RUN x2 +\d+/27",
     r"(RUN +[2-9]/27 .*\n.*){3}",
@@ -40,11 +40,13 @@ WANTED = (
     r"^best ",
     r"stopped early [1-9]",
     r"failed [12]$",
+    r"ETA ~\w+ \(±\w+\)",
 )
 # What is tried first, so that all of this is seen soon: lr and width. TPE proposes the others.
 FIRST = (
     *((0.017, 256), (0.0015, 64), (0.25, 64), (0.02, 512)),
     *((0.012, 128), (0.009, 256), (0.04, 128), (0.03, 512)),
+    *((0.015, 256), (0.03, 256), (0.011, 128), (0.025, 512)),
 )
 
 _REDRAWN = re.compile(r"(?:\x1b\[(?:\d*[ABJK]|\?25[lh])|\x1b[78]|\r)+")  # the cursor moves, lines are erased

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from sweep.core.results import flatten
+from sweep.core.trial import Trial
 from sweep.display.formats import clean, duration, fit, text
 from sweep.display.renderer import row_of
 from sweep.display.state import ViewState
@@ -27,38 +28,41 @@ _CELL = (
 
 
 def table_below(view: ViewState, now: float, *, is_last: bool) -> str:
-    """Return the trials that run and the best that have ended; at the end the best of all, and the last that failed."""
-    metric = view.plan.metric
-    rows = [row_of(view, live, now) | {"": ""} for live in islice(view.live.values(), _MAX_LIVE)]
-    rows += [
-        {"trial": f"{trial.number:05d}", "state": "WAIT", "where": clean(trial.reason)}
-        for trial in islice(view.waiting.values(), 0 if is_last else _MAX_WAITING)
-    ]
-    best = view.best
-    for kind, trial in view.first_ended(_MAX_AT_END if is_last else _MAX_ENDED):
-        flat = flatten(trial.config)
-        last: Mapping[str, Any] = trial.last_result or {}
-        is_best = best is not None and best.trial.number == trial.number
-        row = {
-            "": "★" if is_best else "",
-            "trial": f"{trial.number:05d}",
-            "state": _WORDS[kind],
-            "step": text(last.get("training_iteration")),
-            "time": duration(last.get("time_total_s") or 0.0),
-            "where": clean(trial.reason.partition("\n")[0]) if kind == "failed" else "",
-        }
-        row |= {name: text(flat[name]) for name in view.varying if name in flat}
-        rows.append(row | ({metric: text(last.get(metric))} if metric else {}))
+    """Return the trials that run and the best that have ended; at the end the best of all, and those that had begun."""
+    rows = [row_of(view, live, now) for live in islice(view.live.values(), _MAX_LIVE)]
+    waiting = islice(view.waiting.values(), 0 if is_last else _MAX_WAITING)
+    rows += [{"trial": f"{trial.number:05d}", "state": "WAIT", "where": clean(trial.reason)} for trial in waiting]
+    ended = view.first_ended(_MAX_AT_END if is_last else _MAX_ENDED)
+    best = {number for number, _ in view.front} if view.best is None else {view.best.trial.number}
+    rows += [_row(view, trial, _WORDS[kind]) | {"": "★" * (trial.number in best)} for kind, trial in ended]
+    if is_last:
+        begun = [trial for trial in view.unfinished() if trial.last_result is not None][: _MAX_AT_END - len(ended)]
+        rows += [_row(view, trial, "NOT ENDED") for trial in begun]
     if not rows:
         return ""
     parameters = list(view.varying)
-    columns = ["", "trial", "state", "step", *filter(None, [metric]), *parameters[:_MAX_PARAMETERS], "time", "where"]
+    columns = ["", "trial", "state", "step", *view.metrics, *parameters[:_MAX_PARAMETERS], "time", "where"]
     columns = [name for name in dict.fromkeys(columns) if name in ("", "trial") or any(row.get(name) for row in rows)]
     heads = ["" if name == "where" else clean(name) for name in columns]
     cells = [[_cell(row.get(name, ""), 60 if name == "where" else _MAX_CELL) for name in columns] for row in rows]
     hidden = len(parameters) - _MAX_PARAMETERS
     more = f'<div style="opacity:.6">and {hidden} more parameters</div>' if hidden > 0 else ""
     return _table([[_cell(head, 40, "th") for head in heads], *cells]) + more
+
+
+def _row(view: ViewState, trial: Trial, state: str) -> dict[str, str]:
+    """Return the cells of a trial that has no process."""
+    flat = flatten(trial.config)
+    last: Mapping[str, Any] = trial.last_result or {}
+    row = {name: text(flat[name]) for name in view.varying if name in flat}
+    return row | {
+        **{metric: text(last.get(metric)) for metric in view.metrics},
+        "trial": f"{trial.number:05d}",
+        "state": state,
+        "step": text(last.get("training_iteration")),
+        "time": duration(last.get("time_total_s") or 0.0),
+        "where": clean(trial.reason.partition("\n")[0]) if state == _WORDS["failed"] else "",
+    }
 
 
 def curves_below(view: ViewState) -> str:

@@ -298,7 +298,7 @@ class Progress(Callback):
         assert self.style is not None
         assert self._view is not None
         self._is_open = True
-        self._screen = screen_of(self.style, self._file, self._below)
+        self._screen = screen_of(self.style, self._file, self._below, is_table=self._table is not None)
         opening = opening_line(self._view, self._about)
         self._write(lambda screen: screen.show([opening]) if isinstance(screen, Lines) else screen.open())
 

@@ -398,7 +398,7 @@ def _table(view: ViewState, width: int, room: int, now: float) -> list[Line]:
     waiting = list(islice(view.waiting.values(), min(_MAX_WAITING, room - len(rows))))
     if not rows and not waiting:
         return []
-    names = ["trial", "state", "step", *filter(None, [view.plan.metric]), "trend"]
+    names = ["trial", "state", "step", *view.metrics, "trend"]
     parameters, tail = list(view.varying), ["time", "where"]
     filled = {"trial", "state"}.union(*rows)
     waits = [[f"{trial.number:05d}", "WAIT"] for trial in waiting]
@@ -420,7 +420,7 @@ def _table(view: ViewState, width: int, room: int, now: float) -> list[Line]:
 
 def row_of(view: ViewState, live: Live, now: float) -> dict[str, str]:
     """Return the cells of a trial that has a process, by column."""
-    trial, last, metric = live.trial, live.last, view.plan.metric
+    trial, last = live.trial, live.last
     ranks = len(trial.resources.bundles)
     limit = view.plan.stop.get("training_iteration")
     flat = flatten(trial.config)
@@ -434,8 +434,7 @@ def row_of(view: ViewState, live: Live, now: float) -> dict[str, str]:
         "time": duration(now - live.since),
         "where": _where(trial),
     }
-    if metric:
-        row[metric] = "-" if last is None else text(last.get(metric))
+    row |= {metric: "-" if last is None else text(last.get(metric)) for metric in view.metrics}
     return {name: cell for name, cell in row.items() if cell}
 
 

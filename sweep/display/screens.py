@@ -14,7 +14,7 @@ from sweep.display.renderer import Line
 
 __all__ = ["Draw", "DrawEnd", "Lines", "Notebook", "Screen", "is_in_notebook", "screen_of", "style_of"]
 
-_ASCII = str.maketrans({"█": "#", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
+_ASCII = str.maketrans({"█": "#", "▓": "=", "░": "-", "·": "|", "…": "~", "±": "~"} | dict.fromkeys("▁▂▃▄▅▆▇", "|"))
 
 
 Draw = Callable[[int, int], Sequence[Line]]  # draws the block within a width and a height
@@ -180,15 +180,19 @@ class Notebook(Screen):
 
     Args:
         below: html that stands below the lines; told whether it is the last one.
+        is_table: the lines are a table of their own, which is scrolled where it is too wide and not wrapped.
     """
 
     frame_s = 1.0  # each replacement goes to the browser whole
     _WIDTH, _HEIGHT = 100, 40
     _STYLES = {"": "", "dim": "opacity:.6", "bold": "font-weight:bold", "good": "color:#2da44e", "bad": "color:#e5534b"}
-    _PRE = "margin:0 0 .5em;padding:0;line-height:1.3;white-space:pre-wrap;overflow-wrap:anywhere;background:none"
+    _PRE = "margin:0 0 .5em;padding:0;line-height:1.3;background:none;max-height:32em;overflow-y:auto;"
 
-    def __init__(self, below: Callable[[bool], str] = lambda is_last: "") -> None:
+    def __init__(self, below: Callable[[bool], str] = lambda is_last: "", *, is_table: bool = False) -> None:
         self._below = below
+        self._style = self._PRE + (
+            "white-space:pre;overflow-x:auto" if is_table else "white-space:pre-wrap;overflow-wrap:anywhere"
+        )
         self._handle: Any = None
         self._lock = threading.Lock()  # two threads that draw first would make two outputs
         self._lines: deque[str] = deque(maxlen=20)
@@ -208,7 +212,7 @@ class Notebook(Screen):
             for line in lines
         )
         page = display.HTML(  # type: ignore[no-untyped-call]
-            f'<div class="sweep" style="color:inherit"><pre style="{self._PRE}">'
+            f'<div class="sweep" style="color:inherit"><pre style="{self._style}">'
             + "\n".join(rows)
             + f"</pre>{self._below(is_last)}</div>"
         )
@@ -219,9 +223,11 @@ class Notebook(Screen):
                 self._handle.update(page)
 
 
-def screen_of(style: str, file: TextIO, below: Callable[[bool], str]) -> Screen:
-    """Return a screen: `terminal`, `notebook` (with html `below` its lines) or `lines`."""
-    return _Terminal(file) if style == "terminal" else Notebook(below) if style == "notebook" else Lines(file)
+def screen_of(style: str, file: TextIO, below: Callable[[bool], str], *, is_table: bool) -> Screen:
+    """Return a screen: `terminal`, `notebook` (with html `below` its lines, which may be a table) or `lines`."""
+    if style == "notebook":
+        return Notebook(below, is_table=is_table)
+    return _Terminal(file) if style == "terminal" else Lines(file)
 
 
 def is_in_notebook() -> bool:

@@ -166,6 +166,11 @@ class ViewState:
         return [] if self._front is None else self._front.best()
 
     @property
+    def metrics(self) -> list[str]:
+        """What trials are compared by: the metric, or all objectives."""
+        return [name for name, _ in self.objectives] or [*filter(None, [self.plan.metric])]
+
+    @property
     def num_ended(self) -> int:
         """How many trials are TERMINATED or in ERROR."""
         return sum(self.counts[kind] for kind in _ENDED)
@@ -225,8 +230,10 @@ class ViewState:
         self.last_report_at = None
 
     def first_ended(self, count: int) -> list[tuple[str, Trial]]:
-        """Return (kind, trial) of those that have ended: the best first, then the last ones without a value."""
-        ranked = (self._known[number] for number in self._ranking.first(count + len(self.live)))
+        """Return (kind, trial) of those that have ended: the best first (of several objectives the Pareto set), then
+        the last ones."""
+        numbers = [number for number, _ in self.front] or self._ranking.first(count + len(self.live))
+        ranked = (self._known[number] for number in numbers)
         found = [(kind, trial) for kind, trial in ranked if kind in _ENDED][:count]
         seen = {trial.number for _, trial in found}
         others = [self._known[trial.number] for trial in reversed(self._last_ended) if trial.number not in seen]
@@ -265,7 +272,7 @@ class ViewState:
             return None
         if self._eta is None or not self._eta_at <= now < self._eta_at + _ETA_S:
             live = [one.progress(now) for one in self.live.values()]
-            waiting = [trial for trial in self._waiting() if trial.last_result is not None]
+            waiting = [trial for trial in self.unfinished() if trial.last_result is not None]
             begun = [Progress(*_work(trial, 0.0)) for trial in waiting]
             num_new = self.num_trials - self.num_ended - len(live) - len(begun)
             self._eta, self._eta_at = self._forecast.eta(now, live, begun, max(0, num_new)), now
@@ -280,12 +287,12 @@ class ViewState:
             return None
         done = float(self.num_ended)
         if self.limit is not None:
-            begun = [one.last for one in self.live.values()] + [trial.last_result for trial in self._waiting()]
+            begun = [one.last for one in self.live.values()] + [trial.last_result for trial in self.unfinished()]
             done += sum(min(1.0, _iterations(result) / self.limit) for result in begun)
         return min(1.0, done / self.num_trials)
 
-    def _waiting(self) -> Iterable[Trial]:
-        """Give the trials that wait or are paused."""
+    def unfinished(self) -> Iterable[Trial]:
+        """Give the trials that have not ended and have no process: those that wait or are paused."""
         yield from self.waiting.values()
         yield from self.paused.values()
 

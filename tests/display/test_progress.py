@@ -21,6 +21,7 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, evolve
 from sweep.display.ending import Ending
 from sweep.display.formats import width_of
+from sweep.display.notebook import table_below
 from sweep.display.progress import Progress
 from sweep.display.renderer import About, draw_block, draw_end, status_line
 from sweep.display.screens import Notebook, style_of
@@ -857,6 +858,19 @@ def test_a_page_has_the_table_and_the_curves_below_the_block_and_keeps_them_at_t
     assert (">RUN<" in running, ">RUN<" in last) == (True, False)
     assert all(word in last for word in ("★", ">ENDED<", ">STOPPED EARLY<", ">FAILED<", "best config:"))
     assert last.count("<polyline") == 3
+
+
+def test_of_several_objectives_a_page_has_all_and_marks_the_pareto_set() -> None:
+    feed, progress, _ = several(table=None)
+    view = progress._view
+    assert view is not None
+    page = table_below(view, 9.0, is_last=True)
+    assert [page.count(f">{name}</th>") for name in ("loss", "size", "seen")] == [1, 1, 1]
+    assert page.count("★") == 2
+    assert page.index(">00001<") < page.index(">00002<")  # the others come after the set
+    feed.run(7)
+    progress.refresh()
+    assert re.search("trial +state +step +loss +size +seen", block(view))
 
 
 def test_a_notebook_is_drawn_at_most_once_a_second() -> None:
