@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -12,9 +11,9 @@ from typing import Any
 
 from sweep.core.naming import evaluated_params
 from sweep.core.results import flatten
-from sweep.core.values import as_float, printed, shown
+from sweep.core.values import as_float
 from sweep.errors import ConfigError, nearest
-from sweep.figures.style import is_wide, plain
+from sweep.figures.style import brief, is_wide, plain
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow, variables_of
 
@@ -70,7 +69,7 @@ def varying_names(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[st
             names.update(dict.fromkeys(evaluated_params(row.config, variables)))
         if names:
             return list(names)
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[str, int, str]] = {}
     several: dict[str, None] = {}
     counts: Counter[str] = Counter()
     for row in rows:
@@ -151,7 +150,7 @@ def _categories(name: str, values: Sequence[Any], *, is_sorted: bool) -> Paramet
     keys = [None if value is _MISSING else _key(value) for value in values]
     texts = {key: value for key, value in zip(keys, values, strict=True) if key is not None}
     counts = Counter(key for key in keys if key is not None)
-    order = sorted(texts, key=(lambda key: texts[key]) if is_sorted else str)
+    order = sorted(texts, key=(lambda key: texts[key]) if is_sorted else lambda key: (key[0], key[2]))
     if len(order) > _MOST_CATEGORIES:
         common = {key for key, _ in counts.most_common(_MOST_CATEGORIES - 1)}
         order = [key for key in order if key in common]
@@ -169,21 +168,14 @@ def _categories(name: str, values: Sequence[Any], *, is_sorted: bool) -> Paramet
     return Parameter(name, placed, tuple(labels), is_log=False)
 
 
-def _key(value: Any) -> str:
-    return f"{type(value).__name__}:{_text(value)}"
+def _key(value: Any) -> tuple[str, int, str]:
+    """Return what tells one category from another; lists and dicts by their beginning and their length."""
+    size = len(value) if isinstance(value, (list, tuple, dict)) else 0
+    return type(value).__name__, size, _text(value)
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, (list, tuple, dict)):
-        try:
-            return json.dumps(value, ensure_ascii=False, default=shown)
-        except (ValueError, RecursionError):
-            return shown(value)
-    return printed(value)
+    return f"{value:.6g}" if isinstance(value, float) else brief(value)
 
 
 def _described(reader: ExperimentReader, name: str) -> str:

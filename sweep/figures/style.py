@@ -8,6 +8,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from reprlib import Repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweep.core.values import as_float, printed, sound_text
@@ -25,6 +26,7 @@ __all__ = [
     "NOTE_LINE",
     "Look",
     "axis_of_time",
+    "brief",
     "finish",
     "graph_objects",
     "is_wide",
@@ -52,6 +54,9 @@ _NOTE_WIDTH = 58  # characters on a line, on a page of 400 px
 # Tags, entities, attributes of a page, formulas ($...$) and what hover templates fill in (%{...}).
 _ENTITIES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\"'${"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MOST = 1e300
+_containers = Repr()
+_containers.maxlist = _containers.maxtuple = _containers.maxdict = 20
+_containers.maxstring = _containers.maxother = 200
 
 
 class Look(NamedTuple):
@@ -103,15 +108,24 @@ def one_line(text: Any, most: int) -> str:
 
     What is longer is cut and ends with an ellipsis.
     """
-    line = " ".join(sound_text(printed(text))[: 4 * most].split())
+    line = " ".join(sound_text(brief(text)[: 4 * most]).split())
     if len(line) > most:
         line = line[: most - 1] + "…"
     return "".join(one if one.isprintable() else "\ufffd" for one in line)
 
 
+def brief(value: Any) -> str:
+    """Return how a value prints; of a list or a dict only the beginning, however large it is."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple, dict, set, frozenset, bytes)):
+        return _containers.repr(value)
+    return printed(value)
+
+
 def lines_of(text: Any, width: int = 60, most: int = 240) -> str:
     """Return a text of the user broken into lines, each harmless as by `plain`."""
-    short = " ".join(sound_text(printed(text))[: 4 * most].split())[:most]
+    short = " ".join(sound_text(brief(text)[: 4 * most]).split())[:most]
     return "<br>".join(plain(line, width) for line in textwrap.wrap(short, width)) or ""
 
 

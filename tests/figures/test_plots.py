@@ -11,9 +11,11 @@ import pytest
 from figure_checks import check
 from made_experiment import MadeExperiment
 from odd_experiments import WORLDS, make, run
+from odd_values import ODD
 
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.plots import NAMES, Plots
+from sweep.record.encoding import encode
 from sweep.results.analysis import ExperimentAnalysis, ResultGrid
 
 ORDER = ["history", "curves", "pareto", "parallel", "importance", "slice", "rungs", "population", "timeline"]
@@ -48,6 +50,26 @@ def drawn_or_refused(plot: Plots, figure: str, arguments: dict[str, Any]) -> tup
         return getattr(plot, figure)(**arguments), ""
     except (ConfigError, MetricError) as error:
         return None, str(error)
+
+
+@pytest.mark.slow
+def test_whatever_a_config_holds_is_drawn(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for name, make_value in ODD.items():
+        if "of one list" in name or "tensor" in name or "jax" in name:  # never recorded, or long to load
+            continue
+        try:
+            value = make_value()
+            encode(value)
+        except Exception:  # what cannot be made here, or recorded
+            continue
+        run(made, {"odd": value, "lr": made.num_trials, "deep": {"odd": value}}, [float(made.num_trials)])
+    assert made.num_trials > 100
+    plot = ExperimentAnalysis(made.close()).plot
+    assert plot.suited() == ["history", "curves", "parallel", "importance", "slice", "timeline"]
+    for name in plot.suited():
+        check(getattr(plot, name)(), range(made.num_trials))
+    check(plot.contour("odd", "lr"), range(made.num_trials))
 
 
 def test_what_suits_an_experiment_is_printed_and_listed(tmp_path: Path) -> None:
