@@ -1,4 +1,5 @@
-"""Make plot_*.svg and plot_*.webp, the figures in docs/how-to/plot-a-sweep.md, README and tutorial: run this file.
+"""Make plot_*.svg and plot_*.webp, the figures in docs/how-to/plot-a-sweep.md, README and tutorial, and page.webp, a
+page of `sweep html`: run this file.
 
 It takes about a minute. Real sweeps are run and recorded, and headless Chromium draws their figures: SVG, or WebP for
 those that plotly draws with WebGL. They are transparent, for light pages and dark ones.
@@ -131,20 +132,45 @@ def population(storage: str) -> sweep.ExperimentAnalysis:
     )
 
 
+def browser() -> webdriver.Chrome:
+    """Return a Chromium without a window."""
+    options = Options()
+    for argument in ("headless=new", "no-sandbox", "enable-unsafe-swiftshader", "force-color-profile=srgb"):
+        options.add_argument(f"--{argument}")
+    options.add_argument("--hide-scrollbars")
+    found = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    found.set_script_timeout(60)
+    return found
+
+
+def page(analysis: sweep.ExperimentAnalysis) -> None:
+    """Take a picture of the upper part of an experiment's page, with its best trial selected."""
+    chromium = browser()
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            chromium.get(Path(analysis.to_html(Path(directory) / "page.html")).as_uri())
+            size = {"width": 1200, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+            chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            chromium.execute_script(f"window.sweepPage.experiments[0].select([{analysis.best_trial.number}])")
+            chromium.execute_script("document.querySelector('[data-part=winner] dl').remove()")  # where it was stored
+            chromium.execute_async_script("setTimeout(arguments[0], 3000)")  # until what can be seen is drawn
+            picture = {"format": "webp", "quality": 80}
+            taken = chromium.execute_cdp_cmd("Page.captureScreenshot", picture)
+    finally:
+        chromium.quit()
+    write(HERE / "page.webp", f"data:image/webp;base64,{taken['data']}")
+
+
 def pictures(figures: dict[str, Any]) -> None:
     """Draw figures by name into files beside this one."""
-    options = Options()
-    for argument in ("--headless=new", "--no-sandbox", "--enable-unsafe-swiftshader", "--force-color-profile=srgb"):
-        options.add_argument(argument)
-    browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    browser.set_script_timeout(60)
+    chromium = browser()
     script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
     try:
         with tempfile.TemporaryDirectory() as directory:
             page = Path(directory) / "page.html"
             head = f'<meta charset="utf-8"><script src="{script.as_uri()}"></script>'
             page.write_text(f'{head}<div id="figure" style="width:{WIDTH}px">')
-            browser.get(page.as_uri())
+            chromium.get(page.as_uri())
             for name, figure in figures.items():
                 kind = "webp" if name in ON_WEBGL else "svg"
                 size = {
@@ -153,10 +179,10 @@ def pictures(figures: dict[str, Any]) -> None:
                     "height": figure.layout.height,
                     "scale": 2 if kind == "png" else 1,
                 }
-                found = browser.execute_async_script(_DRAW, json.loads(figure.to_json()), size)
+                found = chromium.execute_async_script(_DRAW, json.loads(figure.to_json()), size)
                 write(HERE / f"plot_{name}.{kind}", found)
     finally:
-        browser.quit()
+        chromium.quit()
 
 
 def write(file: Path, url: str) -> None:
@@ -176,11 +202,14 @@ def write(file: Path, url: str) -> None:
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or [*ON_DIGITS, "pareto", "population", "tutorial"]
+    wanted = sys.argv[1:] or [*ON_DIGITS, "pareto", "population", "tutorial", "page"]
     figures = {}
     with tempfile.TemporaryDirectory() as storage:
-        if set(wanted) & set(ON_DIGITS):
-            plot = digits(storage).plot
+        if set(wanted) & {*ON_DIGITS, "page"}:
+            analysis = digits(storage)
+            plot = analysis.plot
+            if "page" in wanted:
+                page(analysis)
             for name in set(wanted) & set(ON_DIGITS):
                 figures[name] = plot.contour("lr", "width") if name == "contour" else getattr(plot, name)()
         if "tutorial" in wanted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pprint
 import re
 import statistics
 import time
@@ -234,7 +233,7 @@ def _button(number: int) -> str:
 
 def _pasted(config: Mapping[str, Any]) -> str:
     forms = {
-        "Python": f"config = {pprint.pformat(dict(config), sort_dicts=False, width=88)}",
+        "Python": "config = {\n" + "".join(f"    {key!r}: {value!r},\n" for key, value in config.items()) + "}",
         "JSON": json_text(config),
         "arguments": as_arguments(config),
     }
