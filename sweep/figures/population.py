@@ -79,6 +79,9 @@ def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
         before.append(one)
     if unknown:
         _find_sources(reader, unknown, number_of)
+    for one in (one for stretches in found.values() for one in stretches):
+        if one.source not in found or one.source == one.number:  # a file that is not of this experiment
+            one.source = None
     return found
 
 
@@ -110,7 +113,7 @@ def _configs(reader: ExperimentReader) -> dict[str, dict[int, dict[str, Any]]]:
             "SELECT commands FROM event WHERE commands IS NOT NULL AND commands LIKE '%[\"Start\",%' ORDER BY seq"
         ):
             for row in decode(text):
-                if row[0] == "Start" and len(row) > 4 and isinstance(row[4], Mapping):
+                if isinstance(row, list) and len(row) > 4 and row[0] == "Start" and isinstance(row[4], Mapping):
                     found[row[1]][row[2]] = flatten(row[4])
     for row in reader.trials():
         found[row.trial_id].setdefault(1, flatten(row.config))
