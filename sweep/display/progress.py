@@ -31,7 +31,7 @@ from sweep.display.renderer import (
     status_line,
     stopping_lines,
 )
-from sweep.display.screens import Lines, Screen, screen_of, style_of
+from sweep.display.screens import Lines, Notebook, Screen, screen_of, style_of
 from sweep.display.state import ViewState
 
 __all__ = ["Progress"]
@@ -265,8 +265,9 @@ class Progress(Callback):
         draw = partial(
             draw_block, view, self._about, now=now, idle_s=idle, own_table=own, ending=self._ending, stop_hint=hint
         )
-        if is_last and is_page:
-            return  # the last frame follows at once
+        if is_last and isinstance(screen, Notebook):
+            screen.note(lines)  # the last frame follows at once
+            return
         self._write(lambda screen: screen.show(lines, draw))
 
     def _below(self, is_last: bool) -> str:

@@ -197,8 +197,12 @@ class Notebook(Screen):
         self._lock = threading.Lock()  # two threads that draw first would make two outputs
         self._lines: deque[str] = deque(maxlen=20)
 
-    def show(self, lines: Sequence[str], draw: Draw) -> None:
+    def note(self, lines: Sequence[str]) -> None:
+        """Take new lines, to be shown with the next frame."""
         self._lines.extend(lines)
+
+    def show(self, lines: Sequence[str], draw: Draw) -> None:
+        self.note(lines)
         self._put([*([(line, "dim")] for line in self._lines), *draw(self._WIDTH, self._HEIGHT)], is_last=False)
 
     def end(self, draw: DrawEnd) -> None:

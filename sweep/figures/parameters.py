@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sweep import checks
 from sweep.core.naming import evaluated_params
 from sweep.core.results import flatten
 from sweep.core.values import as_float
@@ -20,6 +21,7 @@ from sweep.record.rows import TrialRow, variables_of
 __all__ = ["Parameter", "parameter_of", "parameters", "ticks_of_log", "varying_names"]
 
 _MOST_CATEGORIES = 20
+_MOST_NAMED = 5
 _OTHERS = "others"
 _LOG_RATIO = 100.0  # of a parameter whose space is not known
 
@@ -83,36 +85,37 @@ def varying_names(reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[st
 
 
 def parameters(
-    reader: ExperimentReader, rows: Sequence[TrialRow], names: Sequence[str] | None, *, most: int, has_all: bool = False
+    reader: ExperimentReader, rows: Sequence[TrialRow], names: Sequence[str] | None, *, most: int
 ) -> tuple[list[Parameter], list[str]]:
     """Return parameters of some trials, and what is to be said of those left out.
 
     Args:
         names: which; None: those that vary, up to `most`.
-        has_all: give constant ones, too, where none is named.
 
     Raises:
-        ConfigError: a name that no trial has; there is none to show.
+        ConfigError: a name that no trial has, or no name; all configs are empty.
     """
+    space = reader.meta.get("space")
     flats = [flatten(row.config) for row in rows]
     if names is not None:
-        if isinstance(names, str):
-            names = [names]
+        names = [names] if isinstance(names, str) else names
+        if not isinstance(names, (list, tuple)) or not names:
+            checks.refuse("params", names, "a list of flattened names of parameters, such as ['lr', 'opt/momentum']")
         known = list(dict.fromkeys(name for flat in flats for name in flat))
         for name in names:
             if name not in known:
                 raise ConfigError(f"no trial has a parameter {name!r}. {nearest(str(name), known)}")
-        return [_parameter(reader, name, [flat.get(name, _MISSING) for flat in flats]) for name in names], []
+        return [_parameter(space, name, [flat.get(name, _MISSING) for flat in flats]) for name in names], []
     wanted = varying_names(reader, rows)
     if not wanted:
         raise ConfigError(f"the trials of {reader.name} have empty configs, so there is no parameter to show.")
-    found = [_parameter(reader, name, [flat.get(name, _MISSING) for flat in flats]) for name in wanted]
-    varied = [one for one in found if has_all or not one.is_constant]
+    found = [_parameter(space, name, [flat.get(name, _MISSING) for flat in flats]) for name in wanted]
+    varied = [one for one in found if not one.is_constant]
     notes = []
     if 0 < len(varied) < len(found):
-        notes.append(
-            f"Left out, as the same in all trials: {', '.join(one.title for one in found if one.is_constant)}."
-        )
+        same = [one.title for one in found if one.is_constant]
+        more = f" and {len(same) - _MOST_NAMED} more" if len(same) > _MOST_NAMED else ""
+        notes.append(f"Left out, as the same in all trials: {', '.join(same[:_MOST_NAMED])}{more}.")
     if len(varied) > most:
         notes.append(f"The first {most} of {len(varied)} parameters; params=[...] chooses others.")
     return (varied or found)[:most], notes
@@ -120,16 +123,16 @@ def parameters(
 
 def parameter_of(reader: ExperimentReader, name: str, configs: Sequence[Mapping[str, Any]]) -> Parameter:
     """Return one parameter of some flattened configs."""
-    return _parameter(reader, name, [config.get(name, _MISSING) for config in configs])
+    return _parameter(reader.meta.get("space"), name, [config.get(name, _MISSING) for config in configs])
 
 
 _MISSING = object()
 
 
-def _parameter(reader: ExperimentReader, name: str, values: Sequence[Any]) -> Parameter:
+def _parameter(space: Any, name: str, values: Sequence[Any]) -> Parameter:
     present = [value for value in values if value is not _MISSING]
     kinds = set(map(type, present))
-    described = _described(reader, name)
+    described = _described(space, name)
     is_numeric = bool(present) and kinds <= {int, float}
     if is_numeric and not (described == "category" and len(set(present)) <= _MOST_CATEGORIES):
         numbers = [_finite(value) for value in values]
@@ -178,9 +181,8 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else brief(value)
 
 
-def _described(reader: ExperimentReader, name: str) -> str:
+def _described(space: Any, name: str) -> str:
     """Return how the recorded space, which is texts, describes a parameter: `log`, `linear`, `category`, or empty."""
-    space = reader.meta.get("space")
     if not isinstance(space, Mapping):
         return ""
     head, _, _ = name.partition("/")

@@ -62,13 +62,7 @@ def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
     found: dict[int, list[Stretch]] = {}
     unknown: dict[int, Stretch] = {}  # by `result.seq` of its first report
     number_of = {row.trial_id: row.number for row in reader.trials()}
-    with reader.connect() as connection:
-        rows = connection.execute(
-            "SELECT trial_id, attempt, min(coalesce(json_extract(metrics, '$.training_iteration'), 0)),"
-            " max(coalesce(json_extract(metrics, '$.training_iteration'), 0)), min(seq) FROM result"
-            " GROUP BY trial_id, attempt ORDER BY trial_id, attempt"
-        ).fetchall()
-    for trial_id, attempt, begin, end, first_seq in rows:
+    for trial_id, attempt, begin, end, first_seq in _reported(reader):
         if trial_id not in number_of or not all(isinstance(step, (int, float)) for step in (begin, end)):
             continue
         number = number_of[trial_id]
@@ -85,7 +79,26 @@ def stretches_of(reader: ExperimentReader) -> dict[int, list[Stretch]]:
         before.append(one)
     if unknown:
         _find_sources(reader, unknown, number_of)
+    for one in (one for stretches in found.values() for one in stretches):
+        if one.source not in found or one.source == one.number:  # a file that is not of this experiment
+            one.source = None
     return found
+
+
+def _reported(reader: ExperimentReader) -> list[tuple[str, int, Any, Any, int]]:
+    """Return (trial id, attempt, step of its first and of its last report, `result.seq` of the first) of each attempt
+    that reported, sorted; the JSON of other reports is not looked at."""
+    first: dict[tuple[str, int], int] = {}
+    last: dict[tuple[str, int], int] = {}
+    query = "SELECT coalesce(json_extract(metrics, '$.training_iteration'), 0) FROM result WHERE seq = ?"
+    with reader.connect() as connection:
+        for trial_id, attempt, seq in connection.execute("SELECT trial_id, attempt, seq FROM result ORDER BY seq"):
+            first.setdefault((trial_id, attempt), seq)
+            last[trial_id, attempt] = seq
+        return [
+            (*key, *(connection.execute(query, (seq,)).fetchone()[0] for seq in (first[key], last[key])), first[key])
+            for key in sorted(first)
+        ]
 
 
 def _configs(reader: ExperimentReader) -> dict[str, dict[int, dict[str, Any]]]:
@@ -100,7 +113,7 @@ def _configs(reader: ExperimentReader) -> dict[str, dict[int, dict[str, Any]]]:
             "SELECT commands FROM event WHERE commands IS NOT NULL AND commands LIKE '%[\"Start\",%' ORDER BY seq"
         ):
             for row in decode(text):
-                if row[0] == "Start" and len(row) > 4 and isinstance(row[4], Mapping):
+                if isinstance(row, list) and len(row) > 4 and row[0] == "Start" and isinstance(row[4], Mapping):
                     found[row[1]][row[2]] = flatten(row[4])
     for row in reader.trials():
         found[row.trial_id].setdefault(1, flatten(row.config))

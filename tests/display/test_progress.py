@@ -848,8 +848,10 @@ def test_a_page_has_the_table_and_the_curves_below_the_block_and_keeps_them_at_t
     feed.end(1, Status.ERROR, "ValueError: <script>")
     progress.refresh()
     feed.end(2, reason="stopped early: loss=3")
+    progress.notice("said at last")
     progress.on_experiment_end([*feed.trials.values()])
     running, last = pages
+    assert "said at last" in last
     for page in pages:
         assert page.count("<svg") == page.count("<table") == 1
         assert "<script>" not in page

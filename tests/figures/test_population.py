@@ -37,10 +37,13 @@ def test_the_stretches_are_those_of_the_policy_file(analysis: ExperimentAnalysis
 def test_a_cut_off_or_foreign_policy_file_does_no_harm(analysis: ExperimentAnalysis) -> None:
     file = Path(analysis.experiment_path) / "pbt_global.txt"
     first = file.read_text().splitlines()[0]
-    file.write_text(f'{first}\n["1_x", 3]\n{{}}\nnonsense\n["a", "b", 1, 2, 3, 4]\n{first[:40]}')
+    foreign = json.loads(first)
+    foreign[1] = "99_x"
+    file.write_text(f'{first}\n{json.dumps(foreign)}\n["1_x", 3]\n{{}}\nnonsense\n["a", "b", 1, 2, 3, 4]\n{first[:40]}')
     found = stretches_of(analysis._reader)
     sources = [one.source for stretches in found.values() for one in stretches if one.is_changed]
     assert any(source is not None for source in sources)
+    assert {source for source in sources if source is not None} <= found.keys()
     assert analysis.plot.population().data
 
 
