@@ -1,4 +1,4 @@
-"""What the figures of an experiment take, and how large they are: 1,000 and 10,000 trials with 100 reports each.
+"""What the figures and the page of an experiment take, and their sizes: 1,000 and 10,000 trials with 100 reports each.
 
 Beside them stand Optuna's figures of a study in memory with the same 1,000 trials, where one corresponds.
 
@@ -161,6 +161,11 @@ def rows(directory: Path) -> list[Row]:
             more = {"params": ["lr", "dropout"]} if theirs == "plot_contour" else {}
             beside += f"; Optuna: {drawn(lambda: getattr(visualization, theirs)(study, **more))}"  # noqa: B023
         found.append((f"plot.{name}, 10,000 x {REPORTS}", large, "< 3 s, < 3 MB", beside))
+    for number in (1_000, 10_000):
+        began = time.perf_counter()
+        page = ExperimentAnalysis(directory / f"of_{number}", default_metric="loss", default_mode="min").to_html()
+        taken = f"{time.perf_counter() - began:.2f} s, {len(page) / 1e6:.2f} MB"
+        found.append((f"the page of {number:,} x {REPORTS}", taken, "< 3.5 MB" if number == 1_000 else "", ""))
     plot = ExperimentAnalysis(directory / "of_10000").plot
     plot._reader.trials()
     began = time.perf_counter()

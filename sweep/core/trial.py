@@ -30,6 +30,7 @@ __all__ = [
     "number_of",
     "revived",
     "shown_status",
+    "says_stopped_early",
 ]
 
 WAITS_FOR_SPACE = "waits for disk space"  # the reason of a trial that cannot write begins so
@@ -60,6 +61,14 @@ LEGAL: Mapping[Status, frozenset[Status]] = {
     Status.TERMINATED: frozenset({Status.PENDING}),  # only when the user asks for a retry
     Status.ERROR: frozenset({Status.PENDING}),
 }
+
+
+_EARLY = ("stopped early", "never promoted", "not needed beyond")  # how the reasons of schedulers begin
+
+
+def says_stopped_early(reason: str) -> bool:
+    """Whether the reason for which a trial ended is that a scheduler thought no more of it."""
+    return reason.startswith(_EARLY)
 
 
 def number_of(trial_id: str) -> int:

@@ -13,7 +13,7 @@ from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
 from sweep.core.results import TrialResult, flatten
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Status, Trial, says_stopped_early
 from sweep.display.curves import LiveCurves
 from sweep.display.forecast import Eta, Forecast, Progress
 from sweep.display.formats import clean
@@ -178,7 +178,7 @@ class ViewState:
     def update(self, first: float, now: float, trial: Trial) -> Change | None:
         """Take a trial as it is `now`, which changed for the first time since the last call at `first` (seconds of
         driving); return what became of it, None when its state is the same."""
-        kind = _KINDS.get(trial.status, "stopped" if trial.reason.startswith("stopped early") else "done")
+        kind = _KINDS.get(trial.status, "stopped" if says_stopped_early(trial.reason) else "done")
         self._ends.begin(first)
         self._forecast.begin(first)
         before, last = self._known.get(trial.number, (None, None))

@@ -14,7 +14,7 @@ from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.curves import Curve, curves_of
 from sweep.figures.style import FATES, finish, graph_objects, is_wide, plain, rounded, some
-from sweep.figures.trials import Field, by_fate, spread, step_of_stop, was_stopped_early
+from sweep.figures.trials import Field, by_fate, spread, step_of_stop
 from sweep.record.rows import TrialRow
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def found_rungs(rows: Sequence[TrialRow], time_attr: str = "training_iteration")
     stops = sorted({stop for row in rows if (stop := step_of_stop(row)) is not None})
     if not stops:
         return []
-    ends = (as_float((row.last_metrics or {}).get(time_attr)) for row in rows if not was_stopped_early(row))
+    ends = (as_float((row.last_metrics or {}).get(time_attr)) for row in rows if not row.was_stopped_early)
     last = max((end for end in ends if end is not None and math.isfinite(end)), default=stops[-1])
     if len(stops) >= _MOST_RUNGS:
         low = max(stops[0], last / 2 ** (_MOST_RUNGS - 2))
@@ -145,7 +145,7 @@ def _counts(rows: Sequence[TrialRow], steps: Sequence[float], time_attr: str) ->
         level = -1 if time is None else sum(time >= step for step in steps) - 1
         for index in range(level + 1):
             came[index] += 1
-        if level >= 0 and was_stopped_early(row):
+        if level >= 0 and row.was_stopped_early:
             stopped[level] += 1
     return list(zip(came, stopped, strict=True))
 

@@ -10,7 +10,7 @@ from sweep.errors import ConfigError
 from sweep.figures.importance import LEAST
 from sweep.figures.parameters import parameters
 from sweep.figures.population import SCHEDULERS
-from sweep.figures.trials import Field, chosen_metric, spread, was_stopped_early
+from sweep.figures.trials import Field, chosen_metric, spread
 from sweep.record.reader import ExperimentReader
 
 __all__ = ["suited_figures"]
@@ -41,7 +41,7 @@ def suited_figures(reader: ExperimentReader, defaults: tuple[str | None, str | N
             found.append("importance")
         if shown:
             found.append("slice")
-    if field.ranked and any(was_stopped_early(row) for row in rows):
+    if field.ranked and any(row.was_stopped_early for row in rows):
         found.append("rungs")
     if reader.meta.get("scheduler") in SCHEDULERS and any(row.last_seq is not None for row in rows):
         found.append("population")

@@ -16,29 +16,23 @@ from sweep.figures.style import FATES, lines_of, number_text, plain, some
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
-__all__ = ["Chosen", "Field", "by_fate", "chosen_metric", "fate_of", "spread", "step_of_stop", "was_stopped_early"]
+__all__ = ["Chosen", "Field", "by_fate", "chosen_metric", "fate_of", "spread", "step_of_stop"]
 
-_STOPPED = ("stopped early", "never promoted", "not needed beyond")  # how the reasons of schedulers begin
 _STEP = re.compile(r"\bat ([\d.]+(?:e[+-]?\d+)?)(?:,| is not among| where|:|$)|\bbeyond ([\d.]+(?:e[+-]?\d+)?):")
 _MOST_FAILED = 50
 _PARAMETERS_SHOWN = 6
 
 
-def was_stopped_early(row: TrialRow) -> bool:
-    """Whether a scheduler ended a trial before it was through."""
-    return row.status == "TERMINATED" and row.reason.startswith(_STOPPED)
-
-
 def step_of_stop(row: TrialRow) -> float | None:
     """Return the rung or the step at which a scheduler stopped a trial, as its reason says; None: it did not."""
-    found = _STEP.search(row.reason) if was_stopped_early(row) else None
+    found = _STEP.search(row.reason) if row.was_stopped_early else None
     return None if found is None else float(found[1] or found[2])
 
 
 def fate_of(row: TrialRow) -> str:
     """Return what became of a trial, one of `FATES`."""
     if row.status == "TERMINATED":
-        return "stopped" if was_stopped_early(row) else "finished"
+        return "stopped" if row.was_stopped_early else "finished"
     return {"ERROR": "failed", "PAUSED": "paused", "RUNNING": "running"}.get(row.status, "waiting")
 
 

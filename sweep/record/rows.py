@@ -11,7 +11,7 @@ from typing import Any
 
 from sweep.core.naming import experiment_tag
 from sweep.core.resources import Placement, Resources
-from sweep.core.trial import CheckpointRef, Grown
+from sweep.core.trial import CheckpointRef, Grown, says_stopped_early
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.records import decode_grown
 
@@ -133,6 +133,11 @@ class TrialRow:
     def trial_name(self) -> str:
         """What `trial_name_creator` called it, else `<trainable>_<trial id>`."""
         return self.name or f"{self.trainable_name}_{self.trial_id}"
+
+    @property
+    def was_stopped_early(self) -> bool:
+        """Whether a scheduler ended it before it was through."""
+        return self.status == "TERMINATED" and says_stopped_early(self.reason)
 
     @property
     def is_ended(self) -> bool:

@@ -219,7 +219,7 @@ def _optuna_state(trial: TrialRow, has_value: bool) -> str:
     """Return the state that a trial has in a study, as `to_optuna` gives it."""
     if trial.status != "TERMINATED":
         return _OPTUNA_STATES[trial.status]
-    return "PRUNED" if "stopped early" in trial.reason else "COMPLETE" if has_value else "FAIL"
+    return "PRUNED" if trial.was_stopped_early else "COMPLETE" if has_value else "FAIL"
 
 
 def history_frame(reader: ExperimentReader) -> pd.DataFrame:

@@ -84,8 +84,7 @@ def _points(reader: ExperimentReader, row: TrialRow, metric: str) -> list[tuple[
 
 
 def _fate(row: TrialRow) -> str:
-    is_stopped = row.status == "TERMINATED" and row.reason.startswith("stopped early")
-    return "stopped" if is_stopped else _FATES.get(row.status, "paused")
+    return "stopped" if row.was_stopped_early else _FATES.get(row.status, "paused")
 
 
 def _plain(value: Any) -> Any:

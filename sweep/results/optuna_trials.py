@@ -278,7 +278,7 @@ def _state_of(row: TrialRow, values: list[float] | None) -> tuple[str, list[floa
     """Return the name of a trial's state in Optuna, and its values there."""
     if row.status == "ERROR":
         return "FAIL", None
-    if row.status == "TERMINATED" and "stopped early" in row.reason:
+    if row.was_stopped_early:
         return "PRUNED", values if values is not None and len(values) == 1 else None  # of several Optuna takes none
     if row.status == "TERMINATED":
         return ("FAIL", None) if values is None else ("COMPLETE", values)
