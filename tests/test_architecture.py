@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Resuming re-tells the record, so it knows what a searcher and a scheduler are, and nothing of any particular one.
     "sweep.record.resume": ("sweep.record", "sweep.core", "searchers.base", "sweep.schedulers.base"),
     "sweep.results": ("sweep.record", "sweep.core"),
-    "sweep.results.glance": ("sweep.core", "sweep.display.svg", "sweep.record", "sweep.results.winners"),
+    "sweep.results.glance": ("sweep.core", "sweep.display.svg", "sweep.record"),
     "sweep.results.winners": ("sweep.record", "sweep.core", "searchers.pareto"),
     "sweep.results.experiment": (
         "sweep.core",

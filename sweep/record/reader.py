@@ -6,7 +6,7 @@ import base64
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -307,18 +307,25 @@ class ExperimentReader:
         return {trial_id: row.metrics for trial_id, row in self.reports_at(seqs).items()}
 
     def values(
-        self, metric: str, *, last_only: bool = False, trial_id: str | None = None, since: int = 0
+        self,
+        metric: str,
+        *,
+        last_only: bool = False,
+        trial_id: str | Collection[str] | None = None,
+        since: int = 0,
     ) -> Iterator[tuple[str, int, float]]:
         """Give (trial id, `result.seq`, value) of every report that has a number under `metric`, oldest first.
 
         Args:
             metric: a key, or a path such as `eval/acc`; booleans count as 0 and 1, NaN and infinities are given too.
             last_only: only the last report of each trial, ordered by the trial's number.
-            trial_id: only of this one.
+            trial_id: only of this one, or of these.
             since: only with a `result.seq` above.
         """
-        which = " WHERE r.seq > ?" + ("" if trial_id is None else " AND r.trial_id = ?")
-        chosen = (since,) if trial_id is None else (since, trial_id)
+        names = () if trial_id is None else (trial_id,) if isinstance(trial_id, str) else tuple(trial_id)
+        which = " WHERE r.seq > ?"
+        which += "" if trial_id is None else f" AND r.trial_id IN ({', '.join('?' * len(names))})"
+        chosen = (since, *names)
         source = (
             f"trial t JOIN result r ON r.seq = t.last_result{which} ORDER BY t.number"
             if last_only

@@ -11,7 +11,6 @@ from sweep.core.values import printed
 from sweep.display.svg import Curve, best_so_far, learning_curves
 from sweep.record.encoding import Opaque
 from sweep.record.reader import ExperimentReader, TrialRow
-from sweep.results.winners import scores
 
 __all__ = ["config_to_paste", "figures"]
 
@@ -36,16 +35,22 @@ def config_to_paste(config: Mapping[str, Any]) -> str:
 
 
 def figures(
-    reader: ExperimentReader, trials: Sequence[TrialRow], metric: str, mode: str, best_ids: Collection[str]
+    reader: ExperimentReader,
+    trials: Sequence[TrialRow],
+    metric: str,
+    mode: str,
+    last: Mapping[str, float],
+    best_ids: Collection[str],
 ) -> str:
-    """Return the learning curves of some trials, the best among them, and what each trial reached in their order."""
-    curves = [
-        Curve(row.number, _fate(row), _points(reader, row, metric), row.trial_id in best_ids)
-        for row in _chosen(trials, best_ids)
-    ]
-    by_id = {row.trial_id: row for row in trials}
-    last = scores(reader, metric, mode, "last")
-    values = [(by_id[trial_id].number, float(value), _fate(by_id[trial_id])) for trial_id, value in last]
+    """Return the learning curves of some trials, the best among them, and what each trial reached in their order.
+
+    Args:
+        last: the trials' last values, by id.
+    """
+    chosen = _chosen(trials, best_ids)
+    points = _points(reader, [row.trial_id for row in chosen], metric)
+    curves = [Curve(row.number, _fate(row), points[row.trial_id], row.trial_id in best_ids) for row in chosen]
+    values = [(row.number, float(last[row.trial_id]), _fate(row)) for row in trials if row.trial_id in last]
     has_lines = any(len(curve.points) > 1 for curve in curves)
     shown = [
         learning_curves(curves, metric) if has_lines else "",
@@ -72,15 +77,17 @@ def _chosen(trials: Sequence[TrialRow], best_ids: Collection[str]) -> list[Trial
     return list(found.values())
 
 
-def _points(reader: ExperimentReader, row: TrialRow, metric: str) -> list[tuple[float, float]]:
-    steps = {seq: step for _, seq, step in reader.values("training_iteration", trial_id=row.trial_id)}
-    points: list[tuple[float, float]] = []
-    for _, seq, value in reader.values(metric, trial_id=row.trial_id):
+def _points(reader: ExperimentReader, trial_ids: Collection[str], metric: str) -> dict[str, list[tuple[float, float]]]:
+    """Return (step, value) of the reports of each of these trials, in two passes over the record."""
+    steps = {seq: step for _, seq, step in reader.values("training_iteration", trial_id=trial_ids)}
+    found: dict[str, list[tuple[float, float]]] = {trial_id: [] for trial_id in trial_ids}
+    for trial_id, seq, value in reader.values(metric, trial_id=trial_ids):
+        points = found[trial_id]
         step = float(steps.get(seq, len(points) + 1))
         while points and points[-1][0] >= step:  # it went on from a checkpoint
             points.pop()
         points.append((step, float(value)))
-    return points
+    return found
 
 
 def _fate(row: TrialRow) -> str:

@@ -64,7 +64,7 @@ def analysis_page(analysis: Experiment) -> str:
     table = _trial_table(_ranked(trials, values, mode), names, marked)
     if best is not None:
         table = config_to_paste(best.row.config) + table
-    pictures = figures(reader, trials, metric, mode, marked) if metric and mode else ""
+    pictures = figures(reader, trials, metric, mode, values, marked) if metric and mode else ""
     return _page([head, *chosen], table + pictures + (_MORE if trials else ""), str(reader.root))
 
 

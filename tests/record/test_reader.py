@@ -188,6 +188,8 @@ def test_values_of_one_trial_are_read_alone(tmp_path: Path) -> None:
     assert [value for _, _, value in reader.values("loss", trial_id="abcde_00001")] == [10.0, 11.0]
     assert [value for _, _, value in reader.values("loss", trial_id="abcde_00001", last_only=True)] == [11.0]
     assert [value for _, _, value in reader.values('a"b', trial_id="abcde_00000")] == [0, 1]
+    assert [value for _, _, value in reader.values("loss", trial_id=["abcde_00001", "abcde_00007"])] == [10.0, 11.0]
+    assert list(reader.values("loss", trial_id=[])) == []
     assert [value for _, _, value in reader.values("loss")] == [0.0, 1.0, 10.0, 11.0]
 
 
