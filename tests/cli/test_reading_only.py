@@ -203,6 +203,7 @@ def test_everything_can_be_read_on_a_read_only_mount_and_nothing_resumed(made: P
     found = subprocess.run(
         with_mounts(mounts, [sys.executable, "-c", INSIDE, *places]),
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}:{Path(__file__).parent}"},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
