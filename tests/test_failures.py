@@ -169,7 +169,7 @@ def test_a_trial_that_reports_often_enough_is_left_alone():
     assert kinds(analysis) == ["FINISHED"]
 
 
-@pytest.mark.parametrize("spelling", ["report_timeout_s", "hang_timeout_s"])
+@pytest.mark.parametrize("spelling", ["report_timeout_s", pytest.param("hang_timeout_s", marks=pytest.mark.slow)])
 def test_a_class_trainable_that_hangs_is_killed_with_either_spelling(spelling):
     class Hanging(sweep.Trainable):
         def step(self):

@@ -166,7 +166,13 @@ def train(config):
 """
 
 
-@pytest.mark.parametrize("body", STARTS.values(), ids=STARTS)
+OFTEN = ("main", "tuner", "thread", "fork", "exec", "finally")  # of the others one more look now and then is enough
+
+
+@pytest.mark.parametrize(
+    "body",
+    [pytest.param(body, id=name, marks=() if name in OFTEN else pytest.mark.slow) for name, body in STARTS.items()],
+)
 def test_no_way_of_starting_a_sweep_starts_one_while_its_file_is_imported(tmp_path, body):
     (tmp_path / "FILE.py").write_text(HEAD + body)
     found = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", "--name", "mine")

@@ -261,7 +261,11 @@ def test_verbose_0_prints_nothing_of_it_either(script, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "reporter", ["sweep.CLIReporter()", "type('Mute', (sweep.Callback,), {})()"], ids=["CLIReporter", "mute"]
+    "reporter",
+    [
+        pytest.param("sweep.CLIReporter()", id="CLIReporter"),
+        pytest.param("type('Mute', (sweep.Callback,), {})()", id="mute", marks=pytest.mark.slow),
+    ],
 )
 def test_a_reporter_of_ones_own_leaves_it_to_standard_error(script, tmp_path, reporter):
     process = driver(tmp_path, str(script), "silent", "local", f"{{'progress_reporter': {reporter}}}")

@@ -166,7 +166,7 @@ def go_on(storage: Storage) -> None:
     check_same(storage)
 
 
-@pytest.mark.parametrize(("is_torn", "is_resumed"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("is_torn", "is_resumed"), [pytest.param(False, False, marks=pytest.mark.slow), (True, True)])
 def test_a_push_that_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_torn: bool, is_resumed: bool
 ) -> None:
@@ -201,7 +201,7 @@ def test_a_push_that_is_killed(
     assert len(reached) == 2  # before the record was there, and after
 
 
-@pytest.mark.parametrize(("is_torn", "machine"), [(False, "new"), (True, "reader")])
+@pytest.mark.parametrize(("is_torn", "machine"), [pytest.param(False, "new", marks=pytest.mark.slow), (True, "reader")])
 def test_a_pull_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, is_torn: bool) -> None:
     for at in range(1, MOST):
         place = made_place(tmp_path / str(at), monkeypatch, is_pushed=True)
