@@ -109,7 +109,8 @@ def main() -> None:
     )
     for looker in lookers:
         print(
-            f"events sent: {looker.events}, {looker.size / 1e6:.1f} MB; CPU of the page's process: {looker.cpu_s:.1f} s"
+            f"events: {looker.events}, {looker.size / 1e6:.1f} MB; CPU of what serves: {looker.cpu_s:.1f} s, "
+            f"{looker.settled_cpu_s:.1f} s of it after the page was there"
         )
 
 
