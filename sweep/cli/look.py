@@ -89,7 +89,7 @@ def _show(reader: ExperimentReader) -> None:
     from sweep.cli.attach import attach
     from sweep.display.progress import Progress
 
-    display = Progress()
+    display = Progress(hint="^C leaves; the sweep goes on")
     try:
         attach(reader, display)
     except KeyboardInterrupt:

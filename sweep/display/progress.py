@@ -62,6 +62,7 @@ class Progress(Callback):
         style: `terminal`, `notebook` or `lines`; None: found out at `setup`.
         clock: seconds, for how time passes between two facts.
         has_thread: whether to draw on a thread of its own; False: only when `refresh` is called, and at the end.
+        hint: what the block says last, of Ctrl-C; empty: how it stops the sweep.
         table: lines to show in place of the usual table; where there is no terminal they are written at each `refresh`,
             and once more at the end.
     """
@@ -77,6 +78,7 @@ class Progress(Callback):
         style: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         has_thread: bool = True,
+        hint: str = "",
         table: Callable[[ViewState], Sequence[str]] | None = None,
     ) -> None:
         self.verbose = verbose
@@ -85,6 +87,7 @@ class Progress(Callback):
         self._clock = clock
         self._has_thread = has_thread
         self._draws_at_steps = False
+        self._hint = hint
         self._table = table
         self._lock = threading.Lock()
         self._inbox: dict[str, tuple[float, float, Trial]] = {}
@@ -261,7 +264,7 @@ class Progress(Callback):
         idle = 0.0 if is_last else idle
         is_page = self.style == "notebook"
         own = table if table is not None or not is_page else ()  # a page has a table of its own below
-        hint = _NOTEBOOK_HINT if is_page else STOP_HINT
+        hint = self._hint or (_NOTEBOOK_HINT if is_page else STOP_HINT)
         draw = partial(
             draw_block, view, self._about, now=now, idle_s=idle, own_table=own, ending=self._ending, stop_hint=hint
         )

@@ -104,6 +104,8 @@ def test_ctrl_c_gives_the_terminal_back_and_the_sweep_goes_on(tmp_path: Path) ->
         assert looking.wait(30) == 0
         assert driver.poll() is None
         assert b"Traceback" not in shown
+        assert b"^C leaves; the sweep goes on" in shown
+        assert b"twice: kill" not in shown
     finally:
         driver.send_signal(signal.SIGINT)
         driver.wait(60)
