@@ -19,7 +19,8 @@ assert sweep.__file__.startswith(sys.prefix), sweep.__file__
 heavy = [name for name in ("torch", "jax", "tensorflow", "ray") if importlib.util.find_spec(name)]
 assert not heavy, heavy
 files = {str(file) for file in metadata.files("sweep-engine")}
-assert {"sweep/py.typed", "searchers/py.typed"} <= files, files
+needed = {"sweep/py.typed", "searchers/py.typed", "sweep/page/assets/page.js", "sweep/page/assets/page.css"}
+assert needed <= files, files
 assert any(file.endswith("licenses/LICENSE") for file in files), files
 strange = {file for file in files if file.split("/")[0] not in ("sweep", "searchers") and "dist-info" not in file}
 assert strange == {"../../../bin/sweep"}, strange

@@ -19,7 +19,7 @@ _EXACT = 1 << 53  # larger whole numbers are no longer themselves in a browser
 FATES = ("running", "waiting", "paused", "finished", "stopped early", "failed")
 """What has become of a trial, in the order in which a page counts them."""
 
-_FIXED = ("trial", "state", "step")
+_FIXED = ("trial", "name", "state", "step")
 _TAIL = ("time_s", "attempts", "reason")
 
 
@@ -60,13 +60,14 @@ class TrialTable:
         ordered = sorted(metrics, key=lambda key: first.index(key) if key in first else len(first))
         kept_params = list(params)[:MAX_COLUMNS]
         kept_metrics = ordered[: MAX_COLUMNS - len(kept_params)] or ordered[:10]
-        columns = [[name, "trial" if name == "trial" else ""] for name in _FIXED]
+        fixed_names = [name for name in _FIXED if name != "name" or any(fixed["name"] for _, fixed, _, _ in found)]
+        columns = [[name, "trial" if name == "trial" else ""] for name in fixed_names]
         columns += [[_text(key), "metric"] for key in kept_metrics]
         columns += [[_text(key), "parameter"] for key in kept_params]
         columns += [[name, ""] for name in _TAIL]
         rows = [
             [
-                *(fixed[name] for name in _FIXED),
+                *(fixed[name] for name in fixed_names),
                 *(report.get(key) for key in kept_metrics),
                 *(config.get(key) for key in kept_params),
                 *(fixed[name] for name in _TAIL),
@@ -85,6 +86,7 @@ class TrialTable:
         last = row.last_metrics or {}
         fixed = {
             "trial": row.number,
+            "name": _text(row.name) or None,
             "state": fate(row),
             "step": _plain(last.get("training_iteration")),
             "time_s": _plain(last.get("time_total_s")),

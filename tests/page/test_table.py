@@ -12,6 +12,7 @@ from made_experiment import MadeExperiment
 from shown_experiment import SCRIPT, shown_experiment, subject
 
 from sweep.page.table import FATES, MAX_COLUMNS, TrialTable
+from sweep.record.schema import LABELS
 
 
 def updated(root: Path) -> tuple[TrialTable, list[int]]:
@@ -76,6 +77,16 @@ def test_a_cell_is_something_that_a_browser_reads(tmp_path: Path, value: Any, ce
     table, _ = updated(made.commit())
     assert column(table, "value") == [cell]
     assert type(column(table, "value")[0]) is type(cell)
+
+
+def test_names_that_trials_were_given_are_a_column(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    trials = [made.trial({"x": number}) for number in range(2)]
+    made.db.execute(LABELS)
+    made.db.execute("INSERT INTO label VALUES (?, ?)", (trials[1], SCRIPT))
+    table, _ = updated(made.commit())
+    assert [name for name, _ in table.columns[:3]] == ["trial", "name", "state"]
+    assert column(table, "name") == [None, SCRIPT]
 
 
 def test_a_metric_and_a_parameter_of_one_name_are_two_columns(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class TrialTable {
       this.hidden = new Set();
       let kept = 0;
       columns.forEach(([name, kind], i) => {
-        const isTelling = kind === "trial" || ["state", "step", "reason"].includes(name) ||
+        const isTelling = kind === "trial" || ["name", "state", "step", "reason"].includes(name) ||
           (rows.length > 1 ? rows.some((row) => row[i] !== rows[0][i]) : kind !== "");
         if (!isTelling || (kind && kept >= 14)) this.hidden.add(name + kind);
         else kept += 1;
@@ -369,7 +369,7 @@ function showChosen(experiment) {
     const pairs = columns.map(([name, kind], i) => [name, kind, row[i]])
       .filter(([name, kind, value]) => value !== null && value !== "" && kind !== "trial" && !experiment.table.hidden.has(name + kind));
     return element("p", {}, element("strong", {}, shown(row[0], "trial")), " ",
-      pairs.map(([name, kind, value]) => (kind ? `${name}=${shown(value)}` : name === "state" || name === "reason" ? value : `${name} ${shown(value)}`)).join("  "));
+      pairs.map(([name, kind, value]) => (kind ? `${name}=${shown(value)}` : ["name", "state", "reason"].includes(name) ? value : `${name} ${shown(value)}`)).join("  "));
   });
   if (selected.size > list.length) list.push(element("p", {}, `and ${selected.size - list.length} more`));
   const button = (label, action) => element("button", { type: "button", onclick: action }, label);
