@@ -12,6 +12,7 @@ from made_experiment import MadeExperiment
 from shown_experiment import SCRIPT, shown_experiment, subject
 
 from sweep.page.table import FATES, MAX_COLUMNS, TrialTable
+from sweep.record.schema import LABELS
 
 
 def updated(root: Path) -> tuple[TrialTable, list[int]]:
@@ -86,6 +87,17 @@ def test_a_metric_and_a_parameter_of_one_name_are_two_columns(tmp_path: Path) ->
     table, _ = updated(made.commit())
     assert table.columns[3:6] == [["loss", "metric"], [SCRIPT, "metric"], ["loss", "parameter"]]
     assert table.rows[0][3:6] == [1.5, 2, 5]
+
+
+def test_names_given_to_trials_are_a_column(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    trial = made.trial({"lr": 0.1})
+    made.trial({"lr": 0.2})
+    made.db.execute(LABELS)
+    made.db.execute("INSERT INTO label VALUES (?, '<b>fine</b>')", (trial,))
+    table, _ = updated(made.commit())
+    assert [name for name, _ in table.columns[:4]] == ["trial", "name", "state", "step"]
+    assert column(table, "name") == ["<b>fine</b>", "trial_abcde_00001"]
 
 
 def test_of_very_many_columns_the_objective_stays(tmp_path: Path) -> None:
