@@ -121,7 +121,7 @@ def _is_path(storage: Any) -> TypeGuard[str | os.PathLike[str]]:
 def _in_turn(storage: Any) -> Iterator[None]:
     """Let others who publish into the same journal wait, so that no trial is written twice."""
     with ExitStack() as stack:
-        if _is_path(storage) and Path(storage).suffix not in _DATABASES:  # of those none is made
+        if _is_path(storage):
             with suppress(OSError):  # said by whoever opens the journal itself
                 file = stack.enter_context(Path(storage).expanduser().open("ab"))
                 fcntl.flock(file, fcntl.LOCK_EX)

