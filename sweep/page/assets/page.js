@@ -235,6 +235,9 @@ class Figure {
     layout.hoverlabel = { ...layout.hoverlabel, bgcolor: panel, bordercolor: line, font: { color: ink } };
     layout.autosize = true;
     delete layout.width;
+    const eye = layout.scene?.camera?.eye;
+    const ratio = (layout.height ?? 0) / (this.plot.clientWidth || Infinity);
+    if (eye && ratio > 1) layout.scene.camera.eye = { x: eye.x * ratio, y: eye.y * ratio, z: eye.z * ratio };  // else cut
     for (const key of ["xaxis", "yaxis", ...Object.keys(layout).filter((one) => /^[xy]axis\d+$/.test(one))]) {
       layout[key] = { ...layout[key], gridcolor: line, zerolinecolor: line, linecolor: line };
     }
