@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -215,8 +215,13 @@ def _print_front(reader: ExperimentReader, top: int | None, form: str | None, st
 
 def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]], style: str) -> None:
     """Print trials, the values by which they were chosen, and their configs."""
+    metrics = dict.fromkeys(key for _, values in found for key in values)
+    params = dict.fromkeys(key for trial, _ in found for key in flatten(trial.config))
+    shown, names = _column_names(metrics, params, ("trial", "state"))
     rows = [
-        {"trial": f"{trial.number:05d}", "state": trial.status, **values, **flatten(trial.config)}
+        {"trial": f"{trial.number:05d}", "state": trial.status}
+        | {shown[key]: value for key, value in values.items()}
+        | {names[key]: value for key, value in flatten(trial.config).items()}
         for trial, values in found
     ]
     print_rows(rows, list(dict.fromkeys(column for row in rows for column in row)), style)
@@ -295,8 +300,7 @@ def _trial_table(reader: ExperimentReader) -> Table:
         found.append((_fixed_cells(reader, trial), report, flatten(trial.config)))
     metrics = dict.fromkeys(key for _, report, _ in found for key in report)
     params = dict.fromkeys(key for _, _, config in found for key in config)
-    shown = {key: f"metric/{key}" if key in _FIXED else key for key in metrics}
-    names = {key: f"config/{key}" if key in metrics or key in _FIXED else key for key in params}
+    shown, names = _column_names(metrics, params, _FIXED)
     rows = []
     for cells, report, config in found:
         own = {shown[key]: value for key, value in report.items()}
@@ -312,6 +316,16 @@ def _trial_table(reader: ExperimentReader) -> Table:
         texts={*_FIXED} - _NUMBERS,
         telling={"trial_id": lambda _: False, "attempt": lambda attempt: attempt > 1, "failure": bool},
     )
+
+
+def _column_names(
+    metrics: Iterable[str], params: Collection[str], fixed: Collection[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the columns of metrics and of parameters: their own names, those that are taken with what they are."""
+    reported = set(metrics)
+    names = {key: f"config/{key}" if key in reported or key in fixed else key for key in params}
+    taken = {*fixed, *names.values()}
+    return {key: f"metric/{key}" if key in taken else key for key in metrics}, names
 
 
 def _fixed_cells(reader: ExperimentReader, trial: TrialRow) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def html(names: tuple[str, ...], output: str | None, metric: str | None, goal: s
     subjects = _subjects(names, storage, metric, goal)
     path = Path(output or (f"{subjects[0].reader.root.name}.html" if len(subjects) == 1 else "compared.html"))
     written = write_page(subjects, path)
-    click.echo(f"{clean(written)}  {written.stat().st_size / 1e6:.1f} MB")
+    if written.is_file():  # else a pipe, perhaps this one
+        click.echo(f"{clean(written)}  {written.stat().st_size / 1e6:.1f} MB")
 
 
 @click.command(short_help="Look at sweeps live, in a browser or here.")

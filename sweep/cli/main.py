@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -105,6 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     from sweep.errors import SweepError, UserCodeError
 
+    if sys.stdout is None:  # it was closed by who called
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the program ends
     try:
         code: Any = sweep.main(arguments, prog_name="sweep", standalone_mode=False)
         sys.stdout.flush()
@@ -120,6 +123,12 @@ def _run(arguments: Sequence[str] | None) -> int:
         # The reader has seen enough. Python flushes once more when it ends: into nothing.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        click.echo(f"error: what was to be printed cannot be written: {error.strerror}", err=True)
+        return 1
     except SweepError as error:
         click.echo(f"error: {error}", err=True)
         cause = error.__cause__

@@ -96,6 +96,8 @@ def rendered(subjects: Sequence[Subject]) -> str:
 def write_page(subjects: Sequence[Subject], path: str | os.PathLike[str]) -> Path:
     """Write the page of experiments to a file, whole or not at all; return its path.
 
+    A symbolic link stays one, and a file keeps its permissions. What is no file, such as `/dev/stdout`, is written to.
+
     Raises:
         ConfigError: the file cannot be written, or plotly is not installed.
         ExperimentError: a record is damaged.
@@ -105,18 +107,26 @@ def write_page(subjects: Sequence[Subject], path: str | os.PathLike[str]) -> Pat
         raise ConfigError(f"{target} is a directory; expected a file such as {target / 'sweep.html'}.")
     text = rendered(subjects)
     try:
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.chmod(name, 0o644 & ~_umask())
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+        else:
+            _write_whole(target.resolve(), text)
     except OSError as error:
         raise ConfigError(f"{target} cannot be written: {error.strerror or error}. Name another file.") from error
     return target
+
+
+def _write_whole(target: Path, text: str) -> None:
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o644 & ~_umask()
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".sweep-page-")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, mode)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _umask() -> int:

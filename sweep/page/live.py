@@ -118,7 +118,10 @@ def application(live: LivePage, token: str) -> Any:
         refused = refusal(request)
         if refused is not None:
             return refused
-        text = await asyncio.to_thread(live.page, f"events?token={token}")
+        try:
+            text = await asyncio.to_thread(live.page, f"events?token={token}")
+        except ExperimentError as error:  # its directory was removed, for instance
+            return PlainTextResponse(f"{error}\n", 503, _HEADERS)
         return HTMLResponse(text, headers=_HEADERS)
 
     async def events(request: Request) -> Response:

@@ -19,6 +19,7 @@ from sweep.page.table import FATES, fate
 from sweep.record.derived_fields import MOST_SECONDS
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
+from sweep.results.glance import as_python
 from sweep.results.winners import Best, better_earlier
 
 __all__ = ["ENDED", "PARTS", "TITLES", "counts_of", "span_text"]
@@ -27,6 +28,8 @@ __all__ = ["ENDED", "PARTS", "TITLES", "counts_of", "span_text"]
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 _MAX_GROUPS = 20
 _MAX_FRONT = 50
+_MAX_NAMES = 50
+_MAX_SPACE = 50  # parameters that are shown at once
 _REACHED = "reached max_t: training_iteration="
 
 
@@ -69,7 +72,9 @@ def winner(subject: Subject) -> str:
         )
     best, earlier = subject.best(), better_earlier(reader, metric, mode)
     if best is None and earlier is None:
-        return line(f"No trial has reported a number under {escaped(repr(metric))} yet.")
+        names = ", ".join(escaped(name) for name in reader.metric_names()[:_MAX_NAMES])
+        known = f"Reported were: {names}." if names else ""
+        return line(f"No trial has reported a number under {escaped(repr(metric))}.", known)
     found = ""
     if best is not None:
         what = fate(best.row)
@@ -181,7 +186,9 @@ def about(subject: Subject) -> str:
         ]
     )
     if space:
-        found += rows(["parameter", "space"], space.items(), "Search space")
+        shown = rows(["parameter", "space"], space.items(), "Search space")
+        many = f"<details><summary>Search space of {len(space)} parameters</summary>{shown}</details>"
+        found += many if len(space) > _MAX_SPACE else shown
     return found
 
 
@@ -215,7 +222,7 @@ def _front(subject: Subject) -> str:
     names = list(front[0][1])
     params = list(dict.fromkeys(key for row, _ in front for key in flatten(row.config)))[:20]
     body = [
-        [row.number, *(values[name] for name in names), *(flatten(row.config).get(key) for key in params)]
+        [f"{row.number:05d}", *(values[name] for name in names), *(flatten(row.config).get(key) for key in params)]
         for row, values in front[:_MAX_FRONT]
     ]
     more = line(f"The first {_MAX_FRONT} of them.") if len(front) > _MAX_FRONT else ""
@@ -233,7 +240,7 @@ def _button(number: int) -> str:
 
 def _pasted(config: Mapping[str, Any]) -> str:
     forms = {
-        "Python": "config = {\n" + "".join(f"    {key!r}: {value!r},\n" for key, value in config.items()) + "}",
+        "Python": f"config = {as_python(config)}",
         "JSON": json_text(config),
         "arguments": as_arguments(config),
     }

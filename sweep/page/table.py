@@ -19,7 +19,8 @@ _EXACT = 1 << 53  # larger whole numbers are no longer themselves in a browser
 FATES = ("running", "waiting", "paused", "finished", "stopped early", "failed")
 """What has become of a trial, in the order in which a page counts them."""
 
-_FIXED = ("trial", "name", "state", "step")
+_FIXED = ("trial", "state", "step")
+_NAMED = ("trial", "name", "state", "step")  # where trials were given names
 _TAIL = ("time_s", "attempts", "reason")
 
 
@@ -33,7 +34,7 @@ def fate(row: TrialRow) -> str:
         case "ERROR":
             return "failed"
         case "TERMINATED":
-            return "stopped early" if row.was_stopped_early else "finished"
+            return "stopped early" if row.reason.startswith("stopped early") else "finished"
         case _:
             return "waiting"
 
@@ -53,21 +54,22 @@ class TrialTable:
 
     def update(self, subject: Subject) -> list[int]:
         """Read what is new; return the indices of the rows that changed, all where the columns did."""
-        found = [self._cells_of(row) for row in subject.reader.trials()]
+        trials = subject.reader.trials()
+        found = [self._cells_of(row) for row in trials]
+        head = _NAMED if any(row.name for row in trials) else _FIXED
         metrics = dict.fromkeys(key for _, _, report, _ in found for key in report)
         params = dict.fromkeys(key for _, _, _, config in found for key in config)
         first = [name for name, _ in subject.objectives] or [subject.metric or ""]
         ordered = sorted(metrics, key=lambda key: first.index(key) if key in first else len(first))
         kept_params = list(params)[:MAX_COLUMNS]
         kept_metrics = ordered[: MAX_COLUMNS - len(kept_params)] or ordered[:10]
-        fixed_names = [name for name in _FIXED if name != "name" or any(fixed["name"] for _, fixed, _, _ in found)]
-        columns = [[name, "trial" if name == "trial" else ""] for name in fixed_names]
+        columns = [[name, "trial" if name == "trial" else ""] for name in head]
         columns += [[_text(key), "metric"] for key in kept_metrics]
         columns += [[_text(key), "parameter"] for key in kept_params]
         columns += [[name, ""] for name in _TAIL]
         rows = [
             [
-                *(fixed[name] for name in fixed_names),
+                *(fixed[name] for name in head),
                 *(report.get(key) for key in kept_metrics),
                 *(config.get(key) for key in kept_params),
                 *(fixed[name] for name in _TAIL),
@@ -86,7 +88,7 @@ class TrialTable:
         last = row.last_metrics or {}
         fixed = {
             "trial": row.number,
-            "name": _text(row.name) or None,
+            "name": _text(row.trial_name),
             "state": fate(row),
             "step": _plain(last.get("training_iteration")),
             "time_s": _plain(last.get("time_total_s")),

@@ -122,13 +122,16 @@ class Experiment:
         return event_frame(self._reader)
 
     def to_html(
-        self, path: str | os.PathLike[str] | None = None, *, compare: Sequence[Experiment | str | os.PathLike[str]] = ()
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        compare: Experiment | str | os.PathLike[str] | Sequence[Experiment | str | os.PathLike[str]] = (),
     ) -> str:
         """Write the experiment as one page that needs nothing else and opens without a network; `sweep html` does it.
 
         Args:
             path: a file; None: none is written.
-            compare: other experiments, or their directories, to be shown beside it.
+            compare: another experiment, or its directory, to be shown beside it, or several.
 
         Returns:
             the path of the file; without one the page's text.
@@ -140,7 +143,7 @@ class Experiment:
         from sweep.page.subject import Subject
 
         subjects = [Subject(self._reader, self.default_metric, self.default_mode)]
-        for one in compare:
+        for one in [compare] if isinstance(compare, (Experiment, str, os.PathLike)) else compare:
             reader = one._reader if isinstance(one, Experiment) else ExperimentReader(one)
             subjects.append(Subject(reader, self.default_metric, self.default_mode))
         return rendered(subjects) if path is None else str(write_page(subjects, path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import pprint
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from sweep.display.svg import Curve, best_so_far, learning_curves
 from sweep.record.encoding import Opaque
 from sweep.record.reader import ExperimentReader, TrialRow
 
-__all__ = ["config_to_paste", "figures"]
+__all__ = ["as_python", "config_to_paste", "figures"]
 
 _MAX_CURVES = 30
 _MAX_REPORTS = 50_000  # read for one page: a tenth of a second
@@ -24,14 +25,16 @@ _PRE = (
 
 
 def config_to_paste(config: Mapping[str, Any]) -> str:
-    """Return a config as Python writes it; what was stored as a pickle is a text."""
-    if not config:
-        return ""
+    """Return a config as a block of Python to paste; empty: there is none."""
+    return f'<pre style="{_PRE}">{html.escape(as_python(config))}</pre>' if config else ""
+
+
+def as_python(config: Mapping[str, Any]) -> str:
+    """Return a config as Python reads it; what was stored as a pickle is a text, NaN is `float('nan')`."""
     try:
-        shown = pprint.pformat(_plain(config), width=100, sort_dicts=False)
+        return pprint.pformat(_plain(config), width=100, sort_dicts=False)
     except ValueError:  # a whole number beyond what Python prints
-        shown = printed(config)
-    return f'<pre style="{_PRE}">{html.escape(shown)}</pre>'
+        return printed(config)
 
 
 def figures(
@@ -99,4 +102,13 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(map(_plain, value)) if type(value) in (list, tuple) else [*map(_plain, value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return _Infinite(value)
     return value.text if isinstance(value, Opaque) else value
+
+
+class _Infinite(float):
+    """A number that Python reads only as a call."""
+
+    def __repr__(self) -> str:
+        return f"float('{float(self)}')"

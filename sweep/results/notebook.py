@@ -118,9 +118,12 @@ def _best_lines(analysis: Experiment) -> list[str]:
             f"scope=&#x27;last&#x27;: by the last report of each trial), trial {best.row.number:05d}"
         ]
     elif metric and mode:
-        lines = [_text(f"No trial has reported a number under {metric!r} yet.")]
+        lines = [f"No trial has reported a number under {_text(repr(metric))} yet."]
     else:
-        lines = [_text("No metric was given, so none is best: get_best_result(metric, mode).")]
+        lines = [
+            "No metric was given, so none is best: <code>.get_best_trial(metric, mode)</code>, of a ResultGrid "
+            "<code>.get_best_result(metric, mode)</code>."
+        ]
     if earlier is not None:
         lines.append(
             f"at an earlier step {_text(earlier.metric)} = {_value(earlier.value)}, trial {earlier.row.number:05d} "

@@ -271,6 +271,19 @@ def test_names_given_to_trials_are_a_column(tmp_path: Path) -> None:
     assert call(tmp_path, "trials", "named", "--filter", "name = 'fine one'").stdout.startswith("trial  name")
 
 
+def test_metrics_and_parameters_of_one_name_keep_their_own_values(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path, "alike")
+    trial = made.trial({"lr": 0.1, "loss": 7, "trial": 9})
+    made.report(trial, {"loss": 1.0, "lr": 0.5, "config/lr": 3.0})
+    made.end(trial)
+    made.close()
+    expected = {"loss": 1.0, "lr": 0.5, "config/lr": 0.1, "config/loss": 7, "trial": "00000", "config/trial": 9}
+    (row,) = json.loads(call(tmp_path, "trials", "alike", "-f", "json").stdout)
+    assert row | expected | {"metric/config/lr": 3.0} == row
+    (row,) = json.loads(call(tmp_path, "best", "alike", "-f", "json").stdout)
+    assert row == {"trial": "00000", "state": "TERMINATED", "loss": 1.0, "lr": 0.1, "config/loss": 7, "config/trial": 9}
+
+
 def test_a_list_is_written_to_a_file_of_each_kind(storage: Path) -> None:
     def write(name: str, *more: str) -> Path:
         result = call(storage, "trials", "digits", "--output", str(storage / name), "--sort", "lr", *more)

@@ -113,3 +113,17 @@ def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", command], cwd=PROJECT, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("trial")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"), [(">&-", 0, ""), ("> /dev/full", 1, "No space left on device")]
+)
+def test_where_nothing_can_be_printed_there_is_no_traceback(
+    tmp_path: Path, redirection: str, code: int, said: str
+) -> None:
+    MadeExperiment(tmp_path, "some").close()
+    command = f"{sys.executable} -m sweep.cli.main ls --storage {tmp_path} {redirection}"
+    done = subprocess.run(["bash", "-c", command], cwd=PROJECT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ def test_several_are_compared_whether_analyses_or_directories(root: Path, tmp_pa
     compared = ExperimentAnalysis(root).to_html(compare=[other, ExperimentAnalysis(other / "sweep.db")][:1])
     assert re.findall(r'data-article="e\d">([^<]*)<', compared) == ["compared", "shown", "other"]
     assert [one["index"] for one in payload(compared)["experiments"]] == [0, 1, 2]
+    for alone in (other, str(other), ExperimentAnalysis(other)):
+        assert ExperimentAnalysis(root).to_html(compare=alone).count("data-article=") == compared.count("data-article=")
     with pytest.raises(ConfigError, match="is there twice; a page has each experiment once"):
         ExperimentAnalysis(root).to_html(compare=[root])
 
@@ -108,6 +111,31 @@ def test_where_it_cannot_be_written_nothing_is_left(root: Path, tmp_path: Path, 
     with pytest.raises(ConfigError, match=said):
         write_page([subject(root)], tmp_path / target)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_file_is_written_to_and_never_replaced(root: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = tmp_path / "read"
+    with read.open("w") as file, subprocess.Popen(["cat", pipe], stdout=file):
+        done = CliRunner().invoke(command_line, ["html", str(root), "-o", str(pipe)])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert read.read_text().startswith("<!doctype html>")
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_a_link_and_a_private_file_private(root: Path, tmp_path: Path) -> None:
+    page, link = tmp_path / "page.html", tmp_path / "link.html"
+    page.touch(0o600)
+    link.symlink_to(page)
+    assert write_page([subject(root)], link) == link
+    assert link.is_symlink()
+    assert page.read_text().startswith("<!doctype html>")
+    assert page.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_as_long_as_names_may_be_can_be_written(root: Path, tmp_path: Path) -> None:
+    assert write_page([subject(root)], tmp_path / ("n" * 250 + ".html")).is_file()
 
 
 def test_without_plotly_the_command_to_install_it_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

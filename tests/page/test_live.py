@@ -122,6 +122,17 @@ def test_a_record_that_disappears_stays_as_it_was_shown(made: MadeExperiment) ->
     assert live.models[0].version > version
 
 
+def test_who_asks_for_the_page_of_a_record_that_is_gone_is_told(made: MadeExperiment) -> None:
+    with served(made.root) as page:
+        made.close()
+        (made.root / "sweep.db").unlink()
+        with closing(http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)) as connection:
+            connection.request("GET", f"/?token={TOKEN}")
+            answer = connection.getresponse()
+            assert answer.status == 503
+            assert "sweep.db" in answer.read().decode()
+
+
 def test_a_port_that_is_taken_is_named() -> None:
     with (
         listening_socket(0) as taken,

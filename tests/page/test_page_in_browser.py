@@ -113,6 +113,34 @@ def test_the_table_is_sorted_filtered_and_walked_by_keys(driver: Any) -> None:
     assert driver.switch_to.active_element.get_attribute("aria-selected") == "true"
 
 
+def test_columns_of_one_name_are_told_apart_and_a_short_number_has_the_whole_as_its_title(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for number in range(3):
+        trial = made.trial({"lr": number, "seed": 123456780 + number, "state": f"s{number}"})
+        made.report(trial, {"loss": 1.0, "lr": 9.0 - number, "config/lr": 0.5 * number, "step": 7 + number})
+        made.end(trial)
+    path = write_page([subject(made.close())], tmp_path / "page.html")
+    with open_page(path.as_uri()) as driver:
+        until(lambda: driver.execute_script("return document.documentElement.dataset.ready"))
+        heads = driver.execute_script("return [...document.querySelectorAll('.trials th')].map((one) => one.innerText)")
+        assert heads[0].startswith("trial")
+        assert heads[1:] == [
+            *("state", "step", "lr", "metric/config/lr", "metric/step", "config/lr", "seed", "config/state"),
+            "reason",
+        ]
+        box = driver.find_element("css selector", "input[type=search]")
+        for typed, numbers in (
+            *(("lr=9", [0]), ("config/lr=2", [2]), ("metric/config/lr=0.5", [1]), ("metric/step>8", [2])),
+            *(("config/state=s1", [1]), ("step=1", [0, 1, 2]), ("config/seed=123456781", [1])),
+        ):
+            box.clear()
+            box.send_keys(typed)
+            assert [int(row[0]) for row in driver.execute_script(ROWS)] == numbers, typed
+        title = "return document.querySelector('.trials tbody tr').cells[7].title"
+        assert driver.execute_script(title) == "123456781"
+        assert console_errors(driver) == []
+
+
 def test_nothing_sticks_out_at_400_pixels(driver: Any) -> None:
     resize(driver, 400)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import html
 import json
+import math
 import re
 import shlex
 from pathlib import Path
@@ -62,6 +63,17 @@ def test_the_winner_can_be_pasted_in_three_forms(root: Path) -> None:
     assert shlex.split(arguments)[:2] == ["lr=0.1", "act=relu"]
 
 
+def test_what_python_does_not_write_as_it_prints_can_be_pasted_as_well(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    finish(made, begin(made, 0, at=0.0, odd=math.nan, far=[-math.inf], kind=len, deep={1: (2,)}), 1, at=1.0, loss=2.0)
+    python = blocks(part("winner", made.commit()))[0]
+    config: dict[str, Any] = {}
+    exec(python, config)
+    assert math.isnan(config["config"]["odd"])
+    assert config["config"]["far"] == [-math.inf]
+    assert config["config"]["kind"] == "<built-in function len>"
+
+
 def test_a_winner_that_failed_and_a_better_report_before_the_last_are_said(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
     finish(made, begin(made, 0, at=0.0), 1, at=1.0, loss=2.0, kind="FAILED", reason="ValueError: no")
@@ -77,12 +89,12 @@ def test_a_winner_that_failed_and_a_better_report_before_the_last_are_said(tmp_p
     ("meta", "said"),
     [
         ({"metric": None, "mode": None}, "No metric was given"),
-        ({}, "No trial has reported a number under 'loss' yet."),
+        ({}, "No trial has reported a number under 'loss'. Reported were: accuracy."),
     ],
 )
 def test_without_a_winner_the_reason_is_said(tmp_path: Path, meta: dict[str, Any], said: str) -> None:
     made = MadeExperiment(tmp_path, **meta)
-    made.trial({"x": 1})
+    made.report(made.trial({"x": 1}), {"accuracy": 0.5})
     assert said in words(part("winner", made.commit()))
 
 
@@ -96,7 +108,7 @@ def test_of_several_objectives_the_pareto_set_is_shown(tmp_path: Path) -> None:
         made.report(trial, {"loss": loss, "size": size})
     said = words(part("winner", made.commit()))
     assert "2 trials that no other beats" in said
-    assert "trial loss size lr 0 1 9 1 1 2 3 2" in said
+    assert "trial loss size lr 00000 1 9 1 00001 2 3 2" in said
 
 
 def test_another_metric_may_decide(root: Path) -> None:

@@ -79,16 +79,6 @@ def test_a_cell_is_something_that_a_browser_reads(tmp_path: Path, value: Any, ce
     assert type(column(table, "value")[0]) is type(cell)
 
 
-def test_names_that_trials_were_given_are_a_column(tmp_path: Path) -> None:
-    made = MadeExperiment(tmp_path)
-    trials = [made.trial({"x": number}) for number in range(2)]
-    made.db.execute(LABELS)
-    made.db.execute("INSERT INTO label VALUES (?, ?)", (trials[1], SCRIPT))
-    table, _ = updated(made.commit())
-    assert [name for name, _ in table.columns[:3]] == ["trial", "name", "state"]
-    assert column(table, "name") == [None, SCRIPT]
-
-
 def test_a_metric_and_a_parameter_of_one_name_are_two_columns(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
     trial = made.trial({"loss": 5})
@@ -97,6 +87,17 @@ def test_a_metric_and_a_parameter_of_one_name_are_two_columns(tmp_path: Path) ->
     table, _ = updated(made.commit())
     assert table.columns[3:6] == [["loss", "metric"], [SCRIPT, "metric"], ["loss", "parameter"]]
     assert table.rows[0][3:6] == [1.5, 2, 5]
+
+
+def test_names_given_to_trials_are_a_column(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    trial = made.trial({"lr": 0.1})
+    made.trial({"lr": 0.2})
+    made.db.execute(LABELS)
+    made.db.execute("INSERT INTO label VALUES (?, '<b>fine</b>')", (trial,))
+    table, _ = updated(made.commit())
+    assert [name for name, _ in table.columns[:4]] == ["trial", "name", "state", "step"]
+    assert column(table, "name") == ["<b>fine</b>", "trial_abcde_00001"]
 
 
 def test_of_very_many_columns_the_objective_stays(tmp_path: Path) -> None:

@@ -164,7 +164,8 @@ def test_of_many_trials_the_first_and_the_best_are_shown(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("metric", "says"), [(None, "No metric was given"), ("loss", "No trial has reported a number under 'loss' yet")]
+    ("metric", "says"),
+    [(None, ".get_best_result(metric, mode)."), ("loss", "No trial has reported a number under 'loss' yet")],
 )
 def test_a_page_without_a_best_says_why(tmp_path: Path, metric: str | None, says: str) -> None:
     made = MadeExperiment(tmp_path, metric=metric, mode="min" if metric else None)

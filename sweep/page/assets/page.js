@@ -35,6 +35,18 @@ function shown(value, kind) {
   return typeof value === "number" ? shownNumber(value) : String(value);
 }
 
+// The headings of columns: their names, and of those that are taken what they are, as in `sweep trials`.
+function labelsOf(columns) {
+  const named = (...kinds) => new Set(columns.filter(([, kind]) => kinds.includes(kind)).map(([name]) => name));
+  const [fixed, metrics] = [named("", "trial"), named("metric")];
+  const parameter = (name) => (fixed.has(name) || metrics.has(name) ? `config/${name}` : name);
+  const taken = new Set([...fixed, ...[...named("parameter")].map(parameter)]);
+  return columns.map(([name, kind]) => {
+    if (kind === "parameter") return parameter(name);
+    return kind === "metric" && taken.has(name) ? `metric/${name}` : name;
+  });
+}
+
 // --- the table ---
 
 class TrialTable {
@@ -76,26 +88,33 @@ class TrialTable {
       this.hidden = new Set();
       let kept = 0;
       columns.forEach(([name, kind], i) => {
-        const isTelling = kind === "trial" || ["name", "state", "step", "reason"].includes(name) ||
+        const isTelling = kind === "trial" || (kind === "" && ["name", "state", "step", "reason"].includes(name)) ||
           (rows.length > 1 ? rows.some((row) => row[i] !== rows[0][i]) : kind !== "");
         if (!isTelling || (kind && kept >= 14)) this.hidden.add(name + kind);
         else kept += 1;
       });
     }
-    this.chooser.replaceChildren(...columns.map(([name, kind]) => {
+    const labels = labelsOf(columns);
+    this.chooser.replaceChildren(...columns.map(([name, kind], i) => {
       const box = element("input", { type: "checkbox", onchange: () => {
         if (box.checked) this.hidden.delete(name + kind); else this.hidden.add(name + kind);
         this.render();
       } });
       box.checked = !this.hidden.has(name + kind);
-      return element("label", {}, box, ` ${kind === "parameter" ? "config/" : ""}${name}`);
+      return element("label", {}, box, ` ${kind === "parameter" ? `config/${name}` : labels[i]}`);
     }));
     this.render();
   }
 
+  columnOf(typed) {
+    const { columns } = this.experiment;
+    const index = labelsOf(columns).indexOf(typed);
+    return index >= 0 ? index : columns.findIndex(([name, kind]) => kind === "parameter" && `config/${name}` === typed);
+  }
+
   test() {
     const condition = /^\s*(.+?)\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*$/.exec(this.filter);
-    const index = condition === null ? -1 : this.experiment.columns.findIndex(([name]) => name === condition[1]);
+    const index = condition === null ? -1 : this.columnOf(condition[1]);
     if (index >= 0) {
       const wanted = condition[3] !== "" && !Number.isNaN(Number(condition[3])) ? Number(condition[3]) : condition[3];
       const compare = {
@@ -127,15 +146,15 @@ class TrialTable {
 
   render() {
     const { columns, selected, rows } = this.experiment;
+    const labels = labelsOf(columns);
     const visible = columns.map((column, i) => [...column, i]).filter(([name, kind]) => !this.hidden.has(name + kind));
-    this.head.replaceChildren(...visible.map(([name, kind]) => {
+    this.head.replaceChildren(...visible.map(([name, kind, i]) => {
       const isSorted = this.sort.key === name + kind;
-      const label = `${kind === "parameter" && columns.some(([one, k]) => one === name && k !== kind) ? "config/" : ""}${name}`;
       return element("th", { scope: "col", "aria-sort": isSorted ? (this.sort.isUp ? "ascending" : "descending") : "none" },
         element("button", { type: "button", onclick: () => {
           this.sort = { key: name + kind, isUp: isSorted ? !this.sort.isUp : true };
           this.render();
-        } }, `${label}${isSorted ? (this.sort.isUp ? " ▲" : " ▼") : ""}`));
+        } }, `${labels[i]}${isSorted ? (this.sort.isUp ? " ▲" : " ▼") : ""}`));
     }));
     const found = this.ordered();
     const pages = Math.max(1, Math.ceil(found.length / PAGE_ROWS));
@@ -148,7 +167,9 @@ class TrialTable {
     }, ...visible.map(([, kind, index]) => {
       const value = row[index];
       const text = shown(value, kind);
-      return element("td", { class: typeof value === "number" ? "number" : null, title: text.length > 40 ? text : null }, text);
+      const isShort = kind !== "trial" && typeof value === "number" && String(value) !== text;
+      const title = isShort ? value : text.length > 40 ? text : null;
+      return element("td", { class: typeof value === "number" ? "number" : null, title }, text);
     }))));
     if (focused !== null) this.body.querySelector(`tr[data-trial="${Number(focused)}"]`)?.focus();
     const chosen = selected.size ? `, ${selected.size} selected` : "";
@@ -214,6 +235,9 @@ class Figure {
     layout.hoverlabel = { ...layout.hoverlabel, bgcolor: panel, bordercolor: line, font: { color: ink } };
     layout.autosize = true;
     delete layout.width;
+    const eye = layout.scene?.camera?.eye;
+    const ratio = (layout.height ?? 0) / (this.plot.clientWidth || Infinity);
+    if (eye && ratio > 1) layout.scene.camera.eye = { x: eye.x * ratio, y: eye.y * ratio, z: eye.z * ratio };  // else cut
     for (const key of ["xaxis", "yaxis", ...Object.keys(layout).filter((one) => /^[xy]axis\d+$/.test(one))]) {
       layout[key] = { ...layout[key], gridcolor: line, zerolinecolor: line, linecolor: line };
     }
@@ -365,11 +389,15 @@ function showChosen(experiment) {
   bar.hidden = !experiment.selected.size;
   if (bar.hidden) return;
   const { columns, rows, selected } = experiment;
+  const labels = labelsOf(columns);
   const list = rows.filter((row) => selected.has(row[0])).slice(0, 3).map((row) => {
-    const pairs = columns.map(([name, kind], i) => [name, kind, row[i]])
+    const pairs = columns.map(([name, kind], i) => [name, kind, row[i], labels[i]])
       .filter(([name, kind, value]) => value !== null && value !== "" && kind !== "trial" && !experiment.table.hidden.has(name + kind));
     return element("p", {}, element("strong", {}, shown(row[0], "trial")), " ",
-      pairs.map(([name, kind, value]) => (kind ? `${name}=${shown(value)}` : ["name", "state", "reason"].includes(name) ? value : `${name} ${shown(value)}`)).join("  "));
+      pairs.map(([name, kind, value, label]) => {
+        if (kind) return `${label}=${shown(value)}`;
+        return ["name", "state", "reason"].includes(name) ? value : `${name} ${shown(value)}`;
+      }).join("  "));
   });
   if (selected.size > list.length) list.push(element("p", {}, `and ${selected.size - list.length} more`));
   const button = (label, action) => element("button", { type: "button", onclick: action }, label);
