@@ -203,9 +203,13 @@ print("ended", analysis.trials[0].status, analysis.trials[0].checkpoint is not N
 
 @pytest.mark.slow
 def test_interrupting_the_kernel_saves_and_stops_and_the_cell_keeps_one_output(tmp_path):
-    manager = pytest.importorskip("jupyter_client.manager")
-    kernel, client = manager.start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+    manager = pytest.importorskip("jupyter_client").MultiKernelManager(connection_dir=str(tmp_path))  # as a server does
+    kernel_id = manager.start_kernel(kernel_name="python3", cwd=str(tmp_path))
+    kernel = manager.get_kernel(kernel_id)
+    client = kernel.client()
     try:
+        client.start_channels()
+        client.wait_for_ready(timeout=60)
         client.execute(PREPARE + INTERRUPTED)
         kinds, pages, said, is_interrupted = [], [], "", False
         while True:
@@ -225,10 +229,12 @@ def test_interrupting_the_kernel_saves_and_stops_and_the_cell_keeps_one_output(t
                 break
     finally:
         client.stop_channels()
-        kernel.shutdown_kernel(now=True)
+        manager.shutdown_kernel(kernel_id, now=True)
     assert said == "ended PENDING True\n"
     assert kinds == ["display_data", *["update_display_data"] * (len(kinds) - 1)]
     assert "Interrupt the kernel once: stop" in pages[0]
+    assert f'<button type="button" data-kernel="{kernel_id}"' in pages[0]
+    assert "<button" not in pages[-1]
     assert "interrupted after" in pages[-1]
     assert "resume=True" in pages[-1]
     assert "<table" in pages[-1]

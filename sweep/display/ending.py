@@ -75,6 +75,12 @@ class Ending:
             return "STOPPING  the time is over: what still runs is killed"
         return f"STOPPING  in {rough_duration(math.ceil(left))} what still runs is killed; ^C again kills it now"
 
+    def offer(self) -> str:
+        """Return what one more request does, for a button; empty: nothing, or more than a button should."""
+        if not self.times:
+            return "■ Stop, to be resumed"
+        return "■ Stopping … click again to kill what still runs" if self.times == 1 and self._can_kill else ""
+
 
 def waited_for(trials: Sequence[Trial], *, can_save_on_demand: bool) -> str:
     """Return which trials a sweep that is being stopped waits for, and what they have to do."""

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from sweep.callbacks.base import Callback
 from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Trial
+from sweep.display.button import StopButton, stop_button
 from sweep.display.curves import LiveCurves
 from sweep.display.ending import Ending
 from sweep.display.formats import clean, duration, pairs, text
@@ -106,6 +107,7 @@ class Progress(Callback):
         self._view: ViewState | None = None
         self._about = About()
         self._ending: Ending | None = None
+        self._button: StopButton | None = None
         self._times = 0  # that Ctrl-C was pressed, as far as was shown
 
     @property
@@ -145,6 +147,8 @@ class Progress(Callback):
         if self._file is None:
             self._file = sys.stdout
         self.style = self.style or style_of(self._file)
+        if self.style == "notebook":
+            self._button = stop_button(self._ending)
         if self.style == "notebook" and plan.metric:
             view.curves, self._metric = LiveCurves(), plan.metric
             self._reports = deque(maxlen=_MAX_REPORTS)
@@ -282,6 +286,10 @@ class Progress(Callback):
         table = "" if self._table is not None else table_below(view, self._now + idle, is_last=is_last)
         return table + curves_below(view)
 
+    def _above(self) -> str:
+        """Return what a notebook shows above the block."""
+        return "" if self._button is None else self._button.html()
+
     def _beat(self, view: ViewState, now: float) -> list[str]:
         """Return what is said where there is no block: now and then how it is, and at once that it is being stopped."""
         stopping = stopping_lines(view, self._ending)
@@ -302,7 +310,7 @@ class Progress(Callback):
         assert self.style is not None
         assert self._view is not None
         self._is_open = True
-        self._screen = screen_of(self.style, self._file, self._below, is_table=self._table is not None)
+        self._screen = screen_of(self.style, self._file, self._below, self._above, is_table=self._table is not None)
         opening = opening_line(self._view, self._about)
         self._write(lambda screen: screen.show([opening]) if isinstance(screen, Lines) else screen.open())
 

@@ -180,6 +180,7 @@ class Notebook(Screen):
 
     Args:
         below: html that stands below the lines; told whether it is the last one.
+        above: html that stands above them, where it stays in its place; not in the last one.
         is_table: the lines are a table of their own, which is scrolled where it is too wide and not wrapped.
     """
 
@@ -188,8 +189,16 @@ class Notebook(Screen):
     _STYLES = {"": "", "dim": "opacity:.6", "bold": "font-weight:bold", "good": "color:#2da44e", "bad": "color:#e5534b"}
     _PRE = "margin:0 0 .5em;padding:0;line-height:1.3;background:none;max-height:32em;overflow-y:auto;"
 
-    def __init__(self, below: Callable[[bool], str] = lambda is_last: "", *, is_table: bool = False) -> None:
+    def __init__(
+        self,
+        below: Callable[[bool], str] = lambda is_last: "",
+        *,
+        above: Callable[[], str] = lambda: "",
+        is_table: bool = False,
+    ) -> None:
         self._below = below
+        self._above = above
+        self._without = ""  # what is shown, without what stands above it
         self._style = self._PRE + (
             "white-space:pre;overflow-x:auto" if is_table else "white-space:pre-wrap;overflow-wrap:anywhere"
         )
@@ -208,29 +217,37 @@ class Notebook(Screen):
     def end(self, draw: DrawEnd) -> None:
         self._put([*([(line, "dim")] for line in self._lines), *draw(self._WIDTH)], is_last=True)
 
-    def _put(self, lines: Sequence[Line], *, is_last: bool) -> None:
-        from IPython import display
+    def close(self) -> None:
+        if self._without:  # there was no last frame
+            self._publish("", self._without)
 
+    def _put(self, lines: Sequence[Line], *, is_last: bool) -> None:
         rows = (
             "".join(f'<span style="{self._STYLES[style]}">{html.escape(part)}</span>' for part, style in line)
             for line in lines
         )
-        page = display.HTML(  # type: ignore[no-untyped-call]
-            f'<div class="sweep" style="color:inherit"><pre style="{self._style}">'
-            + "\n".join(rows)
-            + f"</pre>{self._below(is_last)}</div>"
-        )
+        page = f'<pre style="{self._style}">' + "\n".join(rows) + f"</pre>{self._below(is_last)}"
+        above = "" if is_last else self._above()
+        self._publish(above, page)
+
+    def _publish(self, above: str, page: str) -> None:
+        from IPython import display
+
+        page, self._without = f"{above}{page}", page if above else ""
+        shown = display.HTML(f'<div class="sweep" style="color:inherit">{page}</div>')  # type: ignore[no-untyped-call]
         with self._lock:
             if self._handle is None:
-                self._handle = display.display(page, display_id=True)  # type: ignore[no-untyped-call]
+                self._handle = display.display(shown, display_id=True)  # type: ignore[no-untyped-call]
             else:
-                self._handle.update(page)
+                self._handle.update(shown)
 
 
-def screen_of(style: str, file: TextIO, below: Callable[[bool], str], *, is_table: bool) -> Screen:
-    """Return a screen: `terminal`, `notebook` (with html `below` its lines, which may be a table) or `lines`."""
+def screen_of(
+    style: str, file: TextIO, below: Callable[[bool], str], above: Callable[[], str], *, is_table: bool
+) -> Screen:
+    """Return a screen: `terminal`, `notebook` (with html around its lines, which may be a table) or `lines`."""
     if style == "notebook":
-        return Notebook(below, is_table=is_table)
+        return Notebook(below, above=above, is_table=is_table)
     return _Terminal(file) if style == "terminal" else Lines(file)
 
 
