@@ -27,6 +27,7 @@ _MOST_LINES = 300
 _MOST_RUNGS = 8
 _COUNTERS = ("training_iteration", "time_total_s", "timesteps_total")  # of the keys that are filled in
 _LEAST_PAIRS = 3  # trials at both rungs, for a rank correlation
+_COMPARED = "Ranks are compared among trials that came to both rungs: the better ones, where others were stopped."
 
 
 def counted_by(rows: Sequence[TrialRow]) -> str:
@@ -89,18 +90,18 @@ def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) 
         notes.append(f"{len(shown):,} of {some(len(reported), 'trial')} are drawn; the counts are of all.")
     counts = _counts(field.rows, steps, time_attr)
     correlations = _correlations(table, len(steps))
-    notes.append("Ranks are compared among trials that came to both rungs: the better ones, where others were stopped.")
+    is_compared = any(one is not None for row in correlations for one, _ in row)
+    notes.append(_COMPARED if is_compared else f"Ranks at two rungs need {_LEAST_PAIRS} trials that came to both.")
+    heights = [0.6, 0.4][: 1 + is_compared]
     figure = importlib.import_module("plotly.subplots").make_subplots(
-        rows=2, cols=1, row_heights=[0.6, 0.4], vertical_spacing=0.17
+        rows=len(heights), cols=1, row_heights=heights, vertical_spacing=0.17
     )
     traces = [_lines(field, fate, some_rows, table, steps) for fate, some_rows in by_fate(shown).items()]
-    traces.append(_heatmap(correlations, steps))
+    traces += [_heatmap(correlations, steps)] if is_compared else []
     texts = [
         f"{step:g}<br>{came:,} came<br>{stopped:,} out" for step, (came, stopped) in zip(steps, counts, strict=True)
     ]
     every = [value for values in table.values() for value in values if value is not None]
-    places = list(range(len(steps)))
-    labels = [f"{step:g}" for step in steps]
     return finish(
         traces,
         "rungs",
@@ -108,18 +109,27 @@ def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) 
         note=" ".join(notes),
         summary=_summary(field, steps, counts, correlations),
         figure=figure,
-        xaxis={"tickvals": places, "ticktext": texts, "range": [-0.3, len(steps) - 0.7], "zeroline": False},
-        yaxis={"title": field.chosen.shown, "type": "log" if is_wide(every) else "linear"},
-        xaxis2={
-            "title": f"{plain(time_attr, 30)}: rank correlation",
-            "tickvals": places,
-            "ticktext": labels,
-            "showgrid": False,
+        xaxis={
+            "tickvals": list(range(len(steps))),
+            "ticktext": texts,
+            "range": [-0.3, len(steps) - 0.7],
             "zeroline": False,
         },
-        yaxis2={"tickvals": places, "ticktext": labels, "showgrid": False, "autorange": "reversed", "zeroline": False},
-        height=680,
+        yaxis={"title": field.chosen.shown, "type": "log" if is_wide(every) else "linear"},
+        height=680 if is_compared else 440,
+        **(_matrix_axes(steps, time_attr) if is_compared else {}),
     )
+
+
+def _matrix_axes(steps: Sequence[float], time_attr: str) -> dict[str, Any]:
+    shared = {
+        "tickvals": list(range(len(steps))),
+        "ticktext": [f"{step:g}" for step in steps],
+        "showgrid": False,
+        "zeroline": False,
+    }
+    title = f"{plain(time_attr, 30)}: rank correlation"
+    return {"xaxis2": shared | {"title": title}, "yaxis2": shared | {"autorange": "reversed"}}
 
 
 def _given(at: Sequence[float]) -> list[float]:

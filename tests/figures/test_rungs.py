@@ -53,6 +53,16 @@ def test_a_rank_correlation_says_whether_early_ranks_hold(tmp_path: Path) -> Non
     assert "correlate with" in plot.rungs(at=[1, 4]).layout.meta["summary"]
 
 
+def test_where_too_few_trials_came_to_two_rungs_no_ranks_are_drawn(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for number, steps in enumerate((3, 3, 1, 1)):
+        reason = "stopped early: loss=1 at 1, cutoff 0.5" if steps == 1 else ""
+        run(made, {"lr": 1}, [float(number)] * steps, kind="STOPPED" if reason else "FINISHED", reason=reason)
+    figure = ExperimentAnalysis(made.close()).plot.rungs()
+    assert {trace.type for trace in figure.data} == {"scatter"}
+    assert "Ranks at two rungs need 3 trials that came to both." in figure.layout.meta["note"]
+
+
 def test_where_stops_are_many_steps_that_double_are_compared(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path)
     for number in range(1, 40):
