@@ -9,6 +9,7 @@ import re
 import secrets
 import socket
 import threading
+import traceback
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -139,9 +140,13 @@ def application(live: LivePage, token: str) -> Any:
     async def keep_fresh() -> None:
         while True:
             steps = live.renew() if live.num_watching else iter(())
-            while await asyncio.to_thread(next, steps, _END) is not _END:
-                async with changed:
-                    changed.notify_all()
+            try:
+                while await asyncio.to_thread(next, steps, _END) is not _END:
+                    async with changed:
+                        changed.notify_all()
+            except Exception:  # a fault of ours: it is said, and what can be shown goes on
+                traceback.print_exc()
+                await asyncio.sleep(_BEAT_S)
             await asyncio.sleep(_REST_S)
 
     @asynccontextmanager

@@ -18,7 +18,7 @@ class Subject:
     """The experiment that a page is about, and by what its trials are compared.
 
     Args:
-        metric, mode: other ones than the experiment's own.
+        metric, mode: other ones than the experiment's own; a metric without a mode goes by the experiment's.
 
     Raises:
         ConfigError: a metric without any mode, a mode that is none.
@@ -29,10 +29,11 @@ class Subject:
         self.objectives: Objectives = () if metric else reader.objectives
         self.metric = metric or reader.metric
         modes: dict[str, str | None] = dict(reader.objectives) or {reader.metric or "": reader.mode}
-        self.mode = mode or modes.get(self.metric or "")
+        self.mode = mode or modes.get(self.metric or "") or reader.mode
         if metric and self.mode not in ("min", "max"):
             raise ConfigError(
-                f"the metric is {metric!r} and the mode {self.mode!r}; expected mode='min' or 'max' as well."
+                f"the metric is {metric!r} and the mode {self.mode!r}; expected mode='min' or 'max' as well, on the "
+                "command line --goal minimize or maximize."
             )
         self._found: tuple[int, tuple[dict[int, float], list[Attempt], float]] | None = None
 

@@ -111,10 +111,14 @@ def test_of_several_objectives_the_pareto_set_is_shown(tmp_path: Path) -> None:
     assert "trial loss size lr 00000 1 9 1 00001 2 3 2" in said
 
 
-def test_another_metric_may_decide(root: Path) -> None:
+def test_another_metric_may_decide(root: Path, tmp_path: Path) -> None:
     assert "eval/acc = 0.8 (max), trial 00000" in words(PARTS["winner"](subject(root, metric="eval/acc", mode="max")))
-    with pytest.raises(ConfigError, match="the metric is 'eval/acc' and the mode None; expected mode='min' or 'max'"):
-        subject(root, metric="eval/acc")
+    assert subject(root, metric="eval/acc").mode == "min"  # the sweep's own, as `sweep best --metric` has it
+    aimless = shown_experiment(tmp_path, "aimless", metric=None, mode=None).root
+    with pytest.raises(
+        ConfigError, match="the metric is 'loss' and the mode None; expected mode='min' or 'max'.*--goal"
+    ):
+        subject(aimless, metric="loss")
 
 
 def test_failures_that_differ_in_numbers_only_are_one_group_with_one_traceback(root: Path) -> None:
