@@ -116,7 +116,7 @@ def test_another_metric_may_decide(root: Path, tmp_path: Path) -> None:
     assert subject(root, metric="eval/acc").mode == "min"  # the sweep's own, as `sweep best --metric` has it
     aimless = shown_experiment(tmp_path, "aimless", metric=None, mode=None).root
     with pytest.raises(
-        ConfigError, match="the metric is 'loss' and the mode None; expected mode='min' or 'max'.*--goal"
+        ConfigError, match=r"the metric is 'loss' and the mode None; expected mode='min' or 'max'.*--goal"
     ):
         subject(aimless, metric="loss")
 
