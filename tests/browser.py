@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -51,7 +52,9 @@ def open_page(url: str, width: int = 1280, height: int = 900, *, dark: bool = Fa
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
         ):
             options.add_argument(argument)
-        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(service))
+        driver = webdriver.Chrome(
+            options=options, service=webdriver.ChromeService(service, env=os.environ | {"TMPDIR": profile})
+        )
         try:
             resize(driver, width, height)
             scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
