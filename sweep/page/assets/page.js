@@ -414,8 +414,13 @@ function addCopyButtons(root) {
       button.textContent = "copied";
       setTimeout(() => { button.textContent = "copy"; }, 1500);
     } }, "copy");
-    block.before(button);
-    block.parentElement.style.position = "relative";
+    if (block.closest(".forms")) {
+      block.before(button);  // beside the heading
+    } else {
+      const frame = element("div", { class: "copied" });
+      block.before(frame);
+      frame.append(button, block);
+    }
   }
 }
 
