@@ -34,7 +34,7 @@ def fate(row: TrialRow) -> str:
         case "ERROR":
             return "failed"
         case "TERMINATED":
-            return "stopped early" if row.reason.startswith("stopped early") else "finished"
+            return "stopped early" if row.was_stopped_early else "finished"
         case _:
             return "waiting"
 

@@ -41,6 +41,24 @@ def test_every_trial_has_a_row_with_its_fate_metrics_and_parameters(tmp_path: Pa
     json.dumps(table.rows, allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [
+        ("stopped early: loss=4 at 3, cutoff 2", "stopped early"),
+        ("never promoted: place 7 of 9 at 3, 3 of them went on", "stopped early"),
+        ("not needed beyond 3: the ranking did not change there", "stopped early"),
+        ("reached max_t: training_iteration=9", "finished"),
+    ],
+)
+def test_what_a_scheduler_ended_was_stopped_early_whatever_its_words(tmp_path: Path, reason: str, state: str) -> None:
+    made = MadeExperiment(tmp_path)
+    trial = made.trial({"x": 1})
+    made.start(trial)
+    made.end(trial, reason=reason)
+    table, _ = updated(made.commit())
+    assert column(table, "state") == [state]
+
+
 def test_only_rows_that_changed_are_named(tmp_path: Path) -> None:
     made = shown_experiment(tmp_path)
     reader, table = subject(made.root), TrialTable()
