@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import traceback
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -83,7 +83,7 @@ class LivePage:
                 for index, (model, version) in enumerate(zip(self.models, versions, strict=True))
                 if model.version != version
             ]
-            head = {"version": now} | ({"title": self.models[0].title})
+            head = {"version": now, "title": self.models[0].title}
         return f'{json.dumps(head)[:-1]}, "experiments": [{",".join(changed)}]}}'
 
 
@@ -104,16 +104,8 @@ def application(live: LivePage, token: str) -> Any:
         ) from error
 
     def refusal(request: Request) -> Response | None:
-        # A page elsewhere that makes a browser ask this one by another name for 127.0.0.1 is refused.
-        if not _HOST.fullmatch(request.headers.get("host", "")):
-            return PlainTextResponse("ask for 127.0.0.1 or localhost\n", 421, _HEADERS)
-        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return PlainTextResponse("not for other pages\n", 403, _HEADERS)
-        if not secrets.compare_digest(request.query_params.get("token", "").encode(), token.encode()):
-            return PlainTextResponse(
-                "the token is missing or wrong: open the address that was printed\n", 403, _HEADERS
-            )
-        return None
+        found = _refusal(request.headers, request.query_params.get("token", ""), token)
+        return None if found is None else PlainTextResponse(f"{found[1]}\n", found[0], _HEADERS)
 
     async def whole(request: Request) -> Response:
         refused = refusal(request)
@@ -158,6 +150,18 @@ def application(live: LivePage, token: str) -> Any:
             task.cancel()
 
     return Starlette(routes=[Route("/", whole), Route("/events", events)], lifespan=lifespan)
+
+
+def _refusal(headers: Mapping[str, str], given: str, token: str) -> tuple[int, str] | None:
+    """Return the status and the words by which a request is refused; None: it may be answered."""
+    # A page elsewhere that makes a browser ask this one by another name for 127.0.0.1 is refused.
+    if not _HOST.fullmatch(headers.get("host", "")):
+        return 421, "ask for 127.0.0.1 or localhost"
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return 403, "not for other pages"
+    if not secrets.compare_digest(given.encode(), token.encode()):
+        return 403, "the token is missing or wrong: open the address that was printed"
+    return None
 
 
 async def _stream(live: LivePage, versions: list[int], changed: asyncio.Condition) -> AsyncIterator[str]:
