@@ -12,7 +12,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import click
 
 from sweep.callbacks.logger_base import required
-from sweep.cli.inspect import storage_option
+from sweep.cli.inspect import goal_option, storage_option
 from sweep.display.formats import clean
 from sweep.errors import ConfigError
 from sweep.record.reader import find_experiment
@@ -28,7 +28,7 @@ _OWN_NAMES = (_HOST, "localhost")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Where it listens.  [default: a free port]")
 @click.option("--metric", help="Another metric than the sweeps' own.")
-@click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
+@goal_option
 @click.option("--open/--no-open", "is_opened", default=False, help="Open it in a browser.  [default: no]")
 @storage_option
 def dashboard(

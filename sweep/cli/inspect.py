@@ -34,10 +34,11 @@ from sweep.results.analysis import ExperimentAnalysis
 from sweep.results.views import TrialView
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
-__all__ = ["MAX_FRONT", "best", "experiment_row", "ls", "stamp", "storage_option", "trials"]
+__all__ = ["MAX_FRONT", "best", "experiment_row", "goal_option", "ls", "stamp", "storage_option", "trials"]
 
 MAX_FRONT = 5  # trials of a Pareto set that are shown where it is not asked for
 
+goal_option = click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
 storage_option = click.option(
     "--storage", metavar="DIRECTORY", help="Where sweeps lie.  [default: $SWEEP_STORAGE or ./sweep_results]"
 )
@@ -140,7 +141,7 @@ def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
     help="What of a trial counts: its last report, its best (all), or the mean of all, the last 5 or the last 10.",
 )
 @click.option("--metric", help="Another metric than the sweep's own.")
-@click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
+@goal_option
 @storage_option
 @format_option
 def best(

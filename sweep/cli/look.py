@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from sweep.cli.inspect import storage_option
+from sweep.cli.inspect import goal_option, storage_option
 from sweep.display.formats import clean
 from sweep.errors import ConfigError
 from sweep.page.build import write_page
@@ -20,7 +20,6 @@ from sweep.record.reader import ExperimentReader, find_experiment
 __all__ = ["html", "watch"]
 
 metric_option = click.option("--metric", help="Another metric than the sweep's own.")
-goal_option = click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
 
 
 @click.command(short_help="Write a sweep, or several compared, as one page.")
