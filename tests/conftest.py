@@ -3,6 +3,7 @@ the processes one by one, and the last should be a short one."""
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -30,3 +31,9 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What tests work on of remote storage lies with their other files: what an earlier run left is not found."""
+    os.environ["SWEEP_CACHE"] = str(tmp_path_factory.mktemp("cache"))
