@@ -65,6 +65,7 @@ class ExitKind(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     HUNG = "HUNG"  # it was killed because it reported nothing for too long
     LOST = "LOST"  # the infrastructure's fault: node or host gone
+    NODE_LOST = "NODE_LOST"  # its node, or the agent there, is gone
     DAMAGED = "DAMAGED"  # the checkpoint that it was started from is; none of its code has run
     NEEDS_MORE = "NEEDS_MORE"  # a fit() in it asked for more than the trial holds
 
@@ -203,6 +204,7 @@ class NodesChanged:
     """The inventory, whole."""
 
     nodes: tuple[Node, ...]
+    away: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ class EngineContext:
         start_at: seconds of driving that earlier runs spent.
         seed: of the sweep; the global generators of each trial are seeded from it and the trial's number.
         experiment_name: empty: that of the directory.
+        node: id of the one of `nodes` that the engine is; empty: it runs all of them.
+        environ: the variables that trials start from; None: those of this process.
         env: additional environment variables for all trials; those of the trainable come before them.
         is_chdir: trials run in their own directory.
         name_of: returns the name that the user gives to a trial, or an empty text.
@@ -57,6 +59,8 @@ class EngineContext:
     start_at: float = 0.0
     seed: int = 0
     experiment_name: str = ""
+    node: str = ""
+    environ: Mapping[str, str] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     is_chdir: bool = False
     name_of: Callable[[Trial], str] | None = None

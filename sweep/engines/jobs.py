@@ -4,44 +4,105 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cloudpickle
 
-from sweep.core.resources import Resources
+from sweep.core.resources import Placement, Resources
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
+from sweep.record.layout import ExperimentLayout
 from sweep.worker import environment, wire
 from sweep.worker.group_environment import GroupSpec, group_job, plan_ranks
 from sweep.worker.nested import process_mark
+from sweep.worker.parameters import store_objects
 from sweep.worker.rendezvous import Port, open_ports
+from sweep.worker.shipping import store_code
 
-__all__ = ["JobMaker"]
+if TYPE_CHECKING:
+    from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["Brief", "JobMaker", "Stored", "brief_of", "store_trainable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What a job says of a trial that is made of the user's own objects, which only the driver has.
+
+    Attributes:
+        config: as cloudpickle bytes.
+        group: what the group of the trial is; None: it is no group.
+        name: that the user gives to the trial, or an empty text.
+    """
+
+    config: bytes
+    group: GroupSpec | None = None
+    name: str = ""
+
+
+def brief_of(trial: Trial, context: EngineContext) -> Brief:
+    """Return what only the driver can say of a trial."""
+    group = context.trainable.group
+    return Brief(
+        # Plain pickle of an enum of `__main__` succeeds here and fails in the worker.
+        cloudpickle.dumps(dict(trial.config)),
+        None if group is None else group(trial.config),
+        context.name_of(trial) if context.name_of is not None else "",
+    )
+
+
+class Stored(NamedTuple):
+    """Files with a trainable and its shared objects; empty when the worker is the driver's process."""
+
+    code: str = ""
+    objects: str = ""
+
+
+def store_trainable(trainable: PreparedTrainable, layout: ExperimentLayout) -> Stored:
+    """Write a trainable and what it shares into the experiment.
+
+    Raises:
+        TrainableError: objects given by `with_parameters` cannot be stored.
+    """
+    layout.code.mkdir(parents=True, exist_ok=True)
+    return Stored(
+        store_code(trainable.payload, layout.code),
+        store_objects(trainable.objects, layout.code) if trainable.objects else "",
+    )
 
 
 class JobMaker:
     """Makes jobs for the trials of one engine.
 
     Attributes:
-        environ: the driver's variables and those that the run and the trainable add for all trials.
+        environ: the variables of the engine's machine and those that the run and the trainable add for all trials.
     """
 
-    def __init__(self, context: EngineContext, *, code: str = "", objects: str = "") -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        stored: Stored = Stored(),  # noqa: B008  # a constant
+        *,
+        brief: Callable[[Trial], Brief] | None = None,
+    ) -> None:
         """Take what all jobs have in common.
 
         Args:
-            code, objects: files with the trainable and its shared objects; empty when the worker is this process.
+            stored: where the trainable lies.
+            brief: returns what the driver says of a trial; None: this process is the driver.
         """
+        self._brief = brief or (lambda trial: brief_of(trial, context))
         self._context = context
         self._trainable = context.trainable
         self._nodes = tuple(context.nodes)
         self._directory = str(context.directory.absolute())
         self._driver = process_mark(os.getpid())
         self._env = {**context.trainable.env, **context.env}
-        self.environ: Mapping[str, str] = {**os.environ, **self._env}
-        self._code = code
-        self._objects = objects
+        environ = os.environ if context.environ is None else context.environ
+        self.environ: Mapping[str, str] = {**environ, **self._env}
+        self._stored = stored
         self._requests: dict[Resources, tuple[dict[str, Any], int]] = {}
 
     @property
@@ -57,13 +118,13 @@ class JobMaker:
         """
         if not self.is_group:
             return []
-        spec = self._spec(trial)
+        spec = self._spec(self._brief(trial))
         number = len(trial.resources.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
         return open_ports(number, spec.port_kind)
 
-    def _spec(self, trial: Trial) -> GroupSpec:
-        assert self._trainable.group is not None
-        spec = self._trainable.group(trial.config)
+    def _spec(self, brief: Brief) -> GroupSpec:
+        spec = brief.group
+        assert spec is not None
         limit_s = self._context.report_timeout_s  # that of the run wins over that of a trainer alone
         return spec if limit_s is None else dataclasses.replace(spec, hang_s=limit_s)
 
@@ -73,10 +134,11 @@ class JobMaker:
         Args:
             ports: numbers of those that `open_ports` returned.
         """
-        return self._group(token, trial, ports) if self.is_group else self.one(token, trial)
+        brief = self._brief(trial)
+        return self._group(token, trial, ports, brief) if self.is_group else self.one(token, trial, brief)
 
-    def _group(self, token: int, trial: Trial, ports: Sequence[int]) -> wire.GroupJob:
-        spec = self._spec(trial)
+    def _group(self, token: int, trial: Trial, ports: Sequence[int], brief: Brief) -> wire.GroupJob:
+        spec = self._spec(brief)
         assert trial.placement is not None
         plans = plan_ranks(
             trial.resources,
@@ -89,15 +151,16 @@ class JobMaker:
             ports=ports,
         )
         return group_job(
-            self.one(token, trial, start_from=spec.checkpoint),
+            self.one(token, trial, brief, start_from=spec.checkpoint),
             plans,
             spec,
             is_spawned=self._context.start_method == "spawn",
             log_limit_bytes=self._context.log_limit_bytes,
         )
 
-    def one(self, token: int, trial: Trial, *, start_from: str = "") -> wire.Job:
+    def one(self, token: int, trial: Trial, brief: Brief | None = None, *, start_from: str = "") -> wire.Job:
         """Return the job of a single process; `start_from` is the checkpoint of a trial that has none of its own."""
+        brief = brief or self._brief(trial)
         request = self._requests.get(trial.resources)
         if request is None:
             threads = environment.num_threads(trial.resources, self.environ)
@@ -108,7 +171,7 @@ class JobMaker:
             trial_id=trial.id,
             attempt=trial.attempt,
             resources=trial.resources,
-            placement=trial.placement,
+            placement=self._here(trial.placement),
             nodes=self._nodes,
             environ=self.environ,
         )
@@ -119,12 +182,11 @@ class JobMaker:
             attempt=trial.attempt,
             experiment=self._context.experiment_name or self._context.directory.name,
             directory=self._directory,
-            code=self._code,
+            code=self._stored.code,
             kind=self._trainable.kind,
             name=self._trainable.name,
-            objects=self._objects,
-            # Plain pickle of an enum of `__main__` succeeds here and fails in the worker.
-            config=cloudpickle.dumps(dict(trial.config)),
+            objects=self._stored.objects,
+            config=brief.config,
             variables={**self._env, **variables},
             num_threads=request[1],
             seed=environment.trial_seed(self._context.seed, trial.id),
@@ -139,9 +201,16 @@ class JobMaker:
             own_threads=self.environ.get("OMP_NUM_THREADS", ""),
             log_limit_bytes=self._context.log_limit_bytes,
             outputs=self._context.log_to_file or (),
-            trial_name=self._context.name_of(trial) if self._context.name_of is not None else "",
+            trial_name=brief.name,
             is_guess=trial.grown is not None and trial.grown.is_guess,
         )
+
+    def _here(self, placement: Placement | None) -> Placement | None:
+        """Return the part of a placement that lies on the engine's own machine."""
+        node = self._context.node
+        if placement is None or not node:
+            return placement
+        return Placement(tuple([place for place in placement.bundles if place.node == node]))
 
     def _held(self, trial: Trial) -> tuple[tuple[str, tuple[Any, ...]], ...]:
         """Return the devices of a trial with their nodes, for a group that it may start itself."""

@@ -18,7 +18,7 @@ from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
 from sweep.engines.handover import HandOver
 from sweep.engines.hangs import HANG_S, LockWatch
 from sweep.engines.hosts import Hosts
-from sweep.engines.jobs import JobMaker
+from sweep.engines.jobs import JobMaker, store_trainable
 from sweep.engines.link import Link
 from sweep.engines.loop import Loop
 from sweep.engines.processes import end_marked
@@ -30,9 +30,7 @@ from sweep.errors import ConfigError
 from sweep.record.layout import ExperimentLayout
 from sweep.worker import environment, limits, wire
 from sweep.worker.output import OUTPUT_NAME
-from sweep.worker.parameters import store_objects
 from sweep.worker.rendezvous import close_ports
-from sweep.worker.shipping import store_code
 
 __all__ = ["LocalEngine"]
 
@@ -47,10 +45,18 @@ class LocalEngine(Engine):
     this happens on the thread that calls `next_events`; only `post` may be called from elsewhere.
     """
 
-    def __init__(self, context: EngineContext, *, hand_over: HandOver | None = None, hang_s: float = HANG_S) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        *,
+        jobs: JobMaker | None = None,
+        hand_over: HandOver | None = None,
+        hang_s: float = HANG_S,
+    ) -> None:
         """Store the trainable in the experiment and start the zygote.
 
         Args:
+            jobs: makes the jobs of what is stored already; None: the trainable is stored here, and of its own.
             hand_over: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
             hang_s: how long a trial may do nothing before its first report, until it is said what may be the reason.
 
@@ -66,7 +72,7 @@ class LocalEngine(Engine):
         self._layout = ExperimentLayout(context.directory.absolute())
         self._outputs = tuple(dict.fromkeys(context.log_to_file or (OUTPUT_NAME,)))
         self._layout.code.mkdir(parents=True, exist_ok=True)
-        self._jobs = _job_maker(context, self._layout)
+        self._jobs = jobs or JobMaker(context, store_trainable(context.trainable, self._layout))
         self._began = time.monotonic()
         self._events: list[Event] = []
         self._attempts: dict[tuple[str, int], Attempt] = {}
@@ -93,7 +99,7 @@ class LocalEngine(Engine):
         )
         self._limits = limits.Raised()
         self._releases = Releases(
-            context.nodes,
+            [node for node in context.nodes if context.node in ("", node.id)],
             hand_over,
             self._loop,
             emit=lambda event: self._events.append(event),
@@ -102,7 +108,7 @@ class LocalEngine(Engine):
         self._hosts = Hosts(
             context,
             self._loop,
-            log=self._layout.code / "zygote.log",
+            log=self._layout.code / (f"zygote-{context.node}.log" if context.node else "zygote.log"),
             environ=self._jobs.environ,
             on_message=self._on_host,
             refuse=self._refuse,
@@ -118,6 +124,11 @@ class LocalEngine(Engine):
         except BaseException:
             self.close()
             raise
+
+    @property
+    def loop(self) -> Loop:
+        """What it waits with; whoever owns it may have it wait for more."""
+        return self._loop
 
     # --- the contract ----------------------------------------------------------------------------------------------
 
@@ -426,13 +437,3 @@ def _refuse_what_cannot_run(context: EngineContext) -> None:
             f"the local engine needs Linux, this is {sys.platform}: no other system can end a trial's processes "
             "reliably. Use engine='inline', or run on Linux."
         )
-
-
-def _job_maker(context: EngineContext, layout: ExperimentLayout) -> JobMaker:
-    """Store the trainable and what it shares in the experiment; return what makes jobs of it."""
-    trainable = context.trainable
-    return JobMaker(
-        context,
-        code=store_code(trainable.payload, layout.code),
-        objects=store_objects(trainable.objects, layout.code) if trainable.objects else "",
-    )

@@ -24,9 +24,10 @@ def with_engine(spec: RunSpec) -> RunSpec:
 
 
 def nodes_of(spec: RunSpec) -> tuple[Node, ...]:
-    """Return the inventory of a run: that of its engine, the given one, or what is declared or detected here."""
-    if isinstance(spec.engine, Engine):
-        return tuple(spec.engine.nodes())
+    """Return the inventory of a run: that of its engine or cluster, the given one, or what is declared or detected."""
+    nodes = getattr(spec.engine, "nodes", None)
+    if nodes is not None:
+        return tuple(nodes())
     return inventory.available() if spec.nodes is None else inventory.checked_nodes(spec.nodes, "run")
 
 

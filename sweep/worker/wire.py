@@ -341,6 +341,36 @@ class Gone(NamedTuple):
     number: int
 
 
+# --- between a driver and its agents on several machines --------------------------------------------------------------
+
+
+class Prepare(NamedTuple):
+    """Driver to agent, first: what to run and how, a `engines.agent.Setup`."""
+
+    setup: Any
+
+
+class Prepared(NamedTuple):
+    """Agent to driver: it can run trials, on this node; or why it cannot."""
+
+    node: Any
+    problem: str = ""
+
+
+class Order(NamedTuple):
+    """Driver to agent: a command of the core, with a `Brief` if it starts an attempt."""
+
+    command: Any
+    brief: Any = None
+
+
+class Happened(NamedTuple):
+    """Agent to driver: events, in order, and lines for the user."""
+
+    events: tuple[Any, ...]
+    notices: tuple[str, ...] = ()
+
+
 # --- how they are written --------------------------------------------------------------------------------------------
 
 ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
@@ -349,7 +379,9 @@ ToHost = StartWorker | StartGroup | Kill | Retire
 FromHost = Hello | Exited | Idle | Retired | Refused
 ToZygote = Setup | ForkHost | EndHost
 FromZygote = Importing | Notice | Ready | Gone | Refused
-Message = ToWorker | FromWorker | ToHost | FromHost | ToZygote | FromZygote
+ToAgent = Prepare | Order
+FromAgent = Prepared | Happened
+Message = ToWorker | FromWorker | ToHost | FromHost | ToZygote | FromZygote | ToAgent | FromAgent
 
 _KINDS: tuple[Any, ...] = get_args(Message)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}

@@ -9,6 +9,7 @@ from conformance.engines import EngineContract
 from sweep.core.messages import Start
 from sweep.core.resources import Placement, Resources
 from sweep.core.trial import evolve
+from sweep.engines.agent_processes import AgentProcesses
 from sweep.engines.inline import InlineEngine
 from sweep.engines.local import LocalEngine
 from sweep.engines.simulator import Point, Simulator
@@ -41,6 +42,11 @@ class TestLocalGroup(EngineContract):
     def factory(self, behaviour):
         trainer = DataParallelTrainer(behaviour.as_function(), scaling_config=ScalingConfig(num_workers=2))
         return lambda context: _Gang(replace(context, trainable=prepare(trainer)))
+
+
+class TestAgents(EngineContract):
+    def factory(self, behaviour):
+        return lambda context: AgentProcesses(context.nodes)(context)
 
 
 class TestInline(EngineContract):

@@ -1,0 +1,305 @@
+"""The agent: one process on each node of a cluster, in which the local engine runs what the driver sends there.
+
+It ends everything that it has started, and then itself, when its connection to the driver or its lease ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import os
+import platform
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.core import messages
+from sweep.engines.base import EngineContext
+from sweep.engines.gate import LEASE, LINK, Invitation, dial
+from sweep.engines.jobs import Brief, JobMaker, Stored
+from sweep.engines.lease import hold_lease
+from sweep.engines.link import Link
+from sweep.engines.local import LocalEngine
+from sweep.errors import SweepError
+from sweep.record.layout import ExperimentLayout
+from sweep.worker import limits, wire
+from sweep.worker.trainable import PreparedTrainable
+
+__all__ = ["Agent", "Setup", "main", "witness"]
+
+_SEEN_S = 30.0  # for a file of the driver's to be seen here: network file systems keep what they knew for a while
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What an agent needs to know of a run: an `EngineContext`, without what only the driver has.
+
+    Attributes:
+        context: fields of `EngineContext` that are plain values.
+        trainable: likewise of `PreparedTrainable`; `stored` says where the rest of it lies.
+        is_group: trials are training groups.
+        path, cwd: of the driver: where its modules are found, and where it stands; used where they exist.
+        lease_s: see `engines.lease`.
+        witness: a file that the driver has written into the experiment, and what it says.
+    """
+
+    context: Mapping[str, Any]
+    trainable: Mapping[str, Any]
+    stored: Stored
+    is_group: bool
+    path: Sequence[str]
+    cwd: str
+    lease_s: float
+    witness: tuple[str, str] = ("", "")
+
+    @classmethod
+    def of(cls, context: EngineContext, stored: Stored, **more: Any) -> Setup:
+        """Return what the agents of a run are sent."""
+        left_out = ("trainable", "name_of", "lock_fd", "notice", "start_at", "environ", "node")
+        plain = {name: getattr(context, name) for name in EngineContext.__dataclass_fields__ if name not in left_out}
+        plain |= {"directory": context.directory.absolute(), "nodes": tuple(context.nodes), "env": dict(context.env)}
+        one = context.trainable
+        trainable = {"name": one.name, "kind": one.kind, "imports": one.imports, "env": dict(one.env)}
+        return cls(plain, trainable, stored, is_group=one.group is not None, **more)
+
+    def context_on(self, node: str, **more: Any) -> EngineContext:
+        """Return the context of the engine on a node."""
+        group = _is_told if self.is_group else None
+        trainable = PreparedTrainable(payload=b"", group=group, **self.trainable)
+        return EngineContext(trainable=trainable, node=node, **self.context, **more)
+
+
+def _is_told(config: Mapping[str, Any]) -> Any:
+    """Stand where a trainer says what a group is: the driver says so with each start."""
+    raise AssertionError("the group of a trial comes with its start")
+
+
+class Agent:
+    """One agent; `run` returns when it is over and nothing of it is left.
+
+    Attributes:
+        node: id of its node, once it is connected.
+    """
+
+    def __init__(self, invitation: Invitation, *, environ: Mapping[str, str] | None = None) -> None:
+        """Connect to the driver.
+
+        Args:
+            environ: the variables that trials start from; None: those of this process.
+
+        Raises:
+            ExperimentError: the driver cannot be reached, or does not let this agent in.
+        """
+        self.node = invitation.node
+        self._environ = dict(os.environ if environ is None else environ)
+        self._invitation = invitation
+        self._briefs: dict[tuple[str, int], Brief] = {}
+        self._notices: list[str] = []
+        self._why_over = ""
+        self._engine: LocalEngine | None = None
+        self._lock = -1
+        self._socket = dial(invitation, LINK)
+        self._link: Link | None = None
+
+    def run(self) -> str:
+        """Serve the driver until it is gone; returns why it ended."""
+        try:
+            setup = self._receive_setup()
+            if setup is None:
+                return "the driver is gone"
+            lease = dial(self._invitation, LEASE)
+            hold_lease(lease, setup.lease_s, self._end)
+            if self._prepare(setup):
+                self._serve()
+            return self._why_over
+        finally:
+            if self._engine is not None:
+                self._engine.close()
+            self._socket.close()
+            if self._lock >= 0:
+                os.close(self._lock)
+
+    # --- before the first trial --------------------------------------------------------------------------------------
+
+    def _receive_setup(self) -> Setup | None:
+        """Wait for what to run; None: the driver is gone."""
+        frames = wire.Frames()
+        while True:
+            data = self._socket.recv(1 << 18)
+            if not data:
+                return None
+            for message in frames.feed(data):
+                assert isinstance(message, wire.Prepare)
+                setup: Setup = message.setup
+                return setup
+
+    def _prepare(self, setup: Setup) -> bool:
+        """Make the engine and say so; or say what is wrong here, and return False."""
+        with contextlib.suppress(OSError):
+            os.chdir(setup.cwd)
+        sys.path.extend(entry for entry in setup.path if entry not in sys.path and os.path.exists(entry))
+        problem = _problem(setup)
+        if not problem:
+            limits.refuse_too_few()
+            try:
+                self._make_engine(setup)
+            except (SweepError, OSError) as error:
+                problem = f"{type(error).__name__}: {error}"
+        node = next((node for node in setup.context["nodes"] if node.id == self.node), None)
+        link = Link(self._socket, self._on_full)
+        self._link = link
+        link.send(wire.Prepared(node, problem))
+        while not link.is_empty:
+            link.flush()
+        return not problem
+
+    def _make_engine(self, setup: Setup) -> None:
+        directory: Path = setup.context["directory"]
+        self._lock = _lock_of(ExperimentLayout(directory), self.node, patience_s=2 * setup.lease_s)
+        context = setup.context_on(self.node, environ=self._environ, lock_fd=self._lock, notice=self._on_notice)
+        jobs = JobMaker(
+            context,
+            setup.stored,
+            brief=lambda trial: self._briefs[trial.id, trial.attempt],
+        )
+        self._engine = LocalEngine(context, jobs=jobs)
+
+    # --- while trials run --------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        assert self._engine is not None
+        assert self._link is not None
+        engine, link = self._engine, self._link
+        engine.loop.listen(link.socket.fileno(), self._on_link)
+        while not self._why_over:
+            events = [event for event in engine.next_events(None) if not isinstance(event, messages.Tick)]
+            for event in events:
+                if isinstance(event, messages.Released):
+                    self._briefs.pop((event.trial_id, event.attempt), None)
+            if events or self._notices:
+                notices, self._notices = self._notices, []
+                link.send(wire.Happened(tuple(events), tuple(notices)))
+
+    def _on_link(self) -> None:
+        assert self._engine is not None
+        assert self._link is not None
+        for message in self._link.receive():
+            match message:
+                case wire.Order(messages.Start(trial) as command, brief):
+                    self._briefs[trial.id, trial.attempt] = brief
+                    self._engine.execute(command)
+                case wire.Order(command):
+                    self._engine.execute(command)
+        if not self._link.is_open:
+            self._engine.loop.ignore(self._link.socket.fileno())
+            self._end("the driver is gone")
+
+    def _on_full(self, link: Link, is_full: bool) -> None:
+        if self._engine is not None:
+            self._engine.loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
+
+    def _on_notice(self, text: str) -> None:
+        self._notices.append(text)
+        if self._engine is not None:
+            self._engine.post(messages.Tick())
+
+    def _end(self, why: str) -> None:
+        """End the serving; called by the lease's thread, too."""
+        self._why_over = self._why_over or why
+        if self._engine is not None:
+            self._engine.post(messages.Tick())
+
+
+def _lock_of(layout: ExperimentLayout, node: str, *, patience_s: float) -> int:
+    """Return a descriptor of the lock that an agent and all it starts hold for their lives: the next agent of the node
+    waits until nothing is left of the one before.
+
+    Raises:
+        SweepError: something still is, after so long.
+    """
+    path = layout.code / f"agent-{node}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    give_up = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                os.close(descriptor)
+                raise SweepError(
+                    f"processes of an earlier agent still hold {path} after {patience_s:g} s. End them first."
+                ) from None
+            time.sleep(_LOOK_S)
+
+
+def _problem(setup: Setup) -> str:
+    """Return why trials of this run cannot run here; empty: they can, as far as can be told without running one."""
+    directory: Path = setup.context["directory"]
+    name, said = setup.witness
+    if name and not _is_seen(directory / name, said):
+        return (
+            f"it does not see the files of {directory}, where the driver writes. Expected a storage_path that every "
+            "node sees, such as a directory on a network file system"
+        )
+    missing = [module for module in setup.trainable["imports"] if not _can_import(module)]
+    if missing:
+        return (
+            f"it cannot import {', '.join(missing)}, which the trainable needs. Install it there, or ship it with "
+            "runtime_env={'pip': [...]} or {'working_dir': '.'}"
+        )
+    return ""
+
+
+def _is_seen(path: Path, said: str) -> bool:
+    """Whether a file that the driver has just written is there, once what this machine remembers is out of date."""
+    give_up = time.monotonic() + _SEEN_S
+    while True:
+        with contextlib.suppress(OSError):
+            if path.read_text() == said:
+                return True
+        # Only a directory that is there may be out of date; a path that leads nowhere will not come to life.
+        if time.monotonic() > give_up or not path.parent.is_dir():
+            return False
+        with contextlib.suppress(OSError):
+            os.listdir(path.parent)  # has an NFS client look again
+        time.sleep(_LOOK_S)
+
+
+def _can_import(module: str) -> bool:
+    """Whether a module is found; none is run for that, but the packages around it."""
+    if module in sys.modules or module in sys.builtin_module_names:
+        return True
+    try:
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def witness(directory: Path, token: str) -> tuple[str, str]:
+    """Write the file by which agents tell that they see this very directory; return its name and what it says."""
+    name = f"{ExperimentLayout(directory).code.name}/driver-{token}"
+    said = f"{socket.gethostname()} {os.getpid()} {platform.node()} {token}"
+    (directory / name).write_text(said)
+    return name, said
+
+
+def main() -> None:
+    """Be an agent: the invitation comes as one line on standard input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the driver, which tells
+    line = sys.stdin.readline()
+    if not line:
+        return
+    why = Agent(Invitation.from_json(line)).run()
+    print(f"the agent ended: {why}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

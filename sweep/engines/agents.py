@@ -1,0 +1,396 @@
+"""The engine that runs trials on several machines: an agent on each runs the local engine, this one joins them.
+
+    driver ──Order──> agent of the trial's node ──> its local engine
+    driver <─Happened── agents
+
+A command goes to the agent of the node that the trial's first bundle lies on; events of all agents become one sequence.
+An agent that is lost takes its trials with it: `Exited(NODE_LOST)` of each, then the inventory without the node, then
+`Released` of each. What the trials of a lost agent had started has ended by then, see `engines.lease`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sweep.core import messages
+from sweep.core.messages import Event, Exit, ExitKind
+from sweep.core.resources import Node
+from sweep.core.trial import Trial, evolve
+from sweep.engines.agent import Setup, witness
+from sweep.engines.base import Engine, EngineCommand, EngineContext
+from sweep.engines.gate import LEASE, VERSION, Gate, Guest, Hello
+from sweep.engines.jobs import brief_of, store_trainable
+from sweep.engines.lease import Leases
+from sweep.engines.link import Link
+from sweep.engines.loop import Loop
+from sweep.engines.nursery import own_path
+from sweep.errors import ExperimentError
+from sweep.record.layout import ExperimentLayout
+from sweep.worker import wire
+
+if TYPE_CHECKING:
+    from sweep.engines.cluster import Cluster
+
+__all__ = ["Agents"]
+
+_AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # pauses before an agent that was lost is called again
+_SKEW_S = 5.0  # clocks that differ by more are worth a notice
+
+
+@dataclass(slots=True, eq=False)
+class _Member:
+    """One node.
+
+    Attributes:
+        link: to its agent, once that is here.
+        hello: what the agent said of itself.
+        is_ready: the agent runs an engine.
+        is_called: an agent was called, and is not lost yet.
+        attempts: that were sent there and are not released, by trial and number.
+        exited: those of them whose exit was told.
+        calls: how often an agent was called since one was last ready.
+    """
+
+    node: Node
+    link: Link | None = None
+    hello: Hello | None = None
+    is_ready: bool = False
+    is_called: bool = False
+    attempts: dict[tuple[str, int], Trial] = field(default_factory=dict)
+    exited: set[tuple[str, int]] = field(default_factory=set)
+    calls: int = 0
+
+
+class Agents(Engine):
+    """Run trials on the nodes of a cluster."""
+
+    def __init__(self, context: EngineContext, cluster: Cluster) -> None:
+        """Store the trainable in the experiment, call an agent on each node and wait for them.
+
+        Raises:
+            ExperimentError: no agent came, or one that came cannot run the trials; every one is named by its node.
+            TrainableError: objects given by `with_parameters` cannot be stored.
+        """
+        self._context = context
+        self._cluster = cluster
+        self.notices: list[str] = []
+        self._say = context.notice or self.notices.append
+        self._began = time.monotonic()
+        self._events: list[Event] = []
+        self._members = {node.id: _Member(node) for node in context.nodes}
+        self._where: dict[tuple[str, int], _Member] = {}  # who runs an attempt
+        self._calls: deque[Any] = deque()  # from other threads: functions to call on this one
+        self._is_closed = False
+        self._is_changed = threading.Event()
+        self._loop = Loop()
+        self.waker = self._loop.waker
+        layout = ExperimentLayout(context.directory.absolute())
+        stored = store_trainable(context.trainable, layout)
+        self._witness = witness(layout.root, secrets.token_hex(8))
+        self._setup = Setup.of(
+            context,
+            stored,
+            path=own_path(),
+            cwd=_cwd(),
+            lease_s=cluster.lease_s,
+            witness=self._witness,
+        )
+        self._gate = Gate(cluster.host, lambda guest: self._call(lambda: self._on_guest(guest)))
+        self._leases = Leases(
+            cluster.lease_s, lambda node, why: self._call(lambda: self._on_lost(self._members[node], why))
+        )
+        self._problems: dict[str, str] = {}
+        try:
+            for member in self._members.values():
+                self._summon(member)
+            self._await_members()
+        except BaseException:
+            self.close()
+            raise
+        self._events.clear()  # what came first is what `nodes` says
+        cluster.watch(lambda: self._call(self._on_machines))
+
+    # --- the contract ------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> Sequence[Node]:
+        return tuple(member.node for member in self._members.values() if member.is_ready)
+
+    @property
+    def away(self) -> Sequence[Node]:
+        """The nodes that are known, or may come, and have no agent now."""
+        known = [member.node for member in self._members.values() if not member.is_ready]
+        return (*known, *(node for node in self._cluster.away if node.id not in self._members))
+
+    def now(self) -> float:
+        return self._context.start_at + time.monotonic() - self._began
+
+    def execute(self, command: EngineCommand) -> None:
+        """Begin to carry out a command; commands to attempts that are gone are ignored."""
+        if self._is_closed:
+            return
+        if isinstance(command, messages.Start):
+            self._start(command.trial)
+            return
+        key = (command.trial_id, command.attempt)
+        member = self._where.get(key)
+        if member is not None and member.link is not None and key not in member.exited:
+            member.link.send(wire.Order(command))
+
+    def next_events(self, deadline: float | None) -> Sequence[Event]:
+        """Wait until something happened, and return all that did; `[Tick()]` at the deadline."""
+        while True:
+            timeout = 0.0 if self._events else None if deadline is None else max(0.0, deadline - self.now())
+            self._turn(timeout)
+            if self._events:
+                self._turn(0.0)  # what arrived meanwhile shares the commit
+                events, self._events = self._events, []
+                return events
+            if deadline is not None and self.now() >= deadline:
+                return [messages.Tick()]
+
+    def _turn(self, timeout_s: float | None) -> None:
+        """Wait once, and take in what is there."""
+        self._loop.run_once(timeout_s)
+        while self._calls:
+            self._calls.popleft()()
+        self._events += [event for event in self._loop.take_posted() if not isinstance(event, _Call)]
+
+    def post(self, event: Event) -> None:
+        self._loop.post(event)
+
+    def close(self) -> None:
+        """End every agent, and return when what they have started is gone."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._gate.close()
+        waiting = []
+        for member in self._members.values():
+            if member.link is not None:
+                self._loop.ignore(member.link.socket.fileno())
+                member.link.socket.setblocking(True)
+                member.link.socket.settimeout(2 * self._cluster.lease_s)
+                member.link.socket.shutdown(1)  # an agent closes its end when it is done
+                waiting.append(member.link)
+        for link in waiting:
+            _await_end(link)
+        self._leases.close()
+        self._cluster.close()
+        (self._context.directory.absolute() / self._witness[0]).unlink(missing_ok=True)
+        self._loop.close()
+
+    # --- agents ------------------------------------------------------------------------------------------------------
+
+    def _call(self, function: Any) -> None:
+        """Have a function called on the engine's thread."""
+        self._calls.append(function)
+        self._loop.post(_Call())  # type: ignore[arg-type]  # only wakes
+
+    def _summon(self, member: _Member) -> None:
+        member.is_called = True
+        member.calls += 1
+        self._cluster.summon(member.node.id, self._gate.invitation(member.node.id))
+
+    def _on_guest(self, guest: Guest) -> None:
+        """An agent that knows the key is here."""
+        member = self._members.get(guest.hello.node)
+        if self._is_closed or member is None:
+            guest.socket.close()
+        elif guest.hello.purpose == LEASE:
+            self._leases.add(member.node.id, guest.socket)
+        elif member.link is not None:
+            guest.socket.close()  # a second one for the same node
+        else:
+            member.hello = guest.hello
+            problem = _misfit(guest.hello)
+            if problem:
+                guest.socket.close()
+                self._on_problem(member, problem)
+                return
+            skew_s = guest.hello.at - time.time()
+            if abs(skew_s) > _SKEW_S:
+                self._say(
+                    f"the clock of {member.node.id} is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} "
+                    "this machine's: times of its reports are its own"
+                )
+            link = Link(guest.socket, self._on_full)
+            member.link = link
+            self._loop.listen(guest.socket.fileno(), lambda: self._on_link(member, link))
+            link.send(wire.Prepare(self._setup))
+
+    def _on_full(self, link: Link, is_full: bool) -> None:
+        self._loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
+
+    def _on_link(self, member: _Member, link: Link) -> None:
+        for message in link.receive():
+            match message:
+                case wire.Prepared(node, problem):
+                    if problem:
+                        self._on_problem(member, problem)
+                    else:
+                        self._on_ready(member, node)
+                case wire.Happened(events, notices):
+                    for text in notices:
+                        self._say(f"{member.node.id}: {text}" if len(self._members) > 1 else text)
+                    for event in events:
+                        self._on_event(member, event)
+        if not link.is_open and member.link is link:
+            self._on_lost(member, "its agent ended")
+
+    def _on_event(self, member: _Member, event: Event) -> None:
+        match event:
+            case messages.Exited(trial_id, attempt):
+                member.exited.add((trial_id, attempt))
+            case messages.Released(trial_id, attempt):
+                key = (trial_id, attempt)
+                member.attempts.pop(key, None)
+                member.exited.discard(key)
+                self._where.pop(key, None)
+            case messages.NodesChanged(nodes):  # a device there never became clean
+                member.node = next((node for node in nodes if node.id == member.node.id), member.node)
+                self._say_nodes()
+                return
+        self._events.append(event)
+
+    def _on_ready(self, member: _Member, node: Node) -> None:
+        was_ready, member.is_ready = member.is_ready, True
+        member.node = node
+        member.calls = 0
+        if not was_ready:
+            self._say_nodes()
+
+    def _on_problem(self, member: _Member, problem: str) -> None:
+        """The agent of a node cannot run trials."""
+        self._problems[member.node.id] = problem
+        self._on_lost(member, problem)
+
+    def _on_lost(self, member: _Member, why: str) -> None:
+        """An agent is gone, and so is what it ran."""
+        if self._is_closed or not member.is_called:
+            return
+        member.is_called = False
+        was_ready, member.is_ready = member.is_ready, False
+        if member.link is not None:
+            self._loop.ignore(member.link.socket.fileno())
+            member.link.close()
+            member.link = None
+        self._leases.drop(member.node.id)
+        running, member.attempts = member.attempts, {}
+        exited, member.exited = member.exited, set()
+        error = f"node {member.node.id} was lost: {why}"
+        for key in running:
+            self._where.pop(key, None)
+            if key not in exited:
+                self._events.append(messages.Exited(*key, Exit(ExitKind.NODE_LOST, error=error)))
+        if was_ready:
+            self._say(error + (f"; {len(running)} of its trials start again" if running else ""))
+            self._say_nodes()
+        for key in running:
+            self._events.append(messages.Released(*key))
+        if member.node.id not in self._problems:
+            pause_s = _AGAIN_S[min(member.calls, len(_AGAIN_S) - 1)]
+            self._loop.alarm(pause_s, lambda: self._call_again(member))
+
+    def _call_again(self, member: _Member) -> None:
+        """Call an agent to a node whose last one was lost, if the cluster has that node."""
+        if self._is_closed or member.is_called:
+            return
+        if any(node.id == member.node.id for node in self._cluster.nodes()):
+            self._summon(member)
+
+    def _on_machines(self) -> None:
+        """The cluster has other machines than before."""
+        for node in self._cluster.nodes():
+            member = self._members.setdefault(node.id, _Member(node))
+            if not member.is_called and node.id not in self._problems:
+                member.node = node
+                self._summon(member)
+        self._say_nodes()
+
+    def _say_nodes(self) -> None:
+        self._events.append(messages.NodesChanged(tuple(self.nodes()), tuple(self.away)))
+
+    def _await_members(self) -> None:
+        """Wait for every agent, or until it is clear that some will not come."""
+        give_up = time.monotonic() + self._cluster.start_s
+        while any(not member.is_ready and member.is_called for member in self._members.values()):
+            if time.monotonic() > give_up:
+                break
+            self._turn(max(0.0, min(1.0, give_up - time.monotonic())))
+        missing = [member for member in self._members.values() if not member.is_ready]
+        if self._problems or len(missing) == len(self._members):
+            raise ExperimentError(self._why_not(missing))
+        for member in missing:
+            self._say(
+                f"node {member.node.id} is not there yet: {self._why_missing(member)}; the sweep begins without it"
+            )
+
+    def _why_not(self, missing: Sequence[_Member]) -> str:
+        """Return why the run cannot begin, node by node."""
+        told = [
+            f"{member.node.id}: {self._problems.get(member.node.id) or self._why_missing(member)}" for member in missing
+        ]
+        more = f" (and {len(told) - 4} more nodes)" if len(told) > 4 else ""
+        return f"trials cannot run on {'; on '.join(told[:4])}{more}. Nothing was started."
+
+    def _why_missing(self, member: _Member) -> str:
+        why = self._cluster.problem(member.node.id)
+        return why or f"no agent came from there within {self._cluster.start_s:g} s"
+
+    # --- trials ------------------------------------------------------------------------------------------------------
+
+    def _start(self, trial: Trial) -> None:
+        assert trial.placement is not None
+        key = (trial.id, trial.attempt)
+        member = self._members.get(trial.placement.bundles[0].node)
+        if member is None or not member.is_ready or member.link is None:
+            # It was lost after the core had placed the trial there.
+            name = trial.placement.bundles[0].node
+            lost = Exit(ExitKind.NODE_LOST, error=f"node {name} was lost before the trial started there")
+            self._events += [messages.Exited(*key, lost), messages.Released(*key)]
+            self._loop.post(_Call())  # type: ignore[arg-type]
+            return
+        brief = brief_of(trial, self._context)
+        # The user's own objects stay here.
+        bare = evolve(trial, config={}, last_result=None, best_result=None, pending=None)
+        member.attempts[key] = bare
+        self._where[key] = member
+        member.link.send(wire.Order(messages.Start(bare), brief))
+
+
+class _Call:
+    """Wakes the engine's thread."""
+
+
+def _misfit(hello: Hello) -> str:
+    """Return why an agent of other versions cannot be used; empty: it can."""
+    here = ".".join(map(str, sys.version_info[:2]))
+    if hello.version != VERSION:
+        return f"it has sweep {hello.version}, the driver {VERSION}. Install the same version everywhere"
+    if hello.python != here:
+        return f"it runs Python {hello.python}, the driver {here}: functions cannot be shipped between them"
+    return ""
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"
+
+
+def _await_end(link: Link) -> None:
+    """Wait until the other side has closed its end, or has had the time of its lease to do so."""
+    with contextlib.suppress(OSError):
+        while link.socket.recv(1 << 16):
+            continue
+    link.close()

@@ -1,0 +1,213 @@
+"""Where agents meet their driver: a listening socket that lets in only who knows the key, before anything is unpickled.
+
+    agent ──connects──> driver
+    agent <─challenge── driver      both ways, HMAC with the key (multiprocess.connection)
+    agent ───hello────> driver      JSON: versions, node, what the connection is for
+    agent <──welcome─── driver      JSON: empty, or why it is refused
+
+What follows is pickled and not encrypted: the network between the machines must be one's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import secrets
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from multiprocess.connection import Connection, answer_challenge, deliver_challenge
+
+from sweep.errors import ExperimentError
+
+__all__ = ["LEASE", "LINK", "VERSION", "Gate", "Guest", "Hello", "Invitation", "dial"]
+
+VERSION: str = sys.modules["sweep"].__version__  # this module's own package, so it is loaded
+
+LINK, LEASE = "link", "lease"  # what a connection is for
+PROTOCOL = 1  # of the messages after the welcome
+_HANDSHAKE_S = 20.0
+_MOST_AT_ONCE = 256  # connections that have not shown yet that they know the key
+_MOST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What an agent must be given to find its driver and to be let in; `key` is 32 secret bytes in hexadecimal."""
+
+    host: str
+    port: int
+    key: str = field(repr=False)
+    node: str
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Invitation:
+        """Return what `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What an agent says of itself before anything else; `at` is its clock, in seconds of the epoch."""
+
+    node: str
+    purpose: str
+    version: str = VERSION
+    protocol: int = PROTOCOL
+    python: str = field(default_factory=lambda: ".".join(platform.python_version_tuple()[:2]))
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    at: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True)
+class Guest:
+    """One connection of an agent that was let in; its socket blocks."""
+
+    hello: Hello
+    socket: socket.socket
+
+
+class Gate:
+    """Listens for agents, on threads of its own.
+
+    Attributes:
+        host, port: where it listens.
+        key: that it was made with, in hexadecimal.
+    """
+
+    def __init__(self, host: str, admit: Callable[[Guest], None]) -> None:
+        """Begin to listen.
+
+        Args:
+            host: address of the interface to listen on; loopback where all agents run on this machine.
+            admit: called, on another thread, with each connection that knows the key.
+
+        Raises:
+            ExperimentError: nothing can listen there.
+        """
+        self.key = secrets.token_hex(32)
+        self._admit = admit
+        self._is_closed = False
+        self._slots = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        try:
+            self._listener = socket.create_server((host, 0), backlog=1024)
+        except OSError as error:
+            raise ExperimentError(
+                f"no agent could reach this driver: {host} cannot be listened on ({error.strerror or error}). Expected "
+                "an address of this machine that the other nodes reach."
+            ) from error
+        self.host, self.port = self._listener.getsockname()[:2]
+        self._thread = threading.Thread(target=self._accept, name="sweep-gate", daemon=True)
+        self._thread.start()
+
+    def invitation(self, node: str) -> Invitation:
+        """Return what the agent of a node must be given."""
+        return Invitation(self.host, self.port, self.key, node)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._is_closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._listener.close()
+        self._thread.join()
+
+    def _accept(self) -> None:
+        while not self._is_closed:
+            try:
+                peer, _ = self._listener.accept()
+            except OSError:
+                if self._is_closed:
+                    return
+                time.sleep(0.1)  # no descriptor is free; the next agent may be luckier
+                continue
+            if not self._slots.acquire(blocking=False):
+                peer.close()
+                continue
+            threading.Thread(target=self._receive, args=(peer,), name="sweep-gate-guest", daemon=True).start()
+
+    def _receive(self, peer: socket.socket) -> None:
+        """Let one connection in, or close it."""
+        try:
+            guest = _let_in(peer, bytes.fromhex(self.key))
+            if guest is None or self._is_closed:
+                peer.close()
+            else:
+                self._admit(guest)
+        finally:
+            self._slots.release()
+
+
+def _let_in(peer: socket.socket, key: bytes) -> Guest | None:
+    """Return the connection of an agent that knows the key; None: it does not, or says nothing sensible in time."""
+    _limit(peer, _HANDSHAKE_S)
+    with _as_connection(peer) as connection:
+        try:
+            deliver_challenge(connection, key)
+            answer_challenge(connection, key)
+            said = json.loads(connection.recv_bytes(_MOST_BYTES))
+            hello = Hello(**{name: said[name] for name in Hello.__dataclass_fields__})
+            connection.send_bytes(b"{}")
+        except Exception:  # whatever a stranger sends: wrong key, no JSON, silence, a port scan
+            return None
+    _limit(peer, 0)
+    _be_prompt(peer)
+    return Guest(hello, peer)
+
+
+def dial(invitation: Invitation, purpose: str) -> socket.socket:
+    """Connect an agent to its driver; the socket blocks.
+
+    Raises:
+        ExperimentError: nobody answers there, or the key is not the one of who does.
+    """
+    where = f"{invitation.host}:{invitation.port}"
+    try:
+        peer = socket.create_connection((invitation.host, invitation.port), _HANDSHAKE_S)
+    except OSError as error:
+        raise ExperimentError(f"the driver at {where} cannot be reached: {error.strerror or error}.") from error
+    peer.settimeout(None)
+    _limit(peer, _HANDSHAKE_S)
+    key = bytes.fromhex(invitation.key)
+    try:
+        with _as_connection(peer) as connection:
+            answer_challenge(connection, key)
+            deliver_challenge(connection, key)
+            connection.send_bytes(json.dumps(asdict(Hello(invitation.node, purpose))).encode())
+            connection.recv_bytes(_MOST_BYTES)
+    except Exception as error:  # what multiprocess raises for a wrong key or an early end differs by its version
+        peer.close()
+        raise ExperimentError(f"the driver at {where} did not let this agent in: {error!r}.") from error
+    _limit(peer, 0)
+    _be_prompt(peer)
+    return peer
+
+
+def _as_connection(peer: socket.socket) -> Any:
+    """Return a connection over a copy of the socket's descriptor."""
+    return Connection(os.dup(peer.fileno()))
+
+
+def _limit(peer: socket.socket, seconds: float) -> None:
+    """Let no read or write of a blocking socket take longer; 0: for ever."""
+    value = struct.pack("ll", int(seconds), 0)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+
+
+def _be_prompt(peer: socket.socket) -> None:
+    """Have small messages sent at once."""
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
