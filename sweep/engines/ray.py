@@ -1,0 +1,459 @@
+"""A cluster of Ray: Ray Core places, starts and watches one actor on each node, which is the node's agent.
+
+What happens inside a machine is the local engine's. An actor holds in Ray what the sweep may use of its node, so that
+other jobs of the cluster do not take it, and Ray ends it with the driver. Only calls that start and watch go through
+Ray; commands and events have a connection of their own (see `engines.gate`), which carries five times as many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sweep.accelerators import gpu, tpu
+from sweep.accelerators.gpu_types import labels_of
+from sweep.core.resources import Device, Node
+from sweep.engines.agent import Agent
+from sweep.engines.cluster import Cluster
+from sweep.engines.gate import Invitation
+from sweep.engines.lease import LEASE_S
+from sweep.errors import ConfigError, ExperimentError, ResourceError
+
+__all__ = ["RayCluster", "RayOptions", "trial_environ"]
+
+_LOOK_S = 2.0  # between two looks at the cluster's nodes
+_REACH_S = 5.0
+_TYPE = "accelerator_type:"
+# Of a node's resources in Ray, those that are no things to hand out.
+_RAYS_OWN = re.compile(r"node:|accelerator_type:|object_store_memory$|CPU$|GPU$|TPU$|memory$")
+_HEAD = re.compile(r"TPU-.*-head$")  # Ray's way to have one worker per slice
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """What a sweep may use of a cluster of Ray; see `sweep.init`."""
+
+    address: str | None = None
+    max_nodes: int | None = None
+    cpus_per_node: float | None = None
+    accelerator_type: str = ""
+    label_selector: Mapping[str, str] = field(default_factory=dict)
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    autoscale: Mapping[str, Any] | None = None
+    lease_s: float = LEASE_S
+
+
+@dataclass(eq=False)
+class _Machine:
+    """A node of the cluster that the sweep uses.
+
+    Attributes:
+        key: Ray's id of it.
+        amounts: what its agent holds in Ray.
+        node: what the agent says there is; None: it has not come yet.
+        actor, running: the agent, and its call that lasts as long as it does.
+    """
+
+    key: str
+    name: str
+    address: str
+    amounts: dict[str, float]
+    node: Node | None = None
+    actor: Any = None
+    facts: Any = None
+    running: Any = None
+
+
+class RayCluster(Cluster):
+    """The nodes of a cluster of Ray, from `connect` until `close`."""
+
+    def __init__(self, options: RayOptions) -> None:
+        """Join the cluster and start an agent on each node that the sweep may use.
+
+        Raises:
+            ConfigError: Ray is missing or another one than 2, there is no cluster at the address, or it is one of Ray
+                Client.
+            ResourceError: no node has what the options ask for.
+        """
+        self._options = options
+        self.lease_s = options.lease_s
+        self.notices: list[str] = []
+        self._machines: dict[str, _Machine] = {}
+        self._changed: Callable[[], None] = lambda: None
+        self._is_closed = False
+        self._ray, self._is_ours = _join(options)
+        self._watcher = threading.Thread(target=self._watch, name="sweep-ray", daemon=True)
+        try:
+            self._look()
+            if not self._machines and not self.away:
+                raise ResourceError(self._why_none())
+            self._await_facts()
+            self.host = self._listening_address()
+        except BaseException:
+            self.close()
+            raise
+        self._watcher.start()
+
+    # --- what a run sees ---------------------------------------------------------------------------------------------
+
+    def nodes(self) -> Sequence[Node]:
+        return tuple(machine.node for machine in self._machines.values() if machine.node is not None)
+
+    @property
+    def away(self) -> Sequence[Node]:
+        """The nodes that may be added: those that `autoscale` declares, less those of their shape that are there."""
+        declared = self._options.autoscale
+        if not declared:
+            return ()
+        amounts = dict(declared.get("node_type", {}))
+        there = sum(_covers(machine.amounts, amounts) for machine in self._machines.values())
+        number = max(0, int(declared.get("max", 1)) - there)
+        return tuple(_declared_node(f"autoscaled-{index + 1}", amounts) for index in range(number))
+
+    def summon(self, node: str, invitation: Invitation) -> None:
+        machine = self._of(node)
+        if machine is None:
+            return
+        if machine.actor is None or machine.running is not None:  # the one before is over
+            self._start_actor(machine)
+        machine.running = machine.actor.run.remote(invitation.to_json(), dict(self._options.runtime_env))
+
+    def problem(self, node: str) -> str:
+        machine = self._of(node)
+        if machine is None:
+            return "it is no longer in the cluster"
+        for call in (machine.running, machine.facts):
+            if call is not None and (why := self._failure_of(call)):
+                return why
+        return ""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    def request(self, bundles: Sequence[Mapping[str, float]]) -> None:
+        """Ask Ray's autoscaler to have room for these bundles, beside what runs; none: for nothing any more."""
+        from ray.autoscaler import sdk
+
+        with contextlib.suppress(Exception):  # a cluster without an autoscaler
+            sdk.request_resources(bundles=[dict(bundle) for bundle in bundles])
+
+    def close(self) -> None:
+        """End the agents, give back what they hold, and leave the cluster if this run has joined it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._watcher.is_alive():
+            self._watcher.join()
+        if self._options.autoscale:
+            self.request(())
+        running = [machine.running for machine in self._machines.values() if machine.running is not None]
+        with contextlib.suppress(Exception):  # a cluster that is going away, too
+            if running:
+                self._ray.wait(running, num_returns=len(running), timeout=2 * self.lease_s)
+            for machine in self._machines.values():
+                if machine.actor is not None:
+                    self._ray.kill(machine.actor)
+            if self._is_ours:
+                self._ray.shutdown()
+        self._machines.clear()
+
+    # --- the cluster -------------------------------------------------------------------------------------------------
+
+    def _of(self, node: str) -> _Machine | None:
+        return next((one for one in self._machines.values() if one.name == node), None)
+
+    def _look(self) -> bool:
+        """Take in which nodes there are; returns whether that has changed."""
+        alive = {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+        gone = [key for key in self._machines if key not in alive]
+        for key in gone:
+            del self._machines[key]
+        has_new = False
+        for key, node in sorted(alive.items(), key=_order):
+            limit = self._options.max_nodes
+            if key in self._machines or (limit is not None and len(self._machines) >= limit):
+                continue
+            amounts = self._usable(node)
+            if amounts:
+                names = {machine.name for machine in self._machines.values()}
+                machine = _Machine(key, _name_of(node, names), node["NodeManagerAddress"], amounts)
+                self._machines[key] = machine
+                self._start_actor(machine)
+                has_new = True
+        return bool(gone) or has_new
+
+    def _usable(self, node: Mapping[str, Any]) -> dict[str, float]:
+        """Return what the sweep may use of a node and nobody else does now; empty: nothing."""
+        options, total, labels = self._options, node["Resources"], node.get("Labels", {})
+        if any(labels.get(name) != value for name, value in options.label_selector.items()):
+            return {}
+        if options.accelerator_type:
+            wanted = options.accelerator_type.lower()
+            types = {name.removeprefix(_TYPE).lower() for name in total if name.startswith(_TYPE)}
+            if not any(wanted in name for name in types):
+                return {}
+        free = self._ray._private.state.available_resources_per_node().get(node["NodeID"], {})
+        amounts = {name: float(int(free.get(name, 0.0))) for name in ("CPU", "GPU", "TPU", "memory")}
+        amounts |= {name: free.get(name, 0.0) for name in total if not _RAYS_OWN.match(name)}
+        if options.cpus_per_node is not None:
+            amounts["CPU"] = min(amounts["CPU"], float(options.cpus_per_node))
+        amounts = {name: amount for name, amount in amounts.items() if amount > 0}
+        return amounts if amounts.keys() & {"CPU", "GPU", "TPU"} else {}
+
+    def _start_actor(self, machine: _Machine) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        amounts = machine.amounts
+        others = {name: amount for name, amount in amounts.items() if name not in ("CPU", "GPU", "memory")}
+        actor = self._ray.remote(_RayAgent).options(
+            num_cpus=amounts.get("CPU", 0),
+            num_gpus=amounts.get("GPU", 0),
+            memory=amounts.get("memory") or None,
+            resources=others,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(machine.key, soft=False),
+            max_concurrency=2,
+            max_restarts=0,
+            runtime_env=dict(self._options.runtime_env) or None,
+        )
+        machine.running = None
+        machine.actor = actor.remote()
+        machine.facts = machine.actor.facts.remote(machine.name, dict(amounts))
+
+    def _await_facts(self) -> None:
+        """Wait for the agents to say what their nodes have: for all, or as long as an agent may take to come."""
+        give_up = time.monotonic() + self.start_s
+        while any(machine.node is None for machine in self._machines.values()) and time.monotonic() < give_up:
+            if not self._take_facts(timeout_s=0.5) and not self._are_coming():
+                break
+        if self._machines and not self.nodes() and not self.away:
+            told = "; ".join(f"{one.name}: {self.problem(one.name) or 'it is pending'}" for one in self._machines.values())
+            raise ExperimentError(f"Ray started no agent on any node within {self.start_s:g} s ({told}).")
+
+    def _are_coming(self) -> bool:
+        """Whether some agent may still come."""
+        return any(one.node is None and not self.problem(one.name) for one in self._machines.values())
+
+    def _take_facts(self, timeout_s: float) -> bool:
+        """Take in what agents have said of their nodes; returns whether some have."""
+        waiting = {one.facts: one for one in list(self._machines.values()) if one.node is None}
+        if not waiting:
+            return False
+        ready, _ = self._ray.wait(list(waiting), num_returns=1, timeout=timeout_s)
+        taken = False
+        for call in ready:
+            if not self._failure_of(call):
+                machine = waiting[call]
+                machine.node = replace(self._ray.get(call), slice=self._slice_of(machine))
+                taken = True
+        return taken
+
+    def _slice_of(self, machine: _Machine) -> str:
+        """Return the TPU slice that a node is a host of."""
+        labels = next((node.get("Labels", {}) for node in self._ray.nodes() if node["NodeID"] == machine.key), {})
+        name: str = labels.get("ray.io/tpu-slice-name", "")
+        return name
+
+    def _failure_of(self, call: Any) -> str:
+        """Return why a call of an agent failed; empty: it has not."""
+        ready, _ = self._ray.wait([call], num_returns=1, timeout=0)
+        if not ready:
+            return ""
+        try:
+            self._ray.get(call)
+        except Exception as error:  # of Ray or of the agent, whatever it is
+            lines = [line for line in str(error).strip().splitlines() if line.strip()]
+            return lines[-1].strip() if lines else type(error).__name__
+        return ""
+
+    def _watch(self) -> None:
+        while not self._is_closed:
+            try:
+                if self._look() | self._take_facts(timeout_s=0.0):
+                    self._changed()
+            except Exception:  # Ray's control plane is away; what runs goes on without it
+                if self._is_closed:
+                    return
+            deadline = time.monotonic() + _LOOK_S
+            while not self._is_closed and time.monotonic() < deadline:
+                time.sleep(0.1)
+
+    def _listening_address(self) -> str:
+        """Return the address that agents reach this process at: loopback where all of them are on this machine."""
+        machines = [one.actor.machine.remote() for one in self._machines.values() if one.node is not None]
+        if set(self._ray.get(machines)) <= {_machine()}:
+            return "127.0.0.1"
+        address: str = self._ray.util.get_node_ip_address()
+        return address
+
+    def _why_none(self) -> str:
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        shown = "; ".join(
+            f"{node['NodeManagerAddress']} with " + (", ".join(_shown(node["Resources"])) or "nothing to hand out")
+            for node in nodes[:4]
+        )
+        asked = [f"{name}={value!r}" for name, value in vars(self._options).items() if value and name in _FILTERS]
+        wish = f" for {', '.join(asked)}" if asked else ""
+        return (
+            f"no node of the cluster has a free CPU, GPU or TPU{wish}. There are: {shown}. Free some, or ask for others "
+            "in sweep.init."
+        )
+
+
+_FILTERS = ("max_nodes", "cpus_per_node", "accelerator_type", "label_selector")
+
+
+class _RayAgent:
+    """The actor on a node; Ray gives it what the sweep may use there."""
+
+    def machine(self) -> tuple[str, str]:
+        """Return what two processes on one machine agree in."""
+        return _machine()
+
+    def facts(self, name: str, amounts: Mapping[str, float]) -> Node:
+        """Return the node as a sweep sees it."""
+        import ray
+
+        context = ray.get_runtime_context()
+        held = context.get_accelerator_ids()
+        types = [name.removeprefix(_TYPE) for name in context.get_assigned_resources() if name.startswith(_TYPE)]
+        of_type = types[0] if types else ""
+        gpus = gpu.detect(os.environ)[: len(held.get("GPU", ()))] if amounts.get("GPU") else ()
+        chips = tuple(Device(f"tpu{chip}", "tpu", visible=str(chip), vendor="google") for chip in held.get("TPU", ()))
+        devices = tuple(_typed(device, of_type) for device in (*gpus, *chips))
+        named = ("CPU", "GPU", "TPU", "memory")
+        custom = {key: amount for key, amount in amounts.items() if key not in named and not _HEAD.match(key)}
+        memory = int(amounts.get("memory", 0))
+        return Node(name, amounts.get("CPU", 0.0), memory, devices, custom)
+
+    def run(self, invitation: str, runtime_env: Mapping[str, Any]) -> str:
+        """Be the agent until the driver is gone; returns why it ended."""
+        given = runtime_env.get("env_vars") or {}
+        return Agent(Invitation.from_json(invitation), environ=trial_environ(os.environ, given)).run()
+
+
+def trial_environ(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that trials on a node start from: those of Ray's worker, without what Ray has set there.
+
+    Args:
+        given: `env_vars` of the `runtime_env`, which the user has set and which stay.
+    """
+    own = {name: value for name, value in environ.items() if not name.startswith(("RAY_", "__RAY")) or name in given}
+    if "OMP_NUM_THREADS" not in given:
+        own.pop("OMP_NUM_THREADS", None)  # Ray sets it to the CPUs of the actor, which are all that the sweep may use
+    return own
+
+
+def _join(options: RayOptions) -> tuple[Any, bool]:
+    """Return the module `ray`, connected, and whether this call has connected it."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(f"engine='ray' needs Ray: pip install 'ray>=2.50' ({error}).") from error
+    if not ray.__version__.startswith("2."):
+        raise ConfigError(f"engine='ray' works with Ray 2, found {ray.__version__}: pip install 'ray>=2.50,<3'.")
+    address = options.address or os.environ.get("RAY_ADDRESS")
+    if address is not None and address.startswith("ray://"):
+        raise ConfigError(
+            f"address={address!r} is one of Ray Client, through which no actor could be reached. Run the script on a "
+            "node of the cluster, with address='auto', or submit it: ray job submit -- python script.py"
+        )
+    if ray.is_initialized():
+        _refuse_other(ray, address)
+        return ray, False
+    if address is None:
+        raise ConfigError(
+            "engine='ray' and no address: name the cluster, sweep.init(engine='ray', address='auto') on one of its "
+            "nodes, or call ray.init(...) before. For this machine alone leave the engine out."
+        )
+    _refuse_unreachable(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except ConnectionError as error:
+        raise ConfigError(
+            f"there is no cluster of Ray at address={address!r}: {str(error).splitlines()[0]} Start one with "
+            "`ray start --head`, and the other nodes with `ray start --address=...`."
+        ) from error
+    return ray, True
+
+
+def _refuse_other(ray: Any, address: str | None) -> None:
+    """Refuse an address that is not that of the cluster which this process has joined."""
+    there = ray.get_runtime_context().gcs_address
+    if address not in (None, "auto", "local", there) and address.rpartition(":")[2] != there.rpartition(":")[2]:
+        raise ConfigError(
+            f"address is {address!r}, and this process has joined the cluster at {there} with ray.init. Give that "
+            "address, or 'auto', or call ray.shutdown() before."
+        )
+
+
+def _refuse_unreachable(address: str) -> None:
+    """Refuse at once what Ray would look for during more than a minute."""
+    host, colon, port = address.rpartition(":")
+    if address in ("auto", "local") or not colon:
+        if address == "auto":
+            return
+        raise ConfigError(f"address is {address!r}; expected 'auto' or 'HOST:PORT', such as '10.0.0.1:6379'.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"there is no cluster of Ray at address={address!r}: {getattr(error, 'strerror', None) or error}. Start "
+            "one with `ray start --head`, or say address='auto' on one of its nodes."
+        ) from error
+
+
+def _machine() -> tuple[str, str]:
+    """Return what all processes that share a loopback interface agree in, and no others."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return boot, str(os.stat("/proc/self/ns/net").st_ino)
+    return socket.gethostname(), ""
+
+
+def _order(item: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
+    """Return by what nodes are ordered: hosts of a TPU slice by their numbers, others by address."""
+    key, node = item
+    labels = node.get("Labels", {})
+    worker = str(labels.get("ray.io/tpu-worker-id", ""))
+    return labels.get("ray.io/tpu-slice-name", ""), int(worker or 0), node["NodeManagerAddress"], key
+
+
+def _name_of(node: Mapping[str, Any], taken: set[str]) -> str:
+    """Return a name for a node that no other has: its host's, else with a part of Ray's id."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", node["NodeManagerHostname"] or node["NodeManagerAddress"])
+    return name if name not in taken else f"{name}-{node['NodeID'][:6]}"
+
+
+def _typed(device: Device, of_type: str) -> Device:
+    """Return a device with the type that Ray knows it by, where nothing better is known."""
+    if device.type or not of_type:
+        return device
+    if device.kind == "tpu":
+        with contextlib.suppress(ResourceError):
+            generation = tpu.parse_generation(of_type)
+            return replace(device, type=generation.type, labels=generation.labels)
+    return replace(device, type=of_type, labels=labels_of(of_type))
+
+
+def _declared_node(name: str, amounts: Mapping[str, float]) -> Node:
+    """Return a node of the shape in which Ray's resources declare it."""
+    gpus = tuple(Device(str(number)) for number in range(int(amounts.get("GPU", 0))))
+    chips = tuple(Device(f"tpu{number}", "tpu", vendor="google") for number in range(int(amounts.get("TPU", 0))))
+    custom = {key: float(amount) for key, amount in amounts.items() if key not in ("CPU", "GPU", "TPU", "memory")}
+    return Node(name, float(amounts.get("CPU", 0.0)), int(amounts.get("memory", 0)), (*gpus, *chips), custom)
+
+
+def _covers(there: Mapping[str, float], amounts: Mapping[str, float]) -> bool:
+    return all(there.get(name, 0.0) >= amount for name, amount in amounts.items())
+
+
+def _shown(resources: Mapping[str, float]) -> list[str]:
+    return [f"{name}={amount:g}" for name, amount in sorted(resources.items()) if not _RAYS_OWN.match(name) or name in ("CPU", "GPU", "TPU")]
