@@ -56,7 +56,7 @@ class ErrorFileCallback(_Failures):
     def _failed(self, trial: Trial) -> None:
         ended = self._last_exit(trial)
         said = ended.get("traceback") or ended.get("error") or trial.reason
-        number = trial.failures + trial.losses
+        number = trial.failures + trial.losses + trial.node_losses
         path = self.layout.trial(trial.id) / ERROR_FILE
         path.parent.mkdir(exist_ok=True)
         with path.open("a", encoding="utf-8", errors="replace") as file:

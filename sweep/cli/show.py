@@ -171,6 +171,7 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
         "holds": _holding(row),
         "attempts": row.attempt,
         "failures": row.failures,
+        "node_losses": row.node_losses or None,
         "created": stamp(timeline.created),
         "started": stamp(timeline.started),
         "ended": stamp(timeline.exited) if row.is_ended else None,

@@ -55,6 +55,7 @@ class _Failures(Model):
     retry_on: list[Literal[tuple(CLASSES)]] | None = None  # type: ignore[valid-type]
     out_of_memory: Literal["retry", "retry_alone", "fail"] | None = None
     nan: Literal["record", "error"] | None = None
+    max_node_losses: Annotated[int, Field(ge=-1)] | None = None
 
 
 class _Spec(Model):

@@ -126,7 +126,8 @@ class FailureConfig(_ShowsChanges):
 
     The classes of failures: `user` (its code raised), `killed` (a signal ended it, or it left without a word),
     `timeout`, `hung`, `out_of_memory` (of the machine or of a device), `nan`, `start` (it ended before its code began)
-    and `lost` (what supervised it is gone). The last two count to a limit of their own: three in a row.
+    and `lost` (what supervised it is gone); the two count to a limit of their own: three in a row. On several machines
+    also `node_lost` (its node, or the agent there, is gone): `max_node_losses` in a row.
 
     Attributes:
         max_failures: failures a trial may have and still be started again, from its checkpoint; -1: unlimited.
@@ -142,6 +143,9 @@ class FailureConfig(_ShowsChanges):
         out_of_memory: "retry" as after any failure; "retry_alone": once more even where `max_failures` is used up, with
             nothing else on its nodes; "fail": never again.
         nan: a metric of the sweep that is NaN is recorded ("record"), or a failure of the trial ("error").
+        max_node_losses: how often in a row, without a new result between, the node of a trial may be gone and the trial
+            still be started again, from its checkpoint; -1: unlimited. Machines that are taken away and given back
+            (preempted, spot) use up neither `max_failures` nor the three losses.
 
     Raises:
         ConfigError: a value that makes no sense.
@@ -155,10 +159,12 @@ class FailureConfig(_ShowsChanges):
     retry_on: Collection[str] | None = None
     out_of_memory: str = "retry"
     nan: str = "record"
+    max_node_losses: int = 10
 
     def __post_init__(self) -> None:
-        most = whole("max_failures", self.max_failures, least=-1, expected="a whole number, or -1 for no limit")
-        object.__setattr__(self, "max_failures", most)
+        for name in ("max_failures", "max_node_losses"):
+            most = whole(name, getattr(self, name), least=-1, expected="a whole number, or -1 for no limit")
+            object.__setattr__(self, name, most)
         if not (isinstance(self.fail_fast, bool) or str(self.fail_fast).lower() == "raise"):
             refuse("fail_fast", self.fail_fast, "True, False or 'raise'")
         for name in ("hang_timeout_s", "report_timeout_s", "trial_timeout_s"):

@@ -35,6 +35,7 @@ CLASSES = {
     "nan": "its metric was NaN, and nan='error' was asked for",
     "start": "it ended before its code began",
     "lost": "what supervised it is gone",
+    "node_lost": "its node, or the agent there, is gone",
 }
 RETRIED = tuple(name for name in CLASSES if name not in ("timeout", "nan"))
 """What is started again unless something else is asked for: the same trial would run as long, and diverge, again."""
@@ -60,6 +61,8 @@ def class_of(ended: Exit, *, has_begun: bool) -> str:
             return ""
         case ExitKind.LOST:
             return "lost"
+        case ExitKind.NODE_LOST:
+            return "node_lost"
         case ExitKind.DAMAGED:
             return "start"
         case _ if not has_begun:
@@ -87,7 +90,7 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
     failure unless it was to end anyway, and that one which had to be killed because it ran for too long has failed. One
     whose checkpoint proved damaged is started again from another, and one whose `fit()` needs more than it holds with
     that; neither is a failure. Everything else is a failure or a loss, and is started again while `max_failures`,
-    `max_losses` and `retry_on` allow.
+    `max_losses`, `max_node_losses` and `retry_on` allow.
     """
     decided, started_from = trial.failure, trial.started_from
     trial = evolve(trial, ran_s=trial.running_s(now), running_since=None, started_from=None, failure="")
@@ -113,14 +116,25 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
         return Status.PENDING, evolve(trial, reason=f"{_FALLS_BACK}{where}: {ended.error}")
     if ended.needs is not None:
         return _with_more(trial, ended, ended.needs, plan)
-    if failure in ("start", "lost"):
-        losses = trial.losses + 1
-        trial = evolve(trial, losses=losses, failure=failure, reason=f"starts again after: {why}")
-        if losses > plan.max_losses or failure not in plan.retry_on:
-            times = f" {losses} times" if losses > 1 else ""
-            return Status.ERROR, evolve(trial, reason=f"lost{times}: {why}")
-        return Status.PENDING, trial
+    if failure in ("start", "lost", "node_lost"):
+        return _lost(trial, failure, why, plan)
     return _failed(trial, failure, why, plan)
+
+
+def _lost(trial: Trial, failure: str, why: str, plan: Plan) -> tuple[Status, Trial]:
+    """Count a fault of the infrastructure; those of nodes by themselves: machines that are taken away and given back
+    say nothing of the trial, but one that takes each of its nodes down must come to an end."""
+    if failure == "node_lost":
+        number, limit = trial.node_losses + 1, plan.max_node_losses
+        trial = evolve(trial, node_losses=number)
+    else:
+        number, limit = trial.losses + 1, plan.max_losses
+        trial = evolve(trial, losses=number)
+    trial = evolve(trial, failure=failure, reason=f"starts again after: {why}")
+    if 0 <= limit < number or failure not in plan.retry_on:
+        times = f" {number} times" if number > 1 else ""
+        return Status.ERROR, evolve(trial, reason=f"lost{' its node' * (failure == 'node_lost')}{times}: {why}")
+    return Status.PENDING, trial
 
 
 def _with_more(trial: Trial, ended: Exit, wanted: Resources, plan: Plan) -> tuple[Status, Trial]:

@@ -5,30 +5,66 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from sweep.core.resources import Bundle, Node, Resources, format_amount, format_request, list_devices, plain_type
 
-__all__ = ["CanHold", "why_never"]
+__all__ = ["CanHold", "why_absent", "why_never"]
 
 CanHold = Callable[[Resources, Sequence[Node]], bool]
 """Whether some nodes hold a request when they are idle."""
 
+_MOST_NAMED = 4
 
-def why_never(resources: Resources, nodes: Sequence[Node], can_hold: CanHold, *, of_workers: bool = False) -> str:
-    """Return why a request that these nodes never hold is not granted, with the arithmetic, and what to do."""
+
+class _Words(NamedTuple):
+    """What is said of the nodes: how a sentence begins that says what one of them has, or all; what to do."""
+
+    one: str
+    all: str
+    more: str = ""  # instead of what one machine advises
+
+
+_ONE = _Words("this machine has", "this machine has")
+_SEVERAL = _Words("the largest node has", "the nodes have")
+_SOME_AWAY = _Words(
+    "the largest node there is, or that may come, has",
+    "the nodes there are, or that may come, have",
+    "give the cluster nodes that do",
+)
+
+
+def why_never(
+    resources: Resources,
+    nodes: Sequence[Node],
+    can_hold: CanHold,
+    *,
+    of_workers: bool = False,
+    is_some_away: bool = False,
+) -> str:
+    """Return why a request that these nodes never hold is not granted, with the arithmetic, and what to do.
+
+    Args:
+        of_workers: it is what a ScalingConfig comes to.
+        is_some_away: some of the nodes are not there now.
+    """
+    words = _SOME_AWAY if is_some_away else _ONE if len(nodes) == 1 else _SEVERAL
     lower = "num_workers or resources_per_worker" if of_workers else "resources_per_trial"
-    advice = f"Lower {lower}, or declare a larger machine with sweep.init(num_cpus=..., num_gpus=...)"
+    machine = words.more or "declare a larger machine with sweep.init(num_cpus=..., num_gpus=...)"
+    advice = f"Lower {lower}, or {machine}"
     if not nodes:
         problem = "there is no node to run on"
-    elif problem := _unknown_types(resources, nodes):
+    elif problem := _unknown_types(resources, nodes, words):
         declare = "num_gpus=..., gpu_type=..." if resources.total.gpu else "num_tpus=..., tpu_type=..."
-        advice = f"Ask for another accelerator_type, or declare such devices with sweep.init({declare})"
-    elif problem := _too_large(resources, nodes):
+        devices = words.more or f"declare such devices with sweep.init({declare})"
+        advice = f"Ask for another accelerator_type, or {devices}"
+    elif problem := _too_large(resources, nodes, words):
         pass
     elif problem := _lack_of_slices(resources, nodes, can_hold):
-        advice = "Lower num_workers, or declare the hosts of a slice with sweep.init(nodes=[Node(..., slice=...)])"
+        hosts = words.more or "declare the hosts of a slice with sweep.init(nodes=[Node(..., slice=...)])"
+        advice = f"Lower num_workers, or {hosts}"
     else:
-        problem = _lack_of_devices(resources, nodes) or _lack_in_all(resources, nodes)
+        problem = _lack_of_devices(resources, nodes, words) or _lack_in_all(resources, nodes, words)
     notes = dict.fromkeys(node.gpu_note for node in nodes if node.gpu_note)
     because = "".join(f" {note[0].upper()}{note[1:]}." for note in notes) if _lacks_gpus(resources, nodes) else ""
     return f"a trial asks for {resources}; {problem}.{because} {advice}."
@@ -43,33 +79,32 @@ def _lacks_gpus(resources: Resources, nodes: Sequence[Node]) -> bool:
     return (
         any(bundle.gpu > max(have(bundle.accelerator_type), default=0.0) for bundle in resources.bundles)
         or any(name == "gpu" and need > sum(have(of_type)) for name, of_type, need in resources.needs())
-        or bool(nodes and _lack_of_devices(resources, nodes))
+        or bool(nodes and _lack_of_devices(resources, nodes, _SEVERAL))
     )
 
 
-def _unknown_types(resources: Resources, nodes: Sequence[Node]) -> str:
+def _unknown_types(resources: Resources, nodes: Sequence[Node], words: _Words) -> str:
     """Say which types no device has, and what there is instead."""
     parts = []
-    has = "this machine has" if len(nodes) == 1 else "the nodes have"
     for bundle in resources.bundles:
         for name, need in (("gpu", bundle.gpu), ("tpu", bundle.tpu)):
             of_type = bundle.accelerator_type
             if need and of_type and not any(node.amount(name, of_type) for node in nodes):
                 there = list_devices(nodes, name, of_type)
-                parts.append(f"it needs {format_request(name, need, of_type)}; {has} {there}")
+                parts.append(f"it needs {format_request(name, need, of_type)}; {words.all} {there}")
     return " and ".join(dict.fromkeys(parts))
 
 
-def _too_large(resources: Resources, nodes: Sequence[Node]) -> str:
+def _too_large(resources: Resources, nodes: Sequence[Node], words: _Words) -> str:
     """Say which amounts of single bundles exceed every node."""
     parts = []
-    has = "this machine has" if len(nodes) == 1 else "the largest node has"
     for bundle in resources.bundles:
         for name, need in bundle.amounts.items():
             of_type = bundle.type_of(name)
             best = max(node.amount(name, of_type) for node in nodes)
             if need > best:
-                parts.append(f"{format_request(name, need, of_type)} is more than {has}: {format_amount(name, best)}")
+                asked = format_request(name, need, of_type)
+                parts.append(f"{asked} is more than {words.one}: {format_amount(name, best)}")
     return " and ".join(dict.fromkeys(parts))
 
 
@@ -107,7 +142,7 @@ def _slice_for(request: Resources, chips_per_host: int) -> tuple[int, str]:
     return num_hosts, f"of {_count(num_hosts, 'host')} with {asked}{' each' if num_hosts > 1 else ''}"
 
 
-def _lack_of_devices(resources: Resources, nodes: Sequence[Node]) -> str:
+def _lack_of_devices(resources: Resources, nodes: Sequence[Node], words: _Words) -> str:
     """Say how many GPUs are missing for shares that must not lie on one device."""
     sharing = [bundle for bundle in resources.bundles if bundle.gpu] if resources.distinct_devices else []
     for of_type in (*dict.fromkeys(bundle.accelerator_type for bundle in sharing if bundle.accelerator_type), ""):
@@ -120,22 +155,51 @@ def _lack_of_devices(resources: Resources, nodes: Sequence[Node]) -> str:
         if need > have and any(bundle.gpu < 1 for bundle in asking):
             groups = Counter(format_request("gpu", bundle.gpu, bundle.accelerator_type) for bundle in asking)
             workers = " and ".join(f"{_count(number, 'worker')} with {text}" for text, number in groups.items())
-            many = "the largest node has" if resources.strategy == "STRICT_PACK" else "the nodes have"
-            has = "this machine has" if len(nodes) == 1 else many
+            has = words.one if resources.strategy == "STRICT_PACK" else words.all
             return f"{workers} each need {need} devices of their own; {has} {have}"
     return ""
 
 
-def _lack_in_all(resources: Resources, nodes: Sequence[Node]) -> str:
+def _lack_in_all(resources: Resources, nodes: Sequence[Node], words: _Words) -> str:
     """Say what is missing in all, or that the strategy is at fault."""
     short = []
+    coming = ", with those that may come" if words is _SOME_AWAY else ""
     for name, of_type, need in resources.needs():
         have = sum(node.amount(name, of_type) for node in nodes)
         if need > have:
-            short.append(f"{format_request(name, need, of_type)} in all, there are {format_amount(name, have)}")
+            short.append(f"{format_request(name, need, of_type)} in all, there are {format_amount(name, have)}{coming}")
     if short:
         return f"it needs {' and '.join(short)}"
-    return f"its bundles cannot be laid out on {_count(len(nodes), 'node')} by {resources.strategy}"
+    number = f"{_count(len(nodes), 'node')}{coming and coming + ','}"
+    return f"its bundles cannot be laid out on {number} by {resources.strategy}"
+
+
+def why_absent(resources: Resources, nodes: Sequence[Node], away: Sequence[Node], can_hold: CanHold) -> str:
+    """Return which nodes a request waits for that those which are there never hold, but all of them together.
+
+    Where one node more is enough, it is any of these; otherwise as few as suffice are named, the first ones.
+    """
+    kinds = tuple(dict.fromkeys((name, of_type) for name, of_type, _ in resources.needs()))
+
+    def shown(node: Node) -> str:
+        amounts = [(name, node.amount(name, of_type), of_type) for name, of_type in kinds]
+        has = ", ".join(format_request(*amount) for amount in amounts if amount[1])
+        return f"{node.id!r} ({has})" if has else f"{node.id!r}"
+
+    enough = [node for node in away if can_hold(resources, [*nodes, node])]
+    needed = enough or list(away)
+    for node in () if enough else reversed(away):
+        if can_hold(resources, [*nodes, *(other for other in needed if other is not node)]):
+            needed.remove(node)
+    names = _listed([shown(node) for node in needed], "or" if enough else "and")
+    number = "node" if enough else "nodes"
+    are = "is" if len(needed) == 1 else "are"
+    return f"waits for {number} {names}, which {are} not there now" + ("" if nodes else "; there is no node at all")
+
+
+def _listed(names: Sequence[str], joint: str) -> str:
+    shown = [*names[:_MOST_NAMED], *([f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else [])]
+    return f"{', '.join(shown[:-1])} {joint} {shown[-1]}" if len(shown) > 1 else shown[0]
 
 
 def _count(number: int, noun: str) -> str:

@@ -64,7 +64,7 @@ class ExitKind(StrEnum):
     TIMEOUT = "TIMEOUT"  # it was killed because it ran for too long
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     HUNG = "HUNG"  # it was killed because it reported nothing for too long
-    LOST = "LOST"  # the infrastructure's fault: node or host gone
+    LOST = "LOST"  # the infrastructure's fault: what supervised it is gone
     NODE_LOST = "NODE_LOST"  # its node, or the agent there, is gone
     DAMAGED = "DAMAGED"  # the checkpoint that it was started from is; none of its code has run
     NEEDS_MORE = "NEEDS_MORE"  # a fit() in it asked for more than the trial holds
@@ -201,7 +201,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class NodesChanged:
-    """The inventory, whole."""
+    """The inventory, whole.
+
+    `away` are nodes that are not there now and may come: they have left, or are added when they are needed. A trial
+    that only they can hold waits for them.
+    """
 
     nodes: tuple[Node, ...]
     away: tuple[Node, ...] = ()

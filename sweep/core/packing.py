@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, 
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.core.infeasible import why_never
+from sweep.core.infeasible import why_absent, why_never
 from sweep.core.resources import (
     Bundle,
     BundlePlacement,
@@ -208,17 +208,23 @@ class Packer:
 
     Placement searches first-fit in an order that depends on the request's strategy, with bounded backtracking, so a
     gang that fits an idle machine is always placed when the machine is idle.
+
+    Args:
+        away: nodes that are not there now and may come: nothing is placed on them, but what they could hold, alone or
+            together with those that are there, is not refused.
     """
 
-    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+    def __init__(self, nodes: Iterable[Node] = (), away: Iterable[Node] = ()) -> None:
         self._nodes: dict[str, _Free] = {}
+        self._away: tuple[Node, ...] = ()
         self._held: dict[Holder, tuple[Resources, Placement]] = {}
         self._notes: dict[Holder, str] = {}
         self._exclusive: dict[str, Holder] = {}  # node -> its only holder
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._ever: dict[Resources, bool] = {}
+        self._absent: dict[Resources, str] = {}
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
-        self.set_nodes(nodes)
+        self.set_nodes(nodes, away)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -226,18 +232,23 @@ class Packer:
         return tuple(free.node for free in self._nodes.values())
 
     @property
+    def away(self) -> tuple[Node, ...]:
+        """The nodes that are not there now and may come."""
+        return self._away
+
+    @property
     def holders(self) -> Sequence[Holder]:
         """Who holds something."""
         return list(self._held)
 
-    def set_nodes(self, nodes: Iterable[Node]) -> None:
+    def set_nodes(self, nodes: Iterable[Node], away: Iterable[Node] = ()) -> None:
         """Take a new inventory; what is held stays held where its node still exists."""
         self._nodes = _Free.of(nodes)
+        self._away = tuple(node for node in away if node.id not in self._nodes)
         for resources, placement in self._held.values():
             self._add(resources, placement, -1)
-        self._full.clear()
-        self._ever.clear()
-        self._whys.clear()
+        for known in (self._full, self._ever, self._absent, self._whys):
+            known.clear()
 
     def place(self, resources: Resources, holder: Holder) -> Placement | None:
         """Reserve room for one trial, or return None if it does not fit now.
@@ -309,19 +320,26 @@ class Packer:
         return self._nodes
 
     def could_ever_fit(self, resources: Resources) -> bool:
-        """Whether the request fits the idle inventory."""
+        """Whether the request fits the idle inventory, with the nodes that may come."""
         if resources not in self._ever:
-            self._ever[resources] = _search(resources, _Free.of(self.nodes)) is not None
+            self._ever[resources] = _can_hold(resources, (*self.nodes, *self._away))
         return self._ever[resources]
+
+    def absence(self, resources: Resources) -> str:
+        """Return which nodes that are not there now the request waits for, in one line; empty: it fits without them, or
+        not even with them."""
+        if not self._away:
+            return ""
+        if resources not in self._absent:
+            waits = self.could_ever_fit(resources) and not _can_hold(resources, self.nodes)
+            self._absent[resources] = why_absent(resources, self.nodes, self._away, _can_hold) if waits else ""
+        return self._absent[resources]
 
     def why_never(self, resources: Resources, *, of_workers: bool = False) -> str:
         """Return why the request can never fit, with the arithmetic, and what to do; `of_workers`: it is, but for the
         trial's own process, what a ScalingConfig comes to."""
-
-        def can_hold(request: Resources, hosts: Sequence[Node]) -> bool:
-            return _search(request, _Free.of(hosts)) is not None
-
-        return why_never(resources, self.nodes, can_hold, of_workers=of_workers)
+        nodes, is_some_away = (*self.nodes, *self._away), bool(self._away)
+        return why_never(resources, nodes, _can_hold, of_workers=of_workers, is_some_away=is_some_away)
 
     def explain(self, holder: Holder, why: str) -> None:
         """Note why a trial still holds something, for `why_not`."""
@@ -338,6 +356,8 @@ class Packer:
     def _why_not(self, resources: Resources) -> str:
         if not self.could_ever_fit(resources):
             return self.why_never(resources)
+        if absent := self.absence(resources):
+            return absent
         if resources.alone:
             return "waits until nothing else runs on its node, to run alone after it ran out of memory"
         parts = []
@@ -378,6 +398,11 @@ class Packer:
         return sum(
             [share for place in placement.bundles for device, share in place.devices if (place.node, device) in devices]
         )
+
+
+def _can_hold(resources: Resources, nodes: Iterable[Node]) -> bool:
+    """Whether some nodes hold a request when they are idle."""
+    return _search(resources, _Free.of(nodes)) is not None
 
 
 def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:

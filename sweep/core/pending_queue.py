@@ -53,16 +53,21 @@ class PendingQueue:
         if not group:
             del self._groups[resources, has_run]
 
+    def awaits_nodes(self, packer: Packer) -> bool:
+        """Whether a trial waits for nodes that are not there now."""
+        return any(packer.absence(resources) for resources, _ in self._groups)
+
     def startable(self, packer: Packer) -> tuple[str | None, Sequence[str]]:
         """Return the oldest waiting trial, and the first of each group that fits now, oldest first.
 
-        No trial is startable while the oldest does not fit and has been overtaken too often.
+        No trial is startable while the oldest does not fit and has been overtaken too often. One that waits for nodes
+        which are not there stands back: nothing that is held back for it would bring them.
         """
         if not self._groups:
             return None, ()
         groups = self._groups.items()
         heads = sorted(((*next(iter(group.items())), resources) for (resources, _), group in groups), key=_age)
-        oldest = heads[0][0]
+        oldest = next((trial_id for trial_id, _, resources in heads if not packer.absence(resources)), heads[0][0])
         fitting = [trial_id for trial_id, _, resources in heads if packer.fits_now(resources)]
         if fitting and fitting[0] != oldest and self._overtaken == (oldest, _MAX_OVERTAKES):
             return oldest, ()

@@ -109,7 +109,6 @@ class Sweep:
         self._expected = Expected(Plan(), {})
         self._unreleased: set[tuple[str, int]] = set()
         self._last_request = Resources()
-        self._why = ("", "")  # the trial whose wait was explained last, and how
         self._timers = Timers()
         self._answering: tuple[str, int] | None = None  # trial and seq of the report that still needs its answer
         self._refusing = False
@@ -313,7 +312,7 @@ class Sweep:
                 changes["failure"] = failure
         if is_new:
             changes["judged_to"] = count
-            changes["losses"] = 0
+            changes["losses"] = changes["node_losses"] = 0
             if self.plan.metric and not wrong and improves(trial, result, self.plan):
                 changes["best_result"] = result
         if trial.status is Status.STARTING:
@@ -419,8 +418,8 @@ class Sweep:
         trial = self._current(event.trial_id, event.attempt)
         if trial is None:
             return
-        self._must_pump = True
         exit_ = event.exit
+        self._must_pump = exit_.kind is not ExitKind.NODE_LOST  # nothing more starts there: `NodesChanged` comes next
         if trial.status is Status.STARTING and exit_.kind is ExitKind.FINISHED:
             trial = self._put(evolve(trial, status=Status.RUNNING))
         trial = self._ledger.after_exit(trial, exit_.kind)
@@ -674,14 +673,17 @@ class Sweep:
         self._hear("on_trial_add", self._put(revived(trial, from_scratch=from_scratch)))
 
     def _on_nodes_changed(self, event: NodesChanged, now: float) -> None:
-        self._packer.set_nodes(event.nodes)
+        self._packer.set_nodes(event.nodes, event.away)
         self._has_nodes = True
         self._must_pump = True
         self._consult("on_nodes_changed", now, event.nodes)  # first: it may make requests smaller that fit nowhere now
         for trial_id in [t.id for t in self._trials.values() if t.status in (Status.PENDING, Status.PAUSED)]:
             trial = self._trials[trial_id]  # as it is now: the end of another may have ended it
+            absent = self._packer.absence(trial.resources)
             if not trial.is_ended and not self._packer.could_ever_fit(trial.resources):
                 self._end(trial, Status.ERROR, self._why_never(trial), now)
+            elif trial.status is Status.PENDING and (absent or trial.reason.startswith("waits ")):  # as it was before
+                self._put(evolve(trial, reason=absent))
 
     def _on_plan_changed(self, event: PlanChanged, now: float) -> None:
         self.plan = event.plan
@@ -765,15 +767,14 @@ class Sweep:
         while self._start_one(now):
             pass
         self._ask()
-        if self.num_held or self._unreleased:
+        if self.num_held or self._unreleased or self._queue.awaits_nodes(self._packer):
             self._suggestions.something_runs(now)
             return
         if self._suggestions.num_outstanding or self._failed:
             return
         if self._counts[Status.PENDING]:
             resources, _ = next(iter(self._queue))
-            is_refused = self._packer.fits_now(resources)
-            why = "its choose() returned None" if is_refused else self._packer.why_not(resources)
+            why = "its choose() returned None" if self._packer.fits_now(resources) else self._packer.why_not(resources)
             who = f"{type(self._scheduler).__name__} starts none of the {self._counts[Status.PENDING]} waiting trials"
             self._stall(f"{who}; {why}")
         elif (not self._can_ask or self._suggestions.is_put_off) and self._wake_paused(now):
@@ -805,9 +806,9 @@ class Sweep:
         self._fail(SweepStalled(f"nothing runs, and {why}"))
 
     def _say_why(self, trial_id: str) -> None:
-        self._why = (trial_id, self._packer.why_not(self._trials[trial_id].resources))
-        if self._trials[trial_id].reason != self._why[1]:
-            self._put(evolve(self._trials[trial_id], reason=self._why[1]))
+        trial, why = self._trials[trial_id], self._packer.why_not(self._trials[trial_id].resources)
+        if trial.reason != why:
+            self._put(evolve(trial, reason=why))
 
     def _start_one(self, now: float) -> bool:
         """Start one trial if any fits; the oldest may be overtaken by those that fit, but not for ever."""
@@ -817,7 +818,7 @@ class Sweep:
         is_blocked = not fitting or fitting[0] != oldest_id
         if is_blocked:
             reason = self._trials[oldest_id].reason
-            if not reason or reason.startswith("starts again") or self._why == (oldest_id, reason):
+            if not reason or reason.startswith(("starts again", "waits ")):
                 self._say_why(oldest_id)  # also anew: others may hold by now what it waits for
             if not fitting:
                 return False
@@ -893,7 +894,8 @@ class Sweep:
             return new
         kept = new.ticket if old is not None and new.grown is not old.grown else 0  # it waits for more: not as the last
         ticket = self._queue.add(new.id, new.resources, new.attempt > 0, kept)
-        return evolve(new, ticket=0 if self._ending is Ask.INTERRUPT else ticket)  # it goes on first when it is resumed
+        reason = new.reason or self._packer.absence(new.resources)
+        return evolve(new, ticket=0 if self._ending is Ask.INTERRUPT else ticket, reason=reason)  # resumed, it is first
 
     def _fail_for_what_is_missing(self) -> bool:
         """End the sweep when enough trials lack what all were expected to report; whether it did."""

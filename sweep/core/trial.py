@@ -163,7 +163,7 @@ class Trial(NamedTuple):
         started_from: the checkpoint that the running attempt was started from.
         count: reports so far, counted from the checkpoint's count at each start.
         judged_to: reports up to this count were judged; a repeat after a restart is recorded, not judged again.
-        failures: faults of its own. losses: faults of the infrastructure.
+        failures: faults of its own. losses: faults of the infrastructure. node_losses: how often its node was gone.
         is_saved: while STOPPING towards PAUSED: the save that the pause needs is committed.
         is_by_person: the user paused it; only the user resumes it.
         reason: why it waits, or why it ended; shown to the user.
@@ -197,6 +197,7 @@ class Trial(NamedTuple):
     ran_s: float = 0.0
     running_since: float | None = None
     grown: Grown | None = None
+    node_losses: int = 0
 
     @property
     def number(self) -> int:
@@ -263,7 +264,8 @@ def begun(trial: Trial, placement: Placement) -> Trial:
 
 def revived(trial: Trial, *, from_scratch: bool) -> Trial:
     """Return a trial that had ended and is started again, from its checkpoint or from nothing, with a clean slate."""
-    trial = evolve(trial, status=Status.PENDING, reason="", failures=0, losses=0, failure="", ran_s=0.0)
+    clean = {"failures": 0, "losses": 0, "node_losses": 0, "failure": "", "ran_s": 0.0}
+    trial = evolve(trial, status=Status.PENDING, reason="", **clean)
     trial = evolve(trial, resources=trial.asked, grown=None)
     if not from_scratch:
         return trial

@@ -92,14 +92,20 @@ class Engine(ABC):
     7. `close` ends everything the engine started, also after an exception. It may be called twice.
     8. `Stop` and `Kill` may precede `Started`; commands to attempts that are gone are ignored; a device that never
        clears gives `NodesChanged` without it, then `Released`.
+    9. A node that leaves gives `Exited` with NODE_LOST for every attempt that had a part there, then `NodesChanged`
+       with the node in its `away` if it may come back, then `Released` of those attempts. A `Start` that names a node
+       which has left meanwhile ends so, too.
 
     Attributes:
         notices: what the user should be shown, oldest first, such as a module that could not be imported in advance.
+        away: nodes that may come and are not there when the run begins, as in `NodesChanged.away`: what only they can
+            hold is not refused, but waits.
         waker: descriptor of which any byte that is written ends the waiting in `next_events`, so that the kernel's
             signal handlers lose none; None: it never waits long.
     """
 
     notices: Sequence[str] = ()
+    away: Sequence[Node] = ()
     waker: int | None = None
 
     @abstractmethod

@@ -81,12 +81,14 @@ def build(
     nodes: Sequence[Node],
     *,
     seed: int,
+    away: Sequence[Node] = (),
     open_requests: Iterable[Resources] = (),
     **facts: Any,
 ) -> Built:
     """Return what a sweep of that trainable on those nodes decides with.
 
     Args:
+        away: nodes that are not there now and may come.
         open_requests: of trials that go on.
         facts: fields of the plan that follow from the experiment, not from what was asked: `prefix`, `lost`, graces.
 
@@ -102,7 +104,7 @@ def build(
             "request comes from its ScalingConfig alone. Use another scheduler, or search over num_workers."
         )
     plan = _plan(spec, trainable, policies, **facts)
-    packer = Packer(nodes)
+    packer = Packer(nodes, away)
     requests = {*open_requests, *([] if wanted is None else [wanted]), *_least_group(spec, trainable, packer)}
     for request in requests:
         if not packer.could_ever_fit(request):
@@ -148,6 +150,7 @@ def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, **fac
         time_budget_s=spec.budget_s,
         can_save_on_demand=is_class,
         max_failures=failures.max_failures,
+        max_node_losses=failures.max_node_losses,
         retry_on=failures.retried,
         out_of_memory=failures.out_of_memory,
         nan=failures.nan,

@@ -81,7 +81,7 @@ def drive(
     Raises:
         SweepError: what the sweep failed with; everything that happened is committed.
     """
-    inbox: deque[Event] = deque([PlanChanged(sweep.plan), NodesChanged(tuple(engine.nodes()))])
+    inbox: deque[Event] = deque([PlanChanged(sweep.plan), NodesChanged(tuple(engine.nodes()), tuple(engine.away))])
     while inbox or not sweep.done:
         events = list(inbox) or list(engine.next_events(sweep.deadline))
         inbox.clear()

@@ -12,7 +12,7 @@ from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.spec import RunSpec
 
-__all__ = ["engine_of", "nodes_of", "with_engine"]
+__all__ = ["away_of", "engine_of", "nodes_of", "with_engine"]
 
 
 def with_engine(spec: RunSpec) -> RunSpec:
@@ -29,6 +29,11 @@ def nodes_of(spec: RunSpec) -> tuple[Node, ...]:
     if nodes is not None:
         return tuple(nodes())
     return inventory.available() if spec.nodes is None else inventory.checked_nodes(spec.nodes, "run")
+
+
+def away_of(spec: RunSpec) -> tuple[Node, ...]:
+    """Return the nodes that are not there now and may come, as far as the engine of a run knows any."""
+    return tuple(getattr(spec.engine, "away", ()))
 
 
 def engine_of(built: Built, place: Place, **more: Any) -> Engine:

@@ -25,7 +25,7 @@ from sweep.errors import MetricError, RecordError
 from sweep.launch.build import build, prepared, seed_of
 from sweep.launch.description import COMPLETE, meta_of_run, setup_info
 from sweep.launch.drive import drive
-from sweep.launch.engines import engine_of, nodes_of, with_engine
+from sweep.launch.engines import away_of, engine_of, nodes_of, with_engine
 from sweep.launch.interrupt import interruptible
 from sweep.launch.notices import Notices, resumption, surprises
 from sweep.launch.observers import about_of, callbacks_of, finish_copy, mirror_of
@@ -100,6 +100,7 @@ class Launch:
             self.trainable,
             nodes,
             seed=seed_of(spec.seed, self.loaded.meta),
+            away=away_of(spec),
             open_requests={trial.resources for trial in goes_on if not trial.is_ended},
             prefix=checked_trial_id(self.loaded.prefix or uuid.uuid4().hex[:5]),
             lost=self.loaded.lost,

@@ -95,7 +95,7 @@ def failures(subject: Subject) -> str:
     for row in trials:
         if row.status == "ERROR":
             groups.setdefault(_NUMBERS.sub("N", row.reason), []).append(row)
-    retried = sum(row.failures + row.losses for row in trials if row.status != "ERROR")
+    retried = sum(row.failures + row.losses + row.node_losses for row in trials if row.status != "ERROR")
     found = ""
     for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
         numbers = " ".join(_button(row.number) for row in some[:30]) + (" …" if len(some) > 30 else "")

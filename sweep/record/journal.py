@@ -30,16 +30,18 @@ _INSERT_RESULT = "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_TRIAL = (
     "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement,"
     " checkpoint, started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket,"
-    " failure, ran_s, running_since, grown, config, resources, number, trial_id)"
-    f" VALUES ({', '.join('?' * 25)})"
+    " failure, ran_s, running_since, grown, node_losses, config, resources, number, trial_id)"
+    f" VALUES ({', '.join('?' * 26)})"
 )
 _UPDATE_STATE = (
     "UPDATE trial SET status=?, reason=?, attempt=?, failures=?, losses=?, next_status=?, pending=?, placement=?,"
     " checkpoint=?, started_from=?, count=?, judged_to=?, is_saved=?, is_by_person=?, last_result=?, best_result=?,"
-    " ticket=?, failure=?, ran_s=?, running_since=?, grown=? WHERE trial_id=?"
+    " ticket=?, failure=?, ran_s=?, running_since=?, grown=?, node_losses=? WHERE trial_id=?"
 )
 _INSERT_LABEL = "INSERT OR REPLACE INTO label VALUES (?, ?)"
-_UPDATE_PROGRESS = "UPDATE trial SET count=?, judged_to=?, losses=?, last_result=?, best_result=? WHERE trial_id=?"
+_UPDATE_PROGRESS = (
+    "UPDATE trial SET count=?, judged_to=?, losses=?, node_losses=?, last_result=?, best_result=? WHERE trial_id=?"
+)
 
 
 class Journal:
@@ -246,7 +248,8 @@ class Journal:
             last = trial.last_result.seq if trial.last_result is not None else None
             best = trial.best_result.seq if trial.best_result is not None else None
             if old is not None and _differs_in_progress_only(old, trial):
-                progress.append((trial.count, trial.judged_to, trial.losses, last, best, trial.id))
+                losses = trial.losses, trial.node_losses
+                progress.append((trial.count, trial.judged_to, *losses, last, best, trial.id))
                 continue
             values = (
                 trial.status.value,
@@ -270,6 +273,7 @@ class Journal:
                 trial.ran_s,
                 trial.running_since,
                 encode_grown(trial.grown),
+                trial.node_losses,
             )
             is_same = old is not None and old.config is trial.config and old.resources is trial.resources
             if is_same or (old is None and trial.id in self._known and trial.is_ended):

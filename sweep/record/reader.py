@@ -147,10 +147,11 @@ class ExperimentReader:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             failure = "t.failure" if version > 2 else "''"
             grown = "t.grown" if version > 3 else "NULL"
+            node_losses = "t.node_losses" if version > 4 else "0"
             rows = connection.execute(
                 "SELECT t.trial_id, t.number, t.status, t.reason, t.attempt, t.failures, t.losses, t.count,"
                 " t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, r.metrics,"
-                f" r.checkpoint, r.wall, {failure}, {grown}"
+                f" r.checkpoint, r.wall, {failure}, {grown}, {node_losses}"
                 " FROM trial t LEFT JOIN result r ON r.seq = t.last_result ORDER BY t.number"
             )
             shown = {status.value: shown_status(status) for status in Status}

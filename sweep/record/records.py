@@ -89,8 +89,10 @@ def encode_event(event: Event) -> EventRow:
             return "Waiting", trial_id, None, encode(reason)
         case Asked(what, trial_id, detail):
             return "Asked", trial_id, None, encode([what.value, detail])
-        case NodesChanged(nodes):
-            return "NodesChanged", None, None, encode([_node_to_json(node) for node in nodes])
+        case NodesChanged(nodes, away):
+            there = [_node_to_json(node) for node in nodes]
+            whole = {"nodes": there, "away": [_node_to_json(node) for node in away]} if away else there
+            return "NodesChanged", None, None, encode(whole)
         case PlanChanged(plan):
             return "PlanChanged", None, None, encode(plan.to_json())
         case Tick():
@@ -133,7 +135,8 @@ def decode_event(
         case "Asked":
             return Asked(Ask(value[0]), trial_id, value[1])
         case "NodesChanged":
-            return NodesChanged(tuple(_node_from_json(node) for node in value))
+            there, away = (value["nodes"], value["away"]) if isinstance(value, dict) else (value, ())
+            return NodesChanged(tuple(map(_node_from_json, there)), tuple(map(_node_from_json, away)))
         case "PlanChanged":
             known = {k: v for k, v in value.items() if k in Plan.__dataclass_fields__}
             return PlanChanged(Plan(**known))

@@ -135,18 +135,19 @@ def read_trials(db: sqlite3.Connection, *, trust: bool) -> Iterator[Trial]:
     ticket = "ticket" if version > 1 else "0"  # of older records nothing is known but the order of the trials
     times = "failure, ran_s, running_since" if version > 2 else "'', 0.0, NULL"
     grown = "grown" if version > 3 else "NULL"
+    node_losses = "node_losses" if version > 4 else "0"
     query = (
         "SELECT trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, "
         "started_from,"
         f" count, judged_to, last_result, best_result, failures, losses, is_saved, is_by_person, reason, {ticket},"
-        f" {times}, {grown} FROM trial ORDER BY number"
+        f" {times}, {grown}, {node_losses} FROM trial ORDER BY number"
     )
     for row in db.execute(query):
         trial_id, config, resources, status, next_status, pending, attempt, placement, checkpoint, started_from = row[
             :10
         ]
         count, judged_to, last, best, failures, losses, is_saved, is_by_person, reason = row[10:19]
-        ticket, failure, ran_s, running_since, grown = row[19:]
+        ticket, failure, ran_s, running_since, grown, node_losses = row[19:]
         if resources not in requests:
             requests[resources] = Resources.from_json(json.loads(resources))
         yield Trial(
@@ -174,6 +175,7 @@ def read_trials(db: sqlite3.Connection, *, trust: bool) -> Iterator[Trial]:
             ran_s,
             running_since,
             decode_grown(grown),
+            node_losses,
         )
 
 

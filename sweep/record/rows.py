@@ -55,6 +55,7 @@ class TrialRow:
     last_wall: float | None = field(default=None, repr=False)
     failure: str = ""
     grown_text: str | None = field(default=None, repr=False)
+    node_losses: int = 0
     name: str = ""
     is_trusted: bool = field(default=False, repr=False, compare=False)
     meta: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)

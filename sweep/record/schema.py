@@ -14,7 +14,8 @@ seconds of driving; `wall` is UTC epoch seconds. JSON texts are those of `sweep.
     trial   one row per trial, its latest state; last_result and best_result are `result.seq`; those that wait come in
             the order of their tickets (since version 2); failure: class of the failure that its last attempt was;
             ran_s, running_since: seconds of driving (since version 3); grown: [what the trial itself asked for, whether
-            `resources` are what another one needed], null where it holds what it asked for (since version 4)
+            `resources` are what another one needed], null where it holds what it asked for (since version 4);
+            node_losses: how often in a row its node was gone (since version 5)
     result  one row per report, `metrics` as filled in (training_iteration, time_total_s, timestamp ...), without config
     label   only with trial_name_creator: the names it gave
 """
@@ -30,7 +31,7 @@ from sweep.record.opening import Reading, connect_for_reading
 __all__ = ["APPLICATION_ID", "LABELS", "SCHEMA", "UPGRADES", "VERSION", "check_version", "open_for_reading"]
 
 APPLICATION_ID = 0x53575031  # "SWP1"
-VERSION = 4
+VERSION = 5
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -69,7 +70,8 @@ CREATE TABLE trial (
     failure TEXT NOT NULL DEFAULT '',
     ran_s REAL NOT NULL DEFAULT 0,
     running_since REAL,
-    grown TEXT
+    grown TEXT,
+    node_losses INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE result (
     seq INTEGER PRIMARY KEY,
@@ -89,6 +91,7 @@ UPGRADES = {
     " ALTER TABLE trial ADD COLUMN ran_s REAL NOT NULL DEFAULT 0;"
     " ALTER TABLE trial ADD COLUMN running_since REAL;",
     3: "ALTER TABLE trial ADD COLUMN grown TEXT;",
+    4: "ALTER TABLE trial ADD COLUMN node_losses INTEGER NOT NULL DEFAULT 0;",
 }
 
 LABELS = "CREATE TABLE IF NOT EXISTS label (trial_id TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID"

@@ -27,7 +27,10 @@ __all__ = ["Curves", "RecordedCurve", "RecordedFailure"]
 
 # What the sweep fills in by itself, anew in every simulation.
 _REFILLED = ("time_total_s", "time_since_restore", "iterations_since_restore", "timestamp")
-_NO_FAILURES = (None, ExitKind.FINISHED, ExitKind.STOPPED, ExitKind.LOST, ExitKind.DAMAGED, ExitKind.NEEDS_MORE)
+_NO_FAILURES = (
+    None,
+    *(ExitKind.FINISHED, ExitKind.STOPPED, ExitKind.LOST, ExitKind.NODE_LOST, ExitKind.DAMAGED, ExitKind.NEEDS_MORE),
+)
 
 
 class RecordedFailure(UserCodeError):
@@ -118,8 +121,8 @@ class Curves:
             _take(fact, drafts, layout.root)
             if isinstance(fact.event, PlanChanged):
                 can_save = fact.event.plan.can_save_on_demand
-            elif isinstance(fact.event, NodesChanged):
-                nodes = fact.event.nodes
+            elif isinstance(fact.event, NodesChanged) and len(fact.event.nodes) >= len(nodes or ()):
+                nodes = fact.event.nodes  # those of the time when most of them were there
         meta = ExperimentReader(layout.root).meta
         curves = [_finished(trial_id, draft) for trial_id, draft in drafts.items()]
         metric, mode = meta.get("metric") or None, meta.get("mode") or None

@@ -166,7 +166,7 @@ def rerun(experiment: str | os.PathLike[str], *, trainable: Any = None) -> Repla
     )
     with suppress(_Differs):
         drive(
-            Sweep(loop.plan, policies.scheduler, Packer(loop.nodes())),
+            Sweep(loop.plan, policies.scheduler, Packer(loop.nodes(), loop.away)),
             loop,
             policies.searcher,
             loop,
@@ -309,8 +309,9 @@ class _Replayer:
             kept = kept_before(self.database, plan, self.existing, fact.seq)
             trials = [t if t.is_ended else without(plan.lost, t, kept) for t in self.sweep.trials.values()]
             retell(self.database, self.policies.scheduler, self.policies.searcher, before=fact.seq)
-        nodes = next((t.event.nodes for t in self._after(fact) if isinstance(t.event, NodesChanged)), ())
-        self.sweep = Sweep(plan, self.policies.scheduler, Packer(nodes), trials, kept=kept, seq=fact.seq - 1)
+        first = next((t.event for t in self._after(fact) if isinstance(t.event, NodesChanged)), NodesChanged(()))
+        packer = Packer(first.nodes, first.away)
+        self.sweep = Sweep(plan, self.policies.scheduler, packer, trials, kept=kept, seq=fact.seq - 1)
         self.late.clear()
         self.found.num_runs += 1
 
@@ -364,13 +365,13 @@ class _Loop(Engine):
     def __init__(self, record: _Record) -> None:
         events = [fact.event for fact in record.facts]
         plans = [event.plan for event in events if isinstance(event, PlanChanged)]
-        machines = [event.nodes for event in events if isinstance(event, NodesChanged)]
+        machines = [event for event in events if isinstance(event, NodesChanged)]
         if len(plans) != 1 or len(machines) != 1:
             raise _cannot(f"it was driven in {len(plans)} runs, on {len(machines)} inventories")
         ended = {(event.trial_id, event.attempt) for event in events if isinstance(event, Exited)}
         if any(isinstance(event, Started) and (event.trial_id, event.attempt) not in ended for event in events):
             raise _cannot("it has not ended, or its driver was killed")
-        self.plan, self._nodes = plans[0], machines[0]
+        self.plan, self._nodes, self.away = plans[0], machines[0].nodes, machines[0].away
         record.found.num_runs = 1
         self._record = record
         self._ahead = deque(record.facts)

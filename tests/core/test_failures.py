@@ -20,7 +20,7 @@ from sweep.core.failures import (
 from sweep.core.messages import Ask, Exit, Exited, ExitKind, Kill, NodesChanged, PauseTrial, PlanChanged, ResizeTrial
 from sweep.core.plan import Plan
 from sweep.core.resources import Bundle, Device, Node, Resources
-from sweep.core.trial import CheckpointRef, Status, Trial, evolve
+from sweep.core.trial import CheckpointRef, Status, Trial, evolve, revived
 
 PENDING, STARTING, RUNNING, STOPPING, PAUSED, TERMINATED, ERROR = Status
 
@@ -44,6 +44,7 @@ PENDING, STARTING, RUNNING, STOPPING, PAUSED, TERMINATED, ERROR = Status
         (Exit(ExitKind.TIMEOUT), "timeout"),
         (Exit(ExitKind.HUNG), "hung"),
         (Exit(ExitKind.LOST), "lost"),
+        (Exit(ExitKind.NODE_LOST), "node_lost"),
         (Exit(ExitKind.NEEDS_MORE, needs=Resources()), ""),
     ],
 )
@@ -52,10 +53,14 @@ def test_every_exit_has_its_class(ended, expected):
     assert expected in ("", *CLASSES)
 
 
-@pytest.mark.parametrize("kind", sorted(set(ExitKind) - {ExitKind.FINISHED, ExitKind.NEEDS_MORE, ExitKind.LOST}))
+NEVER_TO_START = {ExitKind.FINISHED, ExitKind.NEEDS_MORE, ExitKind.LOST, ExitKind.NODE_LOST}
+
+
+@pytest.mark.parametrize("kind", sorted(set(ExitKind) - NEVER_TO_START))
 def test_what_ends_before_its_code_began_failed_to_start(kind):
     assert class_of(Exit(kind, "MemoryError", class_name="MemoryError"), has_begun=False) == "start"
     assert class_of(Exit(ExitKind.LOST), has_begun=False) == "lost"
+    assert class_of(Exit(ExitKind.NODE_LOST), has_begun=False) == "node_lost"
 
 
 EXITS = {
@@ -65,6 +70,7 @@ EXITS = {
     "out_of_memory": ExitKind.OUT_OF_MEMORY,
     "timeout": ExitKind.TIMEOUT,
     "lost": ExitKind.LOST,
+    "node_lost": ExitKind.NODE_LOST,
 }
 
 
@@ -73,10 +79,11 @@ EXITS = {
 def test_only_what_retry_on_names_is_started_again(failure, is_named):
     others = tuple(name for name in CLASSES if name != failure)
     world = running(max_failures=5, retry_on=(failure,) if is_named else others)
-    said = world.exited(0, EXITS[failure], "why")
+    said = world.ended(0, EXITS[failure], "why")
     assert said == (["tell recover 0", "start 0.2"] if is_named else ["tell error 0"])
     assert world[0].failure == ("" if is_named else failure)  # it runs again, and has not failed so far
-    assert (world[0].failures, world[0].losses) == ((0, 1) if failure == "lost" else (1, 0))
+    counts = {"lost": (0, 1, 0), "node_lost": (0, 0, 1)}.get(failure, (1, 0, 0))
+    assert (world[0].failures, world[0].losses, world[0].node_losses) == counts
 
 
 def test_the_default_starts_again_what_always_was_and_neither_timeouts_nor_nan():
@@ -398,6 +405,31 @@ def test_how_often_a_trial_was_lost_is_said_from_the_second_time_on():
         (Status.ERROR, "lost 2 times: the host died"),
         (Status.ERROR, "lost 3 times: the host died"),
     ]
+
+
+def test_nodes_that_are_gone_count_by_themselves_to_a_limit_of_their_own():
+    trial = evolve(AT_WORK, losses=3, failures=1)
+    told = []
+    for _ in range(12):
+        status, trial = after_exit(trial, Exit(ExitKind.NODE_LOST, "node 'b' left"), Plan(), 0.0)
+        told.append((status, trial.reason))
+    assert told[:10] == [(Status.PENDING, "starts again after: node 'b' left")] * 10
+    assert told[10] == (Status.ERROR, "lost its node 11 times: node 'b' left")
+    assert (trial.losses, trial.failures, trial.failure) == (3, 1, "node_lost")
+    assert after_exit(trial, Exit(ExitKind.NODE_LOST), Plan(max_node_losses=-1), 0.0)[0] is Status.PENDING
+    once = after_exit(AT_WORK, Exit(ExitKind.NODE_LOST), Plan(max_node_losses=0), 0.0)[1]
+    assert once.reason == "lost its node: node lost"
+
+
+def test_a_judged_report_resets_them_and_so_does_a_retry():
+    world = running(num_trials=1)
+    world.ended(0, ExitKind.NODE_LOST)
+    world.started(0)
+    assert world[0].node_losses == 1
+    world.report(0)
+    assert world[0].node_losses == 0
+    world.ended(0, ExitKind.NODE_LOST)
+    assert revived(world[0], from_scratch=False).node_losses == 0
 
 
 RESIZE = ResizeTrial(tid(0), cpus(2))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 
@@ -229,20 +230,86 @@ class WildEngine(Engine):
                     if what in (Ask.PAUSE, Ask.RESUME, Ask.RETRY) or (what is Ask.CANCEL and self.rng.random() < 0.9):
                         trial = f"00000_{self.rng.randrange(8):05d}"
                     elif self.rng.random() < 0.7:
-                        return events
+                        return self.with_those_back(events)
                     events.append(Asked(what, trial))
-                if self.rng.random() < 0.01:
-                    self.nodes_now = NODES if self.nodes_now != NODES else (NODES[0],)
-                    if self.nodes_now != NODES:  # what ran on a lost node is lost first
-                        for key in list(self.live):
-                            self.live.pop(key)
-                            events += [Exited(*key, Exit(ExitKind.LOST)), Released(*key)]
-                    events.append(NodesChanged(self.nodes_now))
-                return events
+                return self.with_other_nodes(events)
         if deadline is None:
             raise AssertionError("the sweep waits for nothing")
         self.t = max(self.t, deadline)
         return [Tick()]
+
+    def with_those_back(self, events):
+        return events
+
+    def with_other_nodes(self, events):
+        if self.rng.random() < 0.01:
+            self.nodes_now = NODES if self.nodes_now != NODES else (NODES[0],)
+            if self.nodes_now != NODES:  # what ran on a lost node is lost first
+                for key in list(self.live):
+                    self.live.pop(key)
+                    events += [Exited(*key, Exit(ExitKind.LOST)), Released(*key)]
+            events.append(NodesChanged(self.nodes_now))
+        return events
+
+
+@dataclass
+class Back:
+    """Nodes come back: what the engine tells of it depends on which others are there by then."""
+
+    nodes: set[str]
+
+
+class LeavingEngine(WildEngine):
+    """Nodes leave at any moment, some or all of them, and come back later, before or after what they held is released;
+    some come only after the run has begun."""
+
+    def __init__(self, rng: random.Random, sweep_asks: bool) -> None:
+        super().__init__(rng, sweep_asks)
+        self.places = {}
+        self.gone = {node.id for node in NODES if rng.random() < 0.2}
+        self.tell_nodes()
+        if self.gone:
+            self.at(rng.choice([0.1, 50]), Back(set(self.gone)))
+
+    def tell_nodes(self):
+        self.nodes_now = tuple(node for node in NODES if node.id not in self.gone)
+        self.away = tuple(node for node in NODES if node.id in self.gone)
+        return NodesChanged(self.nodes_now, self.away)
+
+    def execute(self, command):
+        if isinstance(command, Start):
+            key = command.trial.id, command.trial.attempt
+            self.places[key] = {bundle.node for bundle in command.trial.placement.bundles}
+            if self.places[key] & self.gone:  # it left in the same batch of events
+                self.at(0, Exited(*key, Exit(ExitKind.NODE_LOST, "its node had left")))
+                self.at(0, Released(*key))
+                return
+        super().execute(command)
+
+    def with_those_back(self, events):
+        told = []
+        for event in events:
+            if isinstance(event, Back):
+                self.gone -= event.nodes
+                event = self.tell_nodes()
+            told.append(event)
+        return told
+
+    def with_other_nodes(self, events):
+        told = self.with_those_back(events)
+        if self.rng.random() < 0.04:
+            told += self.leave({node.id for node in self.nodes_now if self.rng.random() < 0.6})
+        return told
+
+    def leave(self, leaving):
+        lost = [key for key in self.live if self.places[key] & leaving]
+        for key in lost:
+            del self.live[key]
+            self.at(self.rng.choice([0, 0, 3, 60]), Released(*key))
+        self.gone |= leaving
+        if leaving:
+            self.at(self.rng.choice([0.1, 2, 50, 500]), Back(set(leaving)))
+        return [*(Exited(*key, Exit(ExitKind.NODE_LOST, "its node left")) for key in lost), self.tell_nodes()]
 
 
 class Checker:
@@ -321,9 +388,9 @@ def reachable(old, new):
     return False
 
 
-def run_one(seed: int) -> tuple[Sweep, Exception | None]:
+def run_one(seed: int, engine_of: type[WildEngine] = WildEngine) -> tuple[Sweep, Exception | None]:
     rng = random.Random(seed)
-    engine = WildEngine(rng, sweep_asks=seed % 3 == 0)
+    engine = engine_of(rng, sweep_asks=seed % 3 == 0)
     engine.checkpoints = rng.choice([0, 0.3, 1])
     searcher = WildSearcher(rng, rng.randrange(1, 14))
     plan = Plan(
@@ -342,8 +409,9 @@ def run_one(seed: int) -> tuple[Sweep, Exception | None]:
         checkpoint_score=rng.choice(["", "m"]),
         checkpoint_frequency=rng.choice([0, 2]),
         time_budget_s=rng.choice([None, None, 20.0]),
+        max_node_losses=(-1, 10, 0)[seed % 3],
     )
-    packer = Packer(NODES)
+    packer = Packer(engine.nodes(), engine.away)
     sweep = Sweep(plan, WildScheduler(rng), packer)
     checker = Checker(sweep, packer)
     error = None
@@ -362,6 +430,8 @@ def run_one(seed: int) -> tuple[Sweep, Exception | None]:
             assert trial.status not in HELD
             if sweep.ending is None:
                 assert trial.status in ENDED or trial.is_by_person, trial
+            if engine_of is LeavingEngine and trial.reason.startswith("a trial asks for"):
+                assert not Packer(NODES).could_ever_fit(trial.resources), "it was ended because a node had left"
         ended = [t.id for t in sweep.trials.values() if t.status in ENDED]
         assert all(searcher.ends[i] >= 1 for i in ended)
         retried = seed % 3 == 0
@@ -379,6 +449,19 @@ def test_a_hundred_wild_sweeps_end_clean(block):
         ended += sum(t.status in ENDED for t in sweep.trials.values())
     assert ended > 100
     assert errors < 20  # three bad suggestions in a row happen by chance; nothing else may end a sweep
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_a_hundred_sweeps_end_clean_whose_nodes_leave_and_come_back(block):
+    ended = lost = errors = 0
+    for seed in range(block * 100, block * 100 + 100):
+        sweep, error = run_one(seed, LeavingEngine)
+        errors += error is not None
+        ended += sum(t.status in ENDED for t in sweep.trials.values())
+        lost += sum(t.failure == "node_lost" or t.node_losses > 0 for t in sweep.trials.values())
+    assert ended > 100
+    assert lost > 10
+    assert errors < 20
 
 
 def test_an_engine_that_runs_everything_ends_every_trial():

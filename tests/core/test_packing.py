@@ -900,6 +900,99 @@ def test_enough_in_all_but_not_in_one_piece_is_said():
     assert packer.why_not(one(cpu=2)) == "waits for cpu=2 in one piece; what is free is scattered"
 
 
+# --- nodes that are not there --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "away", "request_", "text"),
+    [
+        (
+            [machine(4, name="n1")],
+            [machine(8, 2, "n2")],
+            one(cpu=1, gpu=2),
+            "waits for node 'n2' (cpu=8, gpu=2), which is not there now",
+        ),
+        (
+            [],
+            [machine(4, name="n1")],
+            one(cpu=1),
+            "waits for node 'n1' (cpu=4), which is not there now; there is no node at all",
+        ),
+        (
+            [machine(4, name="n1")],
+            [machine(2, name="n2"), machine(8, name="n3"), machine(8, name="n4")],
+            one(cpu=6),
+            "waits for node 'n3' (cpu=8) or 'n4' (cpu=8), which are not there now",
+        ),
+        (
+            [machine(4, name="n1")],
+            [machine(4, name=f"n{i}") for i in range(2, 9)],
+            gang(*[{"cpu": 3}] * 2, strategy="STRICT_SPREAD"),
+            "waits for node 'n2' (cpu=4), 'n3' (cpu=4), 'n4' (cpu=4), 'n5' (cpu=4) or 3 more, which are not there now",
+        ),
+        (
+            [machine(4, name="n1")],
+            [machine(1, name="n2"), machine(4, name="n3"), machine(4, name="n4"), machine(4, name="n5")],
+            gang(*[{"cpu": 3}] * 3),
+            "waits for nodes 'n3' (cpu=4) and 'n4' (cpu=4), which are not there now",
+        ),
+        (
+            [typed(H100, name="n1")],
+            [typed(A100_80, A100_80, name="n2")],
+            one(gpu=1, accelerator_type="A100"),
+            "waits for node 'n2' (gpu=2 of type A100), which is not there now",
+        ),
+    ],
+)
+def test_what_only_nodes_that_are_not_there_can_hold_waits_for_them_by_name(there, away, request_, text):
+    packer = Packer(there, away)
+    assert packer.could_ever_fit(request_)
+    assert not packer.fits_now(request_)
+    assert packer.absence(request_) == packer.why_not(request_) == text
+    packer.set_nodes([*there, *away])
+    assert (packer.absence(request_), packer.fits_now(request_), packer.away) == ("", True, ())
+
+
+def test_what_fits_without_them_waits_for_none_of_them():
+    packer = Packer([machine(4, name="n1")], [machine(8, name="n2"), machine(99, name="n1")])
+    assert [node.id for node in packer.away] == ["n2"]  # the other is there
+    assert packer.absence(one(cpu=4)) == ""
+    packer.place(one(cpu=4), ("x_0", 1))
+    assert packer.why_not(one(cpu=4)) == "waits for cpu=4; 0 of 4 free, the rest held by 0"
+    assert packer.used() == {"cpu": (4.0, 4.0)}
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (
+            one(cpu=9),
+            "cpu=9 is more than the largest node there is, or that may come, has: 8. Lower resources_per_trial,",
+        ),
+        (
+            one(gpu=1, accelerator_type="H100"),
+            "it needs gpu=1 of type H100; the nodes there are, or that may come, have no gpu. Ask for another "
+            "accelerator_type,",
+        ),
+        (
+            gang(*[{"cpu": 4}] * 4),
+            "it needs cpu=16 in all, there are 12, with those that may come. Lower resources_per_trial,",
+        ),
+        (
+            gang(*[{"cpu": 1}] * 3, strategy="STRICT_SPREAD"),
+            "its bundles cannot be laid out on 2 nodes, with those that may come, by STRICT_SPREAD. Lower "
+            "resources_per_trial,",
+        ),
+    ],
+)
+def test_what_not_even_they_can_hold_is_refused_with_the_arithmetic(request_, text):
+    packer = Packer([machine(4, name="n1")], [machine(8, name="n2")])
+    assert not packer.could_ever_fit(request_)
+    assert packer.absence(request_) == ""
+    told = f"a trial asks for {request_}; {text} or give the cluster nodes that do."
+    assert packer.why_never(request_) == packer.why_not(request_) == told
+
+
 # --- properties ----------------------------------------------------------------------------------------------------
 
 amounts = st.sampled_from([0, 0.25, 0.5, 1, 2, 3])

@@ -448,6 +448,10 @@ def test_the_nodes_of_an_inventory_survive_the_record():
     )
     kind, trial_id, attempt, data = encode_event(NodesChanged(nodes))
     assert decode_event(kind, trial_id, attempt, data, {}, trust=False) == NodesChanged(nodes)
+    assert json.loads(data or "")[0]["id"] == "a"  # as before there were any that are away
+    without = NodesChanged(nodes[:1], nodes[1:])
+    assert decode_event(*encode_event(without), {}, trust=False) == without
+    assert decode_event(*encode_event(NodesChanged((), nodes)), {}, trust=False) == NodesChanged((), nodes)
 
 
 def test_the_nodes_of_an_older_record_are_read():

@@ -1187,6 +1187,104 @@ def test_rule_12_a_lost_node_ends_what_waits_for_it():
     assert world.packer.used()["cpu"] == (1.0, 2.0)
 
 
+A, B = Node("a", 2), Node("b", 4)
+
+
+def test_rule_12_a_trial_whose_node_left_waits_for_it_and_goes_on_when_it_is_back():
+    world = opened(nodes=(A, B), num_trials=2, ask_ahead=2)
+    world.run(0, 4.0)
+    world.suggest(1, 1.0)
+    assert world.exited(0, ExitKind.NODE_LOST, "node 'b' left") == ["tell recover 0"]
+    assert world.tell(NodesChanged((A,), (B,)), Released(tid(0), 1)) == []
+    assert world[0].status is PENDING
+    assert world[0].reason == "waits for node 'b' (cpu=4), which is not there now"
+    assert world.tell(NodesChanged((A, B))) == ["start 0.2"]
+    assert (world[0].reason, world[0].node_losses, world[0].losses, world[0].failures) == ("", 1, 0, 0)
+
+
+def test_rule_12_what_was_held_on_a_node_that_is_back_is_not_granted_before_it_is_released():
+    world = opened(nodes=(B,), num_trials=1)
+    world.run(0, 4.0)
+    world.exited(0, ExitKind.NODE_LOST)
+    world.tell(NodesChanged((), (B,)))
+    assert world.tell(NodesChanged((B,))) == []
+    assert world.released(0) == ["start 0.2"]
+
+
+def test_rule_12_a_sweep_without_any_node_waits_and_does_not_count_as_stalled():
+    world = opened(nodes=(B,), num_trials=None)
+    world.run(0, 4.0)
+    world.exited(0, ExitKind.NODE_LOST)
+    assert world.tell(NodesChanged((), (B,)), Released(tid(0), 1)) == []
+    assert world.wait(10_000) == []
+    assert not world.sweep.done
+    assert world[0].reason == "waits for node 'b' (cpu=4), which is not there now; there is no node at all"
+    assert world.tell(NodesChanged((B,))) == ["start 0.2"]
+
+
+def test_rule_12_a_run_may_begin_before_any_node_is_there():
+    world = World(num_trials=2, ask_ahead=2)
+    assert world.tell(PlanChanged(world.plan), NodesChanged((), (A, B))) == ["suggest 0", "suggest 1"]
+    assert world.suggest(0, 3.0) == []
+    assert world.suggest(1, 1.0) == []
+    assert world[0].reason == "waits for node 'b' (cpu=4), which is not there now; there is no node at all"
+    assert world[1].reason.startswith("waits for node 'a' (cpu=2) or 'b' (cpu=4), which are not there now")
+    assert world.tell(NodesChanged((A,), (B,))) == ["start 1.1"]
+    assert world[0].reason == "waits for node 'b' (cpu=4), which is not there now"
+
+
+def test_rule_12_what_waits_for_a_node_holds_nobody_back():
+    world = opened(nodes=(A, B), num_trials=40, ask_ahead=40)
+    world.suggest(0, 4.0)
+    world.exited(0, ExitKind.NODE_LOST)
+    world.tell(NodesChanged((A,), (B,)), Released(tid(0), 1))
+    for number in range(1, 40):  # more than may overtake one that waits for what others hold
+        assert world.suggest(number, 2.0)[0] == f"start {number}.1"
+        world.ended(number, ExitKind.FINISHED)
+    assert "which is not there now" in world[0].reason
+
+
+def test_rule_12_a_searcher_that_says_not_now_is_not_to_blame_while_a_trial_waits_for_a_node():
+    world = opened(nodes=(B,), num_trials=None, ask_ahead=2)
+    world.suggest(0, 4.0)
+    world.answer(1, NOT_NOW)
+    world.answer(2, NOT_NOW)
+    world.exited(0, ExitKind.NODE_LOST)
+    world.tell(NodesChanged((), (B,)), Released(tid(0), 1))
+    for _ in range(100):
+        assert "fail SweepStalled" not in world.wait(1)
+        world.answer(1, NOT_NOW)
+    assert world.ask(Ask.CANCEL, 0) == ["tell complete 0", "suggest 1"]
+    assert world.answer(1, NOT_NOW) == []  # its patience begins now
+
+
+def test_rule_12_what_not_even_the_nodes_away_can_hold_is_an_error_at_once():
+    world = opened(nodes=(A, B), num_trials=2, ask_ahead=2)
+    world.tell(NodesChanged((A,), (B,)))
+    assert world.suggest(0, 5.0)[0] == "tell error 0"
+    assert "cpu=5 is more than the largest node there is, or that may come, has: 4" in world[0].reason
+    assert world.suggest(1, 4.0) == []
+    assert world.tell(NodesChanged((A,))) == ["tell error 1"]  # it will not come back
+
+
+def test_rule_12_who_drains_a_sweep_whose_nodes_are_away_is_not_kept():
+    world = opened(nodes=(B,), num_trials=1)
+    world.suggest(0, 4.0)
+    world.exited(0, ExitKind.NODE_LOST)
+    world.tell(NodesChanged((), (B,)), Released(tid(0), 1))
+    world.ask(Ask.DRAIN)
+    assert world.sweep.done
+    assert world[0].status is PENDING
+
+
+def test_what_a_resumed_trial_waited_for_is_explained_anew():
+    before = loaded(status=PENDING, placement=None, reason="waits for node 'b' (cpu=4), which is not there now")
+    world = World(trials=[evolve(before, resources=cpus(2.0))], nodes=(Node("a", 1), Node("c", 1)), num_trials=1)
+    world.tell(PlanChanged(world.plan), NodesChanged((Node("a", 1),), (Node("d", 2),)))
+    assert world[0].reason == "waits for node 'd' (cpu=2), which is not there now"
+    assert world.tell(NodesChanged((Node("a", 1), Node("d", 2)))) == ["start 0.2"]
+
+
 def test_rule_12_a_paused_trial_that_no_node_can_hold_any_more_becomes_an_error_and_not_a_stall():
     world = opened(num_cpus=4, num_trials=2, ask_ahead=2)
     world.run(0, 4.0)

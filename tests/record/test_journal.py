@@ -151,8 +151,8 @@ def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
         Journal(tmp_path / "other.db")
 
 
-_COLUMNS = ["ticket", "failure", "ran_s", "running_since", "grown"]
-_ADDED = {1: _COLUMNS, 2: _COLUMNS[1:], 3: _COLUMNS[4:]}
+_COLUMNS = ["ticket", "failure", "ran_s", "running_since", "grown", "node_losses"]
+_ADDED = {1: _COLUMNS, 2: _COLUMNS[1:], 3: _COLUMNS[4:], 4: _COLUMNS[5:]}
 
 
 @pytest.mark.parametrize("version", _ADDED)
@@ -171,18 +171,26 @@ def test_a_file_of_an_older_version_is_read_as_it_is_and_upgraded_when_it_is_con
 
     def read():
         (loaded,) = load(path).trials
-        return loaded.ticket, loaded.failure, loaded.ran_s, loaded.running_since, loaded.grown
+        return loaded.ticket, loaded.failure, loaded.ran_s, loaded.running_since, loaded.grown, loaded.node_losses
 
-    assert read() == (0, "", 0.0, None, None)
-    assert [row.failure for row in ExperimentReader(tmp_path).trials()] == [""]
+    assert read() == (0, "", 0.0, None, None, 0)
+    assert [(row.failure, row.node_losses) for row in ExperimentReader(tmp_path).trials()] == [("", 0)]
     grown = Grown(Resources((Bundle(cpu=0.5),)), is_guess=True)
-    later = evolve(trial, ticket=7, failure="killed", ran_s=2.5, running_since=3.5, grown=grown)
+    later = evolve(trial, ticket=7, failure="killed", ran_s=2.5, running_since=3.5, grown=grown, node_losses=4)
     journal = Journal(path)
     journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: later}), 1.0)
     journal.close()
-    assert read() == (7, "killed", 2.5, 3.5, grown)
-    assert [row.failure for row in ExperimentReader(tmp_path).trials()] == ["killed"]
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (4,)
+    assert read() == (7, "killed", 2.5, 3.5, grown, 4)
+    assert [(row.failure, row.node_losses) for row in ExperimentReader(tmp_path).trials()] == [("killed", 4)]
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (5,)
+
+
+def test_a_report_resets_the_node_losses_of_a_row_that_changes_in_nothing_else(tmp_path, journal):
+    trial = Trial("abcde_00000", {"x": 1}, Resources(), status=Status.RUNNING, attempt=1, node_losses=2)
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
+    one = evolve(trial, count=1, judged_to=1, node_losses=0)
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: one}), 0.0)
+    assert [found.node_losses for found in load(tmp_path / "sweep.db").trials] == [0]
 
 
 @pytest.mark.parametrize("cut", [0, 50, 600, 5000])
