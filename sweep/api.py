@@ -28,7 +28,7 @@ _FORMER = {
     "sync_to_driver": "Everything is written in place; leave it out.",
     "loggers": "Pass them as callbacks.",
     "queue_trials": "Trials always wait for their resources; leave it out.",
-    "trial_executor": "Choose where trials run with engine='local' or engine='inline'.",
+    "trial_executor": "Choose where trials run with engine='local', 'inline' or 'ray'.",
     "server_port": "There is no server; `sweep ls` and `sweep why` read the record of a running sweep.",
     "ray_auto_init": "Nothing has to be started; declare resources with sweep.init().",
     "return_trials": "The trials are analysis.trials.",
@@ -150,8 +150,9 @@ def run(
         callbacks: observers; the default loggers are added.
         max_concurrent_trials: how many trials may be open at a time, whatever the searcher; None or 0: as many as fit.
         seed: of searcher, scheduler and trials; None: random, and recorded.
-        engine: "local" (processes), "inline" (this process, for pdb), an `Engine`, or a function that takes an
-            `EngineContext` and returns one. None: "local", or "inline" after `sweep.init(local_mode=True)`.
+        engine: "local" (processes), "inline" (this process, for pdb), "ray" (the nodes of a cluster of Ray), an
+            `Engine`, or a function that takes an `EngineContext` and returns one. None: "local", or what `sweep.init`
+            has said: "ray" after `sweep.init(engine="ray")`, "inline" after `sweep.init(local_mode=True)`.
         nodes: the inventory; None: that of `sweep.init`, else this machine.
         start_method: "zygote" (fast), or "spawn" (for libraries that cannot be forked).
         preload: modules that trials import, imported once beforehand in addition to those found.

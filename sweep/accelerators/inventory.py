@@ -15,15 +15,16 @@ from typing import Any
 
 from sweep.accelerators import gpu, tpu, tpu_host
 from sweep.accelerators.gpu_types import labels_of
-from sweep.checks import is_number, resource
+from sweep.checks import is_number, resource, whole
 from sweep.core.config import env_vars_of
 from sweep.core.resources import Device, Node, parse_bytes
-from sweep.errors import ConfigError, ResourceError, refuse_unknown
+from sweep.errors import ConfigError, ResourceError, nearest, refuse_unknown
 
 __all__ = [
     "available",
     "available_resources",
     "checked_nodes",
+    "cluster_options",
     "cluster_resources",
     "default_engine",
     "detected",
@@ -104,12 +105,13 @@ _OF_AN_ENVIRONMENT = frozenset(
         "working_dir",
     ]
 )
-_NO_CLUSTER = "There is no cluster to connect to; leave it out."
+_NO_CLUSTER = "Give the address of a cluster of Ray: sweep.init(engine='ray', address='HOST:PORT')."
 _NOT_HERE = {"redis_address": _NO_CLUSTER, "redis_password": _NO_CLUSTER, "node_ip_address": _NO_CLUSTER}
 _declared: tuple[Node, ...] | None = None
 _env_vars: dict[str, str] | None = None
 _notices: tuple[str, ...] = ()  # of what was declared
 _is_local_mode = False
+_cluster: dict[str, Any] | None = None  # what a sweep may use of a cluster of Ray; None: it runs on this machine
 _warned: set[str] = set()  # arguments without effect that were named
 
 
@@ -117,6 +119,7 @@ _warned: set[str] = set()  # arguments without effect that were named
 def init(
     address: str | None = None,
     *,
+    engine: str | None = None,
     num_cpus: float | None = None,
     num_gpus: int | None = None,
     num_tpus: int | None = None,
@@ -130,6 +133,12 @@ def init(
     tpu_topology: str | None = None,
     runtime_env: Mapping[str, Any] | None = None,
     local_mode: bool | None = None,
+    max_nodes: int | None = None,
+    cpus_per_node: float | None = None,
+    accelerator_type: str | None = None,
+    label_selector: Mapping[str, str] | None = None,
+    autoscale: Mapping[str, Any] | None = None,
+    lease_s: float | None = None,
     **of_a_cluster: Any,
 ) -> tuple[Node, ...]:
     """Declare what sweeps of this process may use; what is not named is detected.
@@ -139,7 +148,11 @@ def init(
     but a `CUDA_VISIBLE_DEVICES` that is set is law.
 
     Args:
-        address: None or "local": this machine. "auto", in scripts written for a cluster, means it, too, with a warning.
+        address: None or "local": this machine. "HOST:PORT": a cluster of Ray, as with `engine="ray"`. "auto" alone, in
+            scripts written for a cluster, means this machine, too, with a warning.
+        engine: "ray": sweeps run on the nodes of a cluster of Ray, which is joined when a sweep begins: the one at
+            `address` ("auto": the one that this machine belongs to), else the one that `ray.init` has joined. What the
+            nodes have is read from the cluster. "local": on this machine again.
         num_cpus: CPUs to hand out, any fraction.
         num_gpus, num_tpus: devices to hand out. Where `CUDA_VISIBLE_DEVICES` names GPUs, the first of those and never
             more; where it is empty, none if the machine has any.
@@ -154,9 +167,17 @@ def init(
         tpu_topology: shape of the chips, for instance "2x4"; says how many there are, too.
         runtime_env: `{"env_vars": {name: value}}`, variables for the processes of trials, until `shutdown` or until
             others are given. Alone it leaves the inventory as it is. What else Ray has there, such as `working_dir`,
-            has no effect.
+            has no effect on this machine, and is handed to Ray for the nodes of a cluster.
         local_mode: True: runs that are given no `engine` run their trials one after another in this process, for
             debugging, until `shutdown` or until False is given.
+        max_nodes: of the cluster, how many nodes to use at most.
+        cpus_per_node: CPUs to use at most on each node; the others stay free for what trials ask of Ray themselves.
+        accelerator_type: use only nodes with such devices, for instance "A100".
+        label_selector: use only nodes with these labels of Ray.
+        autoscale: nodes that Ray's autoscaler may add: `{"node_type": {"CPU": 8, "GPU": 1}, "max": 8}`. Trials that
+            only such nodes can hold wait for them instead of being refused.
+        lease_s: seconds without a word of the driver after which the processes on a node end, and half of those after
+            which the driver counts the node as lost.
         of_a_cluster: what only concerns a cluster of Ray, such as `include_dashboard`, has no effect. A warning names
             it, once. With `ignore_reinit_error=True` a call after another one changes nothing.
 
@@ -169,12 +190,30 @@ def init(
         ConfigError: arguments that contradict each other, or of another form; the address of a cluster; two nodes, or
             two devices of one node, with the same id.
     """
-    global _declared, _env_vars, _notices, _is_local_mode
-    if address not in (None, "local", "auto"):
-        raise ConfigError(
-            f"sweep.init: address is {address!r}, and there is no cluster to connect to: sweeps run on this machine. "
-            "Leave it out; for several machines stay with Ray."
-        )
+    global _cluster, _declared, _env_vars, _notices, _is_local_mode
+    wishes = {
+        "max_nodes": max_nodes,
+        "cpus_per_node": cpus_per_node,
+        "accelerator_type": accelerator_type,
+        "label_selector": label_selector,
+        "autoscale": autoscale,
+        "lease_s": lease_s,
+    }
+    if engine not in (None, "local", "ray"):
+        raise ConfigError(f"sweep.init: engine is {engine!r}. {nearest(str(engine), ['local', 'ray'])}")
+    if engine == "ray" or (engine is None and address not in (None, "local", "auto")):
+        own: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "num_tpus": num_tpus, "memory": memory}
+        own |= {"nodes": nodes, "resources": resources, "gpu_ids": gpu_ids, "gpu_type": gpu_type}
+        own |= {"gpu_memory": gpu_memory, "tpu_type": tpu_type, "tpu_topology": tpu_topology}
+        own |= {"local_mode": local_mode or None}
+        for_all = _variables_for_ray(runtime_env)
+        _cluster = {"address": address, "runtime_env": dict(runtime_env or {}), **_checked_wishes(wishes, own)}
+        _env_vars = for_all if runtime_env is not None else _env_vars
+        return ()
+    for name, value in wishes.items():
+        if value is not None:
+            raise ConfigError(f"sweep.init: {name} is for a cluster. Add engine='ray', or leave it out.")
+    _cluster = None
     if local_mode not in (None, True, False):
         raise ConfigError(f"sweep.init: local_mode is {local_mode!r}; expected True or False.")
     if of_a_cluster.pop("ignore_reinit_error", False) and _declared is not None:
@@ -210,6 +249,40 @@ def init(
     _is_local_mode = _is_local_mode if local_mode is None else bool(local_mode)
     _warn_of(unused)
     return available()
+
+
+def _variables_for_ray(runtime_env: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the variables of a runtime environment that Ray gets whole."""
+    env_vars = runtime_env.get("env_vars") if isinstance(runtime_env, Mapping) else None
+    return env_vars_of(None if runtime_env is None else {"env_vars": env_vars}, "sweep.init")
+
+
+def _checked_wishes(wishes: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said of a cluster.
+
+    Raises:
+        ConfigError: something of this machine was declared, too, or a value makes no sense.
+    """
+    for name, value in own.items():
+        if value is not None:
+            raise ConfigError(
+                f"sweep.init: {name} declares this machine, and engine='ray' runs on the nodes of a cluster, which say "
+                "what they have. Leave it out; max_nodes and cpus_per_node limit what a sweep uses."
+            )
+    if wishes["max_nodes"] is not None:
+        whole("sweep.init: max_nodes", wishes["max_nodes"], least=1)
+    for name in ("cpus_per_node", "lease_s"):
+        if wishes[name] is not None and not (is_number(wishes[name]) and wishes[name] > 0):
+            raise ConfigError(f"sweep.init: {name} is {wishes[name]!r}; expected a number above 0.")
+    scale = wishes["autoscale"]
+    is_scale = (
+        isinstance(scale, Mapping) and isinstance(scale.get("node_type"), Mapping) and {*scale} <= {"node_type", "max"}
+    )
+    if scale is not None and not is_scale:
+        raise ConfigError(
+            f"sweep.init: autoscale is {scale!r:.100}; expected {{'node_type': {{'CPU': 8, 'GPU': 1}}, 'max': 8}}."
+        )
+    return {name: value for name, value in wishes.items() if value is not None}
 
 
 def _warn_of(unused: Iterable[str]) -> None:
@@ -413,19 +486,24 @@ def notices() -> tuple[str, ...]:
 
 def shutdown() -> None:
     """Forget what was declared."""
-    global _declared, _env_vars, _notices, _is_local_mode
-    _declared, _env_vars, _notices, _is_local_mode = None, None, (), False
+    global _cluster, _declared, _env_vars, _notices, _is_local_mode
+    _cluster, _declared, _env_vars, _notices, _is_local_mode = None, None, None, (), False
     _warned.clear()
 
 
 def default_engine() -> str:
-    """Return the name of the engine of a run that is given none: "inline" in local mode, else "local"."""
-    return "inline" if _is_local_mode else "local"
+    """Return the name of the engine of a run that is given none: "ray" or "inline" where `init` has said so."""
+    return "ray" if _cluster is not None else "inline" if _is_local_mode else "local"
+
+
+def cluster_options() -> dict[str, Any]:
+    """Return what `init` was told of a cluster."""
+    return dict(_cluster or {})
 
 
 def is_initialized() -> bool:
     """Whether something was declared."""
-    return _declared is not None or _env_vars is not None
+    return _declared is not None or _env_vars is not None or _cluster is not None
 
 
 def available() -> tuple[Node, ...]:

@@ -19,7 +19,7 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError
 
-__all__ = ["execute", "run"]
+__all__ = ["execute", "join", "run"]
 
 
 @click.command(short_help="Start a sweep of a function or a spec file.")
@@ -53,6 +53,8 @@ __all__ = ["execute", "run"]
 @click.option("--name", help="Directory of the sweep.  [default: FUNCTION_<date_time>]")
 @click.option("--storage", metavar="DIRECTORY", help="Where sweeps lie.  [default: $SWEEP_STORAGE or ./sweep_results]")
 @click.option("--retries", type=click.IntRange(min=-1), help="Times a failed trial is started again; -1: no limit.")
+@click.option("--engine", type=click.Choice(["local", "ray"]), help="ray: on the nodes of a cluster of Ray.")
+@click.option("--address", help="Of the cluster of Ray: HOST:PORT, or auto: the one that this machine belongs to.")
 @click.option("--resume", is_flag=True, help="Continue the sweep --name if it exists.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print a line per result.")
@@ -85,12 +87,23 @@ def run(target: str, ranges: Sequence[str], **options: Any) -> int:
     arguments = _arguments(target, ranges, options)
     if options["resume"] and arguments.name is None:
         raise ConfigError("--resume continues a sweep by its name; also give --name, or use `sweep resume NAME`.")
+    join(options["engine"], options["address"])
     return execute(
         arguments,
         resume="AUTO" if options["resume"] else None,
         verbose=0 if options["quiet"] or options["as_json"] else 2 if options["verbose"] else 1,
         as_json=options["as_json"],
     )
+
+
+def join(engine: str | None, address: str | None) -> None:
+    """Have the sweep run on a cluster, where one was named."""
+    if engine == "local" and address is not None:
+        raise ConfigError(f"--address {address} is of a cluster of Ray. Give --engine ray, or leave it out.")
+    if engine == "ray" or address is not None:
+        import sweep
+
+        sweep.init(engine="ray", address=address)
 
 
 def execute(arguments: RunArguments, *, resume: bool | str | None, verbose: int, as_json: bool = False) -> int:

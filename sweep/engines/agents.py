@@ -125,7 +125,7 @@ class Agents(Engine):
         return tuple(member.node for member in self._members.values() if member.is_ready)
 
     @property
-    def away(self) -> Sequence[Node]:
+    def away(self) -> Sequence[Node]:  # type: ignore[override]  # computed
         """The nodes that are known, or may come, and have no agent now."""
         known = [member.node for member in self._members.values() if not member.is_ready]
         return (*known, *(node for node in self._cluster.away if node.id not in self._members))

@@ -8,6 +8,7 @@ Ray; commands and events have a connection of their own (see `engines.gate`), wh
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import socket
@@ -33,7 +34,8 @@ _LOOK_S = 2.0  # between two looks at the cluster's nodes
 _REACH_S = 5.0
 _TYPE = "accelerator_type:"
 # Of a node's resources in Ray, those that are no things to hand out.
-_RAYS_OWN = re.compile(r"node:|accelerator_type:|object_store_memory$|CPU$|GPU$|TPU$|memory$")
+_NO_AMOUNT = re.compile(r"node:|accelerator_type:|object_store_memory$|memory$")
+_NAMED = ("CPU", "GPU", "TPU", "memory")
 _HEAD = re.compile(r"TPU-.*-head$")  # Ray's way to have one worker per slice
 
 
@@ -66,6 +68,7 @@ class _Machine:
     name: str
     address: str
     amounts: dict[str, float]
+    of_type: str  # of its accelerators
     node: Node | None = None
     actor: Any = None
     facts: Any = None
@@ -184,7 +187,7 @@ class RayCluster(Cluster):
             amounts = self._usable(node)
             if amounts:
                 names = {machine.name for machine in self._machines.values()}
-                machine = _Machine(key, _name_of(node, names), node["NodeManagerAddress"], amounts)
+                machine = _Machine(key, _name_of(node, names), node["NodeManagerAddress"], amounts, _type_of(node))
                 self._machines[key] = machine
                 self._start_actor(machine)
                 has_new = True
@@ -195,14 +198,11 @@ class RayCluster(Cluster):
         options, total, labels = self._options, node["Resources"], node.get("Labels", {})
         if any(labels.get(name) != value for name, value in options.label_selector.items()):
             return {}
-        if options.accelerator_type:
-            wanted = options.accelerator_type.lower()
-            types = {name.removeprefix(_TYPE).lower() for name in total if name.startswith(_TYPE)}
-            if not any(wanted in name for name in types):
-                return {}
+        if options.accelerator_type.lower() not in _type_of(node).lower():
+            return {}
         free = self._ray._private.state.available_resources_per_node().get(node["NodeID"], {})
-        amounts = {name: float(int(free.get(name, 0.0))) for name in ("CPU", "GPU", "TPU", "memory")}
-        amounts |= {name: free.get(name, 0.0) for name in total if not _RAYS_OWN.match(name)}
+        amounts = {name: float(int(free.get(name, 0.0))) for name in _NAMED}
+        amounts |= {name: free.get(name, 0.0) for name in total if name not in _NAMED and not _NO_AMOUNT.match(name)}
         if options.cpus_per_node is not None:
             amounts["CPU"] = min(amounts["CPU"], float(options.cpus_per_node))
         amounts = {name: amount for name, amount in amounts.items() if amount > 0}
@@ -225,7 +225,7 @@ class RayCluster(Cluster):
         )
         machine.running = None
         machine.actor = actor.remote()
-        machine.facts = machine.actor.facts.remote(machine.name, dict(amounts))
+        machine.facts = machine.actor.facts.remote(machine.name, dict(amounts), machine.of_type)
 
     def _await_facts(self) -> None:
         """Wait for the agents to say what their nodes have: for all, or as long as an agent may take to come."""
@@ -234,7 +234,8 @@ class RayCluster(Cluster):
             if not self._take_facts(timeout_s=0.5) and not self._are_coming():
                 break
         if self._machines and not self.nodes() and not self.away:
-            told = "; ".join(f"{one.name}: {self.problem(one.name) or 'it is pending'}" for one in self._machines.values())
+            names = [machine.name for machine in self._machines.values()]
+            told = "; ".join(f"{name}: {self.problem(name) or 'it is pending'}" for name in names)
             raise ExperimentError(f"Ray started no agent on any node within {self.start_s:g} s ({told}).")
 
     def _are_coming(self) -> bool:
@@ -257,9 +258,10 @@ class RayCluster(Cluster):
 
     def _slice_of(self, machine: _Machine) -> str:
         """Return the TPU slice that a node is a host of."""
-        labels = next((node.get("Labels", {}) for node in self._ray.nodes() if node["NodeID"] == machine.key), {})
-        name: str = labels.get("ray.io/tpu-slice-name", "")
-        return name
+        labels: Mapping[str, str] = next(
+            (node.get("Labels", {}) for node in self._ray.nodes() if node["NodeID"] == machine.key), {}
+        )
+        return labels.get("ray.io/tpu-slice-name", "")
 
     def _failure_of(self, call: Any) -> str:
         """Return why a call of an agent failed; empty: it has not."""
@@ -302,8 +304,8 @@ class RayCluster(Cluster):
         asked = [f"{name}={value!r}" for name, value in vars(self._options).items() if value and name in _FILTERS]
         wish = f" for {', '.join(asked)}" if asked else ""
         return (
-            f"no node of the cluster has a free CPU, GPU or TPU{wish}. There are: {shown}. Free some, or ask for others "
-            "in sweep.init."
+            f"no node of the cluster has a free CPU, GPU or TPU{wish}. There are: {shown}. Free some, or ask for "
+            "others in sweep.init."
         )
 
 
@@ -317,19 +319,15 @@ class _RayAgent:
         """Return what two processes on one machine agree in."""
         return _machine()
 
-    def facts(self, name: str, amounts: Mapping[str, float]) -> Node:
+    def facts(self, name: str, amounts: Mapping[str, float], of_type: str) -> Node:
         """Return the node as a sweep sees it."""
         import ray
 
-        context = ray.get_runtime_context()
-        held = context.get_accelerator_ids()
-        types = [name.removeprefix(_TYPE) for name in context.get_assigned_resources() if name.startswith(_TYPE)]
-        of_type = types[0] if types else ""
+        held = ray.get_runtime_context().get_accelerator_ids()
         gpus = gpu.detect(os.environ)[: len(held.get("GPU", ()))] if amounts.get("GPU") else ()
         chips = tuple(Device(f"tpu{chip}", "tpu", visible=str(chip), vendor="google") for chip in held.get("TPU", ()))
         devices = tuple(_typed(device, of_type) for device in (*gpus, *chips))
-        named = ("CPU", "GPU", "TPU", "memory")
-        custom = {key: amount for key, amount in amounts.items() if key not in named and not _HEAD.match(key)}
+        custom = {key: amount for key, amount in amounts.items() if key not in _NAMED and not _HEAD.match(key)}
         memory = int(amounts.get("memory", 0))
         return Node(name, amounts.get("CPU", 0.0), memory, devices, custom)
 
@@ -375,7 +373,7 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
         )
     _refuse_unreachable(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError as error:
         raise ConfigError(
             f"there is no cluster of Ray at address={address!r}: {str(error).splitlines()[0]} Start one with "
@@ -418,6 +416,12 @@ def _machine() -> tuple[str, str]:
     return socket.gethostname(), ""
 
 
+def _type_of(node: Mapping[str, Any]) -> str:
+    """Return the type of a node's accelerators, as Ray names it; empty: it has none, or it is not known."""
+    named = [name.removeprefix(_TYPE) for name in node["Resources"] if name.startswith(_TYPE)]
+    return named[0] if named else str(node.get("Labels", {}).get("ray.io/accelerator-type", ""))
+
+
 def _order(item: tuple[str, Mapping[str, Any]]) -> tuple[Any, ...]:
     """Return by what nodes are ordered: hosts of a TPU slice by their numbers, others by address."""
     key, node = item
@@ -447,7 +451,7 @@ def _declared_node(name: str, amounts: Mapping[str, float]) -> Node:
     """Return a node of the shape in which Ray's resources declare it."""
     gpus = tuple(Device(str(number)) for number in range(int(amounts.get("GPU", 0))))
     chips = tuple(Device(f"tpu{number}", "tpu", vendor="google") for number in range(int(amounts.get("TPU", 0))))
-    custom = {key: float(amount) for key, amount in amounts.items() if key not in ("CPU", "GPU", "TPU", "memory")}
+    custom = {key: float(amount) for key, amount in amounts.items() if key not in _NAMED}
     return Node(name, float(amounts.get("CPU", 0.0)), int(amounts.get("memory", 0)), (*gpus, *chips), custom)
 
 
@@ -456,4 +460,5 @@ def _covers(there: Mapping[str, float], amounts: Mapping[str, float]) -> bool:
 
 
 def _shown(resources: Mapping[str, float]) -> list[str]:
-    return [f"{name}={amount:g}" for name, amount in sorted(resources.items()) if not _RAYS_OWN.match(name) or name in ("CPU", "GPU", "TPU")]
+    named = {name: amount for name, amount in sorted(resources.items()) if not _NO_AMOUNT.match(name)}
+    return [f"{name}={amount:g}" for name, amount in named.items()]

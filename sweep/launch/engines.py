@@ -8,6 +8,7 @@ from typing import Any
 from sweep.accelerators import inventory
 from sweep.core.resources import Node
 from sweep.engines.base import Engine, EngineContext, EngineFactory
+from sweep.errors import ConfigError
 from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.spec import RunSpec
@@ -20,7 +21,21 @@ def with_engine(spec: RunSpec) -> RunSpec:
 
     The saved spec is made before: a restored run follows the declaration of its own time.
     """
-    return spec if spec.engine is not None else replace(spec, engine=inventory.default_engine())
+    engine = spec.engine if spec.engine is not None else inventory.default_engine()
+    return replace(spec, engine=_ray_cluster(spec) if engine == "ray" else engine)
+
+
+def _ray_cluster(spec: RunSpec) -> EngineFactory:
+    """Return the cluster that `init` has named, or the one that this process has joined.
+
+    Raises:
+        ConfigError: there is none, or this machine's nodes were given, too.
+    """
+    if spec.nodes is not None:
+        raise ConfigError("engine='ray' and nodes= were both given: the nodes are the cluster's. Leave nodes= out.")
+    from sweep.engines.ray import RayCluster, RayOptions
+
+    return RayCluster(RayOptions(**inventory.cluster_options()))
 
 
 def nodes_of(spec: RunSpec) -> tuple[Node, ...]:

@@ -78,6 +78,8 @@ class Launch:
         limits.refuse_too_few()
         spec, self.trainable = prepared(spec)
         spec = with_engine(spec)
+        if not isinstance(spec.engine, (str, type)):
+            self._stack.callback(getattr(spec.engine, "close", lambda: None))  # a cluster is held from here on
         spec = replace(spec, strict_metric=spec.strict_metric and not is_set(NOT_STRICT))
         refuse_unpicklable(spec.config, is_warned=True)
         self.outputs = parse_log_to_file(spec.log_to_file)

@@ -11,7 +11,6 @@ from typing import Any
 from searchers import ConcurrencyLimiter
 from sweep.accelerators import inventory
 from sweep.callbacks.base import Callback
-from sweep.engines.base import Engine
 from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.policies import describe, unsearched_lists
@@ -63,8 +62,14 @@ def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Itera
             f"{width} trials at a time: {describe(searcher)} suggests from fewer results than it could have; "
             f"up to {best} at a time it loses little. max_concurrent_trials={best} waits for them."
         )
-    if spec.nodes is None and not isinstance(spec.engine, Engine):
+    if spec.nodes is None and isinstance(spec.engine, str):
         yield from inventory.notices()
+    ray = sys.modules.get("ray")
+    if spec.engine == "local" and ray is not None and ray.is_initialized():
+        yield (
+            "this process has joined a cluster of Ray, and the sweep runs on this machine alone: "
+            "sweep.init(engine='ray') runs it on the cluster"
+        )
     if trainable.notices is not None:
         yield from trainable.notices(spec.config or {})
     lists = unsearched_lists(spec.search_alg, built.policies.scheduler, spec.config)

@@ -43,6 +43,7 @@ _CHECKPOINT_FORMS = {
 }
 FORMER_FORMS = (*_CHECKPOINT_FORMS, "local_dir")
 """Deprecated parameters of `run` that still count."""
+_ENGINES = ("local", "inline", "ray")
 # Not part of what a restored sweep is asked again: they are where it lies, or belong to one call.
 _NOT_KEPT = {"trainable", "trainable_name", "name", "storage_path", "storage_filesystem", "resume", "resume_config"}
 
@@ -186,8 +187,8 @@ class RunSpec:
         metric_and_mode(self.metric, self.mode)
         if self.seed is not None:
             checks.whole("seed", self.seed)
-        if not (isinstance(self.engine, Engine) or callable(self.engine) or self.engine in (None, "local", "inline")):
-            raise ConfigError(f"engine is {self.engine!r}. {nearest(str(self.engine), ['local', 'inline'])}")
+        if not (isinstance(self.engine, Engine) or callable(self.engine) or self.engine in (None, *_ENGINES)):
+            raise ConfigError(f"engine is {self.engine!r}. {nearest(str(self.engine), _ENGINES)}")
         for which in ("trial_name_creator", "trial_dirname_creator"):
             creator = getattr(self, which)
             if creator is not None and not callable(creator):
