@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run test test-docs test-wheel test-browser test-slow test-chaos test-gpu test-horovod lint docs bench clean
+.PHONY: run test test-docs test-wheel test-browser test-ray test-slow test-chaos test-gpu test-horovod lint docs bench clean
 
 run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
 
 test: $(VENV)/.ok
-	$(PY) -m pytest -m "not docs and not wheel and not browser and not slow and not chaos and not gpu" \
+	$(PY) -m pytest -m "not docs and not wheel and not browser and not slow and not chaos and not gpu and not ray" \
 		-n 2 --dist loadfile --no-loadscope-reorder
 
 test-docs: $(VENV)/.ok
@@ -21,6 +21,10 @@ test-wheel: $(VENV)/.ok
 # Needs chromium and its driver, Debian's packages chromium and chromium-driver; skipped, with the reason, without them.
 test-browser: $(VENV)/.ok
 	$(PY) -m pytest -m "browser" -rs
+
+# Clusters of Ray on this machine's loopback interface.
+test-ray: $(VENV)/.ok
+	$(PY) -m pytest -m "ray" --timeout=300 -rs
 
 test-slow: $(VENV)/.ok
 	$(PY) -m pip install -q -c constraints.txt -e '.[test,integrations]'

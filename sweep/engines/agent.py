@@ -23,7 +23,7 @@ from sweep.core import messages
 from sweep.engines.base import EngineContext
 from sweep.engines.gate import LEASE, LINK, Invitation, dial
 from sweep.engines.jobs import Brief, JobMaker, Stored
-from sweep.engines.lease import hold_lease
+from sweep.engines.lease import GONE, hold_lease
 from sweep.engines.link import Link
 from sweep.engines.local import LocalEngine
 from sweep.errors import SweepError
@@ -113,7 +113,7 @@ class Agent:
         try:
             setup = self._receive_setup()
             if setup is None:
-                return "the driver is gone"
+                return GONE
             lease = dial(self._invitation, LEASE)
             hold_lease(lease, setup.lease_s, self._end)
             if self._prepare(setup):
@@ -199,7 +199,7 @@ class Agent:
                     self._engine.execute(command)
         if not self._link.is_open:
             self._engine.loop.ignore(self._link.socket.fileno())
-            self._end("the driver is gone")
+            self._end(GONE)
 
     def _on_full(self, link: Link, is_full: bool) -> None:
         if self._engine is not None:
@@ -298,7 +298,8 @@ def main() -> None:
     if not line:
         return
     why = Agent(Invitation.from_json(line)).run()
-    print(f"the agent ended: {why}", file=sys.stderr)
+    if why != GONE:
+        print(f"the agent ended: {why}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ class AgentProcesses(Cluster):
     def summon(self, node: str, invitation: Invitation) -> None:
         """Start an agent; the key goes through a pipe, so that no list of processes shows it."""
         if (before := self.processes.get(node)) is not None:
+            before.kill()  # lost, which one that is stopped (SIGSTOP) does not know
             before.wait()
         process = subprocess.Popen(
             [sys.executable, "-c", _BOOT.format(path=own_path())],

@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["BEAT_S", "LEASE_S", "Leases", "hold_lease"]
+__all__ = ["BEAT_S", "GONE", "LEASE_S", "Leases", "hold_lease"]
 
 BEAT_S = 1.0
 LEASE_S = 15.0
+GONE = "the driver is gone"
 _END_S = 20.0  # for an agent to end what it has started, before it ends without ceremony
 
 
@@ -160,16 +161,16 @@ def _await_end(peer: socket.socket, lease_s: float) -> str:
             try:
                 peer.send(b".")
             except (BrokenPipeError, ConnectionError):
-                return "the driver is gone"
+                return GONE
         if poll.poll(1000 * BEAT_S):
             try:
                 if not peer.recv(1 << 12):
-                    return "the driver is gone"
+                    return GONE
                 heard = time.monotonic()
             except BlockingIOError:
                 continue
             except OSError:
-                return "the driver is gone"
+                return GONE
             time.sleep(BEAT_S / 2)  # both sides send; one answer for each would be a storm
         elif time.monotonic() - heard > lease_s:
             return f"nothing was heard of the driver for {lease_s:g} s"
