@@ -30,6 +30,7 @@ _Shares = tuple[tuple[str, float], ...]  # devices of one node, and how much of 
 Used = Set[tuple[str, str]]  # (node, device) pairs
 Types = frozenset[str]  # accelerator types in lower case
 ANY: Types = frozenset()
+_ALONE, _KEPT = 1, 2  # of a view: a request that is to be alone, and the one that nodes are kept for
 _MANY = 1 << 60  # more than there is room for, of what needs nothing
 
 
@@ -385,10 +386,10 @@ class OneNode:
         self.nodes = {free.node.id: free}
         self._free = free
 
-    def best(self, bundle: Bundle, strategy: str, on: Sequence[str] = (), *, alone: bool = False) -> Iterator[Free]:
+    def best(self, bundle: Bundle, resources: Resources, on: Sequence[str] = ()) -> Iterator[Free]:
         yield self._free
 
-    def with_chips(self, on: Collection[str] = (), *, alone: bool = False) -> tuple[list[Free], int]:
+    def with_chips(self, resources: Resources, on: Collection[str] = ()) -> tuple[list[Free], int]:
         return [self._free] if self._free.whole("tpu") else [], 1
 
 
@@ -398,14 +399,19 @@ class Capacity:
     Args:
         nodes: by their ids; they belong to this capacity from now on.
         closed: ids of nodes on which nothing else may be placed; `touch` says when that changes.
+
+    Attributes:
+        kept: ids of nodes on which nothing but `kept_for` may be placed.
     """
 
     def __init__(self, nodes: dict[str, Free], closed: Collection[str] = ()) -> None:
         self.nodes = nodes
+        self.kept: frozenset[str] = frozenset()
+        self.kept_for: Resources | None = None
         self._closed = closed
         self._places = list(nodes.values())
         self._shelves: dict[Any, Shelf] = {}
-        self._sums: dict[bool, _Sum] = {}
+        self._sums: dict[int, _Sum] = {}
         self._watches: list[set[int]] = []
         for position, free in enumerate(self._places):
             free.position, free.watches = position, self._watches
@@ -429,20 +435,26 @@ class Capacity:
                 watch = self._shelves.pop(key).changed
                 self._watches[:] = [other for other in self._watches if other is not watch]
 
-    def best(self, bundle: Bundle, strategy: str, on: Sequence[str] = (), *, alone: bool = False) -> Iterator[Free]:
+    def keep(self, names: Iterable[str], resources: Resources | None) -> None:
+        """Keep some nodes, and no others, for a request."""
+        before, self.kept, self.kept_for = self.kept, frozenset(names), resources
+        self.touch(before ^ self.kept)
+
+    def best(self, bundle: Bundle, resources: Resources, on: Sequence[str] = ()) -> Iterator[Free]:
         """Yield the nodes that may have room for a bundle, best first: for packing those that the gang is on, for
         spreading those that it is on least. What is taken from one must be given back before the next is asked for.
 
         Args:
-            on: the nodes that the gang is on, once for each bundle.
-            alone: only nodes that nothing lies on; else those that are not closed.
+            resources: the whole gang.
+            on: the nodes that it is on, once for each bundle.
         """
+        view, strategy = self._view(resources), resources.strategy
         if len(self._places) == 1:
-            if on or self._is_open(self._places[0], alone):
+            if on or self._is_open(self._places[0], view):
                 yield self._places[0]
             return
         is_spread = strategy in ("SPREAD", "STRICT_SPREAD")
-        shelf = self._shelf_of(bundle, is_spread, alone)
+        shelf = self._shelf_of(bundle, is_spread, view)
         if not on:
             yield from shelf
             return
@@ -459,56 +471,83 @@ class Capacity:
 
     def whole_gang(self, resources: Resources, look_for: Callable[[Resources], Look]) -> Shelf:
         """Return the nodes on which a whole gang may lie; `drop` what proved not to hold it."""
-        found = self._shelves.get(resources)
+        view = self._view(resources)
+        found = self._shelves.get((resources, view))
         if found is not None:
             return found
-        alone, look = resources.alone, look_for(resources)
-        return self._shelf(resources, lambda free: look(free) if self._is_open(free, alone) else (0, ()))
+        look = look_for(resources)
+        return self._shelf((resources, view), lambda free: look(free) if self._is_open(free, view) else (0, ()))
 
     def may_hold(self, bundle: Bundle, number: int, resources: Resources) -> bool:
         """Whether there is room for so many equal bundles of a gang, if it had nothing else."""
         if len(self._places) == 1:
             (free,) = self._places
             fits = number if resources.strategy != "STRICT_SPREAD" else 1 if number == 1 else _MANY
-            return self._is_open(free, resources.alone) and free.room(Need(bundle)) >= fits
-        shelf = self._shelf_of(bundle, "SPREAD" in resources.strategy, resources.alone)
+            return self._is_open(free, self._view(resources)) and free.room(Need(bundle)) >= fits
+        shelf = self._shelf_of(bundle, "SPREAD" in resources.strategy, self._view(resources))
         return len(shelf) >= number if resources.strategy == "STRICT_SPREAD" else shelf.refresh().total >= number
 
-    def with_chips(self, on: Collection[str] = (), *, alone: bool = False) -> tuple[list[Free], int]:
-        """Return the nodes with idle TPU chips, in order, and the number of all nodes that are open."""
+    def emptiest(self, resources: Resources) -> Iterable[Free]:
+        """Return the nodes that hold a bundle of a gang when they are idle, the emptiest first."""
+        needs = [Need(bundle) for bundle in resources.counts if not bundle.is_empty]
+        total, able = Need(resources.total), [False] * len(self._places)
+        if ("emptiest", resources) not in self._shelves:
+            able = [any(idle.room(need) for need in needs) for idle in Free.of(f.node for f in self._places).values()]
 
         def look(free: Free) -> tuple[int, tuple[Any, ...]]:
-            return free.whole("tpu") if self._is_open(free, alone) else 0, ()
+            is_it = able[free.position] and free.node.id not in self._closed
+            return int(is_it), free.rank(total, True) if is_it else ()
 
-        found, own = list(self._shelf(("chips", alone), look)), []
-        if alone:  # what the gang itself is on is still open to it
+        return self._shelf(("emptiest", resources), look)
+
+    def with_chips(self, resources: Resources, on: Collection[str] = ()) -> tuple[list[Free], int]:
+        """Return the nodes with idle TPU chips, in order, and the number of all nodes that are open.
+
+        Args:
+            on: the nodes that the gang is on already.
+        """
+        view = self._view(resources)
+
+        def look(free: Free) -> tuple[int, tuple[Any, ...]]:
+            return free.whole("tpu") if self._is_open(free, view) else 0, ()
+
+        found, own = list(self._shelf(("chips", view), look)), []
+        if resources.alone:  # what the gang itself is on is still open to it
             own = [self.nodes[name] for name in dict.fromkeys(on)]
             found = sorted([*found, *(free for free in own if free.whole("tpu"))], key=lambda free: free.position)
-        return found, self.left(alone)[-1] + len(own)
+        return found, self.left(resources)[-1] + len(own)
 
-    def left(self, alone: bool) -> Sequence[int]:
-        """Return what is left in all, as `Free.left` does, and behind it the number of nodes."""
-        if alone not in self._sums:
-            self._sums[alone] = _Sum(self._places, lambda free: self._is_open(free, alone))
-            self._watches.append(self._sums[alone].changed)
-        return self._sums[alone].left()
+    def left(self, resources: Resources) -> Sequence[int]:
+        """Return what is left in all of what is open to a request, as `Free.left` does, and behind it the number of
+        nodes."""
+        view = self._view(resources)
+        if view not in self._sums:
+            self._sums[view] = _Sum(self._places, lambda free: self._is_open(free, view))
+            self._watches.append(self._sums[view].changed)
+        return self._sums[view].left()
 
-    def _is_open(self, free: Free, alone: bool) -> bool:
-        return not free.load if alone else free.node.id not in self._closed
+    def _view(self, resources: Resources) -> int:
+        """Which nodes are open to a request: those that nothing lies on, where it is to be alone, else those that are
+        not closed; and those that are kept for it, or for others."""
+        return resources.alone | (_KEPT if self.kept_for is not None and resources == self.kept_for else 0)
 
-    def _shelf_of(self, bundle: Bundle, is_spread: bool, alone: bool) -> Shelf:
-        found = self._shelves.get((bundle, is_spread, alone))
+    def _is_open(self, free: Free, view: int) -> bool:
+        name = free.node.id
+        if free.load if view & _ALONE else name in self._closed:
+            return False
+        return view >= _KEPT or name not in self.kept
+
+    def _shelf_of(self, bundle: Bundle, is_spread: bool, view: int) -> Shelf:
+        found = self._shelves.get((bundle, is_spread, view))
         if found is not None:
             return found
-        need, closed = Need(bundle), self._closed
+        need = Need(bundle)
 
         def look(free: Free) -> tuple[int, tuple[Any, ...]]:
-            if free.load if alone else free.node.id in closed:
-                return 0, ()
-            room = free.room(need)
+            room = free.room(need) if self._is_open(free, view) else 0
             return room, free.rank(need, is_spread) if room else ()
 
-        return self._shelf((bundle, is_spread, alone), look, need)
+        return self._shelf((bundle, is_spread, view), look, need)
 
     def _shelf(self, key: Any, look: Look, need: Need | None = None) -> Shelf:
         shelf = self._shelves.get(key)

@@ -97,15 +97,13 @@ class Packer:
             return True
         if resources in self._full:
             return False
-        if (
-            (uniform := resources.uniform) is not None
-            and resources.strategy != "STRICT_PACK"
-            and uniform[1] < _SEARCH_LIMIT
-        ):
-            fits = self._capacity.may_hold(*uniform, resources)
-            if not fits:
-                self._full.add(resources)
-            return fits
+        uniform = None if resources.strategy == "STRICT_PACK" else resources.uniform
+        if uniform is not None and len(resources.bundles) < _SEARCH_LIMIT:
+            self._capacity.tidy()
+            if self._capacity.may_hold(*uniform, resources):
+                return True
+            self._full.add(resources)
+            return False
         placement = self._find(resources)
         if placement is not None:
             self._add(resources, placement, +1)
@@ -130,6 +128,26 @@ class Packer:
         """Forget what is known only until something changes hands."""
         self._found.clear()
         self._whys.clear()
+
+    def keep_room(self, resources: Resources | None) -> bool:
+        """Keep nodes for a request that fits nowhere now, so that no other is placed on them: the emptiest that hold it
+        when they are idle. They are kept until another request is named, or None.
+
+        Returns whether others may be placed meanwhile: there are several nodes.
+        """
+        capacity = self._capacity
+        if resources == capacity.kept_for:
+            return resources is not None
+        names: set[str] = set()
+        if resources is not None:
+            if len(self._nodes) == 1 or resources.alone:
+                resources = None
+            else:
+                names = _emptiest(resources, capacity)
+        capacity.keep(names, resources)
+        self._full.clear()
+        self._changed()
+        return resources is not None
 
     def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
         """Count as taken what a trial holds already."""
@@ -221,7 +239,7 @@ def _search(resources: Resources, capacity: Capacity) -> Placement | None:
     """Place all bundles (and keep them placed), or none and return None."""
     if len(resources.bundles) == 1:
         (bundle,) = resources.bundles
-        for free in capacity.best(bundle, resources.strategy, alone=resources.alone):
+        for free in capacity.best(bundle, resources):
             for way in free.ways(bundle, frozenset(), False):
                 free.add(bundle, way, -1)
                 return Placement((way,))
@@ -240,9 +258,22 @@ def _search(resources: Resources, capacity: Capacity) -> Placement | None:
     return _Layout(resources, capacity).find()
 
 
+def _emptiest(resources: Resources, capacity: Capacity) -> set[str]:
+    """Return the nodes, of the emptiest ones, on which a request is to lie when they are idle."""
+    number = len(resources.bundles) if resources.strategy == "STRICT_SPREAD" else 1
+    while True:
+        nodes = [free.node for free in itertools.islice(capacity.emptiest(resources), number)]
+        found = _search(resources, Capacity.of(nodes)) if nodes else None
+        if found is not None:
+            return {place.node for place in found.bundles}
+        if len(nodes) < number:
+            return set()
+        number *= 2
+
+
 def _may_hold(resources: Resources, capacity: Capacity) -> bool:
     """Whether there is enough in all, and for each kind of bundle alone: a search would be in vain otherwise."""
-    if not _is_enough(resources, capacity.left(resources.alone)):
+    if not _is_enough(resources, capacity.left(resources)):
         return False
     return all(capacity.may_hold(bundle, number, resources) for bundle, number in resources.counts.items())
 
@@ -342,7 +373,7 @@ class _Layout:
         bundle = self._bundles[index]
         failed: list[tuple[Bundle, BundlePlacement]] = []
         try:
-            for free in capacity.best(bundle, strategy, on, alone=self._resources.alone):
+            for free in capacity.best(bundle, self._resources, on):
                 if strategy == "STRICT_SPREAD" and free.node.id in on:
                     continue
                 for way in free.ways(bundle, used, self._resources.distinct_devices, self._types, self._together):
@@ -388,7 +419,7 @@ class _Layout:
     def _fill_slices(self, used: Used, on: tuple[str, ...]) -> bool:
         """Place each run of bundles on a slice of its own, the smallest that will do; or place none."""
         by_slice: dict[tuple[bool, str], list[Free]] = {}
-        hosts, num_open = self._capacity.with_chips(on, alone=self._resources.alone)
+        hosts, num_open = self._capacity.with_chips(self._resources, on)
         for free in hosts:
             by_slice.setdefault(free.node.slice_key, []).append(free)
         slices = sorted(by_slice.values(), key=lambda hosts: sum(free.whole("tpu") for free in hosts))

@@ -40,7 +40,7 @@ def clustered(draw):
     return Resources((*head, *[part] * number), strategy, distinct, alone=alone, shared_devices=shared)
 
 
-ACTS = ["place", "place", "place", "place", "release", "release", "release", "nodes", "hold"]
+ACTS = ["place", "place", "place", "place", "release", "release", "release", "nodes", "hold", "keep", "keep"]
 scripts = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0)), max_size=24)
 
 
@@ -59,9 +59,24 @@ def changed(nodes: list[Node], number: int) -> list[Node]:
     return [*nodes[:which], Node(node.id, node.cpus / 2, devices=node.devices[:1]), *nodes[which + 1 :]]
 
 
+class Plain(PlainPacker):
+    """The packer without an index, and with nodes that are kept for one request."""
+
+    kept: frozenset[str] = frozenset()
+    kept_for: Resources | None = None
+
+    def keep(self, kept: frozenset[str], kept_for: Resources | None) -> None:
+        self.kept, self.kept_for = kept, kept_for
+        self._full.clear()
+
+    def _open(self, resources):
+        is_closed = self.kept if resources != self.kept_for else ()
+        return {name: free for name, free in super()._open(resources).items() if name not in is_closed}
+
+
 def play(nodes: list[Node], asked: list[Resources], script: list[tuple[str, int]]) -> None:
     """Let both packers do the same, and compare what they answer."""
-    ours, theirs = Packer(nodes), PlainPacker(nodes)
+    ours, theirs = Packer(nodes), Plain(nodes)
     held: list[tuple[str, int]] = []
     for step, (act, number) in enumerate(script):
         resources, holder = asked[number % len(asked)], (f"t_{step:05d}", 1)
@@ -84,6 +99,10 @@ def play(nodes: list[Node], asked: list[Resources], script: list[tuple[str, int]
                 nodes = changed(nodes, number)
                 ours.set_nodes(nodes)
                 theirs.set_nodes(nodes)
+                theirs.keep(frozenset(), None)
+            case "keep":
+                ours.keep_room(resources if number % 3 else None)
+                theirs.keep(ours._capacity.kept, ours._capacity.kept_for)
         for request in asked if step % 3 == 2 else ():
             assert ours.fits_now(request) is theirs.fits_now(request), (step, request)
             assert ours.could_ever_fit(request) is theirs.could_ever_fit(request)
