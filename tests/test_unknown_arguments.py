@@ -144,7 +144,11 @@ def test_the_words_of_optuna_and_others_name_our_parameter(word, said):
         (sweep.uniform, "low", "Optuna's low is lower here."),
         (sweep.choice, "choices", "Optuna's choices is categories here."),
         (sweep.OptunaSearch, "direction", "Optuna's direction is mode here: 'min' or 'max'."),
-        (sweep.init, "redis_address", "There is no cluster to connect to; leave it out."),
+        (
+            sweep.init,
+            "redis_address",
+            "Give the address of a cluster of Ray: sweep.init(engine='ray', address='HOST:PORT').",
+        ),
     ],
 )
 def test_fields_of_newer_ray_and_of_another_config_say_what_to_do(call, keyword, said):

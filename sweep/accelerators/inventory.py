@@ -201,6 +201,11 @@ def init(
     }
     if engine not in (None, "local", "ray"):
         raise ConfigError(f"sweep.init: engine is {engine!r}. {nearest(str(engine), ['local', 'ray'])}")
+    if address is not None and address.startswith("ray://"):
+        raise ConfigError(
+            f"sweep.init: address={address!r} is one of Ray Client, through which no agent could be reached. Run the "
+            "script on a node of the cluster with address='auto', or submit it: ray job submit -- python script.py"
+        )
     if engine == "ray" or (engine is None and address not in (None, "local", "auto")):
         own: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "num_tpus": num_tpus, "memory": memory}
         own |= {"nodes": nodes, "resources": resources, "gpu_ids": gpu_ids, "gpu_type": gpu_type}

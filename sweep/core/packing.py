@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from sweep.core.account import Account
+from sweep.core.capacity import UNIT, Capacity, Free, Look, Need, OneNode, Types, Used, accelerator_of, units_of
 from sweep.core.infeasible import why_absent, why_never
 from sweep.core.resources import (
     Bundle,
@@ -17,190 +18,14 @@ from sweep.core.resources import (
     Resources,
     format_amount,
     format_request,
-    plain_type,
 )
 
 __all__ = ["Holder", "Packer", "units_of"]
 
-# Amounts are counted in billionths, as integers and rounded down: 0.1 + 0.2 must leave room for 0.7, and six sixths
-# must fit.
-_UNIT = 1_000_000_000
 # How many placements of single bundles may be tried before a gang counts as "does not fit now".
 _SEARCH_LIMIT = 5_000
-# How many TPU chips make a block; each larger one consists of two of the smaller.
-_BLOCKS = (1, 2, 4, 8)
 
 Holder = tuple[str, int]  # trial id and attempt
-_Shares = tuple[tuple[str, float], ...]  # devices of one node, and how much of each
-_Used = Set[tuple[str, str]]  # (node, device) pairs
-_Types = frozenset[str]  # accelerator types in lower case
-_ANY: _Types = frozenset()
-
-
-def units_of(amount: float) -> int:
-    return math.floor(amount * _UNIT + 1e-3)
-
-
-def _wanted(bundle: Bundle) -> str:
-    """Return the type that a bundle's devices must have, in its plain form; empty: any."""
-    return plain_type(bundle.accelerator_type) if bundle.accelerator_type else ""
-
-
-@dataclass(slots=True)
-class _Free:
-    """What is left of one node."""
-
-    node: Node
-    cpu: int
-    memory: int
-    custom: dict[str, int]
-    devices: dict[str, dict[str, int]] = field(default_factory=dict)  # kind -> device id -> free units
-    names: dict[str, frozenset[str]] = field(default_factory=dict)  # device id -> what it answers to
-    num_hosts: int = 1  # of its TPU slice
-
-    @classmethod
-    def of(cls, nodes: Iterable[Node]) -> dict[str, _Free]:
-        """Return idle nodes by their ids."""
-        nodes = list(nodes)
-        hosts = Counter(node.slice_key for node in nodes)
-        idle: dict[str, _Free] = {}
-        for node in nodes:
-            devices: dict[str, dict[str, int]] = {}
-            for device in node.devices:
-                devices.setdefault(device.kind, {})[device.id] = _UNIT
-            custom = {name: units_of(amount) for name, amount in node.custom.items()}
-            names = {device.id: device.names for device in node.devices}
-            idle[node.id] = cls(node, units_of(node.cpus), node.memory, custom, devices, names, hosts[node.slice_key])
-        return idle
-
-    def whole(self, kind: str, wanted: str = "") -> int:
-        """Number of devices of a kind, and of a type, that are wholly free."""
-        if wanted:
-            return len(self._idle(kind, wanted))
-        return list(self.devices[kind].values()).count(_UNIT) if kind in self.devices else 0
-
-    def gap(self, bundle: Bundle) -> tuple[int, ...]:
-        """Return how much is free around the best block for a bundle's TPU chips: a smaller one breaks less."""
-        if bundle.tpu not in _BLOCKS:  # a sum over bundles: no single block
-            return ()
-        blocks = self._blocks(int(bundle.tpu), _wanted(bundle))
-        return min((around for around, _ in blocks), default=(2 * _BLOCKS[-1],))
-
-    def ways(
-        self, bundle: Bundle, used: _Used, distinct: bool, types: _Types = _ANY, together: int = 0
-    ) -> Iterator[BundlePlacement]:
-        """Yield the ways in which one bundle fits here now, best first; a way is for `add`.
-
-        Args:
-            used: what the same gang holds: other devices are preferred, or demanded if `distinct`.
-            types: those that the same gang names. Devices that answer to the same ones of them are alike: of ways that
-                differ by such devices only the best is yielded.
-            together: units of all shares of the gang, which are to lie on as few devices as possible; 0: better apart.
-        """
-        if (bundle.cpu and units_of(bundle.cpu) > self.cpu) or (bundle.memory and bundle.memory > self.memory):
-            return
-        for name, amount in bundle.custom:
-            if units_of(amount) > self.custom.get(name, 0):
-                return
-        if not bundle.gpu and not bundle.tpu:
-            yield BundlePlacement(self.node.id)
-            return
-        for gpus in self._gpus(bundle, used, distinct, types, together):
-            for chips in self._chips(bundle, types):
-                yield BundlePlacement(self.node.id, gpus + chips)
-
-    def _idle(self, kind: str, wanted: str) -> list[str]:
-        idle = [device for device, units in self.devices.get(kind, {}).items() if units == _UNIT]
-        return [device for device in idle if wanted in self.names[device]] if wanted else idle
-
-    def _gpus(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types, together: int) -> Iterator[_Shares]:
-        if not bundle.gpu:
-            yield ()
-        elif bundle.gpu < 1:
-            for device in self._with_room(bundle, used, distinct, types, together):
-                yield ((device, bundle.gpu),)
-        else:
-            for devices in self._whole(int(bundle.gpu), self._idle("gpu", _wanted(bundle)), types):
-                yield tuple([(device, 1.0) for device in devices])
-
-    def _whole(self, number: int, idle: list[str], types: _Types) -> Iterator[list[str]]:
-        """Yield `number` of some idle GPUs: the first ones, then the other mixtures of types."""
-        if len(idle) >= number:
-            yield idle[:number]
-        alike: dict[frozenset[str], list[str]] = {}
-        for device in idle if types else ():
-            alike.setdefault(self.names[device] & types, []).append(device)
-        for mixture in _mixtures([len(devices) for devices in alike.values()], number) if alike else ():
-            taken = [devices[:count] for devices, count in zip(alike.values(), mixture, strict=True)]
-            chosen = {device for devices in taken for device in devices}
-            if chosen != set(idle[:number]):
-                yield [device for device in idle if device in chosen]
-
-    def _with_room(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types, together: int) -> list[str]:
-        """Return the GPUs with room for a share: those that the gang does not use first, then the fullest; or, for
-        shares that are to lie together, those that it uses first, then those with room for most of them, the fullest of
-        these. Of idle devices that are alike only the first."""
-        need, wanted = units_of(bundle.gpu), _wanted(bundle)
-        seen: set[frozenset[str]] = set()
-        found: list[tuple[tuple[bool, int, int], str]] = []
-        for device, units in self.devices.get("gpu", {}).items():
-            is_used = (self.node.id, device) in used
-            if units < need or (is_used and distinct) or (wanted and wanted not in self.names[device]):
-                continue
-            if units == _UNIT:
-                kind = self.names[device] & types if types else _ANY
-                if kind in seen:
-                    continue
-                seen.add(kind)
-            rank = (not is_used, max(0, together - units), units) if together else (is_used, 0, units)
-            found.append((rank, device))
-        return [device for _, device in sorted(found, key=lambda item: item[0])]
-
-    def _chips(self, bundle: Bundle, types: _Types) -> Iterator[_Shares]:
-        """Yield blocks of TPU chips: the one that breaks the least, and the others only where chips are not alike."""
-        if not bundle.tpu:
-            yield ()
-            return
-        blocks = sorted(self._blocks(int(bundle.tpu), _wanted(bundle)), key=lambda block: block[0])
-        if types and len({self.names[chip] & types for chip in self.devices.get("tpu", {})}) > 1:
-            yield from (block for _, block in blocks)
-        elif blocks:
-            yield blocks[0][1]
-
-    def _blocks(self, count: int, wanted: str) -> Iterator[tuple[tuple[int, ...], _Shares]]:
-        """Yield the free aligned blocks of `count` adjacent chips, each behind how many chips are free in the larger
-        blocks around it: the smallest number first fills what is broken already."""
-        chips = self.devices.get("tpu", {})
-        names = list(chips)
-        free = [units == _UNIT for units in chips.values()]
-        for start in range(0, len(names) - count + 1, count):
-            block = names[start : start + count]
-            if all(free[start : start + count]) and (not wanted or all(wanted in self.names[chip] for chip in block)):
-                around = [sum(free[start // size * size :][:size]) for size in _BLOCKS if size > count]
-                yield tuple(around), tuple([(chip, 1.0) for chip in block])
-
-    def add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
-        """Put one bundle back (+1), or take what a way names (-1), also below zero: a node may have shrunk under its
-        trials, and devices that it no longer has are forgotten."""
-        self.cpu += sign * units_of(bundle.cpu)
-        self.memory += sign * bundle.memory
-        for name, amount in bundle.custom:
-            self.custom[name] = self.custom.get(name, 0) + sign * units_of(amount)
-        for device, share in placement.devices:
-            for units in self.devices.values():
-                if device in units:
-                    units[device] += sign * units_of(share)
-
-
-def _mixtures(sizes: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:
-    """Yield how many to take of each group to take `number` in all, as many of the first ones as possible first."""
-    if not sizes:
-        if not number:
-            yield ()
-        return
-    for count in range(min(sizes[0], number), -1, -1):
-        for rest in _mixtures(sizes[1:], number - count):
-            yield (count, *rest)
 
 
 class Packer:
@@ -215,12 +40,14 @@ class Packer:
     """
 
     def __init__(self, nodes: Iterable[Node] = (), away: Iterable[Node] = ()) -> None:
-        self._nodes: dict[str, _Free] = {}
+        self._nodes: dict[str, Free] = {}
         self._away: tuple[Node, ...] = ()
         self._held: dict[Holder, tuple[Resources, Placement]] = {}
+        self._account = Account(self._held)
         self._notes: dict[Holder, str] = {}
         self._exclusive: dict[str, Holder] = {}  # node -> its only holder
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
+        self._found: dict[Resources, Placement] = {}  # where requests fit, until anything changes hands
         self._ever: dict[Resources, bool] = {}
         self._absent: dict[Resources, str] = {}
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
@@ -243,12 +70,15 @@ class Packer:
 
     def set_nodes(self, nodes: Iterable[Node], away: Iterable[Node] = ()) -> None:
         """Take a new inventory; what is held stays held where its node still exists."""
-        self._nodes = _Free.of(nodes)
+        self._nodes = Free.of(nodes)
         self._away = tuple(node for node in away if node.id not in self._nodes)
+        self._capacity = Capacity(self._nodes, self._exclusive)
         for resources, placement in self._held.values():
             self._add(resources, placement, -1)
-        for known in (self._full, self._ever, self._absent, self._whys):
+        self._account.set_nodes(self.nodes)
+        for known in (self._full, self._ever, self._absent):
             known.clear()
+        self._changed()
 
     def place(self, resources: Resources, holder: Holder) -> Placement | None:
         """Reserve room for one trial, or return None if it does not fit now.
@@ -266,29 +96,77 @@ class Packer:
         if placement is None:
             return None
         self._held[holder] = (resources, placement)
+        self._account.add(holder)
         if resources.alone:
             self._exclusive.update(dict.fromkeys([place.node for place in placement.bundles], holder))
-        self._whys.clear()
+            self._capacity.touch(self._exclusive)
+        self._changed()
         return placement
 
     def fits_now(self, resources: Resources) -> bool:
         """Whether `place` would succeed now."""
+        if resources in self._found:
+            return True
+        if resources in self._full:
+            return False
+        uniform = None if resources.strategy == "STRICT_PACK" else resources.uniform
+        if uniform is not None and len(resources.bundles) < _SEARCH_LIMIT:
+            self._capacity.tidy()
+            if self._capacity.may_hold(*uniform, resources):
+                return True
+            self._full.add(resources)
+            return False
         placement = self._find(resources)
         if placement is not None:
             self._add(resources, placement, +1)
+            self._found[resources] = placement
         return placement is not None
 
     def _find(self, resources: Resources) -> Placement | None:
         """Take room for a request, or note that there is none."""
-        placement = None if resources in self._full else _search(resources, self._open(resources))
+        if resources in self._full:
+            return None
+        placement = self._found.get(resources)
+        if placement is not None:
+            self._add(resources, placement, -1)
+            return placement
+        self._capacity.tidy()
+        placement = _search(resources, self._capacity)
         if placement is None:
             self._full.add(resources)
         return placement
 
+    def _changed(self) -> None:
+        """Forget what is known only until something changes hands."""
+        self._found.clear()
+        self._whys.clear()
+
+    def keep_room(self, resources: Resources | None) -> bool:
+        """Keep nodes for a request that fits nowhere now, so that no other is placed on them: the emptiest that hold it
+        when they are idle. They are kept until another request is named, or None.
+
+        Returns whether others may be placed meanwhile: there are several nodes.
+        """
+        capacity = self._capacity
+        if resources == capacity.kept_for:
+            return resources is not None
+        names: set[str] = set()
+        if resources is not None:
+            if len(self._nodes) == 1 or resources.alone:
+                resources = None
+            else:
+                names = _emptiest(resources, capacity)
+        capacity.keep(names, resources)
+        self._full.clear()
+        self._changed()
+        return resources is not None
+
     def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
         """Count as taken what a trial holds already."""
         self._held[holder] = (resources, placement)
+        self._account.add(holder)
         self._add(resources, placement, -1)
+        self._changed()
 
     def _add(self, resources: Resources, placement: Placement, sign: int) -> None:
         """Give back (+1) or take (-1) what a placement names; a node that is gone gets nothing back."""
@@ -302,22 +180,16 @@ class Packer:
         self._notes.pop(holder, None)
         if held is None:
             return False
+        self._account.remove(holder)
         resources, placement = held
         self._add(resources, placement, +1)
         if resources.alone:
-            self._exclusive = {node: other for node, other in self._exclusive.items() if other != holder}
+            self._capacity.touch(self._exclusive)
+            for node in [node for node, other in self._exclusive.items() if other == holder]:
+                del self._exclusive[node]
         self._full.clear()
-        self._whys.clear()
+        self._changed()
         return True
-
-    def _open(self, resources: Resources) -> dict[str, _Free]:
-        """Return the nodes that a request may lie on now: not those held exclusively; empty ones if it is exclusive."""
-        if resources.alone:
-            taken = {place.node for _, placement in self._held.values() for place in placement.bundles}
-            return {name: free for name, free in self._nodes.items() if name not in taken}
-        if self._exclusive:
-            return {name: free for name, free in self._nodes.items() if name not in self._exclusive}
-        return self._nodes
 
     def could_ever_fit(self, resources: Resources) -> bool:
         """Whether the request fits the idle inventory, with the nodes that may come."""
@@ -362,12 +234,11 @@ class Packer:
             return "waits until nothing else runs on its node, to run alone after it ran out of memory"
         parts = []
         for name, of_type, need in resources.needs():
-            have = sum(node.amount(name, of_type) for node in self.nodes)
-            amounts = {holder: self._held_by(holder, name, of_type) for holder in self._held}
-            held = sum(amounts.values())
+            have = self._account.there(name, of_type)
+            held, holders = self._account.taken(name, of_type)
             if need > have - held + 1e-9:
-                holders = [holder for holder, amount in amounts.items() if amount]
-                shown = ", ".join(holder[0].rpartition("_")[2] + self._notes.get(holder, "") for holder in holders[:4])
+                first = itertools.islice(holders, 4)
+                shown = ", ".join(holder[0].rpartition("_")[2] + self._notes.get(holder, "") for holder in first)
                 more = f" and {len(holders) - 4} more" if len(holders) > 4 else ""
                 free = max(have - held, 0.0)
                 there = f"{format_amount(name, free)} of {format_amount(name, have)} free"
@@ -381,63 +252,78 @@ class Packer:
 
     def used(self) -> dict[str, tuple[float, float]]:
         """Return per resource (held, total) over all nodes; for displays."""
-        totals: dict[str, tuple[float, float]] = {}
-        for name in ("cpu", "gpu", "tpu", "memory"):
-            have = sum(node.amount(name) for node in self.nodes)
-            if have:
-                totals[name] = (sum(held.total.amount(name) for held, _ in self._held.values()), have)
-        return totals
-
-    def _held_by(self, holder: Holder, name: str, of_type: str) -> float:
-        """Return how much of something a holder has, of devices only those of a type where one is given."""
-        resources, placement = self._held[holder]
-        if not of_type:
-            return resources.total.amount(name)
-        wanted = plain_type(of_type)
-        devices = {(n.id, d.id) for n in self.nodes for d in n.devices if d.kind == name and wanted in d.names}
-        return sum(
-            [share for place in placement.bundles for device, share in place.devices if (place.node, device) in devices]
-        )
+        names = [name for name in ("cpu", "gpu", "tpu", "memory") if self._account.there(name)]
+        return {name: (self._account.taken(name)[0], self._account.there(name)) for name in names}
 
 
 def _can_hold(resources: Resources, nodes: Iterable[Node]) -> bool:
     """Whether some nodes hold a request when they are idle."""
-    return _search(resources, _Free.of(nodes)) is not None
+    return _search(resources, Capacity.of(nodes)) is not None
 
 
-def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
+def _search(resources: Resources, capacity: Capacity) -> Placement | None:
     """Place all bundles (and keep them placed), or none and return None."""
     if len(resources.bundles) == 1:
         (bundle,) = resources.bundles
-        for free in _ordered(bundle, nodes.values(), resources.strategy, ()):
+        for free in capacity.best(bundle, resources):
             for way in free.ways(bundle, frozenset(), False):
                 free.add(bundle, way, -1)
                 return Placement((way,))
         return None
-    if len(nodes) > 1 and not _is_enough(resources, nodes.values()):
+    if len(capacity.nodes) > 1 and not _may_hold(resources, capacity):
         return None
     if resources.strategy in ("PACK", "STRICT_PACK"):
-        for free in _in_order(resources, nodes.values()):
-            placement = _Layout(resources, {free.node.id: free}).find() if _is_enough(resources, (free,)) else None
+        nodes = capacity.whole_gang(resources, _look_at_one)
+        for free in nodes:
+            placement = _Layout(resources, OneNode(free)).find()
             if placement is not None:
                 return placement
-        if resources.strategy == "STRICT_PACK":
+            nodes.drop(free)
+        if resources.strategy == "STRICT_PACK" or len(capacity.nodes) == 1:
             return None
-    return _Layout(resources, nodes).find()
+    return _Layout(resources, capacity).find()
 
 
-def _in_order(resources: Resources, nodes: Iterable[_Free]) -> list[_Free]:
-    """Return the nodes on which a whole gang may be packed, best first: the tightest, but before a node that would
-    scatter shares that are to lie together, one that does not."""
-    ordered = _ordered(resources.total, nodes, "PACK", ())
-    if not resources.shared_devices or len(ordered) == 1:
-        return ordered
+def _emptiest(resources: Resources, capacity: Capacity) -> set[str]:
+    """Return the nodes, of the emptiest ones, on which a request is to lie when they are idle."""
+    number = len(resources.bundles) if resources.strategy == "STRICT_SPREAD" else 1
+    while True:
+        nodes = [free.node for free in itertools.islice(capacity.emptiest(resources), number)]
+        found = _search(resources, Capacity.of(nodes)) if nodes else None
+        if found is not None:
+            return {place.node for place in found.bundles}
+        if len(nodes) < number:
+            return set()
+        number *= 2
+
+
+def _may_hold(resources: Resources, capacity: Capacity) -> bool:
+    """Whether there is enough in all, and for each kind of bundle alone: a search would be in vain otherwise."""
+    if not _is_enough(resources, capacity.left(resources)):
+        return False
+    return all(capacity.may_hold(bundle, number, resources) for bundle, number in resources.counts.items())
+
+
+def _look_at_one(resources: Resources) -> Look:
+    """Return what says whether a whole gang may be packed on one node, and what such nodes are ranked by: the tightest
+    first, but before a node that would scatter shares that are to lie together, one that does not."""
     shares = sorted([units_of(bundle.gpu) for bundle in resources.bundles if 0 < bundle.gpu < 1], reverse=True)
-    fewest = _count_used(shares, [_UNIT] * len(shares))
-    return sorted(
-        ordered,
-        key=lambda free: _count_used(shares, sorted(free.devices.get("gpu", {}).values(), reverse=True)) > fewest,
-    )
+    fewest = _count_used(shares, [UNIT] * len(shares))
+    needs, total = [(Need(bundle), number) for bundle, number in resources.counts.items()], Need(resources.total)
+
+    def look(free: Free) -> tuple[int, tuple[Any, ...]]:
+        for need, number in needs:
+            if free.room(need) < number:
+                return 0, ()
+        if not _is_enough(resources, free.left()):
+            return 0, ()
+        rank = free.rank(total, False)
+        if resources.shared_devices:
+            units = sorted(free.devices.get("gpu", {}).values(), reverse=True)
+            rank = (_count_used(shares, units) > fewest, *rank)
+        return 1, rank
+
+    return look
 
 
 def _count_used(shares: Sequence[int], left: Sequence[int]) -> int:
@@ -452,16 +338,19 @@ def _count_used(shares: Sequence[int], left: Sequence[int]) -> int:
     return len(used)
 
 
-def _is_enough(resources: Resources, nodes: Collection[_Free]) -> bool:
-    """Whether nodes have in all what a gang needs in all: a quick check, without which a search would be in vain."""
+def _is_enough(resources: Resources, left: Sequence[int]) -> bool:
+    """Whether there is in all what a gang needs in all: a quick check, without which a search would be in vain.
+
+    Args:
+        left: as `Free.left` returns it.
+    """
     total, lost = resources.total, len(resources.bundles)  # rounding down takes less than a unit from each bundle
-    if total.cpu * _UNIT - lost > sum([max(free.cpu, 0) for free in nodes]):
+    if total.cpu * UNIT - lost > left[0]:
         return False
-    for kind, need in (("gpu", total.gpu), ("tpu", total.tpu)):
+    for kind, need, units, number in (("gpu", total.gpu, left[1], left[2]), ("tpu", total.tpu, left[3], left[4])):
         if need:
-            left = [units for free in nodes for units in free.devices.get(kind, {}).values() if units > 0]
             own = sum([math.ceil(b.amount(kind)) for b in resources.bundles]) if resources.distinct_devices else 0
-            if need * _UNIT - lost > sum(left) or own > len(left):
+            if need * UNIT - lost > units or own > number:
                 return False
     return True
 
@@ -470,13 +359,13 @@ class _Layout:
     """One search for room for a whole gang: depth first over bundles (largest first), nodes and devices, at most
     `_SEARCH_LIMIT` steps; what it finds it holds."""
 
-    def __init__(self, resources: Resources, nodes: dict[str, _Free]) -> None:
+    def __init__(self, resources: Resources, capacity: Capacity | OneNode) -> None:
         self._resources = resources
         shares = [units_of(bundle.gpu) for bundle in resources.bundles if 0 < bundle.gpu < 1]
         self._together = sum(shares) if resources.shared_devices else 0
         self._bundles = resources.bundles
-        self._nodes = nodes
-        self._types: _Types = frozenset(_wanted(bundle) for bundle in self._bundles) - {""}
+        self._capacity, self._nodes = capacity, capacity.nodes
+        self._types: Types = frozenset(accelerator_of(bundle) for bundle in self._bundles) - {""}
         self._placed: dict[int, BundlePlacement] = {}
         self._barred: set[tuple[Bundle, BundlePlacement]] = set()  # what cannot be a part of any solution
         self._room: dict[tuple[str, tuple[Bundle, ...]], int] = {}  # how many of some bundles fit on a node
@@ -488,7 +377,7 @@ class _Layout:
         if self._resources.bundles_per_slice:
             is_found = self._find_with_slices()
         else:
-            is_found = self._descend(self._by_size(everything), self._nodes, frozenset(), ())
+            is_found = self._descend(self._by_size(everything), self._capacity, frozenset(), ())
         return Placement(tuple([self._placed[index] for index in everything])) if is_found else None
 
     def _by_size(self, indices: Iterable[int]) -> list[int]:
@@ -497,10 +386,10 @@ class _Layout:
     def _descend(
         self,
         order: Sequence[int],
-        nodes: dict[str, _Free],
-        used: _Used,
+        capacity: Capacity | OneNode,
+        used: Used,
         on: tuple[str, ...],
-        finish: Callable[[_Used, tuple[str, ...]], bool] | None = None,
+        finish: Callable[[Used, tuple[str, ...]], bool] | None = None,
         depth: int = 0,
     ) -> bool:
         """Place the bundles of `order` from `depth` on, so that `finish` succeeds after the last; else place none."""
@@ -510,7 +399,7 @@ class _Layout:
         bundle = self._bundles[index]
         failed: list[tuple[Bundle, BundlePlacement]] = []
         try:
-            for free in _ordered(bundle, nodes.values(), strategy, on):
+            for free in capacity.best(bundle, self._resources, on):
                 if strategy == "STRICT_SPREAD" and free.node.id in on:
                     continue
                 for way in free.ways(bundle, used, self._resources.distinct_devices, self._types, self._together):
@@ -522,7 +411,7 @@ class _Layout:
                     free.add(bundle, way, -1)
                     self._placed[index] = way
                     now_used = used | {(way.node, device) for device, _ in way.devices} if way.devices else used
-                    if self._descend(order, nodes, now_used, (*on, way.node), finish, depth + 1):
+                    if self._descend(order, capacity, now_used, (*on, way.node), finish, depth + 1):
                         return True
                     self._give(index)
                     # Equal bundles could change places: what failed for this one need not be tried for the next.
@@ -546,21 +435,21 @@ class _Layout:
             return False
         ways = [self._placed[index] for run in self._resources.slice_runs for index in run]
         used = {(way.node, device) for way in ways for device, _ in way.devices}
-        if self._descend(others, self._nodes, used, tuple([way.node for way in ways])):
+        if self._descend(others, self._capacity, used, tuple([way.node for way in ways])):
             return True
         for index in list(self._placed):
             self._give(index)
         self._tries = 0
-        return self._descend(others, self._nodes, frozenset(), (), self._fill_slices)
+        return self._descend(others, self._capacity, frozenset(), (), self._fill_slices)
 
-    def _fill_slices(self, used: _Used, on: tuple[str, ...]) -> bool:
+    def _fill_slices(self, used: Used, on: tuple[str, ...]) -> bool:
         """Place each run of bundles on a slice of its own, the smallest that will do; or place none."""
-        by_slice: dict[tuple[bool, str], list[_Free]] = {}
-        for free in self._nodes.values():
-            if free.whole("tpu"):
-                by_slice.setdefault(free.node.slice_key, []).append(free)
+        by_slice: dict[tuple[bool, str], list[Free]] = {}
+        hosts, num_open = self._capacity.with_chips(self._resources, on)
+        for free in hosts:
+            by_slice.setdefault(free.node.slice_key, []).append(free)
         slices = sorted(by_slice.values(), key=lambda hosts: sum(free.whole("tpu") for free in hosts))
-        self._tries += len(self._nodes)
+        self._tries += num_open
         self._room.clear()
         # A run touches no slice but its own, so where it can lie is found out for each run alone, and once for equals.
         runs = self._resources.slice_runs
@@ -579,7 +468,7 @@ class _Layout:
                 start += count
         return True
 
-    def _counts(self, run: Sequence[int], hosts: Sequence[_Free], used: _Used, on: tuple[str, ...]) -> list[int]:
+    def _counts(self, run: Sequence[int], hosts: Sequence[Free], used: Used, on: tuple[str, ...]) -> list[int]:
         """Return how many bundles of a run to put on each host of a slice, in order; empty if there is too little room.
 
         Dynamic programming over the hosts: of what the earlier ones hold only the number of bundles matters. Packing
@@ -602,7 +491,7 @@ class _Layout:
             best = following
         return [-count for count in best[len(run)][1]] if len(run) in best else []
 
-    def _fitting(self, free: _Free, run: Sequence[int], used: _Used) -> int:
+    def _fitting(self, free: Free, run: Sequence[int], used: Used) -> int:
         """Return how many bundles from the beginning of a run fit on one host."""
         key = (free.node.id, tuple([self._bundles[index] for index in run]))
         if key not in self._room:
@@ -613,10 +502,10 @@ class _Layout:
                     self._give(index)
         return self._room[key]
 
-    def _put(self, free: _Free, run: Sequence[int], used: _Used) -> bool:
+    def _put(self, free: Free, run: Sequence[int], used: Used) -> bool:
         """Place some bundles on one host, of equal ones the first on the first chips; or place none."""
         tries, self._tries = self._tries, 0  # of this small search
-        is_put = self._descend(self._by_size(run), {free.node.id: free}, used, ())
+        is_put = self._descend(self._by_size(run), OneNode(free), used, ())
         self._tries = tries
         if is_put:
             position = {chip: place for place, chip in enumerate(free.devices["tpu"])}
@@ -650,28 +539,6 @@ def _match(options: Sequence[Sequence[int]]) -> list[int] | None:
         return None
     by_run = {run: option for option, run in taken.items()}
     return [by_run[run] for run in range(len(options))]
-
-
-def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[str, ...]) -> list[_Free]:
-    """Return nodes, best first: for packing the tightest (used ones first), for spreading the emptiest unused ones."""
-    nodes = list(nodes)
-    if len(nodes) == 1:
-        return nodes
-    wanted = _wanted(bundle)
-
-    def rank(free: _Free) -> tuple[Any, ...]:
-        if strategy in ("SPREAD", "STRICT_SPREAD"):
-            kind = "tpu" if bundle.tpu and not bundle.gpu else "gpu"
-            return on.count(free.node.id), -free.whole(kind, wanted), -free.cpu
-        is_new = free.node.id not in on
-        if bundle.gpu:
-            return is_new, free.whole("gpu", wanted), free.cpu
-        if bundle.tpu:
-            return is_new, free.gap(bundle), free.num_hosts, free.whole("tpu", wanted), free.cpu
-        # A request without devices keeps away from nodes whose devices others may still need.
-        return is_new, free.whole("gpu") + free.whole("tpu"), free.cpu
-
-    return sorted(nodes, key=rank)
 
 
 def _size(bundle: Bundle) -> tuple[float, ...]:

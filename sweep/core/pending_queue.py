@@ -9,7 +9,7 @@ from sweep.core.resources import Resources
 
 __all__ = ["PendingQueue"]
 
-# Starts of younger trials that the oldest waiting one may see pass; then nothing starts until it has its turn.
+# Starts of younger trials that the oldest waiting one may see pass; then nodes are kept for it, or nothing starts.
 _MAX_OVERTAKES = 16
 
 
@@ -60,18 +60,22 @@ class PendingQueue:
     def startable(self, packer: Packer) -> tuple[str | None, Sequence[str]]:
         """Return the oldest waiting trial, and the first of each group that fits now, oldest first.
 
-        No trial is startable while the oldest does not fit and has been overtaken too often. One that waits for nodes
-        which are not there stands back: nothing that is held back for it would bring them.
+        When the oldest does not fit and has been overtaken too often, nodes are kept free for it and the others have to
+        do with the rest; on a single node no trial is startable then. One that waits for nodes which are not there
+        stands back: nothing that is held back for it would bring them.
         """
         if not self._groups:
             return None, ()
         groups = self._groups.items()
         heads = sorted(((*next(iter(group.items())), resources) for (resources, _), group in groups), key=_age)
-        oldest = next((trial_id for trial_id, _, resources in heads if not packer.absence(resources)), heads[0][0])
-        fitting = [trial_id for trial_id, _, resources in heads if packer.fits_now(resources)]
-        if fitting and fitting[0] != oldest and self._overtaken == (oldest, _MAX_OVERTAKES):
+        here = (head for head in heads if not packer.absence(head[2]))
+        oldest, _, request = next(here, heads[0])
+        has_waited = self._overtaken[0] == oldest and self._overtaken[1] >= _MAX_OVERTAKES
+        if not has_waited:
+            packer.keep_room(None)
+        elif not packer.fits_now(request) and not packer.keep_room(request):
             return oldest, ()
-        return oldest, fitting
+        return oldest, [trial_id for trial_id, _, resources in heads if packer.fits_now(resources)]
 
     def overtook(self, oldest: str) -> None:
         """Note that a younger trial started while the oldest did not fit."""

@@ -241,6 +241,21 @@ class Resources:
         chips = [position for position, bundle in enumerate(self.bundles) if bundle.tpu] if per_slice else []
         return tuple(tuple(chips[start : start + per_slice]) for start in range(0, len(chips), per_slice or 1))
 
+    @cached_property
+    def counts(self) -> Mapping[Bundle, int]:
+        """How many of each bundle it asks for."""
+        return Counter(self.bundles)
+
+    @cached_property
+    def uniform(self) -> tuple[Bundle, int] | None:
+        """The bundle that it asks for several times, or once, and how often; None where bundles differ by more than
+        that some ask for nothing, or where they depend on each other."""
+        if self.distinct_devices or self.bundles_per_slice:
+            return None
+        asking = {bundle: number for bundle, number in self.counts.items() if not bundle.is_empty}
+        is_each_apart = self.strategy == "STRICT_SPREAD" and len(self.counts) > 1
+        return next(iter(asking.items())) if len(asking) == 1 and not is_each_apart else None
+
     @property
     def required_resources(self) -> dict[str, float]:
         """The sum over all bundles under Tune's names: `CPU`, `GPU`, `TPU`, `memory` and custom ones."""

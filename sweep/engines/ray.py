@@ -360,7 +360,7 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
     address = options.address or os.environ.get("RAY_ADDRESS")
     if address is not None and address.startswith("ray://"):
         raise ConfigError(
-            f"address={address!r} is one of Ray Client, through which no actor could be reached. Run the script on a "
+            f"address={address!r} is one of Ray Client, through which no agent could be reached. Run the script on a "
             "node of the cluster, with address='auto', or submit it: ray job submit -- python script.py"
         )
     if ray.is_initialized():

@@ -22,7 +22,10 @@ from sweep.worker.trainable import PreparedTrainable, prepare
 
 __all__ = ["Built", "build", "check", "prepared", "seed_of"]
 
-_AHEAD = 64  # configs that may wait for a place, where the searcher loses nothing by being asked early
+# Configs that may wait for a place, where the searcher loses nothing by being asked early: in all, and for each of many
+# nodes, so that there is something for every gap.
+_AHEAD = 64
+_AHEAD_PER_NODE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ def build(
             "ResourceChangingScheduler changes what a trial asks for, and a training group keeps its size: its "
             "request comes from its ScalingConfig alone. Use another scheduler, or search over num_workers."
         )
-    plan = _plan(spec, trainable, policies, **facts)
+    ahead = max(_AHEAD, _AHEAD_PER_NODE * len(nodes))
+    plan = _plan(spec, trainable, policies, ahead, **facts)
     packer = Packer(nodes, away)
     requests = {*open_requests, *([] if wanted is None else [wanted]), *_least_group(spec, trainable, packer)}
     for request in requests:
@@ -135,13 +139,13 @@ def _refuse_for_functions(spec: RunSpec, trainable: PreparedTrainable) -> None:
             raise ConfigError(f"{name} is for class trainables; a function reports checkpoints by itself.")
 
 
-def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, **facts: Any) -> Plan:
+def _plan(spec: RunSpec, trainable: PreparedTrainable, policies: Policies, ahead: int, **facts: Any) -> Plan:
     keep, failures, searcher = spec.checkpoints, spec.failures, policies.searcher
     is_class = trainable.can_save_on_demand
     _refuse_for_functions(spec, trainable)
     return Plan(
         num_trials=searcher.num_trials(spec.samples),
-        ask_ahead=1 if searcher.is_adaptive else max(2, min(_AHEAD, spec.max_concurrent_trials or _AHEAD)),
+        ask_ahead=1 if searcher.is_adaptive else max(2, min(ahead, spec.max_concurrent_trials or ahead)),
         metric=policies.metric,
         mode=policies.mode,
         required=policies.optimised if spec.strict_metric else (),

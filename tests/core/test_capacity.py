@@ -1,0 +1,130 @@
+"""The packer of many nodes keeps an index: it places everything where one places it that looks at all nodes."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from packing_worlds import gpu_node_lists, gpu_requests, node_lists, requests, slice_node_lists, slice_requests
+from plain_packing import Packer as PlainPacker
+
+from sweep.core.packing import Packer
+from sweep.core.resources import STRATEGIES, Bundle, BundlePlacement, Device, Node, Placement, Resources
+
+
+@st.composite
+def inventories(draw):
+    """Several nodes, of which some may have gone and others come, once or twice."""
+    kind = draw(st.sampled_from(["any", "any", "slices", "gpus", "alike", "alike"]))
+    if kind == "alike":  # as in a cluster: the order among equals counts
+        cpus, gpus = draw(st.sampled_from([2, 4])), tuple(Device(f"g{i}") for i in range(draw(st.sampled_from([2, 4]))))
+        nodes = [Node(f"n{i}", cpus, devices=gpus) for i in range(draw(st.integers(2, 6)))]
+    else:
+        of = {"any": node_lists(largest=6), "slices": slice_node_lists(), "gpus": gpu_node_lists()}
+        nodes = draw(of[kind])
+    pool = slice_requests() if kind == "slices" else gpu_requests() if kind == "gpus" else clustered()
+    return nodes, draw(st.lists(pool | requests(), min_size=1, max_size=5))
+
+
+@st.composite
+def clustered(draw):
+    """What trials of a cluster ask for: one size, or several times the same, perhaps behind a head."""
+    gpu = draw(st.sampled_from([0, 0.25, 0.5, 1, 1, 2, 4]))
+    part = Bundle(cpu=draw(st.sampled_from([0, 0.5, 1])) or (0 if gpu else 1), gpu=gpu)
+    head = draw(st.sampled_from([(), (), (), (Bundle(),), (Bundle(cpu=1),)]))
+    distinct, shared = draw(st.sampled_from([(False, False)] * 3 + [(True, False), (False, True)]))
+    alone, strategy = draw(st.sampled_from([False, False, False, True])), draw(st.sampled_from(STRATEGIES))
+    number = draw(st.sampled_from([1, 1, 2, 3, 4, 6]))
+    return Resources((*head, *[part] * number), strategy, distinct, alone=alone, shared_devices=shared)
+
+
+ACTS = ["place", "place", "place", "place", "release", "release", "release", "nodes", "hold", "keep", "keep"]
+scripts = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0)), max_size=24)
+
+
+def changed(nodes: list[Node], number: int) -> list[Node]:
+    """Return another inventory: a node gone, one more, the others in another order, or a smaller node."""
+    way, which = number % 4, number // 4 % len(nodes)
+    if way == 0:
+        return [node for index, node in enumerate(nodes) if index != which or len(nodes) == 1]
+    if way == 1:
+        taken = {node.id for node in nodes}
+        name = next(f"n{i}" for i in itertools.count() if f"n{i}" not in taken)
+        return [*nodes, Node(name, 4, devices=(Device("g0"), Device("g1")))]
+    if way == 2:
+        return nodes[which:] + nodes[:which]
+    node = nodes[which]
+    return [*nodes[:which], Node(node.id, node.cpus / 2, devices=node.devices[:1]), *nodes[which + 1 :]]
+
+
+class Plain(PlainPacker):
+    """The packer without an index, and with nodes that are kept for one request."""
+
+    kept: frozenset[str] = frozenset()
+    kept_for: Resources | None = None
+
+    def keep(self, kept: frozenset[str], kept_for: Resources | None) -> None:
+        self.kept, self.kept_for = kept, kept_for
+        self._full.clear()
+
+    def _open(self, resources):
+        is_closed = self.kept if resources != self.kept_for else ()
+        return {name: free for name, free in super()._open(resources).items() if name not in is_closed}
+
+
+def play(nodes: list[Node], asked: list[Resources], script: list[tuple[str, int]]) -> None:
+    """Let both packers do the same, and compare what they answer."""
+    ours, theirs = Packer(nodes), Plain(nodes)
+    held: list[tuple[str, int]] = []
+    for step, (act, number) in enumerate(script):
+        resources, holder = asked[number % len(asked)], (f"t_{step:05d}", 1)
+        match act:
+            case "place":
+                assert ours.fits_now(resources) is theirs.fits_now(resources), (step, resources)
+                found = ours.place(resources, holder)
+                assert found == theirs.place(resources, holder), (step, resources)
+                held += [holder] if found is not None else []
+            case "hold":  # as if it had been placed before its nodes shrank
+                there = Placement(tuple([BundlePlacement(nodes[0].id)] * len(resources.bundles)))
+                ours.hold(resources, there, holder)
+                theirs.hold(resources, there, holder)
+                theirs._whys.clear()  # it would name those of before
+                held.append(holder)
+            case "release" if held:
+                gone = held.pop(number % len(held))
+                assert ours.release(gone) is theirs.release(gone) is True
+            case "nodes":
+                nodes = changed(nodes, number)
+                ours.set_nodes(nodes)
+                theirs.set_nodes(nodes)
+                theirs.keep(frozenset(), None)
+            case "keep":
+                ours.keep_room(resources if number % 3 else None)
+                theirs.keep(ours._capacity.kept, ours._capacity.kept_for)
+        for request in asked if step % 3 == 2 else ():
+            assert ours.fits_now(request) is theirs.fits_now(request), (step, request)
+            assert ours.could_ever_fit(request) is theirs.could_ever_fit(request)
+            if ours.could_ever_fit(request):
+                assert ours.why_not(request) == theirs.why_not(request)
+
+
+ONE = Bundle(cpu=1.0, gpu=1.0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(inventories(), scripts)
+@example(  # a gang that is alone is closed to others as soon as it is placed, and no longer
+    ([Node(f"n{i}", 4, devices=(Device("g0"),)) for i in range(3)], [Resources((ONE,) * 2, alone=True), Resources()]),
+    [("place", 1), ("place", 0), ("place", 1), ("release", 1), ("place", 1)],
+)
+def test_every_placement_is_that_of_a_packer_without_an_index(world, script):
+    play(*world, script)
+
+
+@pytest.mark.slow
+@settings(max_examples=6000, deadline=None)
+@given(inventories(), scripts)
+def test_every_placement_is_that_of_a_packer_without_an_index_for_long(world, script):
+    play(*world, script)
