@@ -68,8 +68,8 @@ class MemoryGuard:
             return False
         reason = (
             f"the machine had {format_bytes(used)} of {format_bytes(total)} in use, and this trial held more than "
-            f"the others, {format_bytes(size)}. Run fewer trials at a time (max_concurrent_trials), or ask for memory in "
-            "resources_per_trial"
+            f"the others, {format_bytes(size)}. Run fewer trials at a time (max_concurrent_trials), or ask for memory "
+            "in resources_per_trial"
         )
         self._kill(attempt, Kill(*attempt.key, reason, ExitKind.OUT_OF_MEMORY))
         return True
