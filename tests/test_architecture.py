@@ -191,7 +191,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.resume",
         "sweep.worker.trainable",
     ),
+    "sweep.launch.autoscaling": ("sweep.callbacks.base", "sweep.core"),
     "sweep.launch.observers": (
+        "sweep.launch.autoscaling",
         "sweep.launch.build",
         "sweep.launch.notices",
         "sweep.launch.place",

@@ -144,11 +144,15 @@ class RayCluster(Cluster):
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def request(self, bundles: Sequence[Mapping[str, float]]) -> None:
-        """Ask Ray's autoscaler to have room for these bundles, beside what runs; none: for nothing any more."""
+    @property
+    def request(self) -> Callable[[Sequence[Mapping[str, float]]], None] | None:
+        """Has Ray's autoscaler make room for these bundles, all at a time; None: no node was said to come."""
+        return self._request if self._options.autoscale else None
+
+    def _request(self, bundles: Sequence[Mapping[str, float]]) -> None:
         from ray.autoscaler import sdk
 
-        with contextlib.suppress(Exception):  # a cluster without an autoscaler
+        with contextlib.suppress(Exception):  # a cluster without an autoscaler, or one that is going away
             sdk.request_resources(bundles=[dict(bundle) for bundle in bundles])
 
     def close(self) -> None:
@@ -159,7 +163,7 @@ class RayCluster(Cluster):
         if self._watcher.is_alive():
             self._watcher.join()
         if self._options.autoscale:
-            self.request(())
+            self._request(())
         running = [machine.running for machine in self._machines.values() if machine.running is not None]
         with contextlib.suppress(Exception):  # a cluster that is going away, too
             if running:
