@@ -21,16 +21,20 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import sweep
 from searchers.base import EXHAUSTED, Config, Searcher, Signal
 from sweep.core.packing import Packer
 from sweep.core.resources import Bundle, Device, Node, Resources
+from sweep.engines.simulator import Point, Simulator
 from sweep.schedulers.asha import ASHAScheduler
-from sweep.simulation.virtual import Point, Simulation, simulate
+from sweep.simulation.virtual import Simulation, simulate
+from sweep.worker import wire
 
 Row = tuple[str, str, str, str]  # what, measured, promised, beside it
 
@@ -172,6 +176,47 @@ def placements() -> list[Row]:
     return rows
 
 
+def recorded(directory: Path, num_trials: int = 1_000) -> list[Row]:
+    """What a driver with its record takes in, when 1,000 trials report at a time, and how large a report is."""
+
+    def curve(config: dict[str, Any], done: int) -> Iterator[Point]:
+        for step in range(done, 50):
+            yield Point(1.0, {"accuracy": config["x"] * step, "loss": 0.1 / (step + 1), "error": 0.3})
+
+    engine = Simulator(curve, [Node(f"n{index}", cpus=8) for index in range(125)])
+    begin = time.perf_counter()
+    sweep.run(
+        lambda config: None,
+        config={"x": sweep.uniform(0, 1)},
+        num_samples=num_trials,
+        metric="accuracy",
+        mode="max",
+        verbose=0,
+        storage_path=directory,
+        name="recorded",
+        engine=engine,
+    )
+    seconds = time.perf_counter() - begin
+    number = 50 * num_trials
+    size = sum(path.stat().st_size for path in (directory / "recorded").glob("sweep.db*"))
+    metrics = {f"metric_{index}": index / 7 for index in range(10)}
+    frame = wire.frame(wire.Report(1, 1, metrics, None))
+    begin = time.perf_counter()
+    for _ in range(10_000):
+        wire.decode(frame[4:])
+    decode_us = (time.perf_counter() - begin) * 100
+    return [
+        (
+            "results/s into the record, 1,000 at a time",
+            f"{number / seconds:,.0f}/s",
+            "",
+            "simulated trials, one driver",
+        ),
+        ("bytes of a result in the record", f"{size / number:.0f}", "", f"on a socket {len(frame)}, with ten metrics"),
+        ("reading a report from a socket's bytes", f"{decode_us:.1f} us", "", ""),
+    ]
+
+
 def rows(directory: Path, num_nodes: int = NODES, num_trials: int = TRIALS) -> list[Row]:
     """Return what was measured, what is promised and what stands beside it, a line for each figure."""
     ended = subprocess.run(
@@ -189,6 +234,7 @@ def rows(directory: Path, num_nodes: int = NODES, num_trials: int = TRIALS) -> l
         ("makespan / lower bound", f"{found['ratio']:.3f}", "<= 1.1", f"{found['makespan']:,.0f} s; bound: {parts}"),
         ("peak memory", f"{found['gib']:.2f} GiB", "< 4 GiB", "of the whole process, with every report kept"),
         *placements(),
+        *recorded(directory),
     ]
 
 
@@ -209,8 +255,9 @@ def main() -> None:
         profile.runcall(run, num_nodes, min(num_trials, 20_000))
         pstats.Stats(profile).sort_stats("tottime").print_stats(16)
     else:
-        for what, result, promised, beside in rows(Path(), num_nodes, num_trials):
-            print(f"{what:42s} {result:>24s}   {promised:18s} {beside}", flush=True)
+        with tempfile.TemporaryDirectory() as name:
+            for what, result, promised, beside in rows(Path(name), num_nodes, num_trials):
+                print(f"{what:42s} {result:>24s}   {promised:18s} {beside}", flush=True)
 
 
 if __name__ == "__main__":
