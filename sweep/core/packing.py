@@ -33,6 +33,9 @@ class Packer:
 
     Placement searches first-fit in an order that depends on the request's strategy, with bounded backtracking, so a
     gang that fits an idle machine is always placed when the machine is idle.
+
+    Attributes:
+        num_changes: how often what fits may have changed.
     """
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
@@ -44,6 +47,7 @@ class Packer:
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._found: dict[Resources, Placement] = {}  # where requests fit, until anything changes hands
         self._ever: dict[Resources, bool] = {}
+        self.num_changes = 0
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
         self.set_nodes(nodes)
 
@@ -126,6 +130,7 @@ class Packer:
 
     def _changed(self) -> None:
         """Forget what is known only until something changes hands."""
+        self.num_changes += 1
         self._found.clear()
         self._whys.clear()
 
@@ -136,14 +141,11 @@ class Packer:
         Returns whether others may be placed meanwhile: there are several nodes.
         """
         capacity = self._capacity
+        if resources is not None and (len(self._nodes) == 1 or resources.alone):
+            resources = None
         if resources == capacity.kept_for:
             return resources is not None
-        names: set[str] = set()
-        if resources is not None:
-            if len(self._nodes) == 1 or resources.alone:
-                resources = None
-            else:
-                names = _emptiest(resources, capacity)
+        names = set() if resources is None else _emptiest(resources, capacity) or set(self._nodes)
         capacity.keep(names, resources)
         self._full.clear()
         self._changed()
