@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import cluster
 import figures
 import groups
 import parameters
@@ -301,6 +302,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "reports": reports,
     "memory": memory_and_resume,
     "core": core,
+    "cluster": cluster.rows,
     "peer": peer,
     "groups": groups.rows,
     "parameters": parameters.rows,
