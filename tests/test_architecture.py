@@ -106,6 +106,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.derived_fields",
         "sweep.record.rows",
         "sweep.record.checkpoints",
+        "sweep.record.working",
         "sweep.results.trials",
     ),
     "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.record"),
