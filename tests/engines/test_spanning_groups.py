@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from itertools import count
@@ -17,6 +18,7 @@ import pytest
 from conformance.driving import Story
 from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import Watch, of_experiment
+from recorded import exits, only
 
 import sweep
 from sweep.core.messages import Continue, Exited, ExitKind, Kill, Released, Start, Stop
@@ -352,6 +354,99 @@ def test_a_node_that_was_lost_before_the_start_is_named(two):
     assert story.exit.error == "node gone was lost before the trial started there"
 
 
+def plain_nodes(cpus=1):
+    """Return the nodes without their devices."""
+    return [Node(one.id, cpus, address=one.address) for one in NODES]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("node", ["m", "n"])
+def test_a_sweep_goes_on_from_the_last_checkpoint_when_a_node_of_its_group_was_lost(tmp_path, node):
+    def train():
+        found = sweep.get_checkpoint()
+        done = int(Path(found.path, "step").read_text()) if found else 0
+        rank = sweep.get_context().get_world_rank()
+        for step in range(done + 1, 5):
+            shard = tmp_path / f"shard-{rank}"
+            shard.mkdir(exist_ok=True)
+            (shard / "step").write_text(str(step))
+            sweep.report({"step": step, "from": done}, checkpoint=sweep.Checkpoint(str(shard)))
+            if step == 2 and not done and rank == 0:
+                (tmp_path / "kill").touch()
+            while step == 2 and not done:
+                time.sleep(0.01)
+
+    def killing():
+        while not (tmp_path / "kill").exists():
+            time.sleep(0.01)
+        cluster.processes[node].kill()
+
+    cluster = AgentProcesses(plain_nodes(2), lease_s=5)
+    killer = threading.Thread(target=killing)
+    killer.start()
+    scaling = ScalingConfig(num_workers=2, placement_strategy="SPREAD")  # then both on the node that is left
+    analysis = sweep.run(
+        DataParallelTrainer(train, scaling_config=scaling),
+        storage_path=tmp_path,
+        engine=cluster,
+        max_failures=1,
+        verbose=0,
+    )
+    killer.join()
+    one = only(analysis)
+    assert one.status == "TERMINATED"
+    assert (one.last_result["step"], one.last_result["from"]) == (4, 2)
+    assert [ended.kind for ended in exits(analysis)] == [ExitKind.NODE_LOST, ExitKind.FINISHED]
+    assert of_experiment(Path(analysis.experiment_path)) == []
+
+
+@pytest.mark.slow
+def test_a_paused_group_goes_on_with_other_values_on_both_nodes(tmp_path):
+    def train(config):
+        found = sweep.get_checkpoint()
+        done = int(Path(found.path, "step").read_text()) if found else 0
+        context = sweep.get_context()
+        for step in range(done + 1, 7):
+            shard = tmp_path / f"shard-{context.get_trial_id()}-{context.get_world_rank()}"
+            shard.mkdir(exist_ok=True)
+            (shard / "step").write_text(str(step))
+            sweep.report({"score": config["x"] * step}, checkpoint=sweep.Checkpoint(str(shard)))
+
+    scaling = ScalingConfig(num_workers=2, placement_strategy="STRICT_SPREAD")
+    analysis = sweep.run(
+        DataParallelTrainer(train, scaling_config=scaling),
+        config={"train_loop_config": {"x": sweep.grid_search([1.0, 2.0, 3.0])}},
+        metric="score",
+        mode="max",
+        scheduler=sweep.schedulers.HyperBandScheduler(max_t=6, reduction_factor=2),
+        storage_path=tmp_path,
+        engine=AgentProcesses(plain_nodes()),
+        verbose=0,
+    )
+    assert [one.status for one in analysis.trials] == ["TERMINATED"] * 3
+    assert ExitKind.STOPPED in [ended.kind for ended in exits(analysis)]
+    assert analysis.best_result["training_iteration"] == 6
+
+
+@pytest.mark.slow
+def test_jax_groups_meet_at_the_address_of_rank_0s_node(tmp_path):
+    pytest.importorskip("jax")
+    from sweep.train.jax import JaxTrainer
+
+    def gather(config):
+        import jax
+        from jax.experimental import multihost_utils
+
+        found = multihost_utils.process_allgather(jax.numpy.array([jax.process_index()]))
+        sweep.report({"found": sorted(found.ravel().tolist()), "number": jax.process_count()})
+
+    nodes = plain_nodes()
+    scaling = ScalingConfig(num_workers=2, placement_strategy="STRICT_SPREAD")
+    trainer = JaxTrainer(gather, scaling_config=scaling)
+    analysis = sweep.run(trainer, storage_path=tmp_path, engine=AgentProcesses(nodes), nodes=nodes, verbose=0)
+    assert only(analysis).last_result["found"] == [0, 1]
+
+
 @pytest.mark.slow
 def test_a_sweep_of_torch_groups_on_two_nodes_reduces_over_their_addresses(tmp_path):
     pytest.importorskip("torch")
@@ -365,7 +460,7 @@ def test_a_sweep_of_torch_groups_on_two_nodes_reduces_over_their_addresses(tmp_p
         dist.all_reduce(value)
         sweep.report({"sum": value.item(), "address": os.environ["MASTER_ADDR"]})
 
-    nodes = [Node(one.id, 2, address=one.address) for one in NODES]
+    nodes = plain_nodes()
     scaling = ScalingConfig(num_workers=2, placement_strategy="STRICT_SPREAD")
     analysis = sweep.run(
         TorchTrainer(reduce, scaling_config=scaling),
@@ -377,3 +472,59 @@ def test_a_sweep_of_torch_groups_on_two_nodes_reduces_over_their_addresses(tmp_p
     )
     assert [one.last_result["sum"] for one in analysis.trials] == [3.0, 3.0]
     assert {one.last_result["address"] for one in analysis.trials} == {"127.0.0.2"}
+
+
+# --- a fit() inside a trial ------------------------------------------------------------------------------------------
+
+
+def fitting(strategy):
+    def work():
+        sweep.report({"node_rank": sweep.get_context().get_node_rank(), "size": os.environ["GROUP_WORLD_SIZE"]})
+
+    def train(config):
+        scaling = ScalingConfig(num_workers=2, placement_strategy=strategy)
+        result = DataParallelTrainer(work, scaling_config=scaling).fit()
+        sweep.report({"size": result.metrics["size"]})
+
+    return train
+
+
+def fit_on(tmp_path, cpus, strategy="PACK", **arguments):
+    """Return the trial whose fit() ran on two nodes with so many CPUs."""
+    return only(
+        sweep.run(
+            fitting(strategy),
+            storage_path=tmp_path,
+            engine=AgentProcesses(plain_nodes(cpus)),
+            raise_on_failed_trial=False,
+            verbose=0,
+            **arguments,
+        )
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("request_", [None, sweep.PlacementGroupFactory([{"CPU": 1}] * 4)])
+def test_the_workers_of_a_fit_inside_a_trial_are_on_the_trials_own_node(tmp_path, request_):
+    one = fit_on(tmp_path, 3, resources_per_trial=request_)
+    assert one.status == "TERMINATED", one.error
+    assert one.last_result["size"] == "1"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        ("PACK", "fit() needs 2 x (cpu=1) PACK, which its trial holds on several nodes; inside a trial"),
+        (
+            "STRICT_SPREAD",
+            "fit() asks for workers that are each on a node of their own; inside a trial its workers run on",
+        ),
+    ],
+)
+def test_a_fit_inside_a_trial_that_would_need_several_nodes_is_refused_with_what_to_do(tmp_path, strategy, words):
+    request = sweep.PlacementGroupFactory([{"CPU": 1}] * 2, strategy="STRICT_SPREAD")
+    one = fit_on(tmp_path, 1, strategy, resources_per_trial=request)
+    assert one.status == "ERROR"
+    assert words in str(one.error)
+    assert "strategy='STRICT_PACK'" in str(one.error)
