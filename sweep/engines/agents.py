@@ -232,7 +232,8 @@ class Agents(Engine):
             link = Link(guest.socket, self._on_full)
             member.link = link
             self._loop.listen(guest.socket.fileno(), lambda: self._on_link(member, link))
-            link.send(wire.Prepare(self._setup))
+            nodes = tuple(one.node for one in self._members.values())  # with those that came after the beginning
+            link.send(wire.Prepare(replace(self._setup, context={**self._setup.context, "nodes": nodes})))
 
     def _on_full(self, link: Link, is_full: bool) -> None:
         self._loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
