@@ -36,7 +36,7 @@ from sweep.record.opening import Reading
 from sweep.record.schema import open_for_reading
 from sweep.record.snapshot import compare, copy_record, stamp_of_record
 
-__all__ = ["TakenOver", "WorkingRecord", "live_record", "open_record", "working_record"]
+__all__ = ["TakenOver", "WorkingRecord", "live_record", "open_record", "work_in_place", "working_record"]
 
 _MARK = "mark.json"
 _OUTGOING = "outgoing.db"
@@ -123,6 +123,29 @@ def _suggestion() -> str:
     return f"{(local or ['/tmp'])[0]}/sweep-{os.getuid()}"
 
 
+def work_in_place(root: Path, *, was_left: bool) -> list[str]:
+    """Bring what was published, or is to be, into the experiment's own directory, which is no longer seen by others:
+    it was copied to a local disk, or the user says so. The experiment's lock must be held.
+
+    Returns:
+        What the user should know, a line each.
+
+    Raises:
+        ExperimentError: as `WorkingRecord.take`.
+    """
+    if not (root / RECORD_MARK).exists():
+        return []
+    record = WorkingRecord(root)
+    notices = record.take(was_left=was_left)
+    if record.database.exists():
+        try:
+            record.end()
+        except (OSError, sqlite3.Error) as error:
+            raise ExperimentError(f"{record.published} cannot be written: {error}. Nothing was lost.") from error
+    (root / RECORD_MARK).unlink()
+    return notices
+
+
 class WorkingRecord:
     """What the driver of an experiment in a shared directory does with its record.
 
@@ -188,7 +211,7 @@ class WorkingRecord:
         """
         with contextlib.closing(open_for_reading(self.database)) as source:
             stamp = stamp_of_record(source)
-            if stamp == self._stamp:
+            if stamp == self._stamp and self.published.exists():  # somebody may have deleted it
                 self._check_lease()
                 self._write_lease()
                 return stamp[0]
@@ -371,12 +394,11 @@ def _sync(path: Path) -> None:
 
 
 def _read_lease(root: Path) -> Lease:
+    """Return the lease of an experiment; an empty one where there is none, or nothing can be made of what is there."""
     try:
         return Lease.parse((root / RECORD_MARK).read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, AttributeError):
         return Lease()
-    except (ValueError, TypeError) as error:
-        raise ExperimentError(f"{root / RECORD_MARK} cannot be read: {error}. Delete it, and resume.") from error
 
 
 def _read_mark(home: Path) -> _Mark:
