@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from sweep.core.claims import Claim, held_by_others, of_others
+from sweep.core.free import Free, Types, Used, wanted_type
 from sweep.core.infeasible import why_never
 from sweep.core.resources import (
+    UNIT,
     Bundle,
     BundlePlacement,
     Node,
@@ -18,189 +19,15 @@ from sweep.core.resources import (
     format_amount,
     format_request,
     plain_type,
+    units_of,
 )
 
 __all__ = ["Holder", "Packer", "units_of"]
 
-# Amounts are counted in billionths, as integers and rounded down: 0.1 + 0.2 must leave room for 0.7, and six sixths
-# must fit.
-_UNIT = 1_000_000_000
 # How many placements of single bundles may be tried before a gang counts as "does not fit now".
 _SEARCH_LIMIT = 5_000
-# How many TPU chips make a block; each larger one consists of two of the smaller.
-_BLOCKS = (1, 2, 4, 8)
 
 Holder = tuple[str, int]  # trial id and attempt
-_Shares = tuple[tuple[str, float], ...]  # devices of one node, and how much of each
-_Used = Set[tuple[str, str]]  # (node, device) pairs
-_Types = frozenset[str]  # accelerator types in lower case
-_ANY: _Types = frozenset()
-
-
-def units_of(amount: float) -> int:
-    return math.floor(amount * _UNIT + 1e-3)
-
-
-def _wanted(bundle: Bundle) -> str:
-    """Return the type that a bundle's devices must have, in its plain form; empty: any."""
-    return plain_type(bundle.accelerator_type) if bundle.accelerator_type else ""
-
-
-@dataclass(slots=True)
-class _Free:
-    """What is left of one node."""
-
-    node: Node
-    cpu: int
-    memory: int
-    custom: dict[str, int]
-    devices: dict[str, dict[str, int]] = field(default_factory=dict)  # kind -> device id -> free units
-    names: dict[str, frozenset[str]] = field(default_factory=dict)  # device id -> what it answers to
-    num_hosts: int = 1  # of its TPU slice
-
-    @classmethod
-    def of(cls, nodes: Iterable[Node]) -> dict[str, _Free]:
-        """Return idle nodes by their ids."""
-        nodes = list(nodes)
-        hosts = Counter(node.slice_key for node in nodes)
-        idle: dict[str, _Free] = {}
-        for node in nodes:
-            devices: dict[str, dict[str, int]] = {}
-            for device in node.devices:
-                devices.setdefault(device.kind, {})[device.id] = _UNIT
-            custom = {name: units_of(amount) for name, amount in node.custom.items()}
-            names = {device.id: device.names for device in node.devices}
-            idle[node.id] = cls(node, units_of(node.cpus), node.memory, custom, devices, names, hosts[node.slice_key])
-        return idle
-
-    def whole(self, kind: str, wanted: str = "") -> int:
-        """Number of devices of a kind, and of a type, that are wholly free."""
-        if wanted:
-            return len(self._idle(kind, wanted))
-        return list(self.devices[kind].values()).count(_UNIT) if kind in self.devices else 0
-
-    def gap(self, bundle: Bundle) -> tuple[int, ...]:
-        """Return how much is free around the best block for a bundle's TPU chips: a smaller one breaks less."""
-        if bundle.tpu not in _BLOCKS:  # a sum over bundles: no single block
-            return ()
-        blocks = self._blocks(int(bundle.tpu), _wanted(bundle))
-        return min((around for around, _ in blocks), default=(2 * _BLOCKS[-1],))
-
-    def ways(
-        self, bundle: Bundle, used: _Used, distinct: bool, types: _Types = _ANY, together: int = 0
-    ) -> Iterator[BundlePlacement]:
-        """Yield the ways in which one bundle fits here now, best first; a way is for `add`.
-
-        Args:
-            used: what the same gang holds: other devices are preferred, or demanded if `distinct`.
-            types: those that the same gang names. Devices that answer to the same ones of them are alike: of ways that
-                differ by such devices only the best is yielded.
-            together: units of all shares of the gang, which are to lie on as few devices as possible; 0: better apart.
-        """
-        if (bundle.cpu and units_of(bundle.cpu) > self.cpu) or (bundle.memory and bundle.memory > self.memory):
-            return
-        for name, amount in bundle.custom:
-            if units_of(amount) > self.custom.get(name, 0):
-                return
-        if not bundle.gpu and not bundle.tpu:
-            yield BundlePlacement(self.node.id)
-            return
-        for gpus in self._gpus(bundle, used, distinct, types, together):
-            for chips in self._chips(bundle, types):
-                yield BundlePlacement(self.node.id, gpus + chips)
-
-    def _idle(self, kind: str, wanted: str) -> list[str]:
-        idle = [device for device, units in self.devices.get(kind, {}).items() if units == _UNIT]
-        return [device for device in idle if wanted in self.names[device]] if wanted else idle
-
-    def _gpus(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types, together: int) -> Iterator[_Shares]:
-        if not bundle.gpu:
-            yield ()
-        elif bundle.gpu < 1:
-            for device in self._with_room(bundle, used, distinct, types, together):
-                yield ((device, bundle.gpu),)
-        else:
-            for devices in self._whole(int(bundle.gpu), self._idle("gpu", _wanted(bundle)), types):
-                yield tuple([(device, 1.0) for device in devices])
-
-    def _whole(self, number: int, idle: list[str], types: _Types) -> Iterator[list[str]]:
-        """Yield `number` of some idle GPUs: the first ones, then the other mixtures of types."""
-        if len(idle) >= number:
-            yield idle[:number]
-        alike: dict[frozenset[str], list[str]] = {}
-        for device in idle if types else ():
-            alike.setdefault(self.names[device] & types, []).append(device)
-        for mixture in _mixtures([len(devices) for devices in alike.values()], number) if alike else ():
-            taken = [devices[:count] for devices, count in zip(alike.values(), mixture, strict=True)]
-            chosen = {device for devices in taken for device in devices}
-            if chosen != set(idle[:number]):
-                yield [device for device in idle if device in chosen]
-
-    def _with_room(self, bundle: Bundle, used: _Used, distinct: bool, types: _Types, together: int) -> list[str]:
-        """Return the GPUs with room for a share: those that the gang does not use first, then the fullest; or, for
-        shares that are to lie together, those that it uses first, then those with room for most of them, the fullest of
-        these. Of idle devices that are alike only the first."""
-        need, wanted = units_of(bundle.gpu), _wanted(bundle)
-        seen: set[frozenset[str]] = set()
-        found: list[tuple[tuple[bool, int, int], str]] = []
-        for device, units in self.devices.get("gpu", {}).items():
-            is_used = (self.node.id, device) in used
-            if units < need or (is_used and distinct) or (wanted and wanted not in self.names[device]):
-                continue
-            if units == _UNIT:
-                kind = self.names[device] & types if types else _ANY
-                if kind in seen:
-                    continue
-                seen.add(kind)
-            rank = (not is_used, max(0, together - units), units) if together else (is_used, 0, units)
-            found.append((rank, device))
-        return [device for _, device in sorted(found, key=lambda item: item[0])]
-
-    def _chips(self, bundle: Bundle, types: _Types) -> Iterator[_Shares]:
-        """Yield blocks of TPU chips: the one that breaks the least, and the others only where chips are not alike."""
-        if not bundle.tpu:
-            yield ()
-            return
-        blocks = sorted(self._blocks(int(bundle.tpu), _wanted(bundle)), key=lambda block: block[0])
-        if types and len({self.names[chip] & types for chip in self.devices.get("tpu", {})}) > 1:
-            yield from (block for _, block in blocks)
-        elif blocks:
-            yield blocks[0][1]
-
-    def _blocks(self, count: int, wanted: str) -> Iterator[tuple[tuple[int, ...], _Shares]]:
-        """Yield the free aligned blocks of `count` adjacent chips, each behind how many chips are free in the larger
-        blocks around it: the smallest number first fills what is broken already."""
-        chips = self.devices.get("tpu", {})
-        names = list(chips)
-        free = [units == _UNIT for units in chips.values()]
-        for start in range(0, len(names) - count + 1, count):
-            block = names[start : start + count]
-            if all(free[start : start + count]) and (not wanted or all(wanted in self.names[chip] for chip in block)):
-                around = [sum(free[start // size * size :][:size]) for size in _BLOCKS if size > count]
-                yield tuple(around), tuple([(chip, 1.0) for chip in block])
-
-    def add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
-        """Put one bundle back (+1), or take what a way names (-1), also below zero: a node may have shrunk under its
-        trials, and devices that it no longer has are forgotten."""
-        self.cpu += sign * units_of(bundle.cpu)
-        self.memory += sign * bundle.memory
-        for name, amount in bundle.custom:
-            self.custom[name] = self.custom.get(name, 0) + sign * units_of(amount)
-        for device, share in placement.devices:
-            for units in self.devices.values():
-                if device in units:
-                    units[device] += sign * units_of(share)
-
-
-def _mixtures(sizes: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:
-    """Yield how many to take of each group to take `number` in all, as many of the first ones as possible first."""
-    if not sizes:
-        if not number:
-            yield ()
-        return
-    for count in range(min(sizes[0], number), -1, -1):
-        for rest in _mixtures(sizes[1:], number - count):
-            yield (count, *rest)
 
 
 class Packer:
@@ -211,13 +38,15 @@ class Packer:
     """
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
-        self._nodes: dict[str, _Free] = {}
+        self._nodes: dict[str, Free] = {}
         self._held: dict[Holder, tuple[Resources, Placement]] = {}
         self._notes: dict[Holder, str] = {}
         self._exclusive: dict[str, Holder] = {}  # node -> its only holder
         self._full: set[Resources] = set()  # requests known not to fit until something is given back
         self._ever: dict[Resources, bool] = {}
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
+        self._alone: dict[Resources, bool] = {}  # likewise: whether it would fit if there were no other sweeps
+        self._others: tuple[Claim, ...] = ()
         self.set_nodes(nodes)
 
     @property
@@ -232,12 +61,32 @@ class Packer:
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Take a new inventory; what is held stays held where its node still exists."""
-        self._nodes = _Free.of(nodes)
+        self._nodes = Free.of(nodes)
+        self._ever.clear()
+        self._recount()
+
+    @property
+    def others(self) -> tuple[Claim, ...]:
+        """What other sweeps of the machine keep from this one."""
+        return self._others
+
+    def set_others(self, claims: Iterable[Claim]) -> None:
+        """Take what other sweeps keep from this one, in place of what was known of them."""
+        self._others = tuple(claims)
+        self._nodes = Free.of(self.nodes)
+        self._recount()
+
+    def _recount(self) -> None:
+        for free in self._nodes.values() if self._others else ():
+            free.withhold(self._others)
         for resources, placement in self._held.values():
             self._add(resources, placement, -1)
         self._full.clear()
-        self._ever.clear()
+        self._changed()
+
+    def _changed(self) -> None:
         self._whys.clear()
+        self._alone.clear()
 
     def place(self, resources: Resources, holder: Holder) -> Placement | None:
         """Reserve room for one trial, or return None if it does not fit now.
@@ -257,7 +106,7 @@ class Packer:
         self._held[holder] = (resources, placement)
         if resources.alone:
             self._exclusive.update(dict.fromkeys([place.node for place in placement.bundles], holder))
-        self._whys.clear()
+        self._changed()
         return placement
 
     def fits_now(self, resources: Resources) -> bool:
@@ -269,10 +118,35 @@ class Packer:
 
     def _find(self, resources: Resources) -> Placement | None:
         """Take room for a request, or note that there is none."""
-        placement = None if resources in self._full else _search(resources, self._open(resources))
+        placement = None if resources in self._full else self._search_unpromised(resources)
         if placement is None:
             self._full.add(resources)
         return placement
+
+    def _search_unpromised(self, resources: Resources) -> Placement | None:
+        """Search among what no other sweep has waited for longer."""
+        nodes = self._open(resources, self._nodes)
+        kept = []
+        for node, name, of_type, amount in [want for claim in self._others for want in claim.wants]:
+            for promise in list(self._nodes[node].promised(name, of_type, amount)) if node in self._nodes else ():
+                kept.append((self._nodes[node], *promise))
+                self._nodes[node].shift(*promise[:2], -promise[2])
+        placement = _search(resources, nodes)
+        for free, name, device, units in kept:
+            free.shift(name, device, units)
+        return placement
+
+    def waits_for_others(self, resources: Resources) -> bool:
+        """Whether a request does not fit now and would, if there were no other sweeps on the machine."""
+        if not self._others or self.fits_now(resources):
+            return False
+        if resources not in self._alone:
+            mine = Packer(self.nodes)
+            for holder, held in self._held.items():
+                mine.hold(*held, holder)
+            mine._exclusive = self._exclusive
+            self._alone[resources] = mine.fits_now(resources)
+        return self._alone[resources]
 
     def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
         """Count as taken what a trial holds already."""
@@ -296,22 +170,22 @@ class Packer:
         if resources.alone:
             self._exclusive = {node: other for node, other in self._exclusive.items() if other != holder}
         self._full.clear()
-        self._whys.clear()
+        self._changed()
         return True
 
-    def _open(self, resources: Resources) -> dict[str, _Free]:
+    def _open(self, resources: Resources, nodes: dict[str, Free]) -> dict[str, Free]:
         """Return the nodes that a request may lie on now: not those held exclusively; empty ones if it is exclusive."""
         if resources.alone:
             taken = {place.node for _, placement in self._held.values() for place in placement.bundles}
-            return {name: free for name, free in self._nodes.items() if name not in taken}
+            return {name: free for name, free in nodes.items() if name not in taken}
         if self._exclusive:
-            return {name: free for name, free in self._nodes.items() if name not in self._exclusive}
-        return self._nodes
+            return {name: free for name, free in nodes.items() if name not in self._exclusive}
+        return nodes
 
     def could_ever_fit(self, resources: Resources) -> bool:
         """Whether the request fits the idle inventory."""
         if resources not in self._ever:
-            self._ever[resources] = _search(resources, _Free.of(self.nodes)) is not None
+            self._ever[resources] = _search(resources, Free.of(self.nodes)) is not None
         return self._ever[resources]
 
     def why_never(self, resources: Resources, *, of_workers: bool = False) -> str:
@@ -319,7 +193,7 @@ class Packer:
         trial's own process, what a ScalingConfig comes to."""
 
         def can_hold(request: Resources, hosts: Sequence[Node]) -> bool:
-            return _search(request, _Free.of(hosts)) is not None
+            return _search(request, Free.of(hosts)) is not None
 
         return why_never(resources, self.nodes, can_hold, of_workers=of_workers)
 
@@ -344,8 +218,11 @@ class Packer:
         for name, of_type, need in resources.needs():
             have = sum(node.amount(name, of_type) for node in self.nodes)
             amounts = {holder: self._held_by(holder, name, of_type) for holder in self._held}
-            held = sum(amounts.values())
-            if need > have - held + 1e-9:
+            gone = held_by_others(self._others, self.nodes, name, of_type) if self._others else 0.0
+            held = sum(amounts.values()) + gone
+            is_promised = any(want[1] == name for claim in self._others for want in claim.wants)
+            if need > have - held + 1e-9 or is_promised:
+                others = of_others(self._others, self.nodes, name, of_type)
                 holders = [holder for holder, amount in amounts.items() if amount]
                 shown = ", ".join(holder[0].rpartition("_")[2] + self._notes.get(holder, "") for holder in holders[:4])
                 more = f" and {len(holders) - 4} more" if len(holders) > 4 else ""
@@ -353,7 +230,9 @@ class Packer:
                 there = f"{format_amount(name, free)} of {format_amount(name, have)} free"
                 parts.append(f"waits for {format_request(name, need, of_type)}; {there}")
                 if shown:
-                    parts[-1] += f", the rest held by {shown}{more}"
+                    parts[-1] += f", {'some' if others else 'the rest'} held by {shown}{more}"
+                if others:
+                    parts[-1] += f"; {others}"
         if not parts and self._exclusive:
             by = ", ".join(sorted({holder[0].rpartition("_")[2] for holder in self._exclusive.values()}))
             return f"waits for {by}, which runs alone after it ran out of memory"
@@ -380,7 +259,7 @@ class Packer:
         )
 
 
-def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
+def _search(resources: Resources, nodes: dict[str, Free]) -> Placement | None:
     """Place all bundles (and keep them placed), or none and return None."""
     if len(resources.bundles) == 1:
         (bundle,) = resources.bundles
@@ -401,14 +280,14 @@ def _search(resources: Resources, nodes: dict[str, _Free]) -> Placement | None:
     return _Layout(resources, nodes).find()
 
 
-def _in_order(resources: Resources, nodes: Iterable[_Free]) -> list[_Free]:
+def _in_order(resources: Resources, nodes: Iterable[Free]) -> list[Free]:
     """Return the nodes on which a whole gang may be packed, best first: the tightest, but before a node that would
     scatter shares that are to lie together, one that does not."""
     ordered = _ordered(resources.total, nodes, "PACK", ())
     if not resources.shared_devices or len(ordered) == 1:
         return ordered
     shares = sorted([units_of(bundle.gpu) for bundle in resources.bundles if 0 < bundle.gpu < 1], reverse=True)
-    fewest = _count_used(shares, [_UNIT] * len(shares))
+    fewest = _count_used(shares, [UNIT] * len(shares))
     return sorted(
         ordered,
         key=lambda free: _count_used(shares, sorted(free.devices.get("gpu", {}).values(), reverse=True)) > fewest,
@@ -427,16 +306,16 @@ def _count_used(shares: Sequence[int], left: Sequence[int]) -> int:
     return len(used)
 
 
-def _is_enough(resources: Resources, nodes: Collection[_Free]) -> bool:
+def _is_enough(resources: Resources, nodes: Collection[Free]) -> bool:
     """Whether nodes have in all what a gang needs in all: a quick check, without which a search would be in vain."""
     total, lost = resources.total, len(resources.bundles)  # rounding down takes less than a unit from each bundle
-    if total.cpu * _UNIT - lost > sum([max(free.cpu, 0) for free in nodes]):
+    if total.cpu * UNIT - lost > sum([max(free.cpu, 0) for free in nodes]):
         return False
     for kind, need in (("gpu", total.gpu), ("tpu", total.tpu)):
         if need:
             left = [units for free in nodes for units in free.devices.get(kind, {}).values() if units > 0]
             own = sum([math.ceil(b.amount(kind)) for b in resources.bundles]) if resources.distinct_devices else 0
-            if need * _UNIT - lost > sum(left) or own > len(left):
+            if need * UNIT - lost > sum(left) or own > len(left):
                 return False
     return True
 
@@ -445,13 +324,13 @@ class _Layout:
     """One search for room for a whole gang: depth first over bundles (largest first), nodes and devices, at most
     `_SEARCH_LIMIT` steps; what it finds it holds."""
 
-    def __init__(self, resources: Resources, nodes: dict[str, _Free]) -> None:
+    def __init__(self, resources: Resources, nodes: dict[str, Free]) -> None:
         self._resources = resources
         shares = [units_of(bundle.gpu) for bundle in resources.bundles if 0 < bundle.gpu < 1]
         self._together = sum(shares) if resources.shared_devices else 0
         self._bundles = resources.bundles
         self._nodes = nodes
-        self._types: _Types = frozenset(_wanted(bundle) for bundle in self._bundles) - {""}
+        self._types: Types = frozenset(wanted_type(bundle) for bundle in self._bundles) - {""}
         self._placed: dict[int, BundlePlacement] = {}
         self._barred: set[tuple[Bundle, BundlePlacement]] = set()  # what cannot be a part of any solution
         self._room: dict[tuple[str, tuple[Bundle, ...]], int] = {}  # how many of some bundles fit on a node
@@ -472,10 +351,10 @@ class _Layout:
     def _descend(
         self,
         order: Sequence[int],
-        nodes: dict[str, _Free],
-        used: _Used,
+        nodes: dict[str, Free],
+        used: Used,
         on: tuple[str, ...],
-        finish: Callable[[_Used, tuple[str, ...]], bool] | None = None,
+        finish: Callable[[Used, tuple[str, ...]], bool] | None = None,
         depth: int = 0,
     ) -> bool:
         """Place the bundles of `order` from `depth` on, so that `finish` succeeds after the last; else place none."""
@@ -528,9 +407,9 @@ class _Layout:
         self._tries = 0
         return self._descend(others, self._nodes, frozenset(), (), self._fill_slices)
 
-    def _fill_slices(self, used: _Used, on: tuple[str, ...]) -> bool:
+    def _fill_slices(self, used: Used, on: tuple[str, ...]) -> bool:
         """Place each run of bundles on a slice of its own, the smallest that will do; or place none."""
-        by_slice: dict[tuple[bool, str], list[_Free]] = {}
+        by_slice: dict[tuple[bool, str], list[Free]] = {}
         for free in self._nodes.values():
             if free.whole("tpu"):
                 by_slice.setdefault(free.node.slice_key, []).append(free)
@@ -554,7 +433,7 @@ class _Layout:
                 start += count
         return True
 
-    def _counts(self, run: Sequence[int], hosts: Sequence[_Free], used: _Used, on: tuple[str, ...]) -> list[int]:
+    def _counts(self, run: Sequence[int], hosts: Sequence[Free], used: Used, on: tuple[str, ...]) -> list[int]:
         """Return how many bundles of a run to put on each host of a slice, in order; empty if there is too little room.
 
         Dynamic programming over the hosts: of what the earlier ones hold only the number of bundles matters. Packing
@@ -577,7 +456,7 @@ class _Layout:
             best = following
         return [-count for count in best[len(run)][1]] if len(run) in best else []
 
-    def _fitting(self, free: _Free, run: Sequence[int], used: _Used) -> int:
+    def _fitting(self, free: Free, run: Sequence[int], used: Used) -> int:
         """Return how many bundles from the beginning of a run fit on one host."""
         key = (free.node.id, tuple([self._bundles[index] for index in run]))
         if key not in self._room:
@@ -588,7 +467,7 @@ class _Layout:
                     self._give(index)
         return self._room[key]
 
-    def _put(self, free: _Free, run: Sequence[int], used: _Used) -> bool:
+    def _put(self, free: Free, run: Sequence[int], used: Used) -> bool:
         """Place some bundles on one host, of equal ones the first on the first chips; or place none."""
         tries, self._tries = self._tries, 0  # of this small search
         is_put = self._descend(self._by_size(run), {free.node.id: free}, used, ())
@@ -627,14 +506,14 @@ def _match(options: Sequence[Sequence[int]]) -> list[int] | None:
     return [by_run[run] for run in range(len(options))]
 
 
-def _ordered(bundle: Bundle, nodes: Iterable[_Free], strategy: str, on: tuple[str, ...]) -> list[_Free]:
+def _ordered(bundle: Bundle, nodes: Iterable[Free], strategy: str, on: tuple[str, ...]) -> list[Free]:
     """Return nodes, best first: for packing the tightest (used ones first), for spreading the emptiest unused ones."""
     nodes = list(nodes)
     if len(nodes) == 1:
         return nodes
-    wanted = _wanted(bundle)
+    wanted = wanted_type(bundle)
 
-    def rank(free: _Free) -> tuple[Any, ...]:
+    def rank(free: Free) -> tuple[Any, ...]:
         if strategy in ("SPREAD", "STRICT_SPREAD"):
             kind = "tpu" if bundle.tpu and not bundle.gpu else "gpu"
             return on.count(free.node.id), -free.whole(kind, wanted), -free.cpu

@@ -9,13 +9,16 @@ from functools import lru_cache
 from typing import Any
 
 from searchers.base import Signal
+from sweep.core.claims import Claim
 from sweep.core.messages import (
     Ask,
     Asked,
+    ClaimsChanged,
     CloneTrial,
     Command,
     Continue,
     Decision,
+    Declined,
     Discard,
     Event,
     Exit,
@@ -91,6 +94,10 @@ def encode_event(event: Event) -> EventRow:
             return "Asked", trial_id, None, encode([what.value, detail])
         case NodesChanged(nodes):
             return "NodesChanged", None, None, encode([_node_to_json(node) for node in nodes])
+        case ClaimsChanged(others):
+            return "ClaimsChanged", None, None, encode([claim.to_json() for claim in others])
+        case Declined(trial_id, attempt):
+            return "Declined", trial_id, attempt, None
         case PlanChanged(plan):
             return "PlanChanged", None, None, encode(plan.to_json())
         case Tick():
@@ -115,6 +122,8 @@ def decode_event(
             return Started(name, number, int(data or 0))
         case "Released":
             return Released(name, number)
+        case "Declined":
+            return Declined(name, number)
     value: Any = decode(data, trust=trust) if data is not None else None
     match kind:
         case "Exited":
@@ -134,6 +143,8 @@ def decode_event(
             return Asked(Ask(value[0]), trial_id, value[1])
         case "NodesChanged":
             return NodesChanged(tuple(_node_from_json(node) for node in value))
+        case "ClaimsChanged":
+            return ClaimsChanged(tuple(Claim.from_json(claim) for claim in value))
         case "PlanChanged":
             known = {k: v for k, v in value.items() if k in Plan.__dataclass_fields__}
             return PlanChanged(Plan(**known))

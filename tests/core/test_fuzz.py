@@ -40,9 +40,9 @@ from sweep.core.messages import (
     Verdict,
     Waiting,
 )
-from sweep.core.packing import _UNIT, Packer
+from sweep.core.packing import Packer
 from sweep.core.plan import Plan
-from sweep.core.resources import Bundle, Device, Node, Resources
+from sweep.core.resources import UNIT, Bundle, Device, Node, Resources
 from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, HELD, LEGAL, Status
 from sweep.engines.base import Engine
@@ -295,7 +295,7 @@ class Checker:
             assert share <= 1 + 1e-9, (key, share)
         for free in self.packer._nodes.values():
             assert free.cpu >= 0
-            assert all(0 <= u <= _UNIT for units in free.devices.values() for u in units.values())
+            assert all(0 <= u <= UNIT for units in free.devices.values() for u in units.values())
 
     def discard(self, checkpoint):
         for trial in self.sweep.trials.values():
