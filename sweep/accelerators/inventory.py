@@ -30,6 +30,7 @@ __all__ = [
     "env_vars",
     "init",
     "is_initialized",
+    "is_shared",
     "notices",
     "shutdown",
 ]
@@ -110,6 +111,7 @@ _declared: tuple[Node, ...] | None = None
 _env_vars: dict[str, str] | None = None
 _notices: tuple[str, ...] = ()  # of what was declared
 _is_local_mode = False
+_is_shared = True
 _warned: set[str] = set()  # arguments without effect that were named
 
 
@@ -130,6 +132,7 @@ def init(
     tpu_topology: str | None = None,
     runtime_env: Mapping[str, Any] | None = None,
     local_mode: bool | None = None,
+    shared: bool | None = None,
     **of_a_cluster: Any,
 ) -> tuple[Node, ...]:
     """Declare what sweeps of this process may use; what is not named is detected.
@@ -157,6 +160,8 @@ def init(
             has no effect.
         local_mode: True: runs that are given no `engine` run their trials one after another in this process, for
             debugging, until `shutdown` or until False is given.
+        shared: False: sweeps of this process neither see what other sweeps of this user hold on this machine, nor are
+            they seen by them, until `shutdown` or until True is given. Alone it leaves the inventory as it is.
         of_a_cluster: what only concerns a cluster of Ray, such as `include_dashboard`, has no effect. A warning names
             it, once. With `ignore_reinit_error=True` a call after another one changes nothing.
 
@@ -169,7 +174,7 @@ def init(
         ConfigError: arguments that contradict each other, or of another form; the address of a cluster; two nodes, or
             two devices of one node, with the same id.
     """
-    global _declared, _env_vars, _notices, _is_local_mode
+    global _declared, _env_vars, _notices, _is_local_mode, _is_shared
     if address not in (None, "local", "auto"):
         raise ConfigError(
             f"sweep.init: address is {address!r}, and there is no cluster to connect to: sweeps run on this machine. "
@@ -177,6 +182,8 @@ def init(
         )
     if local_mode not in (None, True, False):
         raise ConfigError(f"sweep.init: local_mode is {local_mode!r}; expected True or False.")
+    if shared not in (None, True, False):
+        raise ConfigError(f"sweep.init: shared is {shared!r}; expected True or False.")
     if of_a_cluster.pop("ignore_reinit_error", False) and _declared is not None:
         return available()
     unused = [*["address='auto'"] * (address == "auto"), *of_a_cluster]
@@ -191,7 +198,7 @@ def init(
         if is_machine:
             raise ConfigError("sweep.init takes either nodes= or the amounts of one machine, not both.")
         declared, said = checked_nodes(nodes), ()
-    elif is_machine or runtime_env is None:
+    elif is_machine or (runtime_env is None and shared is None):
         for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
             is_right = value is None or (is_number(value) and value >= 0 and (name == "num_cpus" or value % 1 == 0))
             if not is_right:
@@ -208,6 +215,7 @@ def init(
         declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice, note),)
     _declared, _env_vars, _notices = declared, variables, said
     _is_local_mode = _is_local_mode if local_mode is None else bool(local_mode)
+    _is_shared = _is_shared if shared is None else bool(shared)
     _warn_of(unused)
     return available()
 
@@ -413,14 +421,19 @@ def notices() -> tuple[str, ...]:
 
 def shutdown() -> None:
     """Forget what was declared."""
-    global _declared, _env_vars, _notices, _is_local_mode
-    _declared, _env_vars, _notices, _is_local_mode = None, None, (), False
+    global _declared, _env_vars, _notices, _is_local_mode, _is_shared
+    _declared, _env_vars, _notices, _is_local_mode, _is_shared = None, None, (), False, True
     _warned.clear()
 
 
 def default_engine() -> str:
     """Return the name of the engine of a run that is given none: "inline" in local mode, else "local"."""
     return "inline" if _is_local_mode else "local"
+
+
+def is_shared() -> bool:
+    """Whether a run claims what its trials hold, so that the sweeps of this machine keep off each other's devices."""
+    return _is_shared
 
 
 def is_initialized() -> bool:

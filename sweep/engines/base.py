@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import Continue, Event, Kill, Save, Start, Stop
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
@@ -48,6 +49,7 @@ class EngineContext:
         preload: modules to import in advance, besides those that the trainable refers to.
         lock_fd: descriptor of the experiment's lock, which every process of the engine that could outlive the driver
             holds, too.
+        is_shared: what trials hold is claimed, so that other sweeps of this user on this machine keep off it.
         notice: called at once with each line for the user; None: it is kept in `Engine.notices`.
     """
 
@@ -68,6 +70,7 @@ class EngineContext:
     start_method: str = "zygote"
     preload: Sequence[str] = ()
     lock_fd: int | None = None
+    is_shared: bool = True
     notice: Callable[[str], None] | None = None
 
 
@@ -88,6 +91,8 @@ class Engine(ABC):
     7. `close` ends everything the engine started, also after an exception. It may be called twice.
     8. `Stop` and `Kill` may precede `Started`; commands to attempts that are gone are ignored; a device that never
        clears gives `NodesChanged` without it, then `Released`.
+    9. A `Start` whose place another sweep of the machine has claimed meanwhile gives `ClaimsChanged`, if that is news,
+       and `Declined`, and nothing else.
 
     Attributes:
         notices: what the user should be shown, oldest first, such as a module that could not be imported in advance.
@@ -121,6 +126,13 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """End everything."""
+
+    def claims(self) -> Sequence[Claim]:
+        """Return what other sweeps of the machine keep from this one, at the beginning; an engine may know of none."""
+        return ()
+
+    def look_out(self, lookout: Lookout | None) -> None:  # noqa: B027  # an engine that claims nothing ignores it
+        """Give `ClaimsChanged` within a quarter of a second after a change in what others keep, until None is given."""
 
     def run_loop(self, loop: Callable[[], T]) -> T:
         """Call `loop`, which drives this engine, and return what it returns.

@@ -65,6 +65,8 @@ def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Itera
         )
     if spec.nodes is None and not isinstance(spec.engine, Engine):
         yield from inventory.notices()
+    if not inventory.is_shared() and spec.engine == "local":
+        yield "sweep.init(shared=False): other sweeps of this machine are not seen, and do not see this one"
     if trainable.notices is not None:
         yield from trainable.notices(spec.config or {})
     lists = unsearched_lists(spec.search_alg, built.policies.scheduler, spec.config)
