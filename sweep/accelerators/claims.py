@@ -57,8 +57,8 @@ def directory_of(environ: Mapping[str, str] | None = None) -> Path:
     """Return the directory of the claims, made if it is missing: `$SWEEP_CLAIMS`, else one in the temporary directory.
 
     Raises:
-        Unkept: it is not this user's own, is a link, cannot be written, or would lie in the user's home directory,
-            which machines may share.
+        Unkept: it is not this user's own, others may write there, it is a link or cannot be made, or it would lie in
+            the user's home directory, which machines may share.
     """
     given = (os.environ if environ is None else environ).get(DIRECTORY_VARIABLE)
     try:
@@ -72,18 +72,20 @@ def directory_of(environ: Mapping[str, str] | None = None) -> Path:
         raise Unkept(f"{path} is no directory")
     if found.st_uid != os.geteuid():
         raise Unkept(f"{path} belongs to another user (uid {found.st_uid})")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        os.chmod(path, 0o700)
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Unkept(f"other users may write into {path} (mode {stat.S_IMODE(found.st_mode):o}); expected mode 700")
     return path
 
 
 def _default() -> Path:
     base = Path(tempfile.gettempdir()).absolute()
     home = Path(os.path.expanduser("~")).absolute()
-    usual = [Path(name) for name in ("/tmp", "/var/tmp", "/dev/shm")]
-    if base == Path.cwd() and base not in usual:
+    usual = [Path(name) for name in ("/tmp", "/var/tmp", "/usr/tmp", "/dev/shm")]
+    named = [Path(os.environ[name]).absolute() for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+    if base == Path.cwd() and base not in (*usual, *named):  # where Python goes when nothing else can be written
         raise Unkept("there is no temporary directory that can be written")
-    if base.is_relative_to(home) and not any(base.is_relative_to(name) for name in usual):
+    is_home = home != Path("/") and base.is_relative_to(home)
+    if is_home and not any(base.is_relative_to(name) for name in usual):
         raise Unkept(f"the temporary directory {base} lies in the home directory, which machines may share")
     return base / f"sweep-{os.geteuid()}"
 
@@ -522,13 +524,14 @@ class Claims:
             is_waiting = ticket is not None and abs(now - ticket[1]) < _DEAF_S
             self.has_waiters = self.has_waiters or is_waiting
             is_first = is_waiting and (self._ticket is None or ticket[0] < self._ticket.number)
+            wants = tuple(self._wanted(other.body["machines"], ticket[2])) if is_first else ()
             claim = Claim(
                 other.body["experiment"],
                 other.body["pid"],
                 tuple(self._here(other.held.amounts)),
                 tuple((*here, n) for place, n in other.held.devices.items() for here in self._devices.get(place, ())),
-                tuple(self._smaller(other)),
-                tuple(self._wanted(other.body["machines"], ticket[2])) if is_first else (),
+                tuple(self._smaller(other, {(node, name) for node, name, _, _ in wants})),
+                wants,
             )
             if claim.amounts or claim.devices or claim.wants:
                 claims.append(claim)
@@ -540,11 +543,12 @@ class Claims:
                 if machine == self._machines[node.id]:
                     yield node.id, name, amount
 
-    def _smaller(self, other: _Other) -> Iterator[tuple[str, str, int]]:
-        """Yield the totals of another driver that are smaller here than the own ones, of what it holds."""
+    def _smaller(self, other: _Other, wanted: set[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
+        """Yield the totals of another driver that are smaller here than the own ones, of what it holds or must get."""
         for node, name, total in self._here(other.totals):
             place = (self._machines[node], name)
-            if place in other.held.amounts and total < self._totals.get(place, 0):
+            is_used = place in other.held.amounts or (node, name) in wanted
+            if is_used and total < self._totals.get(place, 0):
                 yield node, name, total
 
     def _wanted(self, machines: set[str], wants: Iterable[Sequence[Any]]) -> Iterator[tuple[str, str, str, int]]:

@@ -25,7 +25,8 @@ class Claim:
         experiment, pid: of its driver.
         amounts: (node, name, amount) of `cpu`, `memory` and custom names that its trials hold.
         devices: (node, device id, share) that they hold.
-        totals: (node, name, amount): how much there is in all of what they hold, by its own inventory.
+        totals: (node, name, amount): how much there is in all of what it holds or wants, by its own inventory, where
+            that is less than by this sweep's.
         wants: (node, name, accelerator type, amount) of the request for which it has waited longer than this sweep, on
             each node that it may lie on; of `gpu` and `tpu` the number of devices.
     """

@@ -17,6 +17,7 @@ import pytest
 
 from sweep.accelerators import claims as claims_module
 from sweep.accelerators.claims import Claims, Unkept, directory_of
+from sweep.core.packing import Packer
 from sweep.core.resources import UNIT, Bundle, BundlePlacement, Device, Node, Placement, Resources
 
 CPU = Resources((Bundle(cpu=1),))
@@ -141,6 +142,21 @@ def test_of_two_totals_the_smaller_counts_while_its_driver_holds_some(driver):
     assert large.take("c", Resources((Bundle(cpu=7),)), at())
     assert not small.take("d", CPU, at())
     assert small.look()[0].totals == (), "its own is the smaller one"
+
+
+def test_a_smaller_total_is_left_to_a_sweep_that_waits_for_a_part_of_it(driver):
+    large, small = driver("large", (Node("local", cpus=8),)), driver("small", (Node("local", cpus=2),))
+    assert large.take("a", Resources((Bundle(cpu=7),)), at())
+    assert not small.take("b", CPU, at())
+    (seen,) = large.look()
+    assert seen.totals == (("local", "cpu", 2 * UNIT),)
+    packer = Packer((Node("local", cpus=8),))
+    packer.set_others(large.others)
+    assert packer.place(CPU, ("c", 1)) is not None
+    assert packer.place(CPU, ("d", 1)) is None, "one of two is for the other"
+    large.give_back("a")
+    assert large.take("c", CPU, at())
+    assert small.take("b", CPU, at())
 
 
 def test_one_device_is_one_under_any_number_and_two_of_equal_names_are_two(driver):
@@ -289,7 +305,7 @@ def test_two_hundred_stale_files_are_cleared_away(driver, tmp_path):
     assert said == []
 
 
-def test_drivers_that_race_and_die_never_hold_one_device_at_once(child, tmp_path):
+def test_drivers_that_race_never_hold_one_device_at_once(child, tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()
     registry = tmp_path / "claims"
@@ -335,9 +351,10 @@ def test_drivers_that_race_and_die_never_hold_one_device_at_once(child, tmp_path
 def test_the_directory_is_the_users_own_and_nobody_elses(tmp_path):
     path = directory_of({"SWEEP_CLAIMS": str(tmp_path / "claims")})
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
-    path.chmod(0o777)
-    assert directory_of({"SWEEP_CLAIMS": str(path)}) == path
-    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    path.chmod(0o1777)
+    with pytest.raises(Unkept, match=r"other users may write into .* \(mode 1777\); expected mode 700"):
+        directory_of({"SWEEP_CLAIMS": str(path)})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o1777, "it is not ours to change"
 
 
 def test_a_directory_that_is_a_link_a_file_or_anothers_is_refused(tmp_path, monkeypatch):
