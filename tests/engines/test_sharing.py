@@ -19,6 +19,8 @@ from sweep.core.messages import ClaimsChanged, Declined, Released, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.trial import evolve
 from sweep.engines.local import LocalEngine
+from sweep.engines.loop import Loop
+from sweep.engines.sharing import Sharing
 from sweep.record.reader import ExperimentReader
 from sweep.simulation.replay import replay, rerun
 
@@ -103,24 +105,84 @@ def test_a_start_for_which_another_sweep_was_faster_is_declined_and_nothing_runs
         assert other.take("theirs", GPU, at("0")), "what was released is given back"
 
 
-def test_what_is_declined_without_news_is_not_tried_again_at_once(tmp_path, other):
-    other.take("theirs", GPU, at("0"))
-    with engine_in(tmp_path / "exp") as engine:
-        assert len(engine.claims()) == 1
-        engine.execute(Start(on("0")))
-        began = engine.now()
-        assert news(collect(engine, has(1))) == ["abcde_00000"]
-        assert engine.now() - began > 0.2
+class Shared:
+    """The part of an engine that claims, without processes: what it says and tells."""
+
+    def __init__(self, directory):
+        self.loop, self.events, self.said = Loop(), [], []
+        self.sharing = Sharing(
+            context(directory, train, nodes=(NODE,), notice=self.said.append),
+            self.loop,
+            emit=self.events.append,
+            end_idle=lambda: None,
+            say=self.said.append,
+        )
+
+    def wait_for_news(self):
+        give_up = time.monotonic() + 30
+        while not self.events:
+            assert time.monotonic() < give_up
+            self.loop.run_once(0.05)
+        return news(self.events)
 
 
-def test_a_sweep_that_died_and_rang_no_bell_is_noticed_all_the_same(tmp_path, other):
+@pytest.fixture
+def shared(tmp_path):
+    made = []
+
+    def make():
+        made.append(Shared(tmp_path / "exp"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.sharing.close()
+        one.loop.close()
+
+
+def test_what_is_declined_without_news_is_not_tried_again_at_once(shared, other):
     other.take("theirs", GPU, at("0"))
-    with engine_in(tmp_path / "exp") as engine:
-        engine.claims()
-        engine.look_out(Lookout(GPU))
-        other._ring = lambda: None
-        other.close()
-        assert news(collect(engine, has(1))) == [[]]
+    one = shared()
+    assert len(one.sharing.claims()) == 1
+    assert not one.sharing.take(on("0"))
+    assert one.events == []
+    assert one.wait_for_news() == ["abcde_00000"]
+
+
+def test_a_sweep_that_died_and_rang_no_bell_is_noticed_all_the_same(shared, other):
+    other.take("theirs", GPU, at("0"))
+    one = shared()
+    one.sharing.claims()
+    one.sharing.look_out(Lookout(GPU))
+    other._ring = lambda: None
+    other.close()
+    assert one.wait_for_news() == [[]]
+
+
+def test_a_start_that_is_declined_keeps_its_turn_until_it_has_been_tried_again(shared, other):
+    one = shared()
+    one.sharing.claims()
+    other.take("theirs", GPU, at("0"))
+    assert not one.sharing.take(on("0"))
+    one.sharing.look_out(None)  # the sweep has not heard of it yet
+    assert other.look()[0].wants
+    one.sharing.look_out(None)  # it has, and starts nothing
+    assert other.look() == ()
+
+
+def test_the_next_trial_of_a_sweep_waits_behind_the_others(shared, other):
+    one = shared()
+    one.sharing.claims()
+    other.take("a", GPU, at("0"))
+    one.sharing.take(on("0"))
+    one.sharing.look_out(Lookout(GPU))
+    other.give_back("a")
+    assert not other.look()[0].devices
+    assert one.sharing.take(on("0"))
+    other.wait_for(GPU)
+    one.sharing.look_out(Lookout(GPU))
+    assert not any(claim.wants for claim in other.look())
+    assert one.sharing._claims.look()[0].wants
 
 
 def test_an_engine_that_takes_what_another_waits_for_is_told_to_let_it_go_first(tmp_path, other):
@@ -149,11 +211,6 @@ def play_out_on(engine, device):
     return collect(engine, has_released(1))
 
 
-def has_begun(engine) -> bool:
-    """Whether what was started was not declined."""
-    return bool(engine._attempts)
-
-
 def test_hosts_hold_the_claim_and_trials_do_not(tmp_path, registry):
     def look(config):
         import os
@@ -180,43 +237,51 @@ def test_hosts_hold_the_claim_and_trials_do_not(tmp_path, registry):
         assert (report["mine"], report["hosts"]) == (0, 1)
 
 
-def test_an_engine_that_does_not_share_claims_nothing_and_sees_nothing(tmp_path, other, registry):
+def test_a_sweep_that_opts_out_sees_nothing_is_not_seen_and_says_so_in_one_line(tmp_path, other, registry, capfd):
     other.take("theirs", GPU, at("0"))
+    other.take("too", GPU, at("1"))
     before = sorted(registry.iterdir())
-    with engine_in(tmp_path / "exp", is_shared=False) as engine:
-        assert sorted(registry.iterdir()) == before
-        assert engine.claims() == ()
-        engine.look_out(Lookout(GPU))
-        engine.execute(Start(on("0")))
-        assert has_begun(engine)
+    seen = []
+
+    class Look(sweep.Callback):
+        def on_trial_start(self, trial):
+            seen.append(sorted(registry.iterdir()))
+
+    try:
+        sweep.init(nodes=[NODE], shared=False)
+        sweep.run(train, name="alone", storage_path=str(tmp_path), resources_per_trial={"gpu": 1}, callbacks=[Look()])
+    finally:
+        sweep.shutdown()
+    assert seen == [before]
+    printed = "".join(capfd.readouterr())
+    assert printed.count("sweep.init(shared=False): other sweeps of this machine are not seen") == 1
 
 
-def test_a_sweep_inside_a_trial_uses_what_that_trial_holds(tmp_path, other, monkeypatch):
+def test_a_sweep_inside_a_trial_uses_what_that_trial_holds(shared, other, monkeypatch):
     """Its driver cannot be seen from here, for instance from another PID namespace: otherwise it would be refused."""
     other.take("theirs", GPU, at("0"))
     monkeypatch.setenv("SWEEP_TRIAL", "outer_00003")
     monkeypatch.setenv("SWEEP_DRIVER", "of the other")
-    said = []
-    with engine_in(tmp_path / "exp", notice=said.append) as engine:
-        assert engine.claims() == ()
-        engine.execute(Start(on("0")))
-        assert has_begun(engine)
-    assert said == [
+    one = shared()
+    assert one.sharing.claims() == ()
+    assert one.sharing.take(on("0"))
+    one.sharing.give_back(on("0"))
+    assert one.said == [
         "this sweep runs inside trial outer_00003 of another one: it uses what that trial holds, and claims nothing "
         "itself"
     ]
     monkeypatch.setenv("SWEEP_DRIVER", "of one that is gone")
-    with engine_in(tmp_path / "second") as engine:
-        assert len(engine.claims()) == 1
+    assert not shared().sharing.take(on("0"))
 
 
-def test_where_claims_cannot_be_kept_the_sweep_runs_and_says_so_once(tmp_path, monkeypatch):
+def test_where_claims_cannot_be_kept_everything_is_granted_and_that_is_said_once(shared, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SWEEP_CLAIMS", str(tmp_path / "file"))
-    said = []
-    with engine_in(tmp_path / "exp", notice=said.append) as engine:
-        assert shapes(play_out_on(engine, "0"))[-1][0] == "released"
-    assert said == [
+    one = shared()
+    one.sharing.look_out(Lookout(GPU))
+    assert one.sharing.take(on("0"))
+    assert one.sharing.descriptors == ()
+    assert one.said == [
         f"other sweeps of this machine are not seen, and do not see this one: {tmp_path / 'file'} is no directory"
     ]
 
