@@ -300,6 +300,12 @@ class Claims:
                 self._see()
         return self.others
 
+    def refresh(self) -> None:
+        """Keep the files from those that clear temporary directories of what is old; call it now and then."""
+        for descriptor in (self._lock, self.fd):
+            os.utime(descriptor)
+        self.look()  # and make them again, should they be gone
+
     def wait_for(self, request: Resources | None) -> None:
         """Keep a place among those that wait, for this request from now on; None: nothing waits any more."""
         if request is None:
@@ -463,6 +469,9 @@ class Claims:
         for path, own in ((self._directory / "lock", self._lock), (self._path(self._name, "claim"), self.fd)):
             try:
                 descriptor = os.open(path, flags, 0o600)
+                if os.path.sameopenfile(descriptor, own):
+                    os.close(descriptor)
+                    continue
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 self._lose_sight(f"{self._directory}: {error.strerror}")

@@ -212,7 +212,7 @@ class Packer:
     def _why_not(self, resources: Resources) -> str:
         if not self.could_ever_fit(resources):
             return self.why_never(resources)
-        if resources.alone:
+        if resources.alone and not self.waits_for_others(resources):
             return "waits until nothing else runs on its node, to run alone after it ran out of memory"
         parts = []
         for name, of_type, need in resources.needs():

@@ -25,6 +25,7 @@ from sweep.worker.nested import process_mark
 __all__ = ["Sharing"]
 
 _LOOK_S = 0.25
+_REFRESH_S = 3600.0  # what clears temporary directories leaves alone what is younger than days
 
 
 @dataclass(eq=False)
@@ -74,6 +75,7 @@ class Sharing:
             )
             return
         self._claims = claims
+        self.loop.alarm(_REFRESH_S, self._refresh)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -172,6 +174,11 @@ class Sharing:
         self._look()
         if self._claims is not None and (self._lookout is not None or self._idle):
             self._set_alarm()
+
+    def _refresh(self) -> None:
+        if self._claims is not None:
+            self._claims.refresh()
+            self.loop.alarm(_REFRESH_S, self._refresh)
 
     def _look(self) -> None:
         if self._claims is None or (self._lookout is None and not self._idle):

@@ -456,6 +456,20 @@ def test_a_lock_that_somebody_keeps_hinders_for_a_while_and_is_named_once(driver
     ]
 
 
+def test_files_are_kept_young_and_made_again(driver, tmp_path):
+    one, other = driver("one"), driver("other")
+    one.take("a", GPU, at("0"))
+    files = [tmp_path / "lock", tmp_path / f"{one._name}.claim"]
+    for path in files:
+        os.utime(path, (0, 0))
+    one.refresh()
+    assert all(path.stat().st_mtime > 0 for path in files)
+    files[1].unlink()
+    assert other.look() == ()
+    one.refresh()
+    assert other.look()[0].devices == (("local", "0", UNIT),)
+
+
 def test_a_directory_that_was_cleared_is_filled_again(driver, tmp_path):
     one, other = driver("one"), driver("other")
     one.take("a", GPU, at("0"))
