@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import claims
 import figures
 import groups
 import parameters
@@ -302,6 +303,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "memory": memory_and_resume,
     "core": core,
     "peer": peer,
+    "claims": claims.rows,
     "groups": groups.rows,
     "parameters": parameters.rows,
     "schedulers": schedulers.rows,

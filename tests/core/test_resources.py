@@ -689,6 +689,7 @@ def test_detected_chips_come_before_those_on_paper_and_take_a_declared_type(mach
             "no parameter 'redis_address'. Give the address of a cluster of Ray",
         ),
         ({"local_mode": "yes"}, ConfigError, "local_mode is 'yes'; expected True or False."),
+        ({"shared": "no"}, ConfigError, "shared is 'no'; expected True or False."),
         ({"ignore_reinit_eror": True}, ConfigError, "sweep.init has no parameter 'ignore_reinit_eror'."),
         ({"nodes": [Node()], "gpu_ids": ["0"]}, ConfigError, "either nodes= or the amounts of one machine, not both"),
         ({"nodes": [Node()], "tpu_type": "v6e"}, ConfigError, "either nodes= or the amounts of one machine, not both"),
