@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import claims
+import cluster
 import figures
 import groups
 import parameters
@@ -302,6 +303,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "reports": reports,
     "memory": memory_and_resume,
     "core": core,
+    "cluster": cluster.rows,
     "peer": peer,
     "claims": claims.rows,
     "groups": groups.rows,

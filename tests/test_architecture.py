@@ -106,6 +106,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.derived_fields",
         "sweep.record.rows",
         "sweep.record.checkpoints",
+        "sweep.record.working",
         "sweep.results.trials",
     ),
     "sweep.callbacks.mirror": ("sweep.callbacks.base", "sweep.core", "sweep.record"),
@@ -191,7 +192,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.resume",
         "sweep.worker.trainable",
     ),
+    "sweep.launch.autoscaling": ("sweep.callbacks.base", "sweep.core"),
     "sweep.launch.observers": (
+        "sweep.launch.autoscaling",
         "sweep.launch.build",
         "sweep.launch.notices",
         "sweep.launch.place",

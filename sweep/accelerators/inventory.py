@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -532,7 +533,12 @@ def available() -> tuple[Node, ...]:
 
 
 def cluster_resources() -> dict[str, float]:
-    """Return the totals of the inventory, under the names that requests use in upper case (`CPU`, `GPU`, `memory`)."""
+    """Return the totals of the inventory, under the names that requests use in upper case (`CPU`, `GPU`, `memory`).
+
+    With `engine="ray"` those of the cluster that this process has joined.
+    """
+    if (ray := _joined_ray()) is not None:
+        return dict(ray.cluster_resources())
     totals: dict[str, float] = defaultdict(float)
     for node in available():
         totals["CPU"] += node.cpus
@@ -547,9 +553,17 @@ def cluster_resources() -> dict[str, float]:
 
 def available_resources() -> dict[str, float]:
     """Return what the next run of this process may hand out: all of `cluster_resources`, for a run that has ended holds
-    nothing. What a run holds at this moment is shown by `sweep why`.
+    nothing. What a run holds at this moment is shown by `sweep why`. With `engine="ray"` what is free in the cluster.
     """
+    if (ray := _joined_ray()) is not None:
+        return dict(ray.available_resources())
     return cluster_resources()
+
+
+def _joined_ray() -> Any:
+    """Return the module `ray` where sweeps run on its cluster and this process has joined it; None elsewhere."""
+    ray = sys.modules.get("ray")
+    return ray if _cluster is not None and ray is not None and ray.is_initialized() else None
 
 
 def detected() -> tuple[Node, ...]:

@@ -29,8 +29,8 @@ from sweep.core.values import as_float, is_held, printed, shown_int
 from sweep.errors import refuse_unknown
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.files import write_atomically
-from sweep.record.schema import open_for_reading
 from sweep.record.space import lacks_space
+from sweep.record.working import open_record
 
 __all__ = [
     "CSVLoggerCallback",
@@ -158,7 +158,7 @@ class _FileLogger(LoggerCallback):
         super().setup(experiment_dir=experiment_dir, plan=plan, num_trials=num_trials, **info)
         self._root = str(self.layout.root)
         if info.get("resumed"):
-            with closing(open_for_reading(self.layout.database)) as connection:
+            with closing(open_record(self.layout.root)) as connection:
                 (seq,) = connection.execute("SELECT max(seq) FROM result").fetchone()
             self._repair_to = seq or 0
 
@@ -198,7 +198,7 @@ class _FileLogger(LoggerCallback):
         seq, self._repair_to = self._repair_to, 0
         if not seq:
             return
-        with closing(open_for_reading(self.layout.database)) as connection:
+        with closing(open_record(self.layout.root)) as connection:
             found = connection.execute(
                 "SELECT t.trial_id, t.config, t.status, count(*), max(r.wall) FROM result r"
                 " JOIN trial t ON t.trial_id = r.trial_id WHERE r.seq <= ? GROUP BY t.trial_id",

@@ -18,7 +18,7 @@ from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
 from sweep.record.derived_fields import date_str
 from sweep.record.rows import last_exit
-from sweep.record.schema import open_for_reading
+from sweep.record.working import open_record
 from sweep.results.trials import ERROR_FILE
 
 __all__ = ["AlikeFailures", "DamageNotice", "ErrorFileCallback", "MissingKeys", "SpaceNotice"]
@@ -46,7 +46,7 @@ class _Failures(FilesCallback):
     def _failed(self, trial: Trial) -> None: ...
 
     def _last_exit(self, trial: Trial) -> dict[str, Any]:
-        with closing(open_for_reading(self.layout.database)) as connection:
+        with closing(open_record(self.layout.root)) as connection:
             return last_exit(connection, trial.id)
 
 

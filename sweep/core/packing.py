@@ -43,6 +43,9 @@ class Packer:
     Args:
         away: nodes that are not there now and may come: nothing is placed on them, but what they could hold, alone or
             together with those that are there, is not refused.
+
+    Attributes:
+        num_changes: how often what fits may have changed.
     """
 
     def __init__(self, nodes: Iterable[Node] = (), away: Iterable[Node] = ()) -> None:
@@ -56,6 +59,7 @@ class Packer:
         self._found: dict[Resources, Placement] = {}  # where requests fit, until anything changes hands
         self._ever: dict[Resources, bool] = {}
         self._absent: dict[Resources, str] = {}
+        self.num_changes = 0
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
         self._alone: dict[Resources, bool] = {}  # likewise: whether it would fit if there were no other sweeps
         self._others: tuple[Claim, ...] = ()
@@ -200,6 +204,7 @@ class Packer:
 
     def _changed(self) -> None:
         """Forget what is known only until something changes hands."""
+        self.num_changes += 1
         self._found.clear()
         self._whys.clear()
         self._alone.clear()
@@ -211,15 +216,14 @@ class Packer:
         Returns whether others may be placed meanwhile: there are several nodes.
         """
         capacity = self._capacity
+        if resources is not None and (len(self._nodes) == 1 or resources.alone):
+            resources = None
         if resources == capacity.kept_for:
             return resources is not None
         names: set[str] = set()
         if resources is not None:
-            if len(self._nodes) == 1 or resources.alone:
-                resources = None
-            else:
-                beside = _emptiest(resources, capacity, self._idle_beside_others) if self._gone else set()
-                names = beside or _emptiest(resources, capacity, Capacity.of)
+            beside = _emptiest(resources, capacity, self._idle_beside_others) if self._gone else set()
+            names = beside or _emptiest(resources, capacity, Capacity.of) or set(self._nodes)
         capacity.keep(names, resources)
         self._full.clear()
         self._changed()

@@ -27,6 +27,9 @@ class PendingQueue:
         self._groups: dict[tuple[Resources, bool], dict[str, int]] = {}
         self._tickets = 0
         self._overtaken = ("", 0)  # the oldest waiting trial, and how many younger ones it saw start
+        self._oldest = ""
+        self._heads = 0  # counts what may have changed which trials are first
+        self._in_vain: tuple[Packer, int, int] | None = None  # when nothing was startable, the last time
 
     def __iter__(self) -> Iterator[tuple[Resources, str]]:
         """Yield (request, trial id) of all waiting trials, group by group."""
@@ -42,6 +45,7 @@ class PendingQueue:
             ticket = self._tickets
         group = self._groups.setdefault((resources, has_run), {})
         is_last = not group or next(reversed(group.values())) < ticket
+        self._heads += not group or not is_last
         group[trial_id] = ticket
         if not is_last:
             self._groups[resources, has_run] = dict(sorted(group.items(), key=lambda item: item[1]))
@@ -50,6 +54,7 @@ class PendingQueue:
     def remove(self, trial_id: str, resources: Resources, has_run: bool = False) -> None:
         """Take a trial out; the arguments as it was added with."""
         group = self._groups[resources, has_run]
+        self._heads += 1
         del group[trial_id]
         if not group:
             del self._groups[resources, has_run]
@@ -77,17 +82,22 @@ class PendingQueue:
         """
         if not self._groups:
             return None, ()
-        heads = self._heads()
+        if self._in_vain == (packer, packer.num_changes, self._heads):
+            return self._oldest, ()
+        heads = self._firsts()
         here = (head for head in heads if not packer.absence(head[2]))
         oldest, _, request = next(here, heads[0])
+        self._oldest = oldest
         has_waited = self._overtaken[0] == oldest and self._overtaken[1] >= _MAX_OVERTAKES
         if not has_waited:
             packer.keep_room(None)
         elif not packer.fits_now(request) and not packer.keep_room(request):
             return oldest, ()
-        return oldest, [trial_id for trial_id, _, resources in heads if packer.fits_now(resources)]
+        fitting = [trial_id for trial_id, _, resources in heads if packer.fits_now(resources)]
+        self._in_vain = None if fitting else (packer, packer.num_changes, self._heads)
+        return oldest, fitting
 
-    def _heads(self) -> list[tuple[str, int, Resources]]:
+    def _firsts(self) -> list[tuple[str, int, Resources]]:
         """Return the first trial of each group with its ticket and its request, oldest first."""
         groups = self._groups.items()
         return sorted(((*next(iter(group.items())), resources) for (resources, _), group in groups), key=_age)
@@ -100,7 +110,7 @@ class PendingQueue:
         """
         if not packer.others:
             return None
-        for _, _, resources in self._heads():
+        for _, _, resources in self._firsts():
             if packer.waits_for_others(resources):
                 return Lookout(resources)
         return Lookout() if wish is not None and packer.waits_for_others(wish) else None

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sweep import checks
@@ -63,7 +63,12 @@ class Device:
     @property
     def names(self) -> frozenset[str]:
         """The types that it answers to, as `plain_type` writes them."""
-        return frozenset(plain_type(name) for name in (self.type, *self.labels) if name)
+        return _plain_types((self.type, *self.labels))
+
+
+@lru_cache(maxsize=1024)
+def _plain_types(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(plain_type(name) for name in names if name)
 
 
 @refuse_unknown()

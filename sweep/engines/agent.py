@@ -88,17 +88,25 @@ class Agent:
         node: id of its node, once it is connected.
     """
 
-    def __init__(self, invitation: Invitation, *, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        invitation: Invitation,
+        *,
+        environ: Mapping[str, str] | None = None,
+        memory_limit: float | None = None,
+    ) -> None:
         """Connect to the driver.
 
         Args:
             environ: the variables that trials start from; None: those of this process.
+            memory_limit: see `LocalEngine`.
 
         Raises:
             ExperimentError: the driver cannot be reached, or does not let this agent in.
         """
         self.node = invitation.node
         self._environ = dict(os.environ if environ is None else environ)
+        self._memory_limit = memory_limit
         self._invitation = invitation
         self._briefs: dict[tuple[str, int], Brief] = {}
         self._notices: list[str] = []
@@ -169,7 +177,7 @@ class Agent:
             setup.stored,
             brief=lambda trial: self._briefs[trial.id, trial.attempt],
         )
-        self._engine = LocalEngine(context, jobs=jobs)
+        self._engine = LocalEngine(context, jobs=jobs, memory_limit=self._memory_limit)
 
     # --- while trials run --------------------------------------------------------------------------------------------
 

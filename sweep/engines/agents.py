@@ -32,6 +32,7 @@ from sweep.engines.gate import LEASE, VERSION, Gate, Guest, Hello
 from sweep.engines.jobs import brief_of, store_trainable
 from sweep.engines.lease import Leases
 from sweep.engines.link import Link
+from sweep.engines.local_modules import ship_local_modules
 from sweep.engines.loop import Loop
 from sweep.engines.nursery import own_path
 from sweep.errors import ExperimentError
@@ -107,7 +108,7 @@ class Agents(Engine):
         self._setup = Setup.of(
             replace(context, claims_as=secrets.token_hex(8)),
             stored,
-            path=own_path(),
+            path=[*own_path(), *filter(None, [ship_local_modules(layout.code, self._say)])],
             cwd=_cwd(),
             lease_s=cluster.lease_s,
             witness=self._witness,

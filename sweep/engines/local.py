@@ -23,6 +23,7 @@ from sweep.engines.hosts import Hosts
 from sweep.engines.jobs import JobMaker, store_trainable
 from sweep.engines.link import Link
 from sweep.engines.loop import Loop
+from sweep.engines.memory_guard import MemoryGuard
 from sweep.engines.processes import end_marked
 from sweep.engines.release import Releases
 from sweep.engines.scarcity import Scarcity
@@ -55,6 +56,7 @@ class LocalEngine(Engine):
         jobs: JobMaker | None = None,
         hand_over: HandOver | None = None,
         hang_s: float = HANG_S,
+        memory_limit: float | None = None,
     ) -> None:
         """Store the trainable in the experiment and start the zygote.
 
@@ -62,6 +64,8 @@ class LocalEngine(Engine):
             jobs: makes the jobs of what is stored already; None: the trainable is stored here, and of its own.
             hand_over: decides when a GPU is clean; None: by its memory, as NVIDIA's driver tells it.
             hang_s: how long a trial may do nothing before its first report, until it is said what may be the reason.
+            memory_limit: part of the machine's memory, in (0, 1), above which the largest trial is ended; None: it is
+                left to the kernel.
 
         Raises:
             ConfigError: an unknown start method, or a system other than Linux.
@@ -115,6 +119,8 @@ class LocalEngine(Engine):
             end_idle=lambda: self._hosts.retire_idle(),
             say=say,
         )
+        if memory_limit is not None:
+            MemoryGuard(memory_limit, self._loop, self._attempts, self._kill)
         self._hosts = Hosts(
             context,
             self._loop,

@@ -33,6 +33,9 @@ __all__ = ["RayCluster", "RayOptions", "trial_environ"]
 _LOOK_S = 2.0  # between two looks at the cluster's nodes
 _REACH_S = 5.0
 _TYPE = "accelerator_type:"
+# Part of a node's memory above which Ray ends workers, and how much earlier an agent ends a trial.
+_RAYS_MEMORY_LIMIT, _BEFORE_RAY = 0.95, 0.04
+_LIMIT_VARIABLE = "RAY_memory_usage_threshold"
 # Of a node's resources in Ray, those that are no things to hand out.
 _NO_AMOUNT = re.compile(r"node:|accelerator_type:|object_store_memory$|memory$")
 _NAMED = ("CPU", "GPU", "TPU", "memory")
@@ -141,11 +144,15 @@ class RayCluster(Cluster):
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def request(self, bundles: Sequence[Mapping[str, float]]) -> None:
-        """Ask Ray's autoscaler to have room for these bundles, beside what runs; none: for nothing any more."""
+    @property
+    def request(self) -> Callable[[Sequence[Mapping[str, float]]], None] | None:
+        """Has Ray's autoscaler make room for these bundles, all at a time; None: no node was said to come."""
+        return self._request if self._options.autoscale else None
+
+    def _request(self, bundles: Sequence[Mapping[str, float]]) -> None:
         from ray.autoscaler import sdk
 
-        with contextlib.suppress(Exception):  # a cluster without an autoscaler
+        with contextlib.suppress(Exception):  # a cluster without an autoscaler, or one that is going away
             sdk.request_resources(bundles=[dict(bundle) for bundle in bundles])
 
     def close(self) -> None:
@@ -156,7 +163,7 @@ class RayCluster(Cluster):
         if self._watcher.is_alive():
             self._watcher.join()
         if self._options.autoscale:
-            self.request(())
+            self._request(())
         running = [machine.running for machine in self._machines.values() if machine.running is not None]
         with contextlib.suppress(Exception):  # a cluster that is going away, too
             if running:
@@ -334,7 +341,9 @@ class _RayAgent:
     def run(self, invitation: str, runtime_env: Mapping[str, Any]) -> str:
         """Be the agent until the driver is gone; returns why it ended."""
         given = runtime_env.get("env_vars") or {}
-        return Agent(Invitation.from_json(invitation), environ=trial_environ(os.environ, given)).run()
+        environ = trial_environ(os.environ, given)
+        limit = float(os.environ.get(_LIMIT_VARIABLE, _RAYS_MEMORY_LIMIT)) - _BEFORE_RAY
+        return Agent(Invitation.from_json(invitation), environ=environ, memory_limit=limit).run()
 
 
 def trial_environ(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

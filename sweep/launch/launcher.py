@@ -38,9 +38,11 @@ from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.journal import Journal
 from sweep.record.layout import checked_trial_id
 from sweep.record.lock import DriverLock, mark_of_dead_driver
+from sweep.record.publisher import Publisher
 from sweep.record.resume import Loaded, load, retell
 from sweep.record.saved_spec import recorded_points, write_saved_spec
 from sweep.record.storage import check_writable
+from sweep.record.working import working_record
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
@@ -87,12 +89,15 @@ class Launch:
         nodes = nodes_of(spec)
         self.place = place_of(spec, self.trainable)
         self.layout = self.place.layout
+        self.shared = working_record(self.layout.root)
+        self.database = self.layout.database if self.shared is None else self.shared.database
         self.lock: DriverLock | None = None
         self.loaded = Loaded()
+        self._taken: list[str] = []  # what the user should know of the record that is continued
         if self.place.exists:
             make_writable(self.layout, is_resumed=True)
             self.lock = self._lock()  # from here on no other driver writes it
-            self.loaded = load(self.layout.database)
+            self.loaded = load(self.database, root=self.layout.root)
             asked, spec = spec.warm_start, replace(spec, warm_start=recorded_points(self.loaded.meta))
             if asked is not None and not is_same(asked, spec.warm_start):
                 self._left_out = "warm_start is left out: the searcher goes on from what the first run was given"
@@ -130,7 +135,7 @@ class Launch:
             meta = meta_of_run(self.built, self.place, self.trainable, self.outputs, self.loaded.meta)
             meta["version"] = __version__
             self._bring_back(meta)
-            for text in surprises(self.built, self.place, self.trainable):
+            for text in (*self._taken, *surprises(self.built, self.place, self.trainable)):
                 self.notices.say(text)
             sweep = self._drive(stack, lock, meta)
         is_interrupted = self.is_interrupted or sweep.ending is Ask.INTERRUPT
@@ -143,8 +148,10 @@ class Launch:
         return own_analysis(self.layout.root), is_interrupted
 
     def _lock(self) -> DriverLock:
-        lock = DriverLock(self.layout.lock, process_mark(os.getpid()))
+        lock = DriverLock(self.layout.lock, process_mark(os.getpid()), is_shared=self.shared is not None)
         self._stack.callback(lock.release)
+        if self.shared is not None:
+            self._taken = self.shared.take(was_left=bool(lock.dead))
         return lock
 
     def _bring_back(self, meta: Mapping[str, Any]) -> None:
@@ -153,7 +160,7 @@ class Launch:
             return
         for path in self.loaded.strays:
             self._discard(path)
-        retell(self.layout.database, self.policies.scheduler, self.policies.searcher, self.built.judge)
+        retell(self.database, self.policies.scheduler, self.policies.searcher, self.built.judge)
         for text in resumption(self.built, self.place, self.loaded, meta):
             self.notices.say(text)
         if self._left_out:
@@ -167,12 +174,15 @@ class Launch:
         """Open everything in order, and drive; the stack closes it in the opposite order."""
         built, loaded, notices = self.built, self.loaded, self.notices
         mirror = mirror_of(built, self.place, self.outputs or (), notices)
-        guard = DirectoryGuard(self.layout)
+        guard = DirectoryGuard(self.layout, self.database)
         stack.callback(guard.close)
         notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
         if mirror is not None:
             stack.callback(finish_copy, mirror, lambda: guard.problem)  # last of all: the record is closed by then
-        journal = self._journal(guard)
+        publisher = self._publisher()
+        if publisher is not None:
+            stack.callback(lambda: publisher.close(is_lost=bool(guard.problem)))  # when the record is closed
+        journal = self._journal(guard, publisher)
         stack.callback(journal.close)
         journal.set_meta(meta)
         with refusing_full_disk(self.layout):
@@ -202,6 +212,8 @@ class Launch:
         try:
             dispatcher.start(lambda: engine.post(Tick()))
             guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
+            if publisher is not None:
+                publisher.start(lambda: journal.seq, lambda: engine.post(Tick()))
         except RuntimeError as error:  # no thread is free
             raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error
         leave = getattr(notices.display, "leave", lambda: None)
@@ -227,14 +239,25 @@ class Launch:
         if dispatcher.fatal is not None and self.ending.error is None:
             raise dispatcher.fatal  # after the last step
 
-    def _journal(self, guard: DirectoryGuard) -> Journal:
+    def _publisher(self) -> Publisher | None:
+        """Return what publishes the record where other machines see its directory."""
+        if self.shared is None:
+            return None
+        return Publisher(self.shared, delete=self._discard, notice=self.notices.say)
+
+    def _journal(self, guard: DirectoryGuard, publisher: Publisher | None) -> Journal:
+        def check() -> None:
+            guard.check()
+            if publisher is not None:
+                publisher.check()
+
         return Journal(
-            self.layout.database,
+            self.database,
             durability=self.spec.durability,
-            discard=self._discard,
+            discard=self._discard if publisher is None else publisher.discard,
             notice=self.notices.warn,
             is_interrupted=lambda: self.ending.is_interrupted,
-            check=guard.check,
+            check=check,
             name_of=self.about.name_of,
         )
 

@@ -58,6 +58,11 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
     if metric or rules or plan.checkpoint_score:
         found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say))
     found += [ErrorFileCallback(), AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
+    request = getattr(spec.engine, "request", None)
+    if request is not None:  # a cluster that can grow
+        from sweep.launch.autoscaling import Demand
+
+        found.append(Demand(request))
     if getattr(scheduler, "log_config", False):
         from sweep.callbacks.pbt_policy import PolicyFiles
 

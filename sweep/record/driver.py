@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import time
@@ -10,10 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sweep.record.layout import RECORD_MARK
 from sweep.record.proc import stat_of
 
 __all__ = ["Driver", "find_driver"]
 
+_RENEWED_S = 30.0  # a driver whose record is shared writes ten times in that
 _CLOCK_SLACK_S = 2.0  # the clock may have been set since the process was started
 
 
@@ -23,7 +26,8 @@ class Driver:
 
     Attributes:
         started: UTC epoch seconds.
-        is_alive: whether it still runs; None: it ran on another machine, whose processes are not seen from here.
+        is_alive: whether it still runs; None: it ran on another machine, whose processes are not seen from here, and
+            neither ended in order nor renewed its lease within half a minute.
     """
 
     pid: int
@@ -43,8 +47,19 @@ def find_driver(lock: Path) -> Driver | None:
     except (OSError, ValueError, TypeError, KeyError):  # none, or it is just being written
         return None
     if driver.host and driver.host != socket.gethostname():
-        return driver
+        is_fresh = not note.get("ended") and _renewed_ago_s(lock.parent / RECORD_MARK, driver) < _RENEWED_S
+        return replace(driver, is_alive=False if note.get("ended") else is_fresh or None)
     return replace(driver, is_alive=_is_driving(driver, lock))
+
+
+def _renewed_ago_s(lease: Path, driver: Driver) -> float:
+    """Return how long ago a driver on another machine wrote that it lives, by the clocks of both."""
+    try:
+        said = json.loads(lease.read_text(encoding="utf-8"))
+        is_its = (said["host"], said["pid"]) == (driver.host, driver.pid)
+        return abs(time.time() - float(said["wall"])) if is_its else math.inf
+    except (OSError, ValueError, TypeError, KeyError):
+        return math.inf
 
 
 def _is_driving(driver: Driver, lock: Path) -> bool:

@@ -71,15 +71,16 @@ class DirectoryGuard:
 
     Args:
         layout: of the experiment; its directory exists.
+        database: the record that the driver writes, where that lies elsewhere.
 
     Attributes:
         problem: what happened and what to do; empty as long as everything is there.
     """
 
-    def __init__(self, layout: ExperimentLayout) -> None:
+    def __init__(self, layout: ExperimentLayout, database: Path | None = None) -> None:
         self.problem = ""
         self._layout = layout
-        self._paths = str(layout.root), str(layout.database)
+        self._paths = str(layout.root), str(database or layout.database)
         self._fd = os.open(layout.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._root = os.fstat(self._fd)
         self._was_at = _place_of(self._fd)
@@ -95,7 +96,7 @@ class DirectoryGuard:
         Args:
             wake: called on another thread when something is gone, so that whoever waits asks `check`.
         """
-        self._database = os.stat(self._layout.database)
+        self._database = os.stat(self._paths[1])
         self._wake = wake
         self._thread = threading.Thread(target=self._watch, name="sweep-guard", daemon=True)
         self._thread.start()
@@ -163,9 +164,15 @@ class DirectoryGuard:
                 f"storage_path={str(place.parent)!r}, name={place.name!r} (sweep resume {place.name} --storage "
                 f"{place.parent})."
             )
+        if not is_record_there and self._paths[1] != str(self._layout.database):
+            return (
+                f"{self._paths[1]} was deleted or replaced while its sweep ran. The sweep was stopped and its trials "
+                f"were ended. What was published until a few seconds before is in {self._layout.database}: resume the "
+                "sweep, and it goes on from there."
+            )
         if not is_record_there:
             return (
-                f"{self._layout.database} was deleted or replaced while its sweep ran. The sweep was stopped and its "
+                f"{self._paths[1]} was deleted or replaced while its sweep ran. The sweep was stopped and its "
                 "trials were ended: nothing more can be recorded. Their checkpoints and output are still in "
                 f"{root}; without its record it cannot be resumed. Put the file back from a copy, or run the sweep "
                 "again under another name."

@@ -22,6 +22,7 @@ __all__ = [
     "REMOTE_NOTE",
     "STORAGE_VARIABLE",
     "ExperimentLayout",
+    "cache_root",
     "checkpoint_name",
     "checked_checkpoint",
     "checked_name",
@@ -125,11 +126,16 @@ def copy_root(uri: str, key: str = "") -> Path:
         uri: of the storage; its name is made of it.
         key: tells storages of one URI apart; it is hashed.
     """
-    cache = os.environ.get(CACHE_VARIABLE) or os.path.join("~", ".cache", "sweep")
     uri = uri.rstrip("/")
     digest = hashlib.sha256(f"{uri}\0{key}".encode()).hexdigest()[:10]
     label = tidy_name(re.sub(r"[/:]+", "-", re.sub(r"//[^/@]*@", "//", uri)))[-60:].lstrip(".-")
-    return Path(cache).expanduser().absolute() / "remote" / f"{label}-{digest}"
+    return cache_root() / "remote" / f"{label}-{digest}"
+
+
+def cache_root() -> Path:
+    """Return the directory for what this machine alone keeps of experiments: `$SWEEP_CACHE`, else `~/.cache/sweep`."""
+    cache = os.environ.get(CACHE_VARIABLE) or os.path.join("~", ".cache", "sweep")
+    return Path(cache).expanduser().absolute()
 
 
 def split_uri(uri: str) -> tuple[str, str]:

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import ExperimentError
+from sweep.record.driver import find_driver
 
 __all__ = ["DriverLock", "mark_of_dead_driver"]
 
 _ORPHANS_S = 10.0  # how long the processes of a driver that died may take to go
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _GLANCE_S = 0.2  # looking for a dead driver holds the lock for a moment
 
 
@@ -32,13 +34,16 @@ class DriverLock:
     Args:
         path: the lock file; created when missing.
         mark: names the process for good; whoever has none only looks after the files, and keeps what was noted.
+        is_shared: several machines see the file. Their locks reach each other on NFS, CephFS, GPFS and Lustre mounted
+            with `flock`; where there are none at all, whoever comes must look at the lease (`record/working.py`).
 
     Raises:
         ExperimentError: another driver holds it (names its pid and start time), or it cannot be written.
     """
 
-    def __init__(self, path: Path, mark: str = "") -> None:
+    def __init__(self, path: Path, mark: str = "", *, is_shared: bool = False) -> None:
         self.path = path
+        self._is_shared = is_shared
         self.dead = ""
         try:
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -71,26 +76,41 @@ class DriverLock:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                if self._is_shared and error.errno in _NO_LOCKS and not self._is_driven_here():
+                    return
+                if error.errno not in (errno.EAGAIN, errno.EACCES, *(_NO_LOCKS if self._is_shared else ())):
                     raise ExperimentError(f"{self.path} cannot be locked: {error}. Use a local disk.") from error
             owner = _note(self.fd)
             pid = int(owner.get("pid", 0))
-            is_alive = pid > 0 and Path(f"/proc/{pid}").exists()
+            host = str(owner.get("host", ""))
+            is_here = host in ("", socket.gethostname())
+            is_alive = pid > 0 and is_here and Path(f"/proc/{pid}").exists()
             if time.monotonic() > (glance if is_alive else give_up):
                 started = datetime.fromtimestamp(owner.get("started", 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-                who = f"pid {pid}, started {started}" if is_alive else f"processes left by pid {pid}, which is gone"
+                who = f"pid {pid}{'' if is_here else f' on {host}'}, started {started}"
+                if is_here and not is_alive:
+                    who = f"processes left by pid {pid}, which is gone"
+                more = "" if is_here else " If that machine is lost, its lock comes free after a while (NFS: 90 s)."
                 raise ExperimentError(
                     f"{self.path.parent} is in use by another driver ({who}). "
-                    "Wait for it to end, or stop it with Ctrl-C."
+                    f"Wait for it to end, or stop it with Ctrl-C.{more}"
                 )
             time.sleep(0.02)
+
+    def _is_driven_here(self) -> bool:
+        driver = find_driver(self.path)
+        return driver is not None and bool(driver.is_alive) and driver.pid != os.getpid()
 
     def release(self) -> None:
         """Let go; processes that inherited the descriptor must be gone by now."""
         if self.fd >= 0:
             if self._is_driver:
                 self._write(ended=time.time())
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_UN)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
             os.close(self.fd)
             self.fd = -1
 

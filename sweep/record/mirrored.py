@@ -68,14 +68,21 @@ class Lease:
     def read(cls, remote: RemoteDirectory) -> Lease | None:
         """Return the lease of a remote directory; None when there is none."""
         data = remote.read(RECORD_MARK)
-        if data is None:
-            return None
+        return None if data is None else cls.parse(data)
+
+    @classmethod
+    def parse(cls, data: bytes) -> Lease:
+        """Return what `encode` was given."""
         known = {item.name for item in fields(cls)}
         return cls(**{name: value for name, value in json.loads(data).items() if name in known})
 
+    def encode(self) -> bytes:
+        """Return what the file holds."""
+        return json.dumps(asdict(self)).encode()
+
     def write(self, remote: RemoteDirectory) -> None:
         """Put it in its place."""
-        remote.write(RECORD_MARK, json.dumps(asdict(self)).encode())
+        remote.write(RECORD_MARK, self.encode())
 
 
 def version_of(remote: RemoteDirectory, lease: Lease | None) -> str:

@@ -44,8 +44,15 @@ class Reading(sqlite3.Connection):
         self._unlocked, self._stamp = database, _stamp(database)
 
     def was_changed(self) -> bool:
-        """Whether somebody wrote what was read without locks: it may have been read half old and half new."""
-        return self._unlocked is not None and _stamp(self._unlocked) != self._stamp
+        """Whether somebody wrote what was read without locks: it may have been read half old and half new.
+
+        Where another file has taken its place, the old one was read as it was.
+        """
+        if self._unlocked is None or self._stamp is None:
+            return False
+        now = _stamp(self._unlocked)
+        is_there = now is not None and now[:2] == self._stamp[:2]
+        return is_there and now != self._stamp
 
 
 def connect_for_reading(database: Path) -> Reading:

@@ -21,8 +21,8 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
 from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
-from sweep.record.schema import open_for_reading
 from sweep.record.storage import parse_storage
+from sweep.record.working import open_record
 
 __all__ = [
     "ExperimentReader",
@@ -98,7 +98,7 @@ class ExperimentReader:
         Raises:
             ExperimentError: the file is gone or damaged, or its sweep was continued just now.
         """
-        connection = open_for_reading(self.layout.database)
+        connection = open_record(self.root)
         problem: sqlite3.DatabaseError | None = None
         try:
             connection.execute("BEGIN")

@@ -32,6 +32,7 @@ from sweep.record.mirrored import (
     version_of,
 )
 from sweep.record.schema import open_for_reading
+from sweep.record.snapshot import compare
 from sweep.record.storage import Storage, parse_storage
 from sweep.record.stored import StoredCheckpoints, references, trial_of
 
@@ -228,12 +229,9 @@ def _goes_further(incoming: Path, layout: ExperimentLayout, lease: Lease, storag
         contextlib.closing(open_for_reading(incoming)) as theirs,
         contextlib.closing(open_for_reading(layout.database)) as ours,
     ):
-        last = "SELECT coalesce(max(seq), 0) FROM event"
-        (their_seq,), (our_seq,) = theirs.execute(last).fetchone(), ours.execute(last).fetchone()
-        same = "SELECT at, wall, kind, trial_id, attempt FROM event WHERE seq = ?"
-        where = (min(their_seq, our_seq),)
-        if theirs.execute(same, where).fetchone() == ours.execute(same, where).fetchone():
-            return bool(their_seq > our_seq)
+        their_seq, our_seq, is_same = compare(theirs, ours)
+    if is_same:
+        return their_seq > our_seq
     name = layout.root.name
     by = f", written by pid {lease.pid} on {lease.host}" if lease.host else ""
     raise ExperimentError(

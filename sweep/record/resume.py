@@ -79,16 +79,17 @@ class Loaded:
         return self.meta.get("prefix") or ("" if self.plan is None else self.plan.prefix)
 
 
-def load(database: Path, *, trust: bool = True) -> Loaded:
+def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loaded:
     """Read the trials and checkpoints of an experiment whose driver is gone.
 
     Args:
+        root: directory of the experiment; None: in which its record lies.
         trust: load config values that were stored as pickles; they are needed to run the trials again.
 
     Raises:
         ExperimentError: there is no such experiment, or it is damaged.
     """
-    root = database.parent
+    root = database.parent if root is None else root
     db = open_for_reading(database)
     try:
         loaded = Loaded(meta={key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")})
@@ -105,7 +106,7 @@ def load(database: Path, *, trust: bool = True) -> Loaded:
         existing = _existing(root, [t.id for t in loaded.trials if t.id in saved or not t.is_ended or t.checkpoint])
         stored = StoredCheckpoints()
         stored.follow(db)
-        loaded.kept = _kept(db, loaded.plan, existing)
+        loaded.kept = _kept(db, loaded.plan, existing & stored.kept)  # what was discarded, and not deleted yet, is over
         loaded.lost = tuple(sorted(stored.kept - existing))
         wanted = {item.ref.path for items in loaded.kept.values() for item in items}
         for i, trial in enumerate(loaded.trials):

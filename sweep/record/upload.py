@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import shutil
 import socket
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -29,6 +27,7 @@ from sweep.record.mirrored import (
     version_of,
 )
 from sweep.record.schema import open_for_reading
+from sweep.record.snapshot import copy_record, stamp_of_record
 from sweep.record.stored import StoredCheckpoints, references, trial_of
 
 __all__ = ["OtherDriver", "UploadStopped", "Uploader"]
@@ -184,7 +183,7 @@ class Uploader:
         """Return a copy of the record; None when it says nothing new."""
         began = time.monotonic()
         with contextlib.closing(open_for_reading(self.layout.database)) as source:
-            if _stamp_of(source) == self._stamp:
+            if stamp_of_record(source) == self._stamp:
                 return None
             place = self.layout.root / OUTGOING / DATABASE
             place.parent.mkdir(exist_ok=True)
@@ -204,7 +203,7 @@ class Uploader:
             raise ExperimentError(f"{self.remote} was changed while it was written")
         self.remote.replace(snapshot, DATABASE)
         with contextlib.closing(open_for_reading(snapshot)) as db:
-            stamp = _stamp_of(db)
+            stamp = stamp_of_record(db)
         self._lease = lease = replace(lease, seq=stamp[0], wall=time.time())
         lease.write(self.remote)
         self._state.version = version_of(self.remote, lease)
@@ -309,19 +308,3 @@ class Uploader:
     def _check_time(self) -> None:
         if self._is_over():
             raise UploadStopped
-
-
-def copy_record(source: sqlite3.Connection, target: Path) -> None:
-    """Write a consistent copy of a `sweep.db` that may be in use: one file, without a log beside it."""
-    target.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(target)) as copy:
-        copy.execute("PRAGMA synchronous=OFF")  # after a crash it is made again
-        source.backup(copy)
-        copy.execute("PRAGMA journal_mode=DELETE")
-
-
-def _stamp_of(db: sqlite3.Connection) -> tuple[int, str]:
-    """Return the number of the last event, and a text: one of them changes whenever a record says something new."""
-    (seq,) = db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
-    meta = repr(db.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
-    return seq, hashlib.sha256(meta.encode()).hexdigest()

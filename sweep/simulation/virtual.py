@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.config import CheckpointConfig
-from sweep.core.messages import Command, Event, Notify
+from sweep.core.messages import Command, Event, Notify, Tick
 from sweep.core.ranking import Objectives, best_of, objectives_of, shown_objectives
 from sweep.core.resources import Node
 from sweep.core.results import TrialResult, flatten
@@ -53,6 +53,7 @@ class Simulation:
         seconds: virtual time from the first start to the last end.
         notices: what the scheduler would have told the user.
         objectives: (metric, mode) of each of several; then `metric` and `mode` are the first.
+        num_events: how many facts the sweep took: suggestions, starts, reports, ends; not that time went by.
     """
 
     metric: str
@@ -62,6 +63,7 @@ class Simulation:
     seconds: float = 0.0
     notices: list[str] = field(default_factory=list)
     objectives: Objectives = ()
+    num_events: int = 0
 
     @property
     def best_trial(self) -> Trial | None:
@@ -108,11 +110,13 @@ class _Record:
 
     def __init__(self, simulator: Simulator) -> None:
         self.arrivals: list[Arrival] = []
+        self.num_events = 0
         self._simulator = simulator
 
     def commit(
         self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
     ) -> None:
+        self.num_events += sum(type(event) is not Tick for event in events)
         self.arrivals += [Arrival(now, trial_id, metrics) for _, trial_id, _, _, metrics in changes.results]
 
     def discard(self, checkpoint: CheckpointRef) -> None:
@@ -227,6 +231,7 @@ def _driven(built: Built, simulator: Simulator) -> Simulation:
         simulator.now(),
         [*policies.notices, *policies.scheduler.notices],
         objectives_of(policies.metrics, policies.modes or policies.mode),
+        record.num_events,
     )
 
 

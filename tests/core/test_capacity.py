@@ -42,7 +42,7 @@ def clustered(draw):
     return Resources((*head, *[part] * number), strategy, distinct, alone=alone, shared_devices=shared)
 
 
-ACTS = ["place", "place", "place", "place", "release", "release", "release", "nodes", "hold", "keep", "keep", "others", "others"]
+ACTS = [*["place"] * 4, *["release"] * 3, "nodes", "hold", *["keep"] * 2, *["others"] * 2]
 scripts = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0)), max_size=24)
 
 

@@ -11,13 +11,12 @@ import contextlib
 import os
 import shutil
 import sqlite3
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
+from killed import MOST, ends_itself
 from made_experiment import MadeExperiment
 
 from sweep.errors import ExperimentError
@@ -30,10 +29,7 @@ from sweep.record.storage import Storage, parse_storage
 from sweep.record.stored import StoredCheckpoints, references
 from sweep.record.upload import OtherDriver, Uploader
 
-CHANGES = {"os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "shutil.rmtree"}
-KILLED = 9
 TRIAL = "abcde_00000"
-MOST = 400
 
 
 @pytest.fixture(autouse=True)
@@ -69,43 +65,6 @@ def save(experiment: MadeExperiment, number: int) -> str:
     (experiment.root / TRIAL / "result.json").write_text("line\n" * number)
     experiment.commit()
     return path
-
-
-def ends_itself(work: Callable[[], None], root: Path, at: int, is_torn: bool) -> bool:
-    """Do the work in a child process that is killed before its `at`-th change of a file; whether that was reached.
-
-    Args:
-        is_torn: a file that would be opened for writing then is left with a part of something in it.
-    """
-    pid = os.fork()
-    if pid == 0:
-        count = 0
-
-        def watch(event: str, arguments: tuple[object, ...]) -> None:
-            nonlocal count
-            is_write = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
-            if not (event in CHANGES or is_write) or not str(arguments[0]).startswith(str(root)):
-                return
-            count += 1
-            if count == at:
-                if is_torn and is_write and not str(arguments[0]).endswith("driver.lock"):
-                    count = -MOST
-                    with open(str(arguments[0]), "wb") as file:
-                        file.write(b'{"torn": ')
-                os._exit(KILLED)
-
-        sys.addaudithook(watch)
-        try:
-            work()
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert code in (0, KILLED)
-    return code == KILLED
 
 
 def made_place(root: Path, monkeypatch: pytest.MonkeyPatch, *, is_pushed: bool = False) -> Place:

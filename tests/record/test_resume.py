@@ -276,6 +276,17 @@ def test_checkpoints_that_nothing_refers_to_are_found(tmp_path):
         assert trial.checkpoint.path not in loaded.strays
 
 
+def test_a_checkpoint_that_was_discarded_and_is_still_there_is_kept_no_longer(tmp_path):
+    with pytest.raises(PowerCut):
+        go(tmp_path, num=1, cut=8, is_after=True)
+    caused = [row for told in read_facts(tmp_path / "sweep.db") for row in told.caused or ()]
+    (first, *_) = [row[1] for row in caused if row[0] == "Discard"]
+    (tmp_path / first).mkdir(exist_ok=True)  # its driver was killed before it was deleted
+    loaded = load(tmp_path / "sweep.db")
+    assert first in loaded.strays
+    assert first not in [kept.ref.path for some in loaded.kept.values() for kept in some]
+
+
 def test_a_checkpoint_that_is_gone_is_named_and_the_trial_continues_from_the_one_before(tmp_path):
     with pytest.raises(PowerCut):
         go(tmp_path, num=1, cut=6, is_after=True)

@@ -1,0 +1,100 @@
+"""Which file system a directory lies on, and whether SQLite's write-ahead log is safe there.
+
+The log's index (`sweep.db-shm`) is memory that all who have the record open share, which machines cannot
+(https://sqlite.org/wal.html: "WAL does not work over a network filesystem").
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from sweep.errors import ConfigError
+
+__all__ = ["SHARED_VARIABLE", "Disk", "disk_of", "is_shared"]
+
+SHARED_VARIABLE = "SWEEP_SHARED_STORAGE"
+"""1: the storage is seen by several machines, whatever its file system is called; 0: it is not."""
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+# Types as mountinfo has them (the kernel's Documentation/filesystems, and the manuals of those that are not part of
+# it): file systems of a server, then those of a cluster.
+_NETWORK = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "coda", "davfs"),
+        *("ceph", "ceph-fuse", "lustre", "beegfs", "fhgfs", "gpfs", "orangefs", "pvfs2", "panfs", "wekafs", "quobyte"),
+        *("glusterfs", "ocfs2", "gfs", "gfs2", "lizardfs", "moosefs", "mfs", "juicefs", "cvfs"),
+    }
+)
+# Programs that serve files of this machine by FUSE; all others are taken for shared where there is a choice. What a
+# host gives to its virtual machine (virtiofs, 9p) counts as local: a container may have nothing else.
+_LOCAL_FUSE = frozenset(
+    {
+        *("overlayfs", "fuse-overlayfs", "ntfs-3g", "ntfs", "exfat", "encfs", "gocryptfs", "cryfs", "mergerfs"),
+        *("bindfs", "unionfs", "lxcfs", "squashfuse", "squashfuse_ll", "archivemount", "fuse2fs", "zfs", "apfs"),
+    }
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes blanks
+
+
+class Disk(NamedTuple):
+    """Where a directory lies.
+
+    Attributes:
+        type: of the file system, as the kernel calls it; empty: unknown.
+        mount: directory at which it is mounted.
+        is_network: other machines may see the same files; None: it is not known of this type.
+    """
+
+    type: str
+    mount: str
+    is_network: bool | None
+
+
+def disk_of(path: Path) -> Disk:
+    """Return where a directory lies, or will lie once it is made."""
+    place = path.absolute()
+    while not place.exists() and place != place.parent:  # looking also mounts what is mounted on demand
+        place = place.parent
+    found = Disk("", "/", False)
+    for mount, kind in _mounts():
+        if Path(os.path.realpath(place)).is_relative_to(mount) and len(mount) >= len(found.mount):
+            found = Disk(kind, mount, _is_network(kind))  # of several at one place the last one covers the others
+    return found
+
+
+def is_shared(root: Path) -> bool | None:
+    """Whether other machines may see a directory: its file system says so, or the user; None: it is not known.
+
+    Raises:
+        ConfigError: `$SWEEP_SHARED_STORAGE` is neither 0 nor 1.
+    """
+    said = os.environ.get(SHARED_VARIABLE, "")
+    if said not in ("", "0", "1"):
+        raise ConfigError(f"{SHARED_VARIABLE} is {said!r}; expected 1 (several machines see the storage) or 0.")
+    return said == "1" if said else disk_of(root).is_network
+
+
+def _is_network(kind: str) -> bool | None:
+    base, _, program = kind.partition(".")
+    if base == "fuse":
+        return True if program in _NETWORK else False if program in _LOCAL_FUSE else None
+    return kind in _NETWORK
+
+
+def _mounts() -> list[tuple[str, str]]:
+    """Return (directory, type) of what is mounted, in the order of mounting; empty where the kernel does not say."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(" "), after.split(" ")[0]
+        if len(fields) > 4 and kind:
+            found.append((_OCTAL.sub(lambda octal: chr(int(octal[1], 8)), fields[4]), kind))
+    return found

@@ -1,0 +1,92 @@
+"""Which file system a directory lies on, as the kernel lists what is mounted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweep.errors import ConfigError, ExperimentError
+from sweep.record import disks
+from sweep.record.disks import Disk, disk_of, is_shared
+from sweep.record.working import working_record
+
+LINES = """\
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+40 27 0:50 / {root} rw,relatime shared:5 - autofs systemd-1 rw
+41 40 0:51 / {root} rw,relatime shared:6 master:1 - {kind} server:/export rw,vers=4.2
+42 27 0:52 / {root}/my\\040disk rw - xfs /dev/vdb rw
+43 27 0:53 / {root}er rw - lustre mds@tcp:/work rw
+"""
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Let a directory be the root of a file system of some type."""
+    root = tmp_path / "shared"
+    (root / "my disk").mkdir(parents=True)
+
+    def mount(kind: str) -> Path:
+        (tmp_path / "mountinfo").write_text(LINES.format(root=root, kind=kind))
+        monkeypatch.setattr(disks, "_MOUNTS", tmp_path / "mountinfo")
+        return root
+
+    return mount
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        *[(kind, True) for kind in ("nfs", "nfs4", "cifs", "lustre", "ceph", "fuse.glusterfs", "fuse.ceph-fuse")],
+        *[(kind, False) for kind in ("ext4", "btrfs", "overlay", "zfs", "tmpfs", "virtiofs", "9p", "fuseblk")],
+        *[(kind, False) for kind in ("fuse.fuse-overlayfs", "fuse.gocryptfs")],
+        *[(kind, None) for kind in ("fuse.sshfs", "fuse.somebodys", "fuse")],
+    ],
+)
+def test_the_type_of_the_innermost_mount_says_whether_other_machines_see_it(mounted, kind, expected):
+    root = mounted(kind)
+    assert disk_of(root / "not" / "made yet") == Disk(kind, str(root), expected)
+    assert is_shared(root) is expected
+    assert disk_of(root / "my disk") == Disk("xfs", f"{root}/my disk", False)
+    assert disk_of(root.parent) == Disk("ext4", "/", False)
+
+
+def test_a_link_is_followed_to_where_it_leads(mounted, tmp_path):
+    root = mounted("nfs4")
+    (tmp_path / "link").symlink_to(root)
+    assert disk_of(tmp_path / "link" / "results").type == "nfs4"
+
+
+def test_where_the_kernel_lists_nothing_a_disk_counts_as_local(tmp_path, monkeypatch):
+    monkeypatch.setattr(disks, "_MOUNTS", tmp_path / "none")
+    assert is_shared(tmp_path) is False
+
+
+def test_the_user_has_the_last_word(mounted, monkeypatch):
+    root = mounted("nfs4")
+    monkeypatch.setenv("SWEEP_SHARED_STORAGE", "0")
+    assert working_record(root) is None
+    monkeypatch.setenv("SWEEP_SHARED_STORAGE", "1")
+    assert is_shared(root.parent)
+    monkeypatch.setenv("SWEEP_SHARED_STORAGE", "yes")
+    with pytest.raises(ConfigError, match=r"SWEEP_SHARED_STORAGE is 'yes'; expected 1 .* or 0"):
+        is_shared(root)
+
+
+def test_the_record_is_worked_on_in_the_cache_where_that_is_on_a_disk_of_this_machine(mounted, monkeypatch, tmp_path):
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    for kind in ("nfs4", "fuse.sshfs"):
+        record = working_record(mounted(kind) / "made")
+        assert record is not None
+        assert record.database.is_relative_to(tmp_path / "cache" / "records")
+    assert working_record(mounted("ext4") / "made") is None
+
+
+def test_a_cache_that_other_machines_see_too_is_refused_with_a_place_to_use(mounted, monkeypatch):
+    root = mounted("nfs4")
+    monkeypatch.setenv("SWEEP_CACHE", str(root / "cache"))
+    monkeypatch.setenv("TMPDIR", str(root))
+    with pytest.raises(ExperimentError, match=r"\(nfs4 at .*SWEEP_CACHE to a directory .*SWEEP_CACHE=/var/tmp/sweep-"):
+        working_record(root / "made")
+    assert working_record(mounted("fuse.unknown") / "made") is None  # neither is known: as before
