@@ -159,6 +159,48 @@ def test_a_smaller_total_is_left_to_a_sweep_that_waits_for_a_part_of_it(driver):
     assert small.take("b", CPU, at())
 
 
+def test_drivers_of_one_run_do_not_keep_off_each_other_and_others_keep_off_all_of_them(driver):
+    nodes = [Node(name, cpus=2, devices=(Device("0"), Device("1"))) for name in ("one", "two")]
+    one, two = (driver("spread", (node,), here=node.id, run="r") for node in nodes)
+    other = driver("other")
+    assert one.take("a", GPU, at("0", node="one"))
+    assert two.take("b", GPU, at("0", node="two"))
+    assert two.look() == one.look() == ()
+    assert other.look() != ()
+    assert not other.take("c", GPU, at("0"))
+    one.give_back("a")
+    assert not other.take("c", GPU, at("0"))
+    two.give_back("b")
+    assert other.take("c", GPU, at("0"))
+    assert one.look()[0].devices == (("one", "0", UNIT),)
+    assert two.look()[0].devices == (("two", "0", UNIT),)
+    assert not one.take("a", GPU, at("0", node="one"))
+    assert two.take("b", GPU, at("1", node="two"))
+
+
+def test_nodes_of_one_run_that_are_one_machine_count_together(driver):
+    one, two = (driver("spread", (Node(name, cpus=2),), here=name, run="r") for name in ("one", "two"))
+    other = driver("other")
+    for claims, name in ((one, "one"), (two, "two")):
+        assert claims.take("a", CPU, at(node=name))
+    assert [claim.totals for claim in other.look()] == [(), ()], "two and two are four, as many as the other counts"
+    packer = Packer((NODE,))
+    packer.set_others(other.others)
+    assert packer.place(Resources((Bundle(cpu=2),)), ("c", 1)) is not None
+    assert not packer.fits_now(CPU)
+    assert other.take("c", Resources((Bundle(cpu=2),)), at())
+    assert not other.take("d", CPU, at())
+
+
+def test_of_a_gang_on_several_nodes_each_driver_claims_what_is_its_own(driver):
+    nodes = (Node("one", devices=(Device("0"),)), Node("two", devices=(Device("0"),)))
+    gang = Placement((BundlePlacement("one", (("0", 1.0),)), BundlePlacement("two", (("0", 1.0),))))
+    first, second = driver("first", nodes[:1], here="one"), driver("second", nodes[:1], here="one")
+    assert first.take("a", GANG, gang)
+    assert second.look()[0].devices == (("one", "0", UNIT),)
+    assert not second.take("b", GANG, gang)
+
+
 def test_one_device_is_one_under_any_number_and_two_of_equal_names_are_two(driver):
     uuids = [f"GPU-{n}0000000-aaaa-bbbb-cccc-000000000000" for n in range(2)]
     both = driver("both", (Node("local", devices=tuple(Device(uuid, visible=str(n)) for n, uuid in enumerate(uuids))),))

@@ -18,7 +18,7 @@ from sweep.core.messages import (
     StopTrial,
 )
 from sweep.core.packing import Packer
-from sweep.core.resources import UNIT, Bundle, Device, Node, Resources
+from sweep.core.resources import UNIT, Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.trial import Status
 from sweep.record.records import decode_event, encode_event
 
@@ -154,6 +154,67 @@ def test_of_types_only_the_one_that_is_waited_for_is_kept():
     packer = Packer((node,))
     packer.set_others([Claim("digits", 123, wants=(("local", "gpu", "A100", 1),))])
     assert packer.place(GPU, ("a", 1)).devices == ("1",)
+
+
+NODES = tuple(Node(name, cpus=4, devices=(Device("0"),)) for name in ("a", "b", "c"))
+
+
+def held_on(*nodes: str, cpu: float = 0, **more) -> Claim:
+    return Claim(
+        "digits",
+        123,
+        amounts=tuple((node, "cpu", int(cpu * UNIT)) for node in nodes if cpu),
+        devices=tuple((node, "0", UNIT) for node in nodes),
+        **more,
+    )
+
+
+def test_of_several_nodes_those_are_used_that_other_sweeps_leave_and_the_wait_names_the_others():
+    packer = Packer(NODES)
+    packer.set_others([held_on("a"), held_on("b", wants=(("c", "cpu", "", 2 * UNIT),))])
+    assert packer.place(GPU, ("t_1", 1)).bundles[0].node == "c"
+    assert not packer.fits_now(GPU)
+    assert packer.waits_for_others(GPU)
+    assert "waits for gpu=1; 0 of 3 free, some held by 1; GPU a:0 is held by experiment 'digits'" in packer.why_not(GPU)
+    assert packer.place(cpus(2), ("t_2", 1)).bundles[0].node != "c", "what is left there is promised"
+    packer.set_others([])
+    assert packer.fits_now(GPU)
+    assert not packer.waits_for_others(GPU)
+
+
+def test_nodes_that_come_back_are_without_what_others_hold_there():
+    packer = Packer(NODES[:1], away=NODES[1:])
+    packer.set_others([held_on("a", "b")])
+    assert not packer.fits_now(GPU)
+    packer.set_nodes(NODES)
+    assert packer.place(GPU, ("t_1", 1)).bundles[0].node == "c"
+    packer.set_others([])
+    assert [packer.place(GPU, (f"t_{number}", 1)).bundles[0].node for number in (2, 3)] == ["a", "b"]
+
+
+def test_a_trial_that_waits_for_nodes_to_come_does_not_wait_for_other_sweeps():
+    world = shared(num_trials=2, ask_ahead=2)
+    away = (Node("b", cpus=8, devices=(Device("0"), Device("1"), Device("2"))),)
+    world.tell(NodesChanged((NODE,), away), ClaimsChanged((digits("0", "1"),)))
+    world.suggest(0, Resources((Bundle(gpu=3),)))
+    assert world.sweep.lookout is None
+    assert world[0].reason.startswith("waits for")
+    assert "digits" not in world[0].reason
+    world.suggest(1, GPU)
+    assert world.sweep.lookout == Lookout(GPU)
+
+
+def test_of_the_nodes_that_are_kept_for_the_oldest_trial_none_is_another_sweep_s():
+    packer = Packer(NODES)
+    packer.set_others([held_on("a", cpu=1)])
+    for number, cpu in enumerate((1, 2)):  # on b and c, c is emptier than b
+        packer.hold(cpus(cpu), Placement((BundlePlacement("cb"[number]),)), (f"t_{number}", 1))
+    whole = Resources((Bundle(cpu=4),))
+    assert packer.keep_room(whole)
+    assert packer._capacity.kept == {"c"}
+    packer.set_others([held_on("b", "c", cpu=1)])
+    assert packer.keep_room(whole)
+    assert packer._capacity.kept == {"a"}
 
 
 # --- a start for which another sweep was faster -----------------------------------------------------------------------
