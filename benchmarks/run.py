@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import claims
 import cluster
 import figures
 import groups
@@ -304,6 +305,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "core": core,
     "cluster": cluster.rows,
     "peer": peer,
+    "claims": claims.rows,
     "groups": groups.rows,
     "parameters": parameters.rows,
     "schedulers": schedulers.rows,

@@ -34,6 +34,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _claims_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Each process of the suite keeps its own claims: its sweeps see each other, and wait for none of another's."""
+    os.environ["SWEEP_CLAIMS"] = str(tmp_path_factory.mktemp("claims"))
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What tests work on of remote storage lies with their other files: what an earlier run left is not found."""
     os.environ["SWEEP_CACHE"] = str(tmp_path_factory.mktemp("cache"))

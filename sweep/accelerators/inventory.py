@@ -32,6 +32,7 @@ __all__ = [
     "env_vars",
     "init",
     "is_initialized",
+    "is_shared",
     "notices",
     "shutdown",
 ]
@@ -113,6 +114,7 @@ _env_vars: dict[str, str] | None = None
 _notices: tuple[str, ...] = ()  # of what was declared
 _is_local_mode = False
 _cluster: dict[str, Any] | None = None  # what a sweep may use of a cluster of Ray; None: it runs on this machine
+_is_shared = True
 _warned: set[str] = set()  # arguments without effect that were named
 
 
@@ -140,6 +142,7 @@ def init(
     label_selector: Mapping[str, str] | None = None,
     autoscale: Mapping[str, Any] | None = None,
     lease_s: float | None = None,
+    shared: bool | None = None,
     **of_a_cluster: Any,
 ) -> tuple[Node, ...]:
     """Declare what sweeps of this process may use; what is not named is detected.
@@ -179,6 +182,8 @@ def init(
             only such nodes can hold wait for them instead of being refused.
         lease_s: seconds without a word of the driver after which the processes on a node end, and half of those after
             which the driver counts the node as lost.
+        shared: False: sweeps of this process neither see what other sweeps of this user hold on this machine, nor are
+            they seen by them, until `shutdown` or until True is given. Alone it leaves the inventory as it is.
         of_a_cluster: what only concerns a cluster of Ray, such as `include_dashboard`, has no effect. A warning names
             it, once. With `ignore_reinit_error=True` a call after another one changes nothing.
 
@@ -191,7 +196,7 @@ def init(
         ConfigError: arguments that contradict each other, or of another form; the address of a cluster; two nodes, or
             two devices of one node, with the same id.
     """
-    global _cluster, _declared, _env_vars, _notices, _is_local_mode
+    global _cluster, _declared, _env_vars, _notices, _is_local_mode, _is_shared
     wishes = {
         "max_nodes": max_nodes,
         "cpus_per_node": cpus_per_node,
@@ -207,6 +212,8 @@ def init(
             f"sweep.init: address={address!r} is one of Ray Client, through which no agent could be reached. Run the "
             "script on a node of the cluster with address='auto', or submit it: ray job submit -- python script.py"
         )
+    if shared not in (None, True, False):
+        raise ConfigError(f"sweep.init: shared is {shared!r}; expected True or False.")
     if engine == "ray" or (engine is None and address not in (None, "local", "auto")):
         own: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "num_tpus": num_tpus, "memory": memory}
         own |= {"nodes": nodes, "resources": resources, "gpu_ids": gpu_ids, "gpu_type": gpu_type}
@@ -215,11 +222,11 @@ def init(
         for_all = _variables_for_ray(runtime_env)
         _cluster = {"address": address, "runtime_env": dict(runtime_env or {}), **_checked_wishes(wishes, own)}
         _env_vars = for_all if runtime_env is not None else _env_vars
+        _is_shared = _is_shared if shared is None else bool(shared)
         return ()
     for name, value in wishes.items():
         if value is not None:
             raise ConfigError(f"sweep.init: {name} is for a cluster. Add engine='ray', or leave it out.")
-    _cluster = None
     if local_mode not in (None, True, False):
         raise ConfigError(f"sweep.init: local_mode is {local_mode!r}; expected True or False.")
     if of_a_cluster.pop("ignore_reinit_error", False) and _declared is not None:
@@ -236,7 +243,7 @@ def init(
         if is_machine:
             raise ConfigError("sweep.init takes either nodes= or the amounts of one machine, not both.")
         declared, said = checked_nodes(nodes), ()
-    elif is_machine or runtime_env is None:
+    elif is_machine or (runtime_env is None and shared is None):
         for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
             is_right = value is None or (is_number(value) and value >= 0 and (name == "num_cpus" or value % 1 == 0))
             if not is_right:
@@ -251,8 +258,11 @@ def init(
         cpus = found.cpus if num_cpus is None else float(num_cpus)
         num_bytes = found.memory if memory is None else parse_bytes(memory)
         declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice, note),)
+    if (engine, local_mode, runtime_env) != (None, None, None) or declared is not _declared or shared is None:
+        _cluster = None
     _declared, _env_vars, _notices = declared, variables, said
     _is_local_mode = _is_local_mode if local_mode is None else bool(local_mode)
+    _is_shared = _is_shared if shared is None else bool(shared)
     _warn_of(unused)
     return available()
 
@@ -492,8 +502,8 @@ def notices() -> tuple[str, ...]:
 
 def shutdown() -> None:
     """Forget what was declared."""
-    global _cluster, _declared, _env_vars, _notices, _is_local_mode
-    _cluster, _declared, _env_vars, _notices, _is_local_mode = None, None, None, (), False
+    global _cluster, _declared, _env_vars, _notices, _is_local_mode, _is_shared
+    _cluster, _declared, _env_vars, _notices, _is_local_mode, _is_shared = None, None, None, (), False, True
     _warned.clear()
 
 
@@ -505,6 +515,11 @@ def default_engine() -> str:
 def cluster_options() -> dict[str, Any]:
     """Return what `init` was told of a cluster."""
     return dict(_cluster or {})
+
+
+def is_shared() -> bool:
+    """Whether a run claims what its trials hold, so that the sweeps of this machine keep off each other's devices."""
+    return _is_shared
 
 
 def is_initialized() -> bool:

@@ -7,20 +7,17 @@ which something was taken, or to which something was given back, are looked at a
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.core.resources import Bundle, BundlePlacement, Node, Resources, plain_type
+from sweep.core.claims import Claim, withheld
+from sweep.core.resources import UNIT, Bundle, BundlePlacement, Node, Resources, plain_type, units_of
 
-__all__ = ["UNIT", "Capacity", "Free", "Look", "Need", "OneNode", "Types", "Used", "accelerator_of", "units_of"]
+__all__ = ["Capacity", "Free", "Look", "Need", "OneNode", "Part", "Types", "Used", "accelerator_of"]
 
-# Amounts are counted in billionths, as integers and rounded down: 0.1 + 0.2 must leave room for 0.7, and six sixths
-# must fit.
-UNIT = 1_000_000_000
 # How many TPU chips make a block; each larger one consists of two of the smaller.
 BLOCKS = (1, 2, 4, 8)
 # How many kinds of requests have a shelf; each costs something with every placement.
@@ -28,14 +25,11 @@ _MOST_SHELVES = 128
 
 _Shares = tuple[tuple[str, float], ...]  # devices of one node, and how much of each
 Used = Set[tuple[str, str]]  # (node, device) pairs
+Part = tuple[str, str, int]  # of a node: what of, the device if it is of one, and how many units; for `Free.shift`
 Types = frozenset[str]  # accelerator types in lower case
 ANY: Types = frozenset()
 _ALONE, _KEPT = 1, 2  # of a view: a request that is to be alone, and the one that nodes are kept for
 _MANY = 1 << 60  # more than there is room for, of what needs nothing
-
-
-def units_of(amount: float) -> int:
-    return math.floor(amount * UNIT + 1e-3)
 
 
 def accelerator_of(bundle: Bundle) -> str:
@@ -260,8 +254,7 @@ class Free:
     def add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
         """Put one bundle back (+1), or take what a way names (-1), also below zero: a node may have shrunk under its
         trials, and devices that it no longer has are forgotten."""
-        for watch in self.watches:
-            watch.add(self.position)
+        self._note()
         self.load -= sign
         if placement.devices:
             self.idle.clear()
@@ -273,6 +266,46 @@ class Free:
             for units in self.devices.values():
                 if device in units:
                     units[device] += sign * units_of(share)
+
+    def _note(self) -> None:
+        for watch in self.watches:
+            watch.add(self.position)
+
+    def gone(self, claims: Sequence[Claim]) -> Iterator[Part]:
+        """Yield what other sweeps hold here."""
+        for name, amount in withheld(claims, self.node).items():
+            yield name, "", amount
+        for claim in claims:
+            for node, device, units in claim.devices:
+                for kind, there in self.devices.items():
+                    if node == self.node.id and device in there:
+                        yield kind, device, units
+
+    def shift(self, name: str, device: str, units: int) -> None:
+        """Add to what is free of a device, or of an amount where none is named."""
+        self._note()
+        if device:
+            self.idle.clear()
+            self.devices[name][device] += units
+        elif name == "cpu":
+            self.cpu += units
+        elif name == "memory":
+            self.memory += units
+        else:
+            self.custom[name] = self.custom.get(name, 0) + units
+
+    def promised(self, name: str, of_type: str, amount: int) -> Iterator[Part]:
+        """Yield what is free here and promised to a sweep that has waited longer: as much as it asks for. Of GPUs those
+        that are freest, so that they become freer yet; of TPU chips all, because a block of them is needed."""
+        if name not in ("gpu", "tpu"):
+            yield name, "", amount
+            return
+        wanted = plain_type(of_type)
+        free = {device: units for device, units in self.devices.get(name, {}).items() if units > 0}
+        fitting = [device for device in free if not wanted or wanted in self.names[device]]
+        fitting.sort(key=lambda device: -free[device])
+        for device in fitting[: amount if name == "gpu" else len(fitting)]:
+            yield name, device, free[device]
 
 
 def _mixtures(sizes: Sequence[int], number: int) -> Iterator[tuple[int, ...]]:

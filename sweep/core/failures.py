@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweep.core.growing import grown_request
-from sweep.core.messages import Exit, ExitKind, ResizeTrial
-from sweep.core.trial import Grown, Status, Trial, evolve
+from sweep.core.messages import CloneTrial, Exit, ExitKind, PauseTrial, ResizeTrial
+from sweep.core.trial import CheckpointRef, Grown, Status, Trial, cloned, evolve
 from sweep.errors import ResourceError
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ __all__ = [
     "budget_spent",
     "class_of",
     "fell_back",
+    "grace_s",
+    "put_back",
+    "unbegun",
     "wants_save",
     "was_put_off",
 ]
@@ -192,3 +196,38 @@ def was_put_off(trial: Trial, plan: Plan, now: float) -> bool:
     has_time = plan.time_budget_s is None or now < plan.time_budget_s
     is_unbegun = trial.status is Status.TERMINATED and not trial.attempt
     return has_time and is_unbegun and trial.reason.startswith(_BUDGET)
+
+
+def put_back(trial: Trial, reason: str, could_fit: Callable[[Resources], bool]) -> Trial:
+    """Return a trial as it waits again, with what waited for its exit: another config, or another request that could
+    fit."""
+    changes: dict[str, Any] = {"status": Status.PENDING, "next_status": None, "reason": reason}
+    match trial.pending:
+        case CloneTrial(_, _, config, checkpoint):
+            changes |= cloned(config, checkpoint)
+        case ResizeTrial(_, resources):
+            changes["pending"] = None
+            if could_fit(resources):
+                changes["resources"] = resources
+    if not isinstance(trial.pending, PauseTrial):
+        changes["is_by_person"] = False  # the pause that a person wanted did not come to be
+    changes["count"] = (changes.get("checkpoint") or trial.checkpoint or CheckpointRef("")).count
+    return evolve(trial, **changes)
+
+
+def grace_s(trial: Trial, plan: Plan, *, save: bool, is_hurried: bool) -> float:
+    """Return how long a trial that is told to end may take.
+
+    Args:
+        save: it stores a checkpoint before.
+        is_hurried: a person has interrupted the sweep.
+    """
+    grace = plan.save_grace_s if save else plan.stop_grace_s
+    if trial.failure == "timeout" and plan.trial_timeout_s is not None:
+        grace = min(grace, plan.trial_timeout_s)
+    return min(grace, plan.interrupt_grace_s) if is_hurried else grace
+
+
+def unbegun(trial: Trial) -> Trial:
+    """Return a trial whose attempt was not begun after all, as it was before."""
+    return evolve(trial, attempt=trial.attempt - 1, placement=None, started_from=None)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from searchers.base import Signal
+from sweep.core.claims import Claim
 from sweep.core.resources import Node, Resources
 from sweep.core.results import TrialResult
 from sweep.core.trial import CheckpointRef, Trial
@@ -16,10 +17,12 @@ __all__ = [
     "Ask",
     "Asked",
     "Changes",
+    "ClaimsChanged",
     "CloneTrial",
     "Command",
     "Continue",
     "Decision",
+    "Declined",
     "Discard",
     "Event",
     "Exit",
@@ -183,6 +186,14 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Declined:
+    """The attempt was not begun: another sweep of the machine had claimed a part of its place a moment before."""
+
+    trial_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """The engine says why a start takes long."""
 
@@ -212,6 +223,13 @@ class NodesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimsChanged:
+    """What other sweeps of the machine keep from this one, whole, as far as this one has looked."""
+
+    others: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlanChanged:
     """What this run of the driver was asked to do: the first event of every run. `plan` is a `core.plan.Plan`."""
 
@@ -223,7 +241,21 @@ class Tick:
     """Nothing but time."""
 
 
-Event = Suggested | Started | Reported | Saved | Exited | Released | Waiting | Asked | NodesChanged | PlanChanged | Tick
+Event = (
+    Suggested
+    | Started
+    | Reported
+    | Saved
+    | Exited
+    | Released
+    | Declined
+    | Waiting
+    | Asked
+    | NodesChanged
+    | ClaimsChanged
+    | PlanChanged
+    | Tick
+)
 
 # --- decisions -----------------------------------------------------------------------------------------------------
 

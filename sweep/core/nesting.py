@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.core.packing import units_of
-from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources
+from sweep.core.resources import Bundle, BundlePlacement, Placement, Resources, units_of
 
 __all__ = ["place_inside"]
 

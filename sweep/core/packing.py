@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sweep.core.account import Account
-from sweep.core.capacity import UNIT, Capacity, Free, Look, Need, OneNode, Types, Used, accelerator_of, units_of
+from sweep.core.capacity import Capacity, Free, Look, Need, OneNode, Types, Used, accelerator_of
+from sweep.core.claims import Claim, of_others
 from sweep.core.infeasible import why_absent, why_never
 from sweep.core.resources import (
+    UNIT,
     Bundle,
     BundlePlacement,
     Node,
@@ -18,14 +20,18 @@ from sweep.core.resources import (
     Resources,
     format_amount,
     format_request,
+    plain_type,
+    units_of,
 )
 
-__all__ = ["Holder", "Packer", "units_of"]
+__all__ = ["Holder", "Packer"]
 
 # How many placements of single bundles may be tried before a gang counts as "does not fit now".
 _SEARCH_LIMIT = 5_000
 
 Holder = tuple[str, int]  # trial id and attempt
+_OnNode = tuple[Free, str, str, int]  # a `Part` of a node
+_T = TypeVar("_T")
 
 
 class Packer:
@@ -55,6 +61,10 @@ class Packer:
         self._absent: dict[Resources, str] = {}
         self.num_changes = 0
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
+        self._alone: dict[Resources, bool] = {}  # likewise: whether it would fit if there were no other sweeps
+        self._others: tuple[Claim, ...] = ()
+        self._shared: list[Node] = []  # of which others hold or want something
+        self._gone: list[_OnNode] = []  # what they hold
         self.set_nodes(nodes, away)
 
     @property
@@ -77,12 +87,38 @@ class Packer:
         self._nodes = Free.of(nodes)
         self._away = tuple(node for node in away if node.id not in self._nodes)
         self._capacity = Capacity(self._nodes, self._exclusive)
+        self._withhold()
         for resources, placement in self._held.values():
             self._add(resources, placement, -1)
         self._account.set_nodes(self.nodes)
         for known in (self._full, self._ever, self._absent):
             known.clear()
         self._changed()
+
+    @property
+    def others(self) -> tuple[Claim, ...]:
+        """What other sweeps of the machine keep from this one."""
+        return self._others
+
+    def set_others(self, claims: Iterable[Claim]) -> None:
+        """Take what other sweeps keep from this one, in place of what was known of them."""
+        _shift(self._gone, +1)
+        self._others = tuple(claims)
+        self._withhold()
+        self._capacity.keep((), None)  # others may now be where something was kept
+        self._full.clear()
+        self._changed()
+
+    def _withhold(self) -> None:
+        """Take away what other sweeps hold of nodes that are there."""
+        claims_on: dict[str, list[Claim]] = {}
+        for claim in self._others:
+            for name in claim.nodes:
+                claims_on.setdefault(name, []).append(claim)
+        self._shared = [free.node for name, free in self._nodes.items() if name in claims_on] if claims_on else []
+        here = [self._nodes[node.id] for node in self._shared]
+        self._gone = [(free, *part) for free in here for part in free.gone(claims_on[free.node.id])]
+        _shift(self._gone, -1)
 
     def place(self, resources: Resources, holder: Holder) -> Placement | None:
         """Reserve room for one trial, or return None if it does not fit now.
@@ -116,7 +152,7 @@ class Packer:
         uniform = None if resources.strategy == "STRICT_PACK" else resources.uniform
         if uniform is not None and len(resources.bundles) < _SEARCH_LIMIT:
             self._capacity.tidy()
-            if self._capacity.may_hold(*uniform, resources):
+            if self._unpromised(lambda: self._capacity.may_hold(*uniform, resources)):
                 return True
             self._full.add(resources)
             return False
@@ -135,16 +171,43 @@ class Packer:
             self._add(resources, placement, -1)
             return placement
         self._capacity.tidy()
-        placement = _search(resources, self._capacity)
+        placement = self._unpromised(lambda: _search(resources, self._capacity))
         if placement is None:
             self._full.add(resources)
         return placement
+
+    def _unpromised(self, look: Callable[[], _T]) -> _T:
+        """Look at what no other sweep has waited for longer."""
+        kept: list[_OnNode] = []
+        for node, name, of_type, amount in [want for claim in self._others for want in claim.wants]:
+            free = self._nodes.get(node)
+            if free is not None:
+                parts = [(free, *part) for part in free.promised(name, of_type, amount)]
+                _shift(parts, -1)  # what one has waited for is not promised to the next
+                kept += parts
+        found = look()
+        _shift(kept, +1)
+        return found
+
+    def waits_for_others(self, resources: Resources) -> bool:
+        """Whether a request does not fit now and would, if there were no other sweeps on the machine."""
+        if not self._others or self.fits_now(resources):
+            return False
+        if resources not in self._alone:
+            _shift(self._gone, +1)
+            placement = _search(resources, self._capacity)
+            if placement is not None:
+                self._add(resources, placement, +1)
+            _shift(self._gone, -1)
+            self._alone[resources] = placement is not None
+        return self._alone[resources]
 
     def _changed(self) -> None:
         """Forget what is known only until something changes hands."""
         self.num_changes += 1
         self._found.clear()
         self._whys.clear()
+        self._alone.clear()
 
     def keep_room(self, resources: Resources | None) -> bool:
         """Keep nodes for a request that fits nowhere now, so that no other is placed on them: the emptiest that hold it
@@ -157,11 +220,22 @@ class Packer:
             resources = None
         if resources == capacity.kept_for:
             return resources is not None
-        names = set() if resources is None else _emptiest(resources, capacity) or set(self._nodes)
+        names: set[str] = set()
+        if resources is not None:
+            beside = _emptiest(resources, capacity, self._idle_beside_others) if self._gone else set()
+            names = beside or _emptiest(resources, capacity, Capacity.of) or set(self._nodes)
         capacity.keep(names, resources)
         self._full.clear()
         self._changed()
         return resources is not None
+
+    def _idle_beside_others(self, nodes: Iterable[Node]) -> Capacity:
+        """Return the capacity of nodes on which nothing lies but what other sweeps hold."""
+        capacity = Capacity.of(nodes)
+        for free, name, device, units in self._gone:
+            if free.node.id in capacity.nodes:
+                capacity.nodes[free.node.id].shift(name, device, -units)
+        return capacity
 
     def hold(self, resources: Resources, placement: Placement, holder: Holder) -> None:
         """Count as taken what a trial holds already."""
@@ -232,13 +306,16 @@ class Packer:
             return self.why_never(resources)
         if absent := self.absence(resources):
             return absent
-        if resources.alone:
+        if resources.alone and not self.waits_for_others(resources):
             return "waits until nothing else runs on its node, to run alone after it ran out of memory"
         parts = []
         for name, of_type, need in resources.needs():
             have = self._account.there(name, of_type)
-            held, holders = self._account.taken(name, of_type)
-            if need > have - held + 1e-9:
+            own, holders = self._account.taken(name, of_type)
+            held = own + self._held_by_others(name, of_type)
+            is_promised = any(want[1] == name for claim in self._others for want in claim.wants)
+            if need > have - held + 1e-9 or is_promised:
+                others = of_others(self._others, self._shared, name, of_type)
                 first = itertools.islice(holders, 4)
                 shown = ", ".join(holder[0].rpartition("_")[2] + self._notes.get(holder, "") for holder in first)
                 more = f" and {len(holders) - 4} more" if len(holders) > 4 else ""
@@ -246,16 +323,31 @@ class Packer:
                 there = f"{format_amount(name, free)} of {format_amount(name, have)} free"
                 parts.append(f"waits for {format_request(name, need, of_type)}; {there}")
                 if shown:
-                    parts[-1] += f", the rest held by {shown}{more}"
+                    parts[-1] += f", {'some' if others else 'the rest'} held by {shown}{more}"
+                if others:
+                    parts[-1] += f"; {others}"
         if not parts and self._exclusive:
             by = ", ".join(sorted({holder[0].rpartition("_")[2] for holder in self._exclusive.values()}))
             return f"waits for {by}, which runs alone after it ran out of memory"
         return "; ".join(parts) or f"waits for {resources} in one piece; what is free is scattered"
 
+    def _held_by_others(self, name: str, of_type: str) -> float:
+        """Return how much of something is not there for this sweep, as `Node.amount` counts."""
+        wanted = plain_type(of_type)
+        parts = [(free, device, units) for free, what, device, units in self._gone if what == name]
+        units = sum([units for free, device, units in parts if not wanted or wanted in free.names[device]])
+        return units / (1 if name == "memory" else UNIT)
+
     def used(self) -> dict[str, tuple[float, float]]:
         """Return per resource (held, total) over all nodes; for displays."""
         names = [name for name in ("cpu", "gpu", "tpu", "memory") if self._account.there(name)]
         return {name: (self._account.taken(name)[0], self._account.there(name)) for name in names}
+
+
+def _shift(parts: Iterable[_OnNode], sign: int) -> None:
+    """Add parts of nodes to what is free there (+1), or take them away (-1)."""
+    for free, name, device, units in parts:
+        free.shift(name, device, sign * units)
 
 
 def _can_hold(resources: Resources, nodes: Iterable[Node]) -> bool:
@@ -286,12 +378,12 @@ def _search(resources: Resources, capacity: Capacity) -> Placement | None:
     return _Layout(resources, capacity).find()
 
 
-def _emptiest(resources: Resources, capacity: Capacity) -> set[str]:
-    """Return the nodes, of the emptiest ones, on which a request is to lie when they are idle."""
+def _emptiest(resources: Resources, capacity: Capacity, idle: Callable[[Iterable[Node]], Capacity]) -> set[str]:
+    """Return the nodes, of the emptiest ones, on which a request is to lie when they are idle; none: nowhere."""
     number = len(resources.bundles) if resources.strategy == "STRICT_SPREAD" else 1
     while True:
         nodes = [free.node for free in itertools.islice(capacity.emptiest(resources), number)]
-        found = _search(resources, Capacity.of(nodes)) if nodes else None
+        found = _search(resources, idle(nodes)) if nodes else None
         if found is not None:
             return {place.node for place in found.bundles}
         if len(nodes) < number:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sweep.core.claims import Lookout
 from sweep.core.packing import Packer
 from sweep.core.resources import Resources
 
@@ -62,6 +63,16 @@ class PendingQueue:
         """Whether a trial waits for nodes that are not there now."""
         return any(packer.absence(resources) for resources, _ in self._groups)
 
+    def renew(self, trial_id: str, resources: Resources, has_run: bool) -> int:
+        """Let a trial wait behind all others that do; returns its new ticket."""
+        self.remove(trial_id, resources, has_run)
+        return self.add(trial_id, resources, has_run)
+
+    def why_none(self, packer: Packer) -> str:
+        """Return why nothing starts though trials wait and nothing runs."""
+        resources, _ = next(iter(self))
+        return "its choose() returned None" if packer.fits_now(resources) else packer.why_not(resources)
+
     def startable(self, packer: Packer) -> tuple[str | None, Sequence[str]]:
         """Return the oldest waiting trial, and the first of each group that fits now, oldest first.
 
@@ -73,8 +84,7 @@ class PendingQueue:
             return None, ()
         if self._in_vain == (packer, packer.num_changes, self._heads):
             return self._oldest, ()
-        groups = self._groups.items()
-        heads = sorted(((*next(iter(group.items())), resources) for (resources, _), group in groups), key=_age)
+        heads = self._firsts()
         here = (head for head in heads if not packer.absence(head[2]))
         oldest, _, request = next(here, heads[0])
         self._oldest = oldest
@@ -86,6 +96,24 @@ class PendingQueue:
         fitting = [trial_id for trial_id, _, resources in heads if packer.fits_now(resources)]
         self._in_vain = None if fitting else (packer, packer.num_changes, self._heads)
         return oldest, fitting
+
+    def _firsts(self) -> list[tuple[str, int, Resources]]:
+        """Return the first trial of each group with its ticket and its request, oldest first."""
+        groups = self._groups.items()
+        return sorted(((*next(iter(group.items())), resources) for (resources, _), group in groups), key=_age)
+
+    def lookout(self, packer: Packer, wish: Resources | None) -> Lookout | None:
+        """Return what could start, were it not for other sweeps of the machine; None: nothing.
+
+        Args:
+            wish: what a trial would ask for that is not there yet; None: there will be none.
+        """
+        if not packer.others:
+            return None
+        for _, _, resources in self._firsts():
+            if packer.waits_for_others(resources):
+                return Lookout(resources)
+        return Lookout() if wish is not None and packer.waits_for_others(wish) else None
 
     def overtook(self, oldest: str) -> None:
         """Note that a younger trial started while the oldest did not fit."""

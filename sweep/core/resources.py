@@ -17,6 +17,7 @@ from sweep.errors import ResourceError, refuse_unknown
 __all__ = [
     "LOCAL",
     "STRATEGIES",
+    "UNIT",
     "Bundle",
     "BundlePlacement",
     "Device",
@@ -31,8 +32,12 @@ __all__ = [
     "parse_bytes",
     "parse_resources",
     "plain_type",
+    "units_of",
 ]
 
+# Amounts are counted in billionths, as integers and rounded down: 0.1 + 0.2 must leave room for 0.7, and six sixths
+# must fit.
+UNIT = 1_000_000_000
 LOCAL = "local"  # the node that a machine is where no others are declared
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
@@ -348,6 +353,11 @@ def PlacementGroupFactory(bundles: Sequence[Mapping[str, Any]], strategy: str = 
     if not bundles:
         raise ResourceError("PlacementGroupFactory needs at least one bundle, for instance [{'CPU': 1}].")
     return Resources(tuple(_bundle(bundle) for bundle in bundles), strategy)
+
+
+def units_of(amount: float) -> int:
+    """Return an amount as it is counted: in billionths."""
+    return math.floor(amount * UNIT + 1e-3)
 
 
 def name_device(node: str, device: str) -> str:

@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any
 from searchers.base import EXHAUSTED, NOT_NOW
 from searchers.errors import SearchError
 from sweep.core import failures, scheduler_guard
+from sweep.core.claims import Lookout
 from sweep.core.expected import Expected, fault, silence
 from sweep.core.growing import GrownRequests
 from sweep.core.messages import (
     Ask,
     Asked,
     Changes,
+    ClaimsChanged,
     CloneTrial,
     Command,
     Continue,
     Decision,
+    Declined,
     Discard,
     Event,
+    Exit,
     Exited,
     ExitKind,
     Fail,
@@ -154,14 +158,16 @@ class Sweep:
     @property
     def deadline(self) -> float | None:
         """When to send `Tick` at the latest; None: nothing depends on time."""
-        soonest = self._timers.soonest
-        budget = self.plan.time_budget_s
-        if budget is not None and self._ending is None and (soonest is None or budget < soonest):
-            soonest = budget
-        reask_at = self._suggestions.reask_at
-        if reask_at is not None and (soonest is None or reask_at < soonest) and self._can_ask:
-            soonest = reask_at
-        return soonest
+        budget = self.plan.time_budget_s if self._ending is None else None
+        times = (self._timers.soonest, budget, self._suggestions.reask_at if self._can_ask else None)
+        return min([time for time in times if time is not None], default=None)
+
+    @property
+    def lookout(self) -> Lookout | None:
+        """What starts as soon as other sweeps of the machine let it; None: nothing waits for them."""
+        if not self._packer.others or self._ending is not None or self._failed:
+            return None
+        return self._queue.lookout(self._packer, self._last_request if self._can_ask else None)
 
     @property
     def done(self) -> bool:
@@ -170,9 +176,7 @@ class Sweep:
             return True
         if not self._is_open or self.num_held or self._unreleased or self._suggestions.num_outstanding:
             return False
-        if self._ending is not None:
-            return True
-        return not (self._counts[Status.PENDING] or self._can_ask or self._num_paused())
+        return self._ending is not None or not (self._counts[Status.PENDING] or self._can_ask or self._num_paused())
 
     def metric_error(self) -> MetricError | None:
         """Return what is to be raised when the sweep is over: no trial ever reported its metric."""
@@ -216,12 +220,17 @@ class Sweep:
                 self._on_exited(event, now)
             case Released():
                 self._on_released(event)
+            case Declined():
+                self._on_declined(event, now)
             case Waiting():
                 self._on_waiting(event)
             case Asked():
                 self._on_asked(event, now)
             case NodesChanged():
                 self._on_nodes_changed(event, now)
+            case ClaimsChanged(others):
+                self._packer.set_others(others)
+                self._must_pump = True
             case PlanChanged():
                 self._on_plan_changed(event, now)
         is_due = self._timers.waiting and self._timers.waiting[0][0] <= now
@@ -446,18 +455,7 @@ class Sweep:
 
         Returns whether it waits now; a trial that no node can hold any more is in ERROR instead.
         """
-        changes: dict[str, Any] = {"status": Status.PENDING, "next_status": None, "reason": reason}
-        match trial.pending:
-            case CloneTrial(_, _, config, checkpoint):
-                changes |= cloned(config, checkpoint)
-            case ResizeTrial(_, resources):
-                changes["pending"] = None
-                if self._packer.could_ever_fit(resources) or not self._has_nodes:  # a machine may have gone since
-                    changes["resources"] = resources
-        if not isinstance(trial.pending, PauseTrial):
-            changes["is_by_person"] = False  # the pause that a person wanted did not come to be
-        changes["count"] = (changes.get("checkpoint") or trial.checkpoint or CheckpointRef("")).count
-        trial = evolve(trial, **changes)
+        trial = failures.put_back(trial, reason, lambda r: not self._has_nodes or self._packer.could_ever_fit(r))
         if self._has_nodes and not self._packer.could_ever_fit(trial.resources):
             # its status is still the old one in the books, so that PAUSED and RUNNING alike go to ERROR
             self._end(trial, Status.ERROR, self._why_never(trial), now)
@@ -494,6 +492,15 @@ class Sweep:
         trial = self._trials.get(event.trial_id)
         if trial is not None and trial.attempt == event.attempt and trial.placement is not None:
             self._put(evolve(trial, placement=None))
+
+    def _on_declined(self, event: Declined, now: float) -> None:
+        """Another sweep was faster: the trial waits where it did before, or goes where it was to go meanwhile."""
+        trial = self._current(event.trial_id, event.attempt)
+        if trial is not None and trial.status is Status.STARTING:
+            self._requeue(failures.unbegun(trial), trial.reason, now)
+        elif trial is not None:
+            self._on_exited(Exited(trial.id, trial.attempt, Exit(ExitKind.STOPPED)), now)
+        self._on_released(Released(event.trial_id, event.attempt))
 
     # --- decisions -------------------------------------------------------------------------------------------------
 
@@ -608,12 +615,8 @@ class Sweep:
             seq = self._answering[1]
             self._answering = None
         self._out.append(Stop(trial.id, trial.attempt, seq, save))
-        grace = self.plan.save_grace_s if save else self.plan.stop_grace_s
-        if trial.failure == "timeout" and self.plan.trial_timeout_s is not None:
-            grace = min(grace, self.plan.trial_timeout_s)
-        if self._ending is Ask.INTERRUPT:
-            grace = min(grace, self.plan.interrupt_grace_s)
-        self._timers.set(now + grace, trial)
+        grace_s = failures.grace_s(trial, self.plan, save=save, is_hurried=self._ending is Ask.INTERRUPT)
+        self._timers.set(now + grace_s, trial)
 
     def _stop_all(self, reason: str, now: float) -> None:
         """End everything for good: budget spent, a stopper's stop_all, fail_fast, cancel."""
@@ -702,9 +705,7 @@ class Sweep:
             self._recover(trial, now)
         for trial in [self._trials[trial.id] for trial in waiting]:
             if trial.status is Status.PENDING:
-                place = trial.id, trial.resources, trial.attempt > 0
-                self._queue.remove(*place)
-                self._put(evolve(trial, ticket=self._queue.add(*place)))
+                self._put(evolve(trial, ticket=self._queue.renew(trial.id, trial.resources, trial.attempt > 0)))
         for trial in leaving:
             self._recover(self._trials[trial.id], now)
         # only now, when no trial is taken for running any more, may the scheduler answer to what has ended
@@ -770,11 +771,10 @@ class Sweep:
         if self.num_held or self._unreleased or self._queue.awaits_nodes(self._packer):
             self._suggestions.something_runs(now)
             return
-        if self._suggestions.num_outstanding or self._failed:
+        if self._suggestions.num_outstanding or self._failed or self.lookout is not None:
             return
         if self._counts[Status.PENDING]:
-            resources, _ = next(iter(self._queue))
-            why = "its choose() returned None" if self._packer.fits_now(resources) else self._packer.why_not(resources)
+            why = self._queue.why_none(self._packer)
             who = f"{type(self._scheduler).__name__} starts none of the {self._counts[Status.PENDING]} waiting trials"
             self._stall(f"{who}; {why}")
         elif (not self._can_ask or self._suggestions.is_put_off) and self._wake_paused(now):
@@ -835,10 +835,9 @@ class Sweep:
 
     @property
     def _can_ask(self) -> bool:
-        if self._suggestions.is_exhausted or self._ending is not None:
-            return False
-        limit = self.plan.num_trials
-        return limit is None or len(self._trials) + self._suggestions.num_outstanding < limit
+        limit, number = self.plan.num_trials, len(self._trials) + self._suggestions.num_outstanding
+        may_be = limit is None or number < limit
+        return may_be and not self._suggestions.is_exhausted and self._ending is None
 
     def _ask(self) -> None:
         """Ask the searcher: exactly when a slot is free if it is adaptive, else so that a few configs always wait."""
@@ -892,8 +891,9 @@ class Sweep:
         self._num_held += new.status in HELD
         if new.status is not Status.PENDING:
             return new
-        kept = new.ticket if old is not None and new.grown is not old.grown else 0  # it waits for more: not as the last
-        ticket = self._queue.add(new.id, new.resources, new.attempt > 0, kept)
+        # one that waits for more, or that was not begun after all, does so where it did
+        is_kept = old is not None and (new.grown is not old.grown or new.attempt < old.attempt)
+        ticket = self._queue.add(new.id, new.resources, new.attempt > 0, new.ticket if is_kept else 0)
         reason = new.reason or self._packer.absence(new.resources)
         return evolve(new, ticket=0 if self._ending is Ask.INTERRUPT else ticket, reason=reason)  # resumed, it is first
 

@@ -163,7 +163,7 @@ class Agent:
         node = next((node for node in setup.context["nodes"] if node.id == self.node), None)
         link = Link(self._socket, self._on_full)
         self._link = link
-        link.send(wire.Prepared(node, problem))
+        link.send(wire.Prepared(node, problem, () if self._engine is None else tuple(self._engine.claims())))
         while not link.is_empty:
             link.flush()
         return not problem
@@ -189,7 +189,7 @@ class Agent:
         while not self._why_over:
             events = [event for event in engine.next_events(None) if not isinstance(event, messages.Tick)]
             for event in events:
-                if isinstance(event, messages.Released):
+                if isinstance(event, messages.Released | messages.Declined):
                     self._briefs.pop((event.trial_id, event.attempt), None)
             if events or self._notices:
                 notices, self._notices = self._notices, []
@@ -207,6 +207,8 @@ class Agent:
                     self._engine.execute(command)
                 case wire.Passed(trial_id, attempt, word):
                     self._engine.hear((trial_id, attempt), word)
+                case wire.LookOut(lookout):
+                    self._engine.look_out(lookout)
         if not self._link.is_open:
             self._engine.loop.ignore(self._link.socket.fileno())
             self._end(GONE)

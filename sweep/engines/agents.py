@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sweep.core import messages
+from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Trial, evolve
@@ -62,6 +63,8 @@ class _Member:
         attempts: that were sent there and are not released, by trial and number.
         exited: those of them whose exit was told.
         calls: how often an agent was called since one was last ready.
+        others: what other sweeps keep from this one there, as the agent said last.
+        lookout: what it was last told to look out for.
     """
 
     node: Node
@@ -72,6 +75,8 @@ class _Member:
     attempts: dict[tuple[str, int], Trial] = field(default_factory=dict)
     exited: set[tuple[str, int]] = field(default_factory=set)
     calls: int = 0
+    others: tuple[Claim, ...] = ()
+    lookout: Lookout | None = None
 
 
 class Agents(Engine):
@@ -93,6 +98,9 @@ class Agents(Engine):
         self._members = {node.id: _Member(node) for node in context.nodes}
         self._where: dict[tuple[str, int], _Member] = {}  # who runs an attempt that lies on one node
         self._calls: deque[Any] = deque()  # from other threads: functions to call on this one
+        self._told: tuple[Claim, ...] = ()  # what others keep from this sweep, as the sweep knows it
+        self._lookout: Lookout | None = None
+        self._unheard: set[_Member] = set()  # who have not been told of a lookout since they spoke of others
         self._is_closed = False
         self._is_changed = threading.Event()
         self._loop = Loop()
@@ -102,7 +110,7 @@ class Agents(Engine):
         stored = store_trainable(context.trainable, layout)
         self._witness = witness(layout.root, secrets.token_hex(8))
         self._setup = Setup.of(
-            context,
+            replace(context, claims_as=secrets.token_hex(8)),
             stored,
             path=[*own_path(), *filter(None, [ship_local_modules(layout.code, self._say)])],
             cwd=_cwd(),
@@ -174,6 +182,21 @@ class Agents(Engine):
     def post(self, event: Event) -> None:
         self._loop.post(event)
 
+    def claims(self) -> Sequence[Claim]:
+        self._told = self._others()
+        return self._told
+
+    def look_out(self, lookout: Lookout | None) -> None:
+        """Have agents look out where other sweeps keep something; each is answered whenever it has spoken of them."""
+        members = self._unheard if lookout == self._lookout else self._members.values()
+        self._lookout = lookout
+        for member in members:
+            wanted = lookout if member.others else None
+            if member.link is not None and member.is_ready and (member in self._unheard or wanted != member.lookout):
+                member.lookout = wanted
+                member.link.send(wire.LookOut(wanted))
+        self._unheard.clear()
+
     def close(self) -> None:
         """End every agent, and return when what they have started is gone."""
         if self._is_closed:
@@ -241,15 +264,17 @@ class Agents(Engine):
     def _on_link(self, member: _Member, link: Link) -> None:
         for message in link.receive():
             match message:
-                case wire.Prepared(node, problem):
-                    if problem:
-                        self._on_problem(member, problem)
-                    else:
-                        self._on_ready(member, node)
+                case wire.Prepared(_, problem) if problem:
+                    self._on_problem(member, problem)
+                case wire.Prepared(node, _, others):
+                    self._on_ready(member, node)
+                    self._on_others(member, others)
                 case wire.Happened(events, notices):
                     for text in notices:
                         self._say(f"{member.node.id}: {text}" if len(self._members) > 1 else text)
                     for event in events:
+                        if isinstance(event, messages.Declined):
+                            self._unheard.add(member)
                         if not self._spans.take(member.node.id, event):
                             self._on_event(member, event)
                 case wire.Passed(trial_id, attempt, word):
@@ -261,7 +286,10 @@ class Agents(Engine):
         match event:
             case messages.Exited(trial_id, attempt):
                 member.exited.add((trial_id, attempt))
-            case messages.Released(trial_id, attempt):
+            case messages.ClaimsChanged(others):
+                self._on_others(member, others)
+                return
+            case messages.Released(trial_id, attempt) | messages.Declined(trial_id, attempt):
                 key = (trial_id, attempt)
                 member.attempts.pop(key, None)
                 member.exited.discard(key)
@@ -271,6 +299,19 @@ class Agents(Engine):
                 self._say_nodes()
                 return
         self._events.append(event)
+
+    def _others(self) -> tuple[Claim, ...]:
+        """Return what other sweeps keep from this one on all nodes."""
+        return tuple([claim for member in self._members.values() for claim in member.others])
+
+    def _on_others(self, member: _Member, others: Sequence[Claim]) -> None:
+        """Take what an agent says of its node, and tell the sweep of all nodes, if that is news."""
+        if member.others or others:
+            member.others = tuple(others)
+            self._unheard.add(member)
+            if (told := self._others()) != self._told:
+                self._told = told
+                self._events.append(messages.ClaimsChanged(told))
 
     def _on_ready(self, member: _Member, node: Node) -> None:
         was_ready, member.is_ready = member.is_ready, True
@@ -307,6 +348,9 @@ class Agents(Engine):
         if was_ready:
             self._say(error + (f"; {num_lost} of its trials start again" if num_lost else ""))
             self._say_nodes()
+            self._on_others(member, ())
+        member.lookout = None
+        self._unheard.discard(member)
         for key in running:
             self._events.append(messages.Released(*key))
         self._spans.settle()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import Continue, Event, Kill, Save, Start, Stop
 from sweep.core.resources import Node
 from sweep.core.trial import Trial
@@ -50,6 +51,9 @@ class EngineContext:
         preload: modules to import in advance, besides those that the trainable refers to.
         lock_fd: descriptor of the experiment's lock, which every process of the engine that could outlive the driver
             holds, too.
+        is_shared: what trials hold is claimed, so that other sweeps of this user on this machine keep off it.
+        claims_as: what the engines of one run, each on a node of its own, have in common: those of them that share a
+            machine do not keep off each other. Empty: there is only this one.
         notice: called at once with each line for the user; None: it is kept in `Engine.notices`.
     """
 
@@ -72,6 +76,8 @@ class EngineContext:
     start_method: str = "zygote"
     preload: Sequence[str] = ()
     lock_fd: int | None = None
+    is_shared: bool = True
+    claims_as: str = ""
     notice: Callable[[str], None] | None = None
 
 
@@ -95,6 +101,8 @@ class Engine(ABC):
     9. A node that leaves gives `Exited` with NODE_LOST for every attempt that had a part there, then `NodesChanged`
        with the node in its `away` if it may come back, then `Released` of those attempts. A `Start` that names a node
        which has left meanwhile ends so, too.
+    10. A `Start` whose place another sweep of the machine has claimed meanwhile gives `ClaimsChanged`, if that is news,
+        and `Declined`, and nothing else.
 
     Attributes:
         notices: what the user should be shown, oldest first, such as a module that could not be imported in advance.
@@ -131,6 +139,13 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """End everything."""
+
+    def claims(self) -> Sequence[Claim]:
+        """Return what other sweeps of the machine keep from this one, at the beginning; an engine may know of none."""
+        return ()
+
+    def look_out(self, lookout: Lookout | None) -> None:  # noqa: B027  # an engine that claims nothing ignores it
+        """Give `ClaimsChanged` within a quarter of a second after a change in what others keep, until None is given."""
 
     def run_loop(self, loop: Callable[[], T]) -> T:
         """Call `loop`, which drives this engine, and return what it returns.

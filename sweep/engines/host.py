@@ -39,18 +39,19 @@ _SPAWNED = (
 class Host:
     """One host process: `run` never returns."""
 
-    def __init__(self, life: socket.socket, driver: int, *, is_reusing: bool, lock: int = -1) -> None:
+    def __init__(self, life: socket.socket, driver: int, *, is_reusing: bool, locks: Sequence[int] = ()) -> None:
         """Take over this process.
 
         Args:
             life: the socket to the driver.
             driver: a pidfd of the driver.
             is_reusing: workers stay after their attempt and wait for another.
-            lock: descriptor of the experiment's lock, which this process holds and its workers close; -1: none.
+            locks: descriptors of locked files, the experiment's and that of its claims, which this process holds and
+                its workers close.
         """
         self._life = Packets(life)
         self._driver = driver
-        self._lock = lock
+        self._locks = locks
         self._is_reusing = is_reusing
         self._worker = 0
         self._pidfd = -1
@@ -171,7 +172,7 @@ class Host:
             if self._control is not None:
                 self._control.socket.close()
             others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
-            for descriptor in (self._driver, self._lock, self._idle, self._pidfd, *others):
+            for descriptor in (self._driver, *self._locks, self._idle, self._pidfd, *others):
                 if descriptor >= 0 and descriptor not in kept:
                     os.close(descriptor)
             serve(SocketChannel(data), say_idle_over(idle), control=control)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,7 @@ class Hosts:
         is_importing: the zygote imports this module now.
         is_ready: it has imported these modules, which started so many threads.
         say: called with each line for the user.
+        locks: descriptors that every host holds, beside that of the experiment's lock.
         slots: those that there are, by number.
     """
 
@@ -48,6 +49,7 @@ class Hosts:
     is_importing: Callable[[str], None]
     is_ready: Callable[[int, tuple[str, ...]], None]
     say: Callable[[str], None]
+    locks: Sequence[int] = ()
     slots: dict[int, Slot] = field(default_factory=dict, init=False)
     _nursery: Nursery | None = field(default=None, init=False)
     _has_import_crashed: bool = field(default=False, init=False)  # then trials import for themselves
@@ -80,7 +82,7 @@ class Hosts:
             directory=self.context.directory.absolute(),
             log=self.log,
             environ=self.environ,
-            lock_fd=self.context.lock_fd,
+            locks=(*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd])),
         )
         self._nursery = nursery
         self.loop.listen(nursery.packets.socket.fileno(), lambda: self._on_nursery(nursery))
@@ -132,6 +134,12 @@ class Hosts:
             slot.life.close()
             if not slot.nursery.is_alive:  # nothing would say that it is gone
                 self._bury(slot)
+
+    def retire_idle(self) -> None:
+        """End the idle reused workers, for what they hold."""
+        for slot in self.slots.values():
+            if slot.is_idle:
+                slot.retire()
 
     def end(self, slot: Slot) -> None:
         """End a host that does not react, for instance because it was stopped (SIGSTOP)."""

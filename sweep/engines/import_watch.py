@@ -15,7 +15,7 @@ import contextlib
 import os
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sweep.engines.processes import end_marked, end_tree, fork
 from sweep.worker.environment import IMPORTER_VARIABLE
@@ -24,7 +24,7 @@ __all__ = ["watched"]
 
 
 @contextlib.contextmanager
-def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
+def watched(driver: int, control: int, unneeded: Sequence[int]) -> Iterator[None]:
     """Have this process, and what it starts, end with the driver while this is open.
 
     What is started bears the mark that this process was started with; afterwards the mark is gone. Where the kernel
@@ -33,7 +33,7 @@ def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
     Args:
         driver: pidfd of the driver.
         control: socket to the driver.
-        unneeded: a descriptor that the watch must not hold, or negative.
+        unneeded: descriptors that the watch must not hold.
     """
     own = os.getpid()
     mark = os.environ.get(IMPORTER_VARIABLE, "")
@@ -41,8 +41,8 @@ def watched(driver: int, control: int, unneeded: int) -> Iterator[None]:
 
     def watch() -> None:
         os.setsid()
-        if unneeded >= 0:
-            os.close(unneeded)
+        for descriptor in unneeded:
+            os.close(descriptor)
         _watch(own, driver, control, zygote, mark)
 
     try:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sweep.core import messages
+from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
-from sweep.core.trial import Outcome
+from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
 from sweep.engines.handover import HandOver
@@ -27,6 +28,7 @@ from sweep.engines.memory_guard import MemoryGuard
 from sweep.engines.processes import end_marked
 from sweep.engines.release import Releases
 from sweep.engines.scarcity import Scarcity
+from sweep.engines.sharing import Sharing
 from sweep.engines.silence import Silences
 from sweep.engines.slots import Attempt, Slot, key_of
 from sweep.errors import ConfigError
@@ -114,6 +116,13 @@ class LocalEngine(Engine):
             emit=lambda event: self._events.append(event),
             notice=say,
         )
+        self._sharing = Sharing(
+            context,
+            self._loop,
+            emit=lambda event: self._events.append(event),
+            end_idle=lambda: self._hosts.retire_idle(),
+            say=say,
+        )
         if memory_limit is not None:
             MemoryGuard(memory_limit, self._loop, self._attempts, self._kill)
         self._hosts = Hosts(
@@ -126,6 +135,7 @@ class LocalEngine(Engine):
             is_importing=self._on_importing,
             is_ready=self._locks.begin,
             say=say,
+            locks=self._sharing.descriptors,
         )
         try:
             self._hosts.start()
@@ -154,6 +164,8 @@ class LocalEngine(Engine):
         if self._is_closed:
             return
         if isinstance(command, messages.Start):
+            if not self._sharing.take(command.trial):
+                return
             is_spanning = self._jobs.is_spanning(command.trial)
             attempt = Attempt(next(self._tokens), command.trial, is_spanning=is_spanning)
             self._attempts[attempt.key] = attempt
@@ -219,12 +231,19 @@ class LocalEngine(Engine):
     def post(self, event: Event) -> None:
         self._loop.post(event)
 
+    def claims(self) -> Sequence[Claim]:
+        return self._sharing.claims()
+
+    def look_out(self, lookout: Lookout | None) -> None:
+        self._sharing.look_out(lookout)
+
     def close(self) -> None:
         """End everything that was started, and return when it is gone."""
         if self._is_closed:
             return
         self._is_closed = True
         self._hosts.close()
+        self._sharing.close()
         self._attempts.clear()
         self._loop.close()
         self._limits.close()
@@ -262,6 +281,7 @@ class LocalEngine(Engine):
                 continue
             if slot.key == key and not slot.is_retiring:
                 slot.attempt, attempt.slot = attempt, slot
+                self._sharing.end_use(slot.number)
                 self._send_job(attempt, slot.link)
                 return True
             if set(key[1]) & set(slot.key[1]):
@@ -276,6 +296,7 @@ class LocalEngine(Engine):
 
     def _unblock(self, slot: Slot) -> None:
         """The idle worker of a slot has been ended, or is gone: those that waited for it may have its devices."""
+        self._sharing.end_use(slot.number)
         for attempt in self._waiting:
             attempt.blockers.discard(slot.number)
         for attempt in [one for one in self._waiting if not one.blockers]:
@@ -378,13 +399,17 @@ class LocalEngine(Engine):
             slot.attempt = None
         self._events.append(messages.Exited(*attempt.key, exit))
         if slot is not None and slot.link is not None:  # its worker stays, idle, with its memory
-            self._events.append(messages.Released(*attempt.key))
+            self._release(attempt.trial, idle=slot.number)
         else:
-            released = messages.Released(*attempt.key)
             others = [other.trial for other in self._attempts.values()]
-            self._releases.after(attempt.key, attempt.trial, lambda: self._events.append(released), others)
+            spare = self._sharing.shared_devices(attempt.trial)
+            self._releases.after(attempt.key, attempt.trial, lambda: self._release(attempt.trial), others, spare)
         if slot is not None:
             self._scarcity.on_room()
+
+    def _release(self, trial: Trial, idle: int = 0) -> None:
+        self._sharing.give_back(trial, idle)
+        self._events.append(messages.Released(trial.id, trial.attempt))
 
     def _finish_with_status(self, attempt: Attempt, status: int | None, peak: int = 0) -> None:
         has_oom_kill = False
@@ -452,6 +477,8 @@ class LocalEngine(Engine):
                 slot.drop_link(self._loop)
                 if attempt is not None:
                     self._finish_with_status(attempt, status, peak)
+                else:
+                    self._sharing.end_use(slot.number)
             case wire.Idle(token):
                 self._drain(slot)
                 if attempt is not None and attempt.token == token and slot.link is not None:

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.worker import wire
@@ -46,14 +46,15 @@ class Nursery:
         directory: Path,
         log: Path,
         environ: Mapping[str, str],
-        lock_fd: int | None = None,
+        locks: Sequence[int] = (),
     ) -> None:
         """Start the process; it does not wait for it.
 
         Args:
             log: gets what the imported modules print.
             environ: its environment, to which the markers and one thread per library are added.
-            lock_fd: of the experiment's lock: hosts hold it too, so that it is free only when they are gone.
+            locks: descriptors of files that are locked: hosts hold them too, so that they are free only when those are
+                gone.
         """
         self.importing = ""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -79,7 +80,7 @@ class Nursery:
                     pass_fds=(theirs.fileno(),),
                     env=variables,
                 )
-            self.packets.send(setup, [] if lock_fd is None else [lock_fd])
+            self.packets.send(setup, locks)
         except BaseException:
             ours.close()
             raise

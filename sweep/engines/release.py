@@ -42,15 +42,23 @@ class Releases:
         self._waiting: dict[Hashable, Callable[[], None]] = {}
         self._is_alarm_set = False
 
-    def after(self, key: Hashable, trial: Trial, then: Callable[[], None], running: Iterable[Trial] = ()) -> None:
+    def after(
+        self,
+        key: Hashable,
+        trial: Trial,
+        then: Callable[[], None],
+        running: Iterable[Trial] = (),
+        spare: Iterable[tuple[str, str]] = (),
+    ) -> None:
         """Call `then` once those GPUs are clean that an ended worker held for `trial` and none of `running` holds.
 
         Args:
             key: id and attempt of the trial that waits, for which the reason is shown; anything else if none waits.
+            spare: (node, device) of those that are in use by somebody else all the same.
         """
         held = _devices_of(trial) if self._has_gpus else set()
         if held:
-            held = held.difference(*map(_devices_of, running))
+            held = held.difference(spare, *map(_devices_of, running))
         devices = [(node.id, device) for node in self.nodes for device in node.devices if (node.id, device.id) in held]
         if not devices or self._hand_over.enter(key, devices, time.monotonic()):
             then()

@@ -5,8 +5,9 @@
     Continue, Save, Stop ──> rank 0's node        Kill ──> all of them
     Relayed: between the host of rank 0 and the others
 
-Nothing of the user's runs before every node is ready. A node on which the kernel refuses processes has all the others
-give back what they hold, and all are tried again later: so no group holds a part of what another needs.
+Nothing of the user's runs before every node is ready. Where another sweep has claimed the place on one node meanwhile,
+the others give theirs back, and the attempt as a whole was declined. A node on which the kernel refuses processes has
+all the others give back what they hold, and all are tried again later: so no group holds a part of what another needs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ __all__ = ["Spans"]
 
 _AGAIN_S = 0.1  # pause after a refusal; it doubles
 _MOST_AGAIN_S = 5.0
+
+_NEVER_BEGAN = Exit(ExitKind.KILLED, error="another sweep has claimed its place")
 
 Key = tuple[str, int]
 
@@ -58,6 +61,7 @@ class _Span:
         is_ending: all were told to end.
         verdict: how it ended, if that is not for rank 0's host to say.
         refused: what the kernel refuses, and where; empty: nothing, since it was last tried.
+        is_declined: another sweep has claimed a part of its place.
         pause_s: until it is tried again.
         is_exit_told: the core knows that it ended.
     """
@@ -70,6 +74,7 @@ class _Span:
     is_ending: bool = False
     verdict: Exit | None = None
     refused: str = ""
+    is_declined: bool = False
     pause_s: float = _AGAIN_S
     is_exit_told: bool = False
 
@@ -157,7 +162,7 @@ class Spans:
 
     def take(self, node: str, event: Event) -> bool:
         """Take in an event of the engine of a node; False: it concerns none of these attempts."""
-        if not isinstance(event, messages.Exited | messages.Released):
+        if not isinstance(event, messages.Exited | messages.Released | messages.Declined):
             return False
         span = self._spans.get((event.trial_id, event.attempt))
         part = span.parts.get(node) if span is not None else None
@@ -165,6 +170,10 @@ class Spans:
             return False
         if isinstance(event, messages.Released):
             part.is_released = True
+        elif isinstance(event, messages.Declined):
+            part.exit, part.is_released = _NEVER_BEGAN, True
+            span.is_declined = True
+            self._end(span)
         else:
             part.exit = event.exit
             # Rank 0's host ends when every rank is gone, another one when its own are: if not, it did not get that far.
@@ -256,6 +265,11 @@ class Spans:
         if self._spans.get(span.key) is not span:
             return
         are_released = all(part.is_released for part in span.parts.values())
+        if span.is_declined and span.verdict is None:
+            if are_released:
+                del self._spans[span.key]
+                self.emit(messages.Declined(*span.key))
+            return
         if span.refused and span.verdict is None:
             if span.parts and are_released:
                 span.parts = {}

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import NoReturn
 
 from sweep.engines.host import Host
@@ -37,11 +38,11 @@ _PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudp
 class Zygote:
     """The zygote's loop."""
 
-    def __init__(self, control: Packets, setup: wire.Setup, driver: int, lock: int) -> None:
+    def __init__(self, control: Packets, setup: wire.Setup, driver: int, locks: Sequence[int]) -> None:
         self._control = control
         self._setup = setup
         self._driver = driver
-        self._lock = lock
+        self._locks = locks
         self._hosts: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
 
     def run(self) -> NoReturn:
@@ -85,7 +86,7 @@ class Zygote:
             for pidfd in self._hosts:
                 os.close(pidfd)
             is_reusing = self._setup.is_reusing
-            Host(socket.socket(fileno=life), self._driver, is_reusing=is_reusing, lock=self._lock).run()
+            Host(socket.socket(fileno=life), self._driver, is_reusing=is_reusing, locks=self._locks).run()
 
         try:
             pid = fork(be_host)
@@ -136,12 +137,11 @@ def main(descriptor: int) -> NoReturn:
     if os.getppid() != parent:
         os._exit(0)
     sys.path[:] = setup.path
-    lock = descriptors[0] if descriptors else -1
     limits.set_original(setup.num_files)
     limits.give_back()  # modules find what the user has set
-    zygote = Zygote(control, setup, driver, lock)
+    zygote = Zygote(control, setup, driver, descriptors)
     if setup.is_importing:
-        with watched(driver, descriptor, lock), importing():
+        with watched(driver, descriptor, descriptors), importing():
             _import_all(setup, zygote)
         devices.find_thread_pools()
         make_patient(room_to_print)  # every trial would do so; modules may have replaced them

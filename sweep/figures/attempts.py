@@ -14,7 +14,7 @@ from sweep.record.rows import TrialRow
 
 __all__ = ["Attempt", "Span", "attempts_of", "spans_of"]
 
-_KINDS = ("Suggested", "Started", "Exited", "Released", "Waiting", "PlanChanged")
+_KINDS = ("Suggested", "Started", "Exited", "Released", "Declined", "Waiting", "PlanChanged")
 
 
 @dataclass(slots=True)
@@ -90,6 +90,8 @@ def attempts_of(reader: ExperimentReader) -> tuple[dict[int, float], list[Attemp
         if kind == "Started" and number is not None and key not in open_:  # of a record that lacks what was granted
             open_[key] = Attempt(number, attempt or 0, at, _places(None))
             attempts.append(open_[key])
+        if kind == "Declined" and key in open_:  # it did not begin
+            attempts.remove(open_.pop(key))
         current = open_.get(key)
         if current is not None:
             _happened(current, kind, at, data, commands)
@@ -181,6 +183,8 @@ def _places(placement: Any) -> tuple[str, ...]:
 def _cause(kind: str, number: int | None, name: str, trial_id: str | None) -> str:
     if kind in ("Released", "Exited") and number is not None and name != trial_id:
         return f"until trial {number:05d} gave back what it held"
+    if kind == "ClaimsChanged":
+        return "until another sweep of the machine gave something back"
     return "until there were more resources" if kind == "NodesChanged" else ""
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from searchers.base import Searcher, Signal, answer_of
 from sweep.core.messages import (
+    ClaimsChanged,
     Command,
     Discard,
     Event,
@@ -82,6 +83,8 @@ def drive(
         SweepError: what the sweep failed with; everything that happened is committed.
     """
     inbox: deque[Event] = deque([PlanChanged(sweep.plan), NodesChanged(tuple(engine.nodes()), tuple(engine.away))])
+    if others := tuple(engine.claims()):
+        inbox.append(ClaimsChanged(others))
     while inbox or not sweep.done:
         events = list(inbox) or list(engine.next_events(sweep.deadline))
         inbox.clear()
@@ -115,6 +118,7 @@ def drive(
                     raise error
                 case _:
                     engine.execute(command)
+        engine.look_out(sweep.lookout)
         if notifications:
             observers.notify(notifications)
         observers.step(sweep.trials, now, list(changes.trials))

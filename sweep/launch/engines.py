@@ -71,6 +71,7 @@ def engine_of(built: Built, place: Place, **more: Any) -> Engine:
         reuse_actors=spec.reuse_actors,
         start_method=spec.start_method,
         preload=tuple(spec.preload),
+        is_shared=inventory.is_shared(),
         **more,
     )
     assert spec.engine is not None

@@ -70,6 +70,8 @@ def surprises(built: Built, place: Place, trainable: PreparedTrainable) -> Itera
             "this process has joined a cluster of Ray, and the sweep runs on this machine alone: "
             "sweep.init(engine='ray') runs it on the cluster"
         )
+    if not inventory.is_shared() and (spec.engine == "local" or hasattr(spec.engine, "summon")):
+        yield "sweep.init(shared=False): other sweeps of this machine are not seen, and do not see this one"
     if trainable.notices is not None:
         yield from trainable.notices(spec.config or {})
     lists = unsearched_lists(spec.search_alg, built.policies.scheduler, spec.config)

@@ -9,13 +9,16 @@ from functools import lru_cache
 from typing import Any
 
 from searchers.base import Signal
+from sweep.core.claims import Claim
 from sweep.core.messages import (
     Ask,
     Asked,
+    ClaimsChanged,
     CloneTrial,
     Command,
     Continue,
     Decision,
+    Declined,
     Discard,
     Event,
     Exit,
@@ -93,6 +96,10 @@ def encode_event(event: Event) -> EventRow:
             there = [_node_to_json(node) for node in nodes]
             whole = {"nodes": there, "away": [_node_to_json(node) for node in away]} if away else there
             return "NodesChanged", None, None, encode(whole)
+        case ClaimsChanged(others):
+            return "ClaimsChanged", None, None, encode([claim.to_json() for claim in others])
+        case Declined(trial_id, attempt):
+            return "Declined", trial_id, attempt, None
         case PlanChanged(plan):
             return "PlanChanged", None, None, encode(plan.to_json())
         case Tick():
@@ -117,6 +124,8 @@ def decode_event(
             return Started(name, number, int(data or 0))
         case "Released":
             return Released(name, number)
+        case "Declined":
+            return Declined(name, number)
     value: Any = decode(data, trust=trust) if data is not None else None
     match kind:
         case "Exited":
@@ -137,6 +146,8 @@ def decode_event(
         case "NodesChanged":
             there, away = (value["nodes"], value["away"]) if isinstance(value, dict) else (value, ())
             return NodesChanged(tuple(map(_node_from_json, there)), tuple(map(_node_from_json, away)))
+        case "ClaimsChanged":
+            return ClaimsChanged(tuple(Claim.from_json(claim) for claim in value))
         case "PlanChanged":
             known = {k: v for k, v in value.items() if k in Plan.__dataclass_fields__}
             return PlanChanged(Plan(**known))

@@ -18,6 +18,7 @@ from sweep.core.expected import fault
 from sweep.core.messages import (
     CloneTrial,
     Decision,
+    Declined,
     Hook,
     NodesChanged,
     PlanChanged,
@@ -326,6 +327,8 @@ class _Shadow:
             case Released(trial_id, attempt):
                 if (released := self.trials.get(trial_id)) is not None and released.attempt == attempt:
                     self._change(trial_id, placement=None)
+            case Declined(trial_id, attempt):
+                self._change(trial_id, status=Status.PENDING, attempt=attempt - 1, placement=None)
             case NodesChanged(nodes):
                 self.scheduler.on_nodes_changed(nodes)
             case _:

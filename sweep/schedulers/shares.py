@@ -8,8 +8,8 @@ from typing import Any, final
 
 from sweep import checks
 from sweep.core.messages import ResizeTrial
-from sweep.core.packing import Packer, units_of
-from sweep.core.resources import Bundle, Node, Placement, Resources, parse_resources
+from sweep.core.packing import Packer
+from sweep.core.resources import Bundle, Node, Placement, Resources, parse_resources, units_of
 from sweep.core.trial import HELD, Status, Trial
 from sweep.errors import ConfigError, ResourceError
 from sweep.schedulers.trials_view import TrialsView

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from searchers.base import Signal
+from sweep.core.claims import Claim
 from sweep.core.messages import (
+    ClaimsChanged,
     Command,
     Discard,
     Event,
@@ -378,6 +380,10 @@ class _Loop(Engine):
 
     def nodes(self) -> Sequence[Node]:
         return self._nodes
+
+    def claims(self) -> Sequence[Claim]:
+        first = self._record.facts[2].event if len(self._record.facts) > 2 else None
+        return first.others if isinstance(first, ClaimsChanged) else ()
 
     def now(self) -> float:
         return (self._ahead or self._record.facts)[0 if self._ahead else -1].at

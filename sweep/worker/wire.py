@@ -359,10 +359,11 @@ class Prepare(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Agent to driver: it can run trials, on this node; or why it cannot."""
+    """Agent to driver: it can run trials, on this node, of which other sweeps hold so much; or why it cannot."""
 
     node: Any
     problem: str = ""
+    others: tuple[Any, ...] = ()
 
 
 class Order(NamedTuple):
@@ -370,6 +371,12 @@ class Order(NamedTuple):
 
     command: Any
     brief: Any = None
+
+
+class LookOut(NamedTuple):
+    """Driver to agent: what could start, were it not for other sweeps; None: nothing."""
+
+    lookout: Any
 
 
 class Happened(NamedTuple):
@@ -445,7 +452,7 @@ ToHost = StartWorker | StartGroup | Kill | Retire
 FromHost = Hello | Exited | Idle | Retired | Refused
 ToZygote = Setup | ForkHost | EndHost
 FromZygote = Importing | Notice | Ready | Gone | Refused
-ToAgent = Prepare | Order | Passed
+ToAgent = Prepare | Order | Passed | LookOut
 FromAgent = Prepared | Happened | Passed
 Message = ToWorker | FromWorker | ToHost | FromHost | ToZygote | FromZygote | ToAgent | FromAgent
 

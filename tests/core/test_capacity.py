@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 from hypothesis import example, given, settings
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from packing_worlds import gpu_node_lists, gpu_requests, node_lists, requests, slice_node_lists, slice_requests
 from plain_packing import Packer as PlainPacker
 
+from sweep.core.claims import Claim
 from sweep.core.packing import Packer
-from sweep.core.resources import STRATEGIES, Bundle, BundlePlacement, Device, Node, Placement, Resources
+from sweep.core.resources import STRATEGIES, UNIT, Bundle, BundlePlacement, Device, Node, Placement, Resources
 
 
 @st.composite
@@ -40,7 +42,7 @@ def clustered(draw):
     return Resources((*head, *[part] * number), strategy, distinct, alone=alone, shared_devices=shared)
 
 
-ACTS = ["place", "place", "place", "place", "release", "release", "release", "nodes", "hold", "keep", "keep"]
+ACTS = [*["place"] * 4, *["release"] * 3, "nodes", "hold", *["keep"] * 2, *["others"] * 2]
 scripts = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0)), max_size=24)
 
 
@@ -59,8 +61,34 @@ def changed(nodes: list[Node], number: int) -> list[Node]:
     return [*nodes[:which], Node(node.id, node.cpus / 2, devices=node.devices[:1]), *nodes[which + 1 :]]
 
 
+def claims_on(nodes: list[Node], number: int) -> list[Claim]:
+    """Return what other sweeps hold and want on some nodes, and on one that is not there."""
+    rng = random.Random(number)
+    claims = []
+    for pid in range(rng.choice([0, 1, 1, 2])):
+        some = [node for node in nodes if rng.random() < 0.5]
+        devices = [(node, device) for node in some for device in node.devices if rng.random() < 0.4]
+        named = [*[node.id for node in some], "elsewhere"]
+        of_types = [(node, device.type) for node, device in devices] or [(nodes[0], "")]
+        wants = [(name, "cpu", "", rng.choice([UNIT // 2, UNIT])) for name in named if rng.random() < 0.3]
+        for node, of_type in rng.choices(of_types, k=rng.choice([0, 0, 1, 2])):
+            wants.append((node.id, rng.choice(["gpu", "gpu", "tpu"]), rng.choice(["", of_type]), rng.choice([1, 2])))
+        claims.append(
+            Claim(
+                "other",
+                pid,
+                amounts=tuple((name, rng.choice(["cpu", "slot"]), rng.choice([UNIT // 2, UNIT])) for name in named),
+                devices=tuple((node.id, device.id, rng.choice([UNIT // 2, UNIT])) for node, device in devices),
+                wants=tuple(wants),
+            )
+        )
+    return claims
+
+
 class Plain(PlainPacker):
-    """The packer without an index, and with nodes that are kept for one request."""
+    """The packer without an index, with nodes that are kept for one request, and with other sweeps."""
+
+    others: tuple[Claim, ...] = ()
 
     kept: frozenset[str] = frozenset()
     kept_for: Resources | None = None
@@ -72,6 +100,57 @@ class Plain(PlainPacker):
     def _open(self, resources):
         is_closed = self.kept if resources != self.kept_for else ()
         return {name: free for name, free in super()._open(resources).items() if name not in is_closed}
+
+    def set_others(self, claims):
+        self.others = tuple(claims)
+        self.set_nodes(self.nodes)
+        self.keep(frozenset(), None)
+
+    def set_nodes(self, nodes):
+        super().set_nodes(nodes)
+        for claim in self.others:
+            for name, what, amount in claim.amounts:
+                self.shift(name, what, "", -amount)
+            for name, device, share in claim.devices:
+                for kind in ("gpu", "tpu"):
+                    self.shift(name, kind, device, -share)
+
+    def shift(self, name, what, device, amount):
+        free = self._nodes.get(name)
+        if free is not None and device in free.devices.get(what, {}):
+            free.devices[what][device] += amount
+        elif free is not None and what == "cpu":
+            free.cpu += amount
+        elif free is not None and not device:
+            free.custom[what] = free.custom.get(what, 0) + amount
+
+    def _find(self, resources):
+        kept = []
+        for name, what, of_type, amount in [want for claim in self.others for want in claim.wants]:
+            parts = [(name, what, "", amount)]
+            if what != "cpu":
+                free = self._nodes.get(name)
+                left = free.devices.get(what, {}) if free is not None else {}
+                some = [one for one in left if left[one] > 0 and (not of_type or of_type.lower() in free.names[one])]
+                some.sort(key=lambda one: -left[one])
+                parts = [(name, what, device, left[device]) for device in (some if what == "tpu" else some[:amount])]
+            for *where, units in parts:
+                self.shift(*where, -units)
+            kept += parts
+        found = super()._find(resources)
+        for part in kept:
+            self.shift(*part)
+        return found
+
+    def waits_for_others(self, resources):
+        if self.fits_now(resources):
+            return False
+        mine = Plain(self.nodes)
+        for holder, held in self._held.items():
+            mine.hold(*held, holder)
+        mine._exclusive = self._exclusive
+        mine.keep(self.kept, self.kept_for)
+        return mine.fits_now(resources)
 
 
 def play(nodes: list[Node], asked: list[Resources], script: list[tuple[str, int]]) -> None:
@@ -103,10 +182,14 @@ def play(nodes: list[Node], asked: list[Resources], script: list[tuple[str, int]
             case "keep":
                 ours.keep_room(resources if number % 3 else None)
                 theirs.keep(ours._capacity.kept, ours._capacity.kept_for)
+            case "others":
+                ours.set_others(claims_on(nodes, number))
+                theirs.set_others(ours.others)
         for request in asked if step % 3 == 2 else ():
             assert ours.fits_now(request) is theirs.fits_now(request), (step, request)
             assert ours.could_ever_fit(request) is theirs.could_ever_fit(request)
-            if ours.could_ever_fit(request):
+            assert ours.waits_for_others(request) is theirs.waits_for_others(request)
+            if ours.could_ever_fit(request) and not ours.others:
                 assert ours.why_not(request) == theirs.why_not(request)
 
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 import pytest
 
 from searchers.base import EXHAUSTED, NOT_NOW, Searcher
-from sweep.core.capacity import UNIT
+from sweep.core.claims import Claim
 from sweep.core.failures import CLASSES
 from sweep.core.messages import (
     Ask,
     Asked,
+    ClaimsChanged,
     CloneTrial,
     Continue,
+    Declined,
     Discard,
     Exit,
     Exited,
@@ -44,7 +46,7 @@ from sweep.core.messages import (
 )
 from sweep.core.packing import Packer
 from sweep.core.plan import Plan
-from sweep.core.resources import Bundle, Device, Node, Resources
+from sweep.core.resources import UNIT, Bundle, Device, Node, Resources
 from sweep.core.sweep import Sweep
 from sweep.core.trial import ENDED, HELD, LEGAL, Status
 from sweep.engines.base import Engine
@@ -118,15 +120,62 @@ class WildSearcher(Searcher):
 
 
 class WildEngine(Engine):
-    """Keeps the contract and nothing else: late, lossy, deaf to Stop, dying at any moment."""
+    """Keeps the contract and nothing else: late, lossy, deaf to Stop, dying at any moment; and, if `is_shared`, another
+    sweep takes what is free and gives it back, which this one hears of late or never."""
 
-    def __init__(self, rng: random.Random, sweep_asks: bool) -> None:
+    def __init__(self, rng: random.Random, sweep_asks: bool, is_shared: bool = False) -> None:
         self.rng, self.t, self.n = rng, 0.0, 0
         self.queue = []
         self.live = {}  # (id, attempt) -> [seq, waits for seq]
         self.asks = sweep_asks
         self.nodes_now = NODES
         self.started = Counter()
+        self.is_shared = is_shared
+        self.lookout = None
+        self.foreign = {}  # (node, device) -> share that the other sweep holds
+        self.mine = {}  # (id, attempt) -> placement, from Start to Released
+        self.num_declined = 0
+
+    def others(self):
+        wants = ((self.rng.choice("ab"), "gpu", "", 1), ("a", "cpu", "", UNIT)) if self.rng.random() < 0.3 else ()
+        devices = tuple((*place, share) for place, share in self.foreign.items())
+        amounts = (("a", "cpu", UNIT // 2),) if self.foreign else ()
+        return ClaimsChanged((Claim("other", 7, amounts, devices, wants=wants),) if devices or wants else ())
+
+    def share_of_mine(self, place):
+        devices = [
+            (bundle.node, device, share)
+            for placement in self.mine.values()
+            for bundle in placement.bundles
+            for device, share in bundle.devices
+        ]
+        return sum(round(share * UNIT) for node, device, share in devices if (node, device) == place)
+
+    def change_others(self, wanted=()):
+        """Let the other sweep take or give back something, rather what is wanted."""
+        place = self.rng.choice(wanted or [(node.id, device.id) for node in NODES for device in node.devices])
+        share = self.rng.choice([UNIT // 2, UNIT])
+        if place in self.foreign:
+            del self.foreign[place]
+        elif self.share_of_mine(place) + share <= UNIT:
+            self.foreign[place] = share
+
+    def is_declined(self, trial):
+        """Whether the other sweep was faster; if not, the trial holds what it was given."""
+        places = list(trial.placement.placed_devices)
+        if places and self.rng.random() < 0.4:
+            self.change_others(places)
+        self.mine[trial.id, trial.attempt] = trial.placement
+        if any(self.foreign.get(place, 0) + self.share_of_mine(place) > UNIT for place in places):
+            del self.mine[trial.id, trial.attempt]
+            self.num_declined += 1
+            self.at(0, self.others())
+            self.at(0, Declined(trial.id, trial.attempt))
+            return True
+        return False
+
+    def look_out(self, lookout):
+        self.lookout = lookout
 
     def nodes(self):
         return self.nodes_now
@@ -154,6 +203,8 @@ class WildEngine(Engine):
     def execute(self, command):
         if isinstance(command, Start):
             key = (command.trial.id, command.trial.attempt)
+            if self.is_shared and self.is_declined(command.trial):
+                return
             self.started[key] += 1
             self.live[key] = [0, 0]
             if self.rng.random() < 0.05:
@@ -205,6 +256,12 @@ class WildEngine(Engine):
             self.at(self.rng.choice([0, 0.2, 1]), Reported(*key, live[0], {"m": value}, path, verdict))
 
     def next_events(self, deadline):
+        if self.is_shared and self.lookout is not None and (not self.queue or self.rng.random() < 0.2):
+            if not self.queue or self.rng.random() < 0.3:
+                self.foreign.clear()
+                return [ClaimsChanged(())]
+            self.change_others()
+            return [self.others()]
         while self.queue:
             if deadline is not None and deadline <= self.queue[0][0]:
                 break
@@ -221,6 +278,8 @@ class WildEngine(Engine):
                     if key not in self.live:
                         continue
                     self.live[key][1] = event.seq
+                if isinstance(event, Released):
+                    self.mine.pop(key, None)
                 events.append(event)
                 if self.rng.random() < 0.2:
                     break
@@ -234,6 +293,9 @@ class WildEngine(Engine):
                         return self.with_those_back(events)
                     events.append(Asked(what, trial))
                 return self.with_other_nodes(events)
+        if self.is_shared and self.lookout is not None:
+            self.foreign.clear()
+            return [ClaimsChanged(())]
         if deadline is None:
             raise AssertionError("the sweep waits for nothing")
         self.t = max(self.t, deadline)
@@ -248,6 +310,7 @@ class WildEngine(Engine):
             if self.nodes_now != NODES:  # what ran on a lost node is lost first
                 for key in list(self.live):
                     self.live.pop(key)
+                    self.mine.pop(key, None)
                     events += [Exited(*key, Exit(ExitKind.LOST)), Released(*key)]
             events.append(NodesChanged(self.nodes_now))
         return events
@@ -264,8 +327,8 @@ class LeavingEngine(WildEngine):
     """Nodes leave at any moment, some or all of them, and come back later, before or after what they held is released;
     some come only after the run has begun."""
 
-    def __init__(self, rng: random.Random, sweep_asks: bool) -> None:
-        super().__init__(rng, sweep_asks)
+    def __init__(self, rng: random.Random, sweep_asks: bool, is_shared: bool = False) -> None:
+        super().__init__(rng, sweep_asks, is_shared)
         self.places = {}
         self.gone = {node.id for node in NODES if rng.random() < 0.2}
         self.tell_nodes()
@@ -361,7 +424,7 @@ class Checker:
                     used[place.node, device] += share
         for key, share in used.items():
             assert share <= 1 + 1e-9, (key, share)
-        for free in self.packer._nodes.values():
+        for free in self.packer._nodes.values() if not self.packer.others else ():
             assert free.cpu >= 0
             assert all(0 <= u <= UNIT for units in free.devices.values() for u in units.values())
 
@@ -391,7 +454,7 @@ def reachable(old, new):
 
 def run_one(seed: int, engine_of: type[WildEngine] = WildEngine) -> tuple[Sweep, Exception | None]:
     rng = random.Random(seed)
-    engine = engine_of(rng, sweep_asks=seed % 3 == 0)
+    engine = engine_of(rng, sweep_asks=seed % 3 == 0, is_shared=seed % 4 == 1)
     engine.checkpoints = rng.choice([0, 0.3, 1])
     searcher = WildSearcher(rng, rng.randrange(1, 14))
     plan = Plan(
@@ -438,6 +501,8 @@ def run_one(seed: int, engine_of: type[WildEngine] = WildEngine) -> tuple[Sweep,
         retried = seed % 3 == 0
         assert all(searcher.ends[i] == checker.told[i] for i in ended)
         assert retried or all(searcher.ends[i] == 1 for i in ended), "told of an end twice"
+        assert all(number == 1 for number in engine.started.values()), "an attempt was begun twice"
+    sweep.num_declined = engine.num_declined
     return sweep, error
 
 
@@ -472,8 +537,10 @@ def test_an_engine_that_runs_everything_ends_every_trial():
         sweep, _ = run_one(seed)
         seen.update(t.status for t in sweep.trials.values())
         seen["attempts"] += sum(t.attempt for t in sweep.trials.values())
+        seen["declined"] += sweep.num_declined
         seen["checkpoints"] += sum(t.checkpoint is not None for t in sweep.trials.values())
     assert seen[Status.TERMINATED] > 100
     assert seen[Status.ERROR] > 10
     assert seen["attempts"] > 300
     assert seen["checkpoints"] > 50
+    assert seen["declined"] > 10

@@ -691,6 +691,8 @@ def test_detected_chips_come_before_those_on_paper_and_take_a_declared_type(mach
             "no parameter 'redis_address'. Give the address of a cluster of Ray",
         ),
         ({"local_mode": "yes"}, ConfigError, "local_mode is 'yes'; expected True or False."),
+        ({"shared": "no"}, ConfigError, "shared is 'no'; expected True or False."),
+        ({"engine": "ray", "shared": "no"}, ConfigError, "shared is 'no'; expected True or False."),
         ({"ignore_reinit_eror": True}, ConfigError, "sweep.init has no parameter 'ignore_reinit_eror'."),
         ({"nodes": [Node()], "gpu_ids": ["0"]}, ConfigError, "either nodes= or the amounts of one machine, not both"),
         ({"nodes": [Node()], "tpu_type": "v6e"}, ConfigError, "either nodes= or the amounts of one machine, not both"),
@@ -703,6 +705,18 @@ def test_a_declaration_that_makes_no_sense_is_refused_and_changes_nothing(machin
     assert words in str(raised.value)
     assert inventory.available() == before
     assert inventory.env_vars() == {"A": "kept"}
+
+
+def test_sharing_is_said_of_a_machine_or_of_a_cluster_and_alone_leaves_both_as_they_are(machine):
+    sweep.init(engine="ray", max_nodes=2, shared=False)
+    assert (inventory.default_engine(), inventory.is_shared()) == ("ray", False)
+    sweep.init(shared=True)
+    assert (inventory.default_engine(), inventory.is_shared()) == ("ray", True)
+    assert inventory.cluster_options()["max_nodes"] == 2
+    before = sweep.init(num_cpus=3, shared=False)
+    assert (inventory.default_engine(), inventory.is_shared()) == ("local", False)
+    sweep.init(shared=True)
+    assert inventory.available() == before
 
 
 def test_names_of_detected_gpus_are_checked_by_the_gpus_they_mean(machine):

@@ -19,7 +19,7 @@ def test_without_a_process_or_descriptor_for_the_watch_the_import_goes_on(monkey
     monkeypatch.setattr(os, name, refuse)
     monkeypatch.setattr(os, "kill", lambda *arguments: pytest.fail("there is nobody to kill"))
     before = len(os.listdir("/proc/self/fd"))
-    with pytest.raises(ImportError), watched(-1, -1, -1):
+    with pytest.raises(ImportError), watched(-1, -1, ()):
         raise ImportError
     assert "SWEEP_IMPORTER" not in os.environ
     assert len(os.listdir("/proc/self/fd")) == before

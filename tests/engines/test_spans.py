@@ -7,7 +7,7 @@ import errno
 import pytest
 from conformance.engines import trial
 
-from sweep.core.messages import Continue, Exit, Exited, ExitKind, Kill, Released, Start, Stop, Waiting
+from sweep.core.messages import Continue, Declined, Exit, Exited, ExitKind, Kill, Released, Start, Stop, Waiting
 from sweep.engines.jobs import Brief
 from sweep.engines.spans import Spans
 from sweep.worker import wire
@@ -235,3 +235,34 @@ def test_what_is_said_of_attempts_that_are_gone_or_of_others_is_not_taken(runnin
     assert not running.spans.take("a", Exited("abcde_00009", 1, FINISHED))
     assert not running.spans.take("a", Waiting("abcde_00000", "imports"))
     assert running.take_sent() == running.events == []
+
+
+def test_one_node_that_another_sweep_was_faster_on_declines_the_whole_once_the_others_gave_theirs_back(world):
+    world.ready("a")
+    world.take_sent()
+    assert world.spans.take("b", Declined(*KEY))
+    assert world.take_sent() == [("a", END), ("c", END)]
+    world.ready("c")
+    assert world.take_sent() == []  # nobody meets any more
+    for node in ("a", "c"):
+        world.exit(node, KILLED)
+    world.release("a")
+    assert world.events == []
+    world.release("c")
+    assert world.events == [Declined(*KEY)]
+    assert KEY not in world.spans
+
+
+def test_what_is_killed_while_it_is_being_declined_ends_as_killed(world):
+    assert world.spans.take("b", Declined(*KEY))
+    world.spans.execute(KEY, Kill(*KEY, "enough"))
+    for node in ("a", "c"):
+        world.exit(node, KILLED)
+    world.release("a", "c")
+    assert world.events == [Exited(*KEY, Exit(ExitKind.KILLED, error="enough")), Released(*KEY)]
+
+
+def test_both_others_may_decline_too(world):
+    for node in NODES:
+        assert world.spans.take(node, Declined(*KEY))
+    assert world.events == [Declined(*KEY)]

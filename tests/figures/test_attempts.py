@@ -118,6 +118,18 @@ def test_what_ran_when_its_driver_died_ended_there(tmp_path: Path) -> None:
     assert "its driver ended" in lost.text
 
 
+def test_a_start_that_was_declined_is_a_part_of_the_wait_for_another_sweep(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    trial_id = made.trial({"x": 1}, at=0.0)
+    made.event("Tick", at=1.0, commands=[["Start", trial_id, 1, [["local", [["gpu-0", 1.0]]]]]])
+    made.event("Declined", trial_id, 1, 1.5)
+    start(made, trial_id, 4.0, kind="ClaimsChanged")
+    made.set(trial_id, status="RUNNING", attempt=1)
+    reader = ExperimentReader(made.close())
+    assert kinds(reader)[0][:2] == [("waiting", 0.0, 4.0), ("starting", 4.0, 5.0)]
+    assert spans(reader)[0][0].text == "until another sweep of the machine gave something back"
+
+
 def test_devices_are_named_and_nodes_where_there_is_none(tmp_path: Path) -> None:
     _, attempts, _ = attempts_of(ExperimentReader(make(tmp_path, "going_on")))
     assert {one.places for one in attempts} == {("CPUs",), ("gpu-1",)}

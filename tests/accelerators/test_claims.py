@@ -1,0 +1,523 @@
+"""Claims of several drivers: in one process where only files matter, in real ones where deaths and races do."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from sweep.accelerators import claims as claims_module
+from sweep.accelerators.claims import Claims, Unkept, directory_of
+from sweep.core.packing import Packer
+from sweep.core.resources import UNIT, Bundle, BundlePlacement, Device, Node, Placement, Resources
+
+CPU = Resources((Bundle(cpu=1),))
+GPU = Resources((Bundle(cpu=1, gpu=1),))
+HALF = Resources((Bundle(gpu=0.5),))
+GANG = Resources((Bundle(gpu=1), Bundle(gpu=1)))
+NODE = Node("local", cpus=4, memory=1 << 30, devices=(Device("0"), Device("1")), custom={"licence": 2})
+
+
+def at(*devices: str, node: str = "local", share: float = 1.0) -> Placement:
+    """Return a placement of one bundle for each device, or of one without any."""
+    return Placement(tuple(BundlePlacement(node, ((device, share),)) for device in devices) or (BundlePlacement(node),))
+
+
+@pytest.fixture
+def driver(tmp_path):
+    made = []
+
+    def make(name: str, nodes=(NODE,), **more) -> Claims:
+        made.append(Claims(tmp_path, nodes, experiment=name, **more))
+        return made[-1]
+
+    yield make
+    for claims in made:
+        claims.close()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix in (".claim", ".bell")) == []
+
+
+@pytest.fixture
+def child():
+    """Run something in a forked process, which lives until the end of the test; returns its pid once it has run."""
+    pids = []
+
+    def start(run) -> int:
+        ready, done = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                run()
+                os.write(done, b"1")
+                status = 0
+                signal.pause()
+            finally:
+                os._exit(status)
+        pids.append(pid)
+        os.close(done)
+        assert os.read(ready, 1) == b"1", "the child failed"
+        os.close(ready)
+        return pid
+
+    yield start
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def kill(pid: int) -> None:
+    """Kill a process and wait until its descriptors are closed."""
+    handle = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    select.select([handle], [], [], 10)
+    os.close(handle)
+
+
+# --- what is held ----------------------------------------------------------------------------------------------------
+
+
+def test_what_one_driver_holds_the_other_sees_and_cannot_take(driver):
+    one, other = driver("digits"), driver("letters")
+    assert one.take("a", GPU, at("0"))
+    (seen,) = other.look()
+    assert str(seen) == f"experiment 'digits' (pid {os.getpid()})"
+    assert seen.devices == (("local", "0", UNIT),)
+    assert seen.amounts == (("local", "cpu", UNIT),)
+    assert not other.take("b", GPU, at("0"))
+    assert other.take("b", GPU, at("1"))
+    one.give_back("a")
+    assert other.look() == ()
+    assert other.take("c", GPU, at("0"))
+
+
+def test_shares_of_two_drivers_fill_one_device_and_no_more(driver):
+    one, other = driver("digits"), driver("letters")
+    assert one.take("a", HALF, at("0", share=0.5))
+    assert other.take("b", HALF, at("0", share=0.5))
+    assert not one.take("c", HALF, at("0", share=0.5))
+    assert not other.take("d", HALF, at("0", share=0.5))
+
+
+def test_a_gang_is_claimed_whole_or_not_at_all(driver):
+    one, other = driver("digits"), driver("letters")
+    assert one.take("a", GPU, at("1"))
+    assert not other.take("gang", GANG, at("0", "1"))
+    assert one.take("b", GPU, at("0")), "nothing of the gang is held"
+    one.give_back("a")
+    one.give_back("b")
+    assert other.take("gang", GANG, at("0", "1"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "most"),
+    [
+        (Resources((Bundle(cpu=1.5),)), 2),
+        (Resources((Bundle(memory=1 << 28),)), 4),
+        (Resources((Bundle(custom=(("licence", 1.0),)),)), 2),
+    ],
+)
+def test_cpus_memory_and_other_amounts_are_shared_by_all_drivers(driver, request_, most):
+    drivers = [driver(name) for name in "abc"]
+    assert sum(drivers[i % 3].take(i, request_, at()) for i in range(9)) == most
+
+
+def test_of_two_totals_the_smaller_counts_while_its_driver_holds_some(driver):
+    large, small = driver("large", (Node("local", cpus=8),)), driver("small", (Node("local", cpus=2),))
+    assert small.take("a", CPU, at())
+    assert large.take("b", CPU, at())
+    assert not large.take("c", CPU, at())
+    (seen,) = large.look()
+    assert seen.totals == (("local", "cpu", 2 * UNIT),)
+    small.give_back("a")
+    assert large.take("c", Resources((Bundle(cpu=7),)), at())
+    assert not small.take("d", CPU, at())
+    assert small.look()[0].totals == (), "its own is the smaller one"
+
+
+def test_a_smaller_total_is_left_to_a_sweep_that_waits_for_a_part_of_it(driver):
+    large, small = driver("large", (Node("local", cpus=8),)), driver("small", (Node("local", cpus=2),))
+    assert large.take("a", Resources((Bundle(cpu=7),)), at())
+    assert not small.take("b", CPU, at())
+    (seen,) = large.look()
+    assert seen.totals == (("local", "cpu", 2 * UNIT),)
+    packer = Packer((Node("local", cpus=8),))
+    packer.set_others(large.others)
+    assert packer.place(CPU, ("c", 1)) is not None
+    assert packer.place(CPU, ("d", 1)) is None, "one of two is for the other"
+    large.give_back("a")
+    assert large.take("c", CPU, at())
+    assert small.take("b", CPU, at())
+
+
+def test_drivers_of_one_run_do_not_keep_off_each_other_and_others_keep_off_all_of_them(driver):
+    nodes = [Node(name, cpus=2, devices=(Device("0"), Device("1"))) for name in ("one", "two")]
+    one, two = (driver("spread", (node,), here=node.id, run="r") for node in nodes)
+    other = driver("other")
+    assert one.take("a", GPU, at("0", node="one"))
+    assert two.take("b", GPU, at("0", node="two"))
+    assert two.look() == one.look() == ()
+    assert other.look() != ()
+    assert not other.take("c", GPU, at("0"))
+    one.give_back("a")
+    assert not other.take("c", GPU, at("0"))
+    two.give_back("b")
+    assert other.take("c", GPU, at("0"))
+    assert one.look()[0].devices == (("one", "0", UNIT),)
+    assert two.look()[0].devices == (("two", "0", UNIT),)
+    assert not one.take("a", GPU, at("0", node="one"))
+    assert two.take("b", GPU, at("1", node="two"))
+
+
+def test_nodes_of_one_run_that_are_one_machine_count_together(driver):
+    one, two = (driver("spread", (Node(name, cpus=2),), here=name, run="r") for name in ("one", "two"))
+    other = driver("other")
+    for claims, name in ((one, "one"), (two, "two")):
+        assert claims.take("a", CPU, at(node=name))
+    assert [claim.totals for claim in other.look()] == [(), ()], "two and two are four, as many as the other counts"
+    packer = Packer((NODE,))
+    packer.set_others(other.others)
+    assert packer.place(Resources((Bundle(cpu=2),)), ("c", 1)) is not None
+    assert not packer.fits_now(CPU)
+    assert other.take("c", Resources((Bundle(cpu=2),)), at())
+    assert not other.take("d", CPU, at())
+
+
+def test_of_a_gang_on_several_nodes_each_driver_claims_what_is_its_own(driver):
+    nodes = (Node("one", devices=(Device("0"),)), Node("two", devices=(Device("0"),)))
+    gang = Placement((BundlePlacement("one", (("0", 1.0),)), BundlePlacement("two", (("0", 1.0),))))
+    first, second = driver("first", nodes[:1], here="one"), driver("second", nodes[:1], here="one")
+    assert first.take("a", GANG, gang)
+    assert second.look()[0].devices == (("one", "0", UNIT),)
+    assert not second.take("b", GANG, gang)
+
+
+def test_one_device_is_one_under_any_number_and_two_of_equal_names_are_two(driver):
+    uuids = [f"GPU-{n}0000000-aaaa-bbbb-cccc-000000000000" for n in range(2)]
+    both = driver("both", (Node("local", devices=tuple(Device(uuid, visible=str(n)) for n, uuid in enumerate(uuids))),))
+    last = driver("last", (Node("box", devices=(Device(uuids[1], visible="0"),)),))
+    assert last.take("a", HALF, at(uuids[1], node="box"))
+    assert both.look()[0].devices == (("local", uuids[1], UNIT),)
+    nodes = (Node("a", devices=(Device("0"),)), Node("b", devices=(Device("0"),)))
+    declared, again = driver("declared", nodes), driver("again", nodes)
+    assert declared.take("a", HALF, at("0", node="a"))
+    assert again.take("b", HALF, at("0", node="b"))
+    assert not again.take("c", HALF, at("0", node="a"))
+
+
+def test_a_node_that_is_called_like_this_host_is_this_machine(driver):
+    host = socket.gethostname()
+    one, other = driver("one", (Node(host, cpus=2),)), driver("other", (Node("local", cpus=2),))
+    assert one.take("a", Resources((Bundle(cpu=2),)), at(node=host))
+    assert not other.take("b", CPU, at())
+
+
+def test_an_idle_process_keeps_its_devices_but_not_its_cpus(driver):
+    one, other = driver("one"), driver("other")
+    one.take("a", GPU, at("0"))
+    one.give_back("a", idle=1)
+    assert other.look()[0].amounts == ()
+    assert not other.take("b", GPU, at("0"))
+    assert one.take("c", GPU, at("0")), "its own trial may use the process"
+    assert other.look()[0].devices == (("local", "0", UNIT),)
+    one.give_back("c")
+    one.end_idle(1)
+    assert other.take("b", GPU, at("0"))
+
+
+# --- whose turn it is ------------------------------------------------------------------------------------------------
+
+
+def test_who_is_refused_waits_and_goes_before_those_that_came_later(driver):
+    small, large, late = driver("small"), driver("large"), driver("late")
+    small.take("a", GPU, at("0"))
+    assert not large.take("gang", GANG, at("0", "1"))
+    (_, wants) = sorted(small.look() + late.look(), key=lambda claim: bool(claim.wants))[-2:]
+    assert wants.experiment == "large"
+    assert wants.wants == (("local", "gpu", "", 2),)
+    late.wait_for(GPU)
+    assert [claim.experiment for claim in large.look() if claim.wants] == []
+    assert [claim.experiment for claim in late.look() if claim.wants] == ["large"]
+    assert [claim.experiment for claim in small.look() if claim.wants] == ["large", "late"]
+    small.give_back("a")
+    assert large.take("gang", GANG, at("0", "1"))
+    assert [claim.wants for claim in late.look()] == [()], "what was waited for is held now"
+    large.wait_for(GANG)
+    assert [claim.wants for claim in late.look()] == [()], "the next one waits behind"
+    assert [claim.experiment for claim in large.look() if claim.wants] == ["late"]
+    late.wait_for(None)
+    assert large.look() == ()
+
+
+def test_a_driver_that_waits_is_woken_by_whoever_gives_something_back(driver):
+    holder, waiter = driver("holder"), driver("waiter")
+    holder.take("a", GPU, at("0"))
+    assert not waiter.take("b", GPU, at("0"))
+
+    def has_rung() -> bool:
+        return bool(select.select([waiter.bell], [], [], 0)[0])
+
+    assert not has_rung()
+    holder.give_back("a")
+    assert has_rung()
+    waiter.drain_bell()
+    assert not has_rung()
+    holder.close()
+    assert has_rung()
+
+
+def test_a_driver_that_waits_and_does_not_move_lets_others_go_first(driver, monkeypatch):
+    holder, stopped = driver("holder"), driver("stopped")
+    holder.take("a", GPU, at("0"))
+    assert not stopped.take("gang", GANG, at("0", "1"))
+    assert holder.look()[0].wants
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + claims_module._DEAF_S + 1)
+    assert holder.look() == ()
+    stopped.look()
+    assert holder.look()[0].wants, "it moves again, and has its place still"
+
+
+def test_a_wall_clock_that_jumps_changes_nothing(driver, monkeypatch):
+    holder, waiter = driver("holder"), driver("waiter")
+    holder.take("a", GPU, at("0"))
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert not waiter.take("b", GPU, at("0"))
+    assert holder.look()[0].wants
+
+
+# --- deaths ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_drivers_claim_ends_with_the_last_process_that_inherited_it(driver, child, tmp_path):
+    other = driver("other")
+    host, pids = os.pipe()
+
+    def drive():
+        dead = Claims(tmp_path, (NODE,), experiment="dead")
+        assert dead.take("a", GPU, at("0"))
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+        os.write(pids, str(pid).encode())
+
+    kill(child(drive))
+    left = int(os.read(host, 32))
+    assert not other.take("b", GPU, at("0"))
+    assert other.others[0].experiment == "dead"
+    kill(left)
+    assert other.take("b", GPU, at("0"))
+    os.close(host)
+    os.close(pids)
+
+
+def test_a_stopped_driver_keeps_its_claim(driver, child, tmp_path):
+    claims = []
+
+    def drive():
+        claims.append(Claims(tmp_path, (NODE,), experiment="stopped"))
+        claims[0].take("a", GPU, at("0"))
+
+    pid = child(drive)
+    os.kill(pid, signal.SIGSTOP)
+    other = driver("other")
+    assert not other.take("b", GPU, at("0"))
+    kill(pid)
+    assert other.take("b", GPU, at("0"))
+
+
+def test_two_hundred_stale_files_are_cleared_away(driver, tmp_path):
+    for number in range(200):
+        (tmp_path / f"{number}-dead.claim").write_bytes(b"x" * number)
+        os.mkfifo(tmp_path / f"{number}-dead.bell")
+    said = []
+    claims = driver("new", notice=said.append)
+    assert claims.take("a", GPU, at("0"))
+    claims.give_back("a")
+    assert len(list(tmp_path.iterdir())) == 2, "the lock, and its own"
+    assert said == []
+
+
+def test_drivers_that_race_never_hold_one_device_at_once(child, tmp_path):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    registry = tmp_path / "claims"
+    registry.mkdir()
+
+    def race(number):
+        claims = Claims(registry, (NODE,), experiment=f"racer-{number}")
+        done = 0
+        while done < 60:
+            gang = (done + number) % 3 == 0
+            devices = ("0", "1") if gang else (str((done + number) % 2),)
+            if not claims.take(done, GANG if gang else HALF, at(*devices)):
+                continue
+            for device in devices:
+                os.close(os.open(marks / device, os.O_CREAT | os.O_EXCL))
+            for device in devices:
+                os.unlink(marks / device)
+            claims.give_back(done)
+            done += 1
+        claims.close()
+
+    def racers():
+        pids = []
+        for number in range(3):
+            pid = os.fork()
+            if pid == 0:
+                status = 1
+                try:
+                    race(number)
+                    status = 0
+                finally:
+                    os._exit(status)
+            pids.append(pid)
+        assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]
+
+    child(racers)
+    assert [path.name for path in registry.iterdir()] == ["lock"]
+
+
+# --- odd surroundings ------------------------------------------------------------------------------------------------
+
+
+def test_the_directory_is_the_users_own_and_nobody_elses(tmp_path):
+    path = directory_of({"SWEEP_CLAIMS": str(tmp_path / "claims")})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    path.chmod(0o1777)
+    with pytest.raises(Unkept, match=r"other users may write into .* \(mode 1777\); expected mode 700"):
+        directory_of({"SWEEP_CLAIMS": str(path)})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o1777, "it is not ours to change"
+
+
+def test_a_directory_that_is_a_link_a_file_or_anothers_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "file").write_text("")
+    for name in ("link", "file", "file/below", "missing/below"):
+        with pytest.raises(Unkept, match="directory"):
+            directory_of({"SWEEP_CLAIMS": str(tmp_path / name)})
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(Unkept, match=r"belongs to another user \(uid"):
+        directory_of({"SWEEP_CLAIMS": str(tmp_path / "real")})
+
+
+def test_claims_never_lie_in_a_home_directory_or_where_nothing_else_could_be_written(tmp_path, monkeypatch):
+    home = Path("/nowhere/home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(home / "tmp"))
+    with pytest.raises(Unkept, match="lies in the home directory, which machines may share"):
+        directory_of({})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.gettempdir", os.getcwd)
+    with pytest.raises(Unkept, match="no temporary directory that can be written"):
+        directory_of({})
+
+
+def test_without_a_name_for_it_the_directory_is_below_the_temporary_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    assert directory_of({}) == tmp_path / f"sweep-{os.geteuid()}"
+
+
+def test_a_full_disk_refuses_a_new_driver_and_lets_one_that_is_there_go_on(driver, tmp_path, monkeypatch):
+    said = []
+    claims, other = driver("old", notice=said.append), driver("other")
+
+    def full(descriptor, data, offset):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(Unkept, match="No space left"):
+            Claims(tmp_path, (NODE,), experiment="new")
+        assert claims.take("a", GPU, at("0"))
+        assert claims.take("b", GPU, at("1"))
+    assert said == [f"other sweeps of this machine do not see all of this one: {tmp_path}: No space left on device"]
+    claims.give_back("b")
+    assert other.look()[0].devices == (("local", "0", UNIT),), "the next thing it says is the whole truth again"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\0" * 100,
+        b"deadbeef 5 hello",
+        json.dumps({"v": 99}).encode(),
+        json.dumps({"v": 1}).encode(),
+        json.dumps([]).encode(),
+        json.dumps(
+            {"v": 1, "held": [["", "cpu", "x"]], "devices": [], "totals": [], "ticket": None, "experiment": "e"}
+        ).encode(),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_once_and_hinders_nothing(driver, tmp_path, body):
+    path = tmp_path / "1-odd.claim"
+    text = b"7 " + body
+    path.write_bytes(body if body[:1] in b"\0d" else b"%08x %d %s" % (claims_module.zlib.crc32(text), len(text), text))
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        said = []
+        claims = driver("new", notice=said.append)
+        for number in range(3):
+            assert claims.take(number, CPU, at())
+    claims.look()
+    assert said == [f"another sweep of this machine is not seen: {path} is damaged, or of a newer version of sweep"]
+    assert not path.exists(), "it is stale now"
+
+
+def test_what_was_half_written_when_a_driver_died_does_not_count(driver, tmp_path):
+    one, other = driver("one"), driver("other")
+    one.take("a", GPU, at("0"))
+    path = tmp_path / f"{one._name}.claim"
+    with path.open("r+b") as file:
+        file.seek((one._version + 1) % 2 * claims_module._SLOT_BYTES)
+        file.write(b"00000000 999 99999 {")
+    assert other.look()[0].devices == (("local", "0", UNIT),)
+
+
+def test_a_lock_that_somebody_keeps_hinders_for_a_while_and_is_named_once(driver, tmp_path, monkeypatch):
+    said = []
+    claims = driver("new", notice=said.append)
+    monkeypatch.setattr(claims_module, "_GIVE_UP_S", 0.0)
+    with (tmp_path / "lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert not claims.take("a", GPU, at("0")), "it may be over in a moment"
+        assert claims.take("a", GPU, at("0")), "it is not"
+        assert claims.look() == ()
+    assert said == [
+        f"other sweeps of this machine are not seen: a process that does not go on keeps {tmp_path / 'lock'} locked"
+    ]
+
+
+def test_files_are_kept_young_and_made_again(driver, tmp_path):
+    one, other = driver("one"), driver("other")
+    one.take("a", GPU, at("0"))
+    files = [tmp_path / "lock", tmp_path / f"{one._name}.claim"]
+    for path in files:
+        os.utime(path, (0, 0))
+    one.refresh()
+    assert all(path.stat().st_mtime > 0 for path in files)
+    files[1].unlink()
+    assert other.look() == ()
+    one.refresh()
+    assert other.look()[0].devices == (("local", "0", UNIT),)
+
+
+def test_a_directory_that_was_cleared_is_filled_again(driver, tmp_path):
+    one, other = driver("one"), driver("other")
+    one.take("a", GPU, at("0"))
+    for path in list(tmp_path.iterdir()):
+        path.unlink()
+    one.look()
+    assert not other.take("b", GPU, at("0"))
+    assert other.take("c", GPU, at("1"))
+    assert one.look()[0].devices == (("local", "1", UNIT),)
