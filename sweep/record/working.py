@@ -164,6 +164,7 @@ class WorkingRecord:
         self.database, self.published = self.home / DATABASE, root / DATABASE
         self._lease = Lease()
         self._stamp: tuple[int, str] | None = None  # of the record when it was published last
+        self._found: tuple[int, int, int] | None = None  # the file that it became
 
     def take(self, *, was_left: bool) -> list[str]:
         """Bring the record here unless the one that is here goes further, and become the one that publishes.
@@ -211,7 +212,7 @@ class WorkingRecord:
         """
         with contextlib.closing(open_for_reading(self.database)) as source:
             stamp = stamp_of_record(source)
-            if stamp == self._stamp and self.published.exists():  # somebody may have deleted it
+            if stamp == self._stamp and self._found == _look(self.published):  # nobody has deleted or replaced it
                 self._check_lease()
                 self._write_lease()
                 return stamp[0]
@@ -229,7 +230,7 @@ class WorkingRecord:
             os.link(self.published, before)
         os.replace(incoming, self.published)
         sync_directory(str(self.root))
-        self._stamp = stamp
+        self._stamp, self._found = stamp, _look(self.published)
         self._lease = replace(self._lease, seq=stamp[0])
         self._write_lease()
         outgoing.unlink()
@@ -341,12 +342,12 @@ class WorkingRecord:
 
     def _fetch(self) -> None:
         """Continue from what is published, and delete what trials left of which it does not know."""
-        incoming = self.home / "incoming.db"
+        incoming, found = self.home / "incoming.db", _look(self.published)
         with contextlib.closing(open_for_reading(self.published)) as source:
             copy_record(source, incoming)
         with contextlib.closing(open_for_reading(incoming)) as db:
             _check_whole(db, self.published)
-            self._stamp = stamp_of_record(db)
+            self._stamp, self._found = stamp_of_record(db), found
             strangers = list(_strangers(self.root, db))
         self._clear()
         _sync(incoming)
@@ -386,6 +387,14 @@ def _copy_durably(source: Path, target: Path) -> None:
         os.fsync(write.fileno())  # on a network file system this is also what says that it was taken
     if target.stat().st_size != source.stat().st_size:
         raise OSError(f"{target} has {target.stat().st_size} bytes; {source.stat().st_size} were written")
+
+
+def _look(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _sync(path: Path) -> None:

@@ -155,13 +155,20 @@ def test_readers_anywhere_see_snapshots_and_those_of_the_drivers_machine_every_c
     assert live_record(machines.storage) == machines.storage / "sweep.db"
 
 
-def test_a_published_record_that_somebody_deletes_is_published_again(machines):
+def test_a_published_record_that_somebody_deletes_or_replaces_is_published_again(machines):
     driver = Driver(machines.at("first"))
     driver.report()
     driver.publisher.step()
     (machines.storage / "sweep.db").unlink()
     driver.publisher.step()
     assert check_published(machines.storage) == 2
+    driver.report()
+    driver.publisher.step()
+    shutil.copyfile(machines.storage / ".sweep.db.before", machines.storage / "late")
+    (machines.storage / "late").rename(machines.storage / "sweep.db")  # by a driver that was taken over
+    assert seq_of(machines.storage / "sweep.db") == 2
+    driver.publisher.step()
+    assert check_published(machines.storage) == 3
     (machines.storage / ".sweep-record.json").write_text("{")  # and of a lease that cannot be read it makes a new one
     driver.publisher.step()
     assert live_record(machines.storage) == driver.record.database
