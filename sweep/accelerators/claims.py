@@ -410,11 +410,8 @@ class Claims:
                 continue
             try:
                 bell = os.open(self._directory / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # its driver is gone
-                    with contextlib.suppress(OSError):
-                        os.unlink(self._directory / name)
-                continue
+            except OSError:
+                continue  # its driver is gone, or is making it
             with contextlib.suppress(OSError):  # full: it is awake, or stopped
                 os.write(bell, b"\0")
             os.close(bell)
@@ -450,7 +447,11 @@ class Claims:
     def _read(self) -> None:
         """Read the files of the other drivers, and remove those of drivers that are gone."""
         try:
-            names = {name[:-6] for name in os.listdir(self._directory) if name.endswith(".claim")}
+            found = os.listdir(self._directory)
+            names = {name[:-6] for name in found if name.endswith(".claim")}
+            for name in [name[:-5] for name in found if name.endswith(".bell")]:
+                if name not in names and name != self._name:
+                    self._path(name, "bell").unlink(missing_ok=True)
         except OSError as error:
             names = set()
             self._lose_sight(f"{self._directory}: {error.strerror}")

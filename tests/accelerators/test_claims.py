@@ -297,6 +297,7 @@ def test_two_hundred_stale_files_are_cleared_away(driver, tmp_path):
     for number in range(200):
         (tmp_path / f"{number}-dead.claim").write_bytes(b"x" * number)
         os.mkfifo(tmp_path / f"{number}-dead.bell")
+        os.mkfifo(tmp_path / f"{number}-gone.bell")
     said = []
     claims = driver("new", notice=said.append)
     assert claims.take("a", GPU, at("0"))
