@@ -113,7 +113,6 @@ class Sweep:
         self._expected = Expected(Plan(), {})
         self._unreleased: set[tuple[str, int]] = set()
         self._last_request = Resources()
-        self._why = ("", "")  # the trial whose wait was explained last, and how
         self._timers = Timers()
         self._answering: tuple[str, int] | None = None  # trial and seq of the report that still needs its answer
         self._refusing = False
@@ -806,9 +805,9 @@ class Sweep:
         self._fail(SweepStalled(f"nothing runs, and {why}"))
 
     def _say_why(self, trial_id: str) -> None:
-        self._why = (trial_id, self._packer.why_not(self._trials[trial_id].resources))
-        if self._trials[trial_id].reason != self._why[1]:
-            self._put(evolve(self._trials[trial_id], reason=self._why[1]))
+        why = self._packer.why_not(self._trials[trial_id].resources)
+        if self._trials[trial_id].reason != why:
+            self._put(evolve(self._trials[trial_id], reason=why))
 
     def _start_one(self, now: float) -> bool:
         """Start one trial if any fits; the oldest may be overtaken by those that fit, but not for ever."""
@@ -818,7 +817,7 @@ class Sweep:
         is_blocked = not fitting or fitting[0] != oldest_id
         if is_blocked:
             reason = self._trials[oldest_id].reason
-            if not reason or reason.startswith("starts again") or self._why == (oldest_id, reason):
+            if not reason or reason.startswith(("starts again", "waits ")):
                 self._say_why(oldest_id)  # also anew: others may hold by now what it waits for
             if not fitting:
                 return False
