@@ -199,9 +199,15 @@ class Claims:
             if not is_mine:
                 raise OSError(errno.EBUSY, "a process that does not go on keeps it locked")
             descriptor = os.open(self._path(self._name, "claim"), flags, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             self.fd = descriptor
-            self._write()
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                self._write()
+            except OSError:
+                self._path(self._name, "claim").unlink()
+                os.close(descriptor)
+                self.fd = -1
+                raise
 
     def _path(self, name: str, kind: str) -> Path:
         return self._directory / f"{name}.{kind}"
@@ -216,7 +222,11 @@ class Claims:
                 break
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise
+                    if self.fd < 0:  # not registered yet
+                        raise
+                    self._lose_sight(f"{self._directory / 'lock'}: {error.strerror}")
+                    yield False
+                    return
             if (now := time.monotonic()) > give_up:
                 self._busy_since = self._busy_since or now
                 if now - self._busy_since > _GIVE_UP_S:
@@ -236,7 +246,7 @@ class Claims:
         self._say(f"other sweeps of this machine are not seen: {why}")
 
     def _say(self, text: str) -> None:
-        if text not in self._noticed:
+        if text not in self._noticed and self.fd >= 0:  # what refuses a new driver is raised
             self._noticed.add(text)
             self._notice(text)
 
@@ -303,7 +313,8 @@ class Claims:
     def refresh(self) -> None:
         """Keep the files from those that clear temporary directories of what is old; call it now and then."""
         for descriptor in (self._lock, self.fd):
-            os.utime(descriptor)
+            with contextlib.suppress(OSError):  # what cannot be written now is not cleared away, either
+                os.utime(descriptor)
         self.look()  # and make them again, should they be gone
 
     def wait_for(self, request: Resources | None) -> None:
