@@ -41,6 +41,7 @@ _SLOT_BYTES = 1 << 20  # a hole in the file but for what is used
 _READ_BYTES = 4096
 _TURN_S = 0.05  # for the lock, which others hold for a fraction of a millisecond
 _GIVE_UP_S = 5.0  # of trying again and again to get the lock
+_RETRY_S = 1.0  # at most between two of those attempts
 _BEAT_S = 1.0  # a driver that waits says so often that it lives
 _DEAF_S = 5.0  # one that has not for so long, for instance because it is stopped, lets others go first
 # What the drivers of GPUs call one of them, in every process and whatever the order in which it sees them.
@@ -174,7 +175,7 @@ class Claims:
         self._idle: dict[Hashable, _Need] = {}
         self._ticket: _Ticket | None = None
         self._others: dict[str, _Other] = {}
-        self._busy_since = 0.0
+        self._busy_since = self._busy_at = -math.inf
         self._is_blind = False
         self._version = 0
         self.others: tuple[Claim, ...] = ()
@@ -228,13 +229,15 @@ class Claims:
                     yield False
                     return
             if (now := time.monotonic()) > give_up:
-                self._busy_since = self._busy_since or now
+                if now > self._busy_at + _RETRY_S:  # a new trouble, if there was one before
+                    self._busy_since = now
+                self._busy_at = now
                 if now - self._busy_since > _GIVE_UP_S:
                     self._lose_sight(f"a process that does not go on keeps {self._directory / 'lock'} locked")
                 yield False
                 return
             time.sleep(0.0002)
-        self._busy_since = 0.0
+        self._busy_at = -math.inf
         try:
             yield True
         finally:
