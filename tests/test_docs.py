@@ -148,7 +148,8 @@ def assert_shown(page: Page, outputs: dict[int, str]) -> None:
 def run_python(arguments: list[str], directory: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run Python as a user would, in an empty directory, with sweeps stored below it."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SWEEP_", "PYTEST_", "COLUMNS"))}
-    environment |= {"SWEEP_STORAGE": str(directory / "sweep_results"), "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    environment |= {"SWEEP_CLAIMS": os.environ["SWEEP_CLAIMS"], "SWEEP_STORAGE": str(directory / "sweep_results")}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", **variables}
     return subprocess.run(
         [sys.executable, *arguments], cwd=directory, env=environment, capture_output=True, text=True, timeout=110
     )

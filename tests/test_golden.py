@@ -55,6 +55,7 @@ def copy(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def run_python(*arguments: str, cwd: Path) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SWEEP_", "GOLDEN_"))}
     environment |= {"PYTHONPATH": f"{ROOT}:{GOLDEN}", "GOLDEN_TOKEN": "given-again"}
+    environment["SWEEP_CLAIMS"] = os.environ["SWEEP_CLAIMS"]
     done = subprocess.run(
         [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=60
     )

@@ -30,6 +30,7 @@ assert strange == {"../../../bin/sweep"}, strange
 def run(*command: str | Path, cwd: Path) -> str:
     """Run a command as somebody would who has no checkout, and return what it printed."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV", "SWEEP_"))}
+    kept["SWEEP_CLAIMS"] = os.environ["SWEEP_CLAIMS"]
     ended = subprocess.run(
         [str(word) for word in command], cwd=cwd, env=kept, capture_output=True, text=True, timeout=540
     )

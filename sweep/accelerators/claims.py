@@ -41,6 +41,7 @@ _SLOT_BYTES = 1 << 20  # a hole in the file but for what is used
 _READ_BYTES = 4096
 _TURN_S = 0.05  # for the lock, which others hold for a fraction of a millisecond
 _GIVE_UP_S = 5.0  # of trying again and again to get the lock
+_RETRY_S = 1.0  # at most between two of those attempts
 _BEAT_S = 1.0  # a driver that waits says so often that it lives
 _DEAF_S = 5.0  # one that has not for so long, for instance because it is stopped, lets others go first
 # What the drivers of GPUs call one of them, in every process and whatever the order in which it sees them.
@@ -179,7 +180,7 @@ class Claims:
         self._idle: dict[Hashable, _Need] = {}
         self._ticket: _Ticket | None = None
         self._others: dict[str, _Other] = {}
-        self._busy_since = 0.0
+        self._busy_since = self._busy_at = -math.inf
         self._is_blind = False
         self._version = 0
         self.others: tuple[Claim, ...] = ()
@@ -204,9 +205,15 @@ class Claims:
             if not is_mine:
                 raise OSError(errno.EBUSY, "a process that does not go on keeps it locked")
             descriptor = os.open(self._path(self._name, "claim"), flags, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             self.fd = descriptor
-            self._write()
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                self._write()
+            except OSError:
+                self._path(self._name, "claim").unlink()
+                os.close(descriptor)
+                self.fd = -1
+                raise
 
     def _path(self, name: str, kind: str) -> Path:
         return self._directory / f"{name}.{kind}"
@@ -221,15 +228,21 @@ class Claims:
                 break
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise
+                    if self.fd < 0:  # not registered yet
+                        raise
+                    self._lose_sight(f"{self._directory / 'lock'}: {error.strerror}")
+                    yield False
+                    return
             if (now := time.monotonic()) > give_up:
-                self._busy_since = self._busy_since or now
+                if now > self._busy_at + _RETRY_S:  # a new trouble, if there was one before
+                    self._busy_since = now
+                self._busy_at = now
                 if now - self._busy_since > _GIVE_UP_S:
                     self._lose_sight(f"a process that does not go on keeps {self._directory / 'lock'} locked")
                 yield False
                 return
             time.sleep(0.0002)
-        self._busy_since = 0.0
+        self._busy_at = -math.inf
         try:
             yield True
         finally:
@@ -241,7 +254,7 @@ class Claims:
         self._say(f"other sweeps of this machine are not seen: {why}")
 
     def _say(self, text: str) -> None:
-        if text not in self._noticed:
+        if text not in self._noticed and self.fd >= 0:  # what refuses a new driver is raised
             self._noticed.add(text)
             self._notice(text)
 
@@ -308,7 +321,8 @@ class Claims:
     def refresh(self) -> None:
         """Keep the files from those that clear temporary directories of what is old; call it now and then."""
         for descriptor in (self._lock, self.fd):
-            os.utime(descriptor)
+            with contextlib.suppress(OSError):  # what cannot be written now is not cleared away, either
+                os.utime(descriptor)
         self.look()  # and make them again, should they be gone
 
     def wait_for(self, request: Resources | None) -> None:
@@ -427,11 +441,8 @@ class Claims:
                 continue
             try:
                 bell = os.open(self._directory / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # its driver is gone
-                    with contextlib.suppress(OSError):
-                        os.unlink(self._directory / name)
-                continue
+            except OSError:
+                continue  # its driver is gone, or is making it
             with contextlib.suppress(OSError):  # full: it is awake, or stopped
                 os.write(bell, b"\0")
             os.close(bell)
@@ -467,7 +478,11 @@ class Claims:
     def _read(self) -> None:
         """Read the files of the other drivers, and remove those of drivers that are gone."""
         try:
-            names = {name[:-6] for name in os.listdir(self._directory) if name.endswith(".claim")}
+            found = os.listdir(self._directory)
+            names = {name[:-6] for name in found if name.endswith(".claim")}
+            for name in [name[:-5] for name in found if name.endswith(".bell")]:
+                if name not in names and name != self._name:
+                    self._path(name, "bell").unlink(missing_ok=True)
         except OSError as error:
             names = set()
             self._lose_sight(f"{self._directory}: {error.strerror}")

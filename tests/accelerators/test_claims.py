@@ -339,6 +339,7 @@ def test_two_hundred_stale_files_are_cleared_away(driver, tmp_path):
     for number in range(200):
         (tmp_path / f"{number}-dead.claim").write_bytes(b"x" * number)
         os.mkfifo(tmp_path / f"{number}-dead.bell")
+        os.mkfifo(tmp_path / f"{number}-gone.bell")
     said = []
     claims = driver("new", notice=said.append)
     assert claims.take("a", GPU, at("0"))
@@ -438,7 +439,8 @@ def test_a_full_disk_refuses_a_new_driver_and_lets_one_that_is_there_go_on(drive
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         with pytest.raises(Unkept, match="No space left"):
-            Claims(tmp_path, (NODE,), experiment="new")
+            Claims(tmp_path, (NODE,), experiment="new", notice=said.append)
+        assert len(list(tmp_path.glob("*.claim"))) == 2, "it has left nothing behind"
         assert claims.take("a", GPU, at("0"))
         assert claims.take("b", GPU, at("1"))
     assert said == [f"other sweeps of this machine do not see all of this one: {tmp_path}: No space left on device"]
@@ -482,6 +484,24 @@ def test_what_was_half_written_when_a_driver_died_does_not_count(driver, tmp_pat
         file.seek((one._version + 1) % 2 * claims_module._SLOT_BYTES)
         file.write(b"00000000 999 99999 {")
     assert other.look()[0].devices == (("local", "0", UNIT),)
+
+
+def test_a_file_system_that_locks_no_more_makes_a_driver_blind_and_not_fail(driver, tmp_path, monkeypatch):
+    said = []
+    claims = driver("new", notice=said.append)
+
+    def refuse(descriptor, operation):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", refuse)
+        with pytest.raises(Unkept, match="No locks available"):
+            Claims(tmp_path, (NODE,), experiment="another", notice=said.append)
+        assert claims.take("a", GPU, at("0"))
+        assert claims.look() == ()
+        claims.wait_for(GPU)
+        claims.refresh()
+    assert said == [f"other sweeps of this machine are not seen: {tmp_path / 'lock'}: No locks available"]
 
 
 def test_a_lock_that_somebody_keeps_hinders_for_a_while_and_is_named_once(driver, tmp_path, monkeypatch):

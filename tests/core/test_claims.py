@@ -82,6 +82,16 @@ def test_the_reason_names_who_holds_it_by_now():
     assert world[0].reason.endswith("GPU 0 and 0.5 of GPU 1 are held by experiment 'letters' (pid 7)")
 
 
+def test_a_resumed_sweep_does_not_name_who_held_it_before():
+    before = shared(digits("0", "1"), num_trials=2, ask_ahead=2)
+    before.suggest(0, TWO)
+    before.suggest(1, TWO)
+    assert "digits" in before[0].reason
+    world = World(nodes=(NODE,), trials=list(before.sweep.trials.values()), num_trials=2)
+    assert world.open() == ["start 0.1"]
+    assert world[1].reason == "waits for gpu=2; 0 of 2 free, the rest held by 00000"
+
+
 def test_own_trials_and_other_sweeps_are_both_named():
     world = shared(digits("0"))
     world.suggest(0, GPU)

@@ -109,15 +109,16 @@ def test_a_start_that_is_declined_again_and_again_is_tried_four_times_a_second_a
     with engine_in(tmp_path / "exp") as engine:
         other.take("theirs", GPU, at("0"))
         number = 0
-        until = engine.now() + 1.1
+        until = engine.now() + 0.6
         while engine.now() < until:
             engine.execute(Start(on("one", "0", number)))
             collect(engine, lambda seen: any(isinstance(event, Declined) for event in seen))
             engine.look_out(Lookout(GPU))
             number += 1
-        assert number <= 7
+        assert number <= 5
 
 
+@pytest.mark.slow
 def test_an_agent_that_dies_takes_what_it_said_of_others_along_and_says_it_again_when_it_is_back(tmp_path, other):
     other.take("theirs", GPU, at("0"))
     with engine_in(tmp_path / "exp") as engine:
@@ -131,13 +132,31 @@ def test_an_agent_that_dies_takes_what_it_said_of_others_along_and_says_it_again
         assert other.take("more", GPU, at("1")), "what it held is free"
 
 
-def test_a_run_that_is_not_shared_sees_no_others_on_any_node(tmp_path, other):
+@pytest.mark.slow
+def test_a_run_that_is_not_shared_sees_no_others_on_any_node_and_says_so_once(tmp_path, other, capfd):
     other.take("theirs", GPU, at("0"))
-    with engine_in(tmp_path / "exp", is_shared=False) as engine:
-        assert engine.claims() == ()
-        engine.execute(Start(on("one", "0")))
-        assert news(collect(engine, has_released(1))) == []
-        assert other.look() == ()
+    other.take("too", GPU, at("1"))
+    seen = []
+
+    class Look(sweep.Callback):
+        def on_trial_start(self, trial):
+            seen.append((other.look(), other.num_others))
+
+    try:
+        sweep.init(shared=False)
+        sweep.run(
+            Behaviour(num_reports=1).as_function(),
+            name="alone",
+            storage_path=tmp_path,
+            resources_per_trial={"gpu": 1},
+            engine=AgentProcesses(TWO),
+            callbacks=[Look()],
+        )
+    finally:
+        sweep.shutdown()
+    assert seen == [((), 0)]
+    printed = "".join(capfd.readouterr())
+    assert printed.count("sweep.init(shared=False): other sweeps of this machine are not seen") == 1
 
 
 def test_a_sweep_on_two_nodes_uses_what_another_one_leaves_on_both(tmp_path, other):

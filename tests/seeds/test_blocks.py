@@ -127,6 +127,7 @@ def run(name: str, before: str, after: str, directory: Path) -> str:
     script.write_text(replaced(text), encoding="utf-8")
     hidden = ("SWEEP_", "TUNE_", "CUDA_VISIBLE", "HIP_VISIBLE", "JAX_", "XLA_", "NCCL_", "OMP_", "TF_")
     environment = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
+    environment["SWEEP_CLAIMS"] = os.environ["SWEEP_CLAIMS"]
     ended = subprocess.run(
         [sys.executable, script.name], cwd=directory, env=environment, capture_output=True, text=True, timeout=110
     )
