@@ -23,6 +23,7 @@ from sweep.accelerators import gpu, tpu
 from sweep.accelerators.gpu_types import labels_of
 from sweep.core.resources import Device, Node
 from sweep.engines.agent import Agent
+from sweep.engines.base import Engine, EngineContext
 from sweep.engines.cluster import Cluster
 from sweep.engines.gate import Invitation
 from sweep.engines.lease import LEASE_S
@@ -31,6 +32,7 @@ from sweep.errors import ConfigError, ExperimentError, ResourceError
 __all__ = ["RayCluster", "RayOptions", "trial_environ"]
 
 _LOOK_S = 2.0  # between two looks at the cluster's nodes
+_LOOKS = 4  # of these until one at what waits in the cluster
 _REACH_S = 5.0
 _SETTLE_S = 5.0  # for what was given back to be seen as free by all of Ray; it takes a tenth of a second as a rule
 _HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # a client's preface and its settings
@@ -94,8 +96,13 @@ class RayCluster(Cluster):
         self.notices: list[str] = []
         self._machines: dict[str, _Machine] = {}
         self._changed: Callable[[], None] = lambda: None
+        self._say: Callable[[str], None] = self.notices.append
+        self._waited: set[tuple[Any, ...]] = set()  # what waited at the last look, until something was said of it
+        self._has_told = False
         self._is_closed = False
         self._ray, self._is_ours = _join(options)
+        # Ray uploads local directories with the connection only; actors have what it has.
+        self._runtime_env = {} if self._is_ours else dict(options.runtime_env)
         self._watcher = threading.Thread(target=self._watch, name="sweep-ray", daemon=True)
         try:
             self._find_some()
@@ -107,6 +114,10 @@ class RayCluster(Cluster):
         self._watcher.start()
 
     # --- what a run sees ---------------------------------------------------------------------------------------------
+
+    def __call__(self, context: EngineContext) -> Engine:
+        self._say = context.notice or self._say
+        return super().__call__(context)
 
     def nodes(self) -> Sequence[Node]:
         return tuple(machine.node for machine in self._machines.values() if machine.node is not None)
@@ -128,7 +139,7 @@ class RayCluster(Cluster):
             return
         if machine.actor is None or machine.running is not None:  # the one before is over
             self._start_actor(machine)
-        machine.running = machine.actor.run.remote(invitation.to_json(), dict(self._options.runtime_env))
+        machine.running = machine.actor.run.remote(invitation.to_json())
 
     def problem(self, node: str) -> str:
         machine = self._of(node)
@@ -256,7 +267,7 @@ class RayCluster(Cluster):
             scheduling_strategy=NodeAffinitySchedulingStrategy(machine.key, soft=False),
             max_concurrency=2,
             max_restarts=0,
-            runtime_env=dict(self._options.runtime_env) or None,
+            runtime_env=self._runtime_env or None,
         )
         machine.running = None
         machine.actor = actor.remote()
@@ -311,16 +322,40 @@ class RayCluster(Cluster):
         return ""
 
     def _watch(self) -> None:
+        looks = 0
         while not self._is_closed:
             try:
                 if self._look() | self._take_facts(timeout_s=0.0):
                     self._changed()
+                looks += 1
+                if looks % _LOOKS == 0 and not self._has_told:
+                    self._tell_who_waits()
             except Exception:  # Ray's control plane is away; what runs goes on without it
                 if self._is_closed:
                     return
             deadline = time.monotonic() + _LOOK_S
             while not self._is_closed and time.monotonic() < deadline:
                 time.sleep(0.1)
+
+    def _tell_who_waits(self) -> None:
+        """Say once that tasks or actors of Ray, such as those of a trial, wait for what the agents hold: neither they
+        nor the trial would ever say so."""
+        from ray.autoscaler.v2.sdk import get_cluster_status
+
+        machines = list(self._machines.values())
+        if any(one.node is None for one in machines):
+            return  # an agent waits, too
+        demands = get_cluster_status(self._ray.get_runtime_context().gcs_address).resource_demands.ray_task_actor_demand
+        waiting = {tuple(sorted(each.bundle.items())) for one in demands for each in one.bundles_by_count}
+        held = {one for one in waiting if any(_covers(machine.amounts, dict(one)) for machine in machines)}
+        for bundle in sorted(held & self._waited)[:1]:
+            self._has_told = True
+            self._say(
+                f"a task or an actor of Ray waits for {', '.join(f'{name}={amount:g}' for name, amount in bundle)}, "
+                "which this sweep holds for its trials. If a trial has started it, it waits for ever: leave some free "
+                "with sweep.init(engine='ray', cpus_per_node=...)."
+            )
+        self._waited = held
 
     def _listening_address(self) -> str:
         """Return the address that agents reach this process at: loopback where all of them are on this machine."""
@@ -366,9 +401,11 @@ class _RayAgent:
         memory = int(amounts.get("memory", 0))
         return Node(name, amounts.get("CPU", 0.0), memory, devices, custom)
 
-    def run(self, invitation: str, runtime_env: Mapping[str, Any]) -> str:
+    def run(self, invitation: str) -> str:
         """Be the agent until the driver is gone; returns why it ended."""
-        given = runtime_env.get("env_vars") or {}
+        import ray
+
+        given = ray.get_runtime_context().runtime_env.get("env_vars") or {}
         return Agent(Invitation.from_json(invitation), environ=trial_environ(os.environ, given)).run()
 
 
@@ -406,6 +443,7 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
         )
     if ray.is_initialized():
         _refuse_other(ray, address)
+        _refuse_upload(options.runtime_env)
         return ray, False
     if address is None:
         raise ConfigError(
@@ -414,7 +452,14 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
         )
     _refuse_unreachable(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env=dict(options.runtime_env) or None,
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"sweep.init: Ray refuses runtime_env={dict(options.runtime_env)!r:.200}: {error}") from error
     except ConnectionError as error:
         raise ConfigError(
             f"there is no cluster of Ray at address={address!r}: {str(error).splitlines()[0]} Start one with "
@@ -434,6 +479,17 @@ def _refuse_other(ray: Any, address: str | None) -> None:
             f"address is {address!r}, and this process has joined the cluster at {there} with ray.init. Give that "
             "address, or 'auto', or call ray.shutdown() before."
         )
+
+
+def _refuse_upload(runtime_env: Mapping[str, Any]) -> None:
+    """Refuse local directories where the connection has been made: Ray uploads them with it."""
+    modules = runtime_env.get("py_modules") or ()
+    for place in (runtime_env.get("working_dir"), *modules):
+        if place is not None and "://" not in str(place):
+            raise ConfigError(
+                f"sweep.init: runtime_env has the directory {str(place)!r}, which Ray uploads when a process joins the "
+                "cluster, and this one has joined. Give it to ray.init(runtime_env=...): nodes get it from there."
+            )
 
 
 def _refuse_unreachable(address: str) -> None:

@@ -84,6 +84,14 @@ def test_another_address_than_that_of_the_connection_is_refused(joined):
     refused(ConfigError, "10.9.8.7:1", "ray.shutdown()", address="10.9.8.7:1")
 
 
+def test_a_directory_for_the_nodes_after_the_connection_is_refused_and_one_that_ray_refuses_is_said(joined, cluster):
+    env = {"working_dir": "."}
+    refused(ConfigError, "ray.init(runtime_env=...)", runtime_env=env)
+    joined.shutdown()
+    refused(ConfigError, "Ray refuses", "nowhere", address=cluster.address, runtime_env={"working_dir": "nowhere"})
+    assert not joined.is_initialized()
+
+
 # --- another Ray ---
 
 
