@@ -440,4 +440,5 @@ def test_every_example_is_tested():
         "jax_digits",
         "torch_ddp_digits",
         "jax_group_digits",
+        "ray_cluster",  # tests/on_ray/test_example.py
     }

@@ -118,7 +118,7 @@ class Agents(Engine):
             lease_s=cluster.lease_s,
             witness=self._witness,
         )
-        self._gate = Gate(cluster.host, lambda guest: self._call(lambda: self._on_guest(guest)))
+        self._gates: dict[str, Gate] = {}  # by the address that they listen on
         self._leases = Leases(
             cluster.lease_s, lambda node, why: self._call(lambda: self._on_lost(self._members[node], why))
         )
@@ -203,7 +203,8 @@ class Agents(Engine):
         if self._is_closed:
             return
         self._is_closed = True
-        self._gate.close()
+        for gate in self._gates.values():
+            gate.close()
         waiting = []
         for member in self._members.values():
             if member.link is not None:
@@ -229,7 +230,10 @@ class Agents(Engine):
     def _summon(self, member: _Member) -> None:
         member.is_called = True
         member.calls += 1
-        self._cluster.summon(member.node.id, self._gate.invitation(member.node.id))
+        host = self._cluster.host
+        if host not in self._gates:
+            self._gates[host] = Gate(host, lambda guest: self._call(lambda: self._on_guest(guest)))
+        self._cluster.summon(member.node.id, self._gates[host].invitation(member.node.id))
 
     def _on_guest(self, guest: Guest) -> None:
         """An agent that knows the key is here."""
@@ -370,6 +374,7 @@ class Agents(Engine):
         """The cluster has other machines than before."""
         for node in self._cluster.nodes():
             member = self._members.setdefault(node.id, _Member(node))
+            member.node = replace(member.node, address=node.address)  # another one may have come from elsewhere
             if not member.is_called and node.id not in self._problems:
                 member.node = node
                 self._summon(member)

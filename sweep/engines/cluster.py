@@ -18,7 +18,7 @@ class Cluster(ABC):
     """Machines on which a run may have agents, from before it is built until it is over.
 
     Attributes:
-        host: address of the interface on which the driver listens for agents.
+        host: address of the interface on which the driver listens for the agents that are called next.
         lease_s: see `engines.lease`.
         start_s: how long an agent may take to come.
     """

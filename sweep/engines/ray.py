@@ -23,6 +23,7 @@ from sweep.accelerators import gpu, tpu
 from sweep.accelerators.gpu_types import labels_of
 from sweep.core.resources import Device, Node
 from sweep.engines.agent import Agent
+from sweep.engines.base import Engine, EngineContext
 from sweep.engines.cluster import Cluster
 from sweep.engines.gate import Invitation
 from sweep.engines.lease import LEASE_S
@@ -31,6 +32,7 @@ from sweep.errors import ConfigError, ExperimentError, ResourceError
 __all__ = ["RayCluster", "RayOptions", "trial_environ"]
 
 _LOOK_S = 2.0  # between two looks at the cluster's nodes
+_LOOKS = 4  # of these until one at what waits in the cluster
 _REACH_S = 5.0
 _SETTLE_S = 5.0  # for what was given back to be seen as free by all of Ray; it takes a tenth of a second as a rule
 _HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # a client's preface and its settings
@@ -97,13 +99,17 @@ class RayCluster(Cluster):
         self.notices: list[str] = []
         self._machines: dict[str, _Machine] = {}
         self._changed: Callable[[], None] = lambda: None
+        self._say: Callable[[str], None] = self.notices.append
+        self._waited: set[tuple[Any, ...]] = set()  # what waited at the last look, until something was said of it
+        self._has_told = False
         self._is_closed = False
         self._ray, self._is_ours = _join(options)
+        # Ray uploads local directories with the connection only; actors have what it has.
+        self._runtime_env = {} if self._is_ours else dict(options.runtime_env)
         self._watcher = threading.Thread(target=self._watch, name="sweep-ray", daemon=True)
         try:
             self._find_some()
             self._await_facts()
-            self.host = self._listening_address()
         except BaseException:
             self.close()
             raise
@@ -111,8 +117,21 @@ class RayCluster(Cluster):
 
     # --- what a run sees ---------------------------------------------------------------------------------------------
 
+    def __call__(self, context: EngineContext) -> Engine:
+        self._say = context.notice or self._say
+        return super().__call__(context)
+
     def nodes(self) -> Sequence[Node]:
-        return tuple(machine.node for machine in self._machines.values() if machine.node is not None)
+        return tuple(
+            replace(machine.node, address=self._address_of(machine))
+            for machine in list(self._machines.values())
+            if machine.node is not None
+        )
+
+    def _address_of(self, machine: _Machine) -> str:
+        """Return where ranks on a node are reached by those on others: on loopback while all are on this machine."""
+        is_loopback = machine.address.startswith("127.")
+        return machine.address if is_loopback or self.host != Cluster.host else ""
 
     @property
     def away(self) -> Sequence[Node]:
@@ -121,7 +140,7 @@ class RayCluster(Cluster):
         if not declared:
             return ()
         amounts = dict(declared.get("node_type", {}))
-        there = sum(_covers(machine.amounts, amounts) for machine in self._machines.values())
+        there = sum(_covers(machine.amounts, amounts) for machine in list(self._machines.values()))
         number = max(0, int(declared.get("max", 1)) - there)
         return tuple(_declared_node(f"autoscaled-{index + 1}", amounts) for index in range(number))
 
@@ -129,9 +148,11 @@ class RayCluster(Cluster):
         machine = self._of(node)
         if machine is None:
             return
-        if machine.actor is None or machine.running is not None:  # the one before is over
+        if machine.actor is None or machine.running is not None:  # the one before is lost, and may not know it
+            with contextlib.suppress(Exception):
+                self._ray.kill(machine.actor)
             self._start_actor(machine)
-        machine.running = machine.actor.run.remote(invitation.to_json(), dict(self._options.runtime_env))
+        machine.running = machine.actor.run.remote(invitation.to_json())
 
     def problem(self, node: str) -> str:
         machine = self._of(node)
@@ -191,7 +212,7 @@ class RayCluster(Cluster):
     # --- the cluster -------------------------------------------------------------------------------------------------
 
     def _of(self, node: str) -> _Machine | None:
-        return next((one for one in self._machines.values() if one.name == node), None)
+        return next((one for one in list(self._machines.values()) if one.name == node), None)
 
     def _find_some(self) -> None:
         """Find the first nodes; what another sweep has just given back may take a moment to be free.
@@ -263,7 +284,7 @@ class RayCluster(Cluster):
             scheduling_strategy=NodeAffinitySchedulingStrategy(machine.key, soft=False),
             max_concurrency=2,
             max_restarts=0,
-            runtime_env=dict(self._options.runtime_env) or None,
+            runtime_env=self._runtime_env or None,
         )
         machine.running = None
         machine.actor = actor.remote()
@@ -294,7 +315,10 @@ class RayCluster(Cluster):
         for call in ready:
             if not self._failure_of(call):
                 machine = waiting[call]
-                machine.node = replace(self._ray.get(call), slice=self._slice_of(machine))
+                node = replace(self._ray.get(call), slice=self._slice_of(machine))
+                if self._ray.get(machine.actor.machine.remote()) != _machine():
+                    self.host = self._ray.util.get_node_ip_address()  # until then all were reached by loopback
+                machine.node = node
                 taken = True
         return taken
 
@@ -318,10 +342,14 @@ class RayCluster(Cluster):
         return ""
 
     def _watch(self) -> None:
+        looks = 0
         while not self._is_closed:
             try:
                 if self._look() | self._take_facts(timeout_s=0.0):
                     self._changed()
+                looks += 1
+                if looks % _LOOKS == 0 and not self._has_told:
+                    self._tell_who_waits()
             except Exception:  # Ray's control plane is away; what runs goes on without it
                 if self._is_closed:
                     return
@@ -329,13 +357,25 @@ class RayCluster(Cluster):
             while not self._is_closed and time.monotonic() < deadline:
                 time.sleep(0.1)
 
-    def _listening_address(self) -> str:
-        """Return the address that agents reach this process at: loopback where all of them are on this machine."""
-        machines = [one.actor.machine.remote() for one in self._machines.values() if one.node is not None]
-        if set(self._ray.get(machines)) <= {_machine()}:
-            return "127.0.0.1"
-        address: str = self._ray.util.get_node_ip_address()
-        return address
+    def _tell_who_waits(self) -> None:
+        """Say once that tasks or actors of Ray, such as those of a trial, wait for what the agents hold: neither they
+        nor the trial would ever say so."""
+        from ray.autoscaler.v2.sdk import get_cluster_status
+
+        machines = list(self._machines.values())
+        if any(one.node is None for one in machines):
+            return  # an agent waits, too
+        demands = get_cluster_status(self._ray.get_runtime_context().gcs_address).resource_demands.ray_task_actor_demand
+        waiting = {tuple(sorted(each.bundle.items())) for one in demands for each in one.bundles_by_count}
+        held = {one for one in waiting if any(_covers(machine.amounts, dict(one)) for machine in machines)}
+        for bundle in sorted(held & self._waited)[:1]:
+            self._has_told = True
+            self._say(
+                f"a task or an actor of Ray waits for {', '.join(f'{name}={amount:g}' for name, amount in bundle)}, "
+                "which this sweep holds for its trials. If a trial has started it, it waits for ever: leave some free "
+                "with sweep.init(engine='ray', cpus_per_node=...)."
+            )
+        self._waited = held
 
     def _why_none(self) -> str:
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
@@ -373,9 +413,11 @@ class _RayAgent:
         memory = int(amounts.get("memory", 0))
         return Node(name, amounts.get("CPU", 0.0), memory, devices, custom)
 
-    def run(self, invitation: str, runtime_env: Mapping[str, Any]) -> str:
+    def run(self, invitation: str) -> str:
         """Be the agent until the driver is gone; returns why it ended."""
-        given = runtime_env.get("env_vars") or {}
+        import ray
+
+        given = ray.get_runtime_context().runtime_env.get("env_vars") or {}
         environ = trial_environ(os.environ, given)
         limit = float(os.environ.get(_LIMIT_VARIABLE, _RAYS_MEMORY_LIMIT)) - _BEFORE_RAY
         return Agent(Invitation.from_json(invitation), environ=environ, memory_limit=limit).run()
@@ -415,6 +457,7 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
         )
     if ray.is_initialized():
         _refuse_other(ray, address)
+        _refuse_upload(options.runtime_env)
         return ray, False
     if address is None:
         raise ConfigError(
@@ -423,7 +466,14 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
         )
     _refuse_unreachable(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env=dict(options.runtime_env) or None,
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"sweep.init: Ray refuses runtime_env={dict(options.runtime_env)!r:.200}: {error}") from error
     except ConnectionError as error:
         raise ConfigError(
             f"there is no cluster of Ray at address={address!r}: {str(error).splitlines()[0]} Start one with "
@@ -443,6 +493,17 @@ def _refuse_other(ray: Any, address: str | None) -> None:
             f"address is {address!r}, and this process has joined the cluster at {there} with ray.init. Give that "
             "address, or 'auto', or call ray.shutdown() before."
         )
+
+
+def _refuse_upload(runtime_env: Mapping[str, Any]) -> None:
+    """Refuse local directories where the connection has been made: Ray uploads them with it."""
+    modules = runtime_env.get("py_modules") or ()
+    for place in (runtime_env.get("working_dir"), *modules):
+        if place is not None and "://" not in str(place):
+            raise ConfigError(
+                f"sweep.init: runtime_env has the directory {str(place)!r}, which Ray uploads when a process joins the "
+                "cluster, and this one has joined. Give it to ray.init(runtime_env=...): nodes get it from there."
+            )
 
 
 def _refuse_unreachable(address: str) -> None:

@@ -71,7 +71,8 @@ def test_an_address_where_something_else_answers_is_refused_in_seconds():
 
 
 def test_the_address_of_a_client_and_one_without_a_port_are_refused_by_their_form():
-    refused(ConfigError, "Ray Client", "ray job submit", address="ray://10.0.0.1:10001")
+    with pytest.raises(ConfigError, match="Ray Client.*ray job submit"):
+        sweep.init(engine="ray", address="ray://10.0.0.1:10001")
     refused(ConfigError, "expected 'auto' or 'HOST:PORT'", address="10.0.0.1")
 
 
@@ -82,6 +83,14 @@ def test_no_address_and_no_connection_names_both_ways(monkeypatch):
 
 def test_another_address_than_that_of_the_connection_is_refused(joined):
     refused(ConfigError, "10.9.8.7:1", "ray.shutdown()", address="10.9.8.7:1")
+
+
+def test_a_directory_for_the_nodes_after_the_connection_is_refused_and_one_that_ray_refuses_is_said(joined, cluster):
+    env = {"working_dir": "."}
+    refused(ConfigError, "ray.init(runtime_env=...)", runtime_env=env)
+    joined.shutdown()
+    refused(ConfigError, "Ray refuses", "nowhere", address=cluster.address, runtime_env={"working_dir": "nowhere"})
+    assert not joined.is_initialized()
 
 
 # --- another Ray ---
@@ -142,13 +151,14 @@ def test_wishes_that_no_node_fulfils_are_refused_with_what_there_is(cluster, lef
 
 
 def test_a_module_that_a_node_cannot_import_is_named_before_the_first_trial(run, tmp_path, monkeypatch, left):
-    """The module is one of the driver's only: the nodes do not see where it lies."""
+    """The module is one of the driver's only: the nodes do not see where it lies, and it is too large to be copied."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "only_here_xyz.py").write_text("import sweep\ndef train(config):\n    sweep.report(score=1)\n")
     monkeypatch.syspath_prepend(str(tmp_path / "mine"))
     import only_here_xyz
 
     monkeypatch.setattr("sweep.engines.agents.own_path", list)
+    monkeypatch.setattr("sweep.engines.local_modules.MOST_BYTES", 1)
     with pytest.raises(ExperimentError) as error:
         run(only_here_xyz.train)
     assert "cannot import only_here_xyz" in str(error.value)

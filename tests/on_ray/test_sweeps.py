@@ -219,3 +219,58 @@ def test_a_node_that_is_added_in_mid_sweep_is_used(cluster, run, tmp_path):
         for process in started:
             process.terminate()
             process.wait(timeout=30)
+
+
+def asks_ray(config):
+    import ray
+
+    ray.init(address=config["address"], log_to_driver=False, logging_level="ERROR")
+
+    @ray.remote
+    def double(x):
+        return 2 * x
+
+    sweep.report(score=ray.get(double.remote(21), timeout=config["patience_s"]))
+
+
+def test_a_trial_may_use_ray_itself_where_it_is_left_some_of_it(run, cluster):
+    (trial,) = run(
+        asks_ray, config={"address": cluster.address, "patience_s": 60}, init={"cpus_per_node": 3}, metric="score",
+        mode="max",
+    ).trials  # fmt: skip
+    assert trial.last_result["score"] == 42
+
+
+def test_a_trial_that_waits_for_what_the_sweep_itself_holds_of_ray_is_not_left_without_a_word(
+    run, cluster, monkeypatch, capfd
+):
+    monkeypatch.setattr("sweep.engines.ray._LOOK_S", 0.1)
+    monkeypatch.setattr("sweep.engines.ray._LOOKS", 1)
+    config = {"address": cluster.address, "patience_s": 8}
+    (trial,) = run(asks_ray, config=config, raise_on_failed_trial=False, verbose=1).trials
+    assert trial.status == "ERROR"
+    said = "".join(capfd.readouterr())
+    assert said.count("a task or an actor of Ray waits for CPU=1, which this sweep holds") == 1
+
+
+def test_a_working_directory_and_variables_reach_the_trials(run, tmp_path):
+    def train(config):
+        import shipped_module_xyz
+
+        sweep.report(score=shipped_module_xyz.VALUE, given=os.environ["GIVEN"], omp=os.environ["OMP_NUM_THREADS"])
+
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "shipped_module_xyz.py").write_text("VALUE = 7\n")
+    env = {"working_dir": str(tmp_path / "project"), "env_vars": {"GIVEN": "yes", "OMP_NUM_THREADS": "3"}}
+    (trial,) = run(train, init={"runtime_env": env}).trials
+    assert (trial.last_result["score"], trial.last_result["given"], trial.last_result["omp"]) == (7, "yes", "3")
+
+
+def test_two_sweeps_one_after_another_have_the_whole_cluster_each(run):
+    for name in ("first", "second", "third"):
+        analysis = run(walk_once, name=name, resources_per_trial={"cpu": 4}, num_samples=2)
+        assert len({nodes[0] for nodes in where_of(analysis).values()}) == 2
+
+
+def walk_once(config):
+    sweep.report(score=1)
