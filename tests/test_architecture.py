@@ -333,6 +333,7 @@ LAZY_OWN = {
     "searchers.optuna_space": "optuna",
     "sweep.engines.ray": "ray",
     "sweep.engines.group": "only groups need it; the zygote imports it for them",
+    "sweep.engines.part": "only groups on several machines need it; the zygote imports it for them",
     "sweep.worker.rank": "likewise",
     "sweep.engines.inline": "only one of the engines is used",
     "sweep.engines.local": "only one of the engines is used; multiprocess and psutil",

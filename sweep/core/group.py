@@ -11,7 +11,7 @@ merged by one of them first. The first failure in time ends the group; what it c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -166,7 +166,12 @@ class GroupRules:
         is_joined: every rank has joined.
     """
 
-    def __init__(self, size: int, limits: Limits, now: float) -> None:
+    def __init__(self, size: int, limits: Limits, now: float, *, far: Collection[int] = ()) -> None:
+        """Begin.
+
+        Args:
+            far: ranks whose words, and answers to them, may be held up on their way for any time.
+        """
         self.ending: Outcome | None = None
         self.is_joined = False
         self._limits = limits
@@ -174,11 +179,14 @@ class GroupRules:
         self._ranks = [_Rank(now) for _ in range(size)]
         self._failures: list[_Failure] = []
         self._cause: Outcome | None = None  # decided: the group fails with this
+        self._is_failed = False  # it fails; with what is found once all is known
         self._settle_at: float | None = None
         self._stop_at: float | None = None
         self._dumped_at: float | None = None
         self._hung = ""  # the ranks that are too late, when the dump was ordered
-        self._states: Mapping[int, str] = {}
+        self._far = frozenset(far)
+        self._unseen: set[int] = set()  # far ranks whose states are asked for
+        self._states: dict[int, str] = {}
         self._waits_since: float | None = None
         self._explained = ""
         self._forwarded = 0
@@ -259,22 +267,41 @@ class GroupRules:
                 self._actions.append(Dismiss())
         return self._take(now)
 
-    def gone(self, rank: int, outcome: Outcome, now: float) -> list[Action]:
-        """A rank's process has ended; `outcome` counts when it had not said how."""
+    def gone(
+        self, rank: int, outcome: Outcome, now: float, *, at: float | None = None, was_told: bool | None = None
+    ) -> list[Action]:
+        """A rank's process has ended; `outcome` counts when it had not said how.
+
+        Args:
+            at: when that was; None: now.
+            was_told: because of a `KillAll`; None: if there was one.
+        """
         one = self._ranks[rank]
         one.is_gone = True
         self._short.discard(rank)
+        self._unseen.discard(rank)
         if one.outcome is None:
             self._close(rank, outcome)
-            if not self._is_killing:
-                self._fail(_Failure(rank, now, True, outcome), now)
+            if not (self._is_killing if was_told is None else was_told):
+                self._fail(_Failure(rank, now if at is None else at, True, outcome), now)
         if all(other.is_gone for other in self._ranks):
             self.ending = self._end()
         return self._take(now)
 
-    def seen(self, states: Mapping[int, str]) -> None:
-        """Take the states of the ranks' processes (`T`: stopped), for the words of a hang."""
-        self._states = states
+    def seen(self, states: Mapping[int, str], now: float) -> list[Action]:
+        """Take the states of ranks' processes (`T`: stopped), for the words of a hang.
+
+        Those of far ranks that come late tell that words were held up on their way: then nobody is known to hang.
+        """
+        self._states |= states
+        were_awaited, self._unseen = self._unseen, self._unseen - states.keys()
+        if self._dumped_at is None or now <= self._dumped_at + self._limits.dump_s:
+            return []
+        if were_awaited and not self._unseen:
+            self._dumped_at = None
+            for one in self._ranks:
+                one.last = now
+        return self._take(now)
 
     def kill(self, now: float) -> list[Action]:
         """The group is not needed any more."""
@@ -286,12 +313,12 @@ class GroupRules:
         if self._is_killing or self.ending is not None:
             return []
         if self._settle_at is not None and now >= self._settle_at:
-            self._cause = self._blame()
+            self._is_failed = True
             self._kill()
         elif self._stop_at is not None and now >= self._stop_at:
             self._kill()
         elif self._dumped_at is not None:
-            if now >= self._dumped_at + self._limits.dump_s:
+            if now >= self._dumped_at + self._limits.dump_s and not self._unseen:
                 self._cause = self._hang()
                 self._kill()
         elif not self._failures and not self._short:
@@ -307,7 +334,7 @@ class GroupRules:
         if self._settle_at is not None or self._stop_at is not None:
             times = [at for at in (self._settle_at, self._stop_at) if at is not None]
         elif self._dumped_at is not None:
-            times = [self._dumped_at + limits.dump_s]
+            times = [] if self._unseen else [self._dumped_at + limits.dump_s]
         elif not self._short:
             if not self.is_joined:
                 times.append(self._began + limits.start_s)
@@ -436,6 +463,8 @@ class GroupRules:
         elif limits.hang_s is not None and any(now >= one.last + limits.hang_s for _, one in self._watched()):
             self._dumped_at = now
             self._hung = self._slow_text()
+            self._states = {}
+            self._unseen = {rank for rank in self._far if not self._ranks[rank].is_gone}
             self._actions.append(Dump())
         elif not self._explained and (since := self._wait_began()) is not None and now >= since + limits.explain_s:
             self._say(self._wait_text())
@@ -558,6 +587,8 @@ class GroupRules:
     def _end(self) -> Outcome:
         if self._cause is not None:
             return self._cause
+        if self._is_failed:  # only now: what far ranks said may come after the others were ended
+            return self._blame()
         kinds = [one.outcome.kind for one in self._ranks if one.outcome is not None]
         if self._is_stopping and kinds[0] in ("FINISHED", "STOPPED"):
             # A stop that came when all was done already has stopped nothing.

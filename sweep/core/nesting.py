@@ -15,7 +15,12 @@ _WHOLE = 1_000_000_000  # units of one device, or one CPU: shares add up exactly
 
 
 def place_inside(
-    request: Resources, held: Resources, placement: Placement, kinds: Mapping[tuple[str, str], str]
+    request: Resources,
+    held: Resources,
+    placement: Placement,
+    kinds: Mapping[tuple[str, str], str],
+    *,
+    only: str = "",
 ) -> Placement | None:
     """Return where the bundles of a group lie within a trial's own placement, or None if they do not fit.
 
@@ -30,8 +35,9 @@ def place_inside(
         request: of the group.
         held, placement: of the trial.
         kinds: "gpu" or "tpu" by (node, device id).
+        only: node of which the bundles may be used; empty: any.
     """
-    order = [*range(1, len(held.bundles)), 0]
+    order = [at for at in (*range(1, len(held.bundles)), 0) if only in ("", placement.bundles[at].node)]
     nodes = [placement.bundles[position].node for position in order]
     packs = list(dict.fromkeys(nodes)) if request.strategy == "STRICT_PACK" else [""]
     for node, first in itertools.product(packs, range(len(order))):

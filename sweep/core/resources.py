@@ -83,6 +83,8 @@ class Node:
         slice: the TPU slice that it is a host of, hosts of one slice in the order of their worker ids; empty: none but
             its own.
         gpu_note: why it has no more GPUs, in words, for error messages; empty: that was declared, or is not remarkable.
+        address: at which the other nodes reach it, IPv4, such as `10.0.0.5`; empty: it is the driver's machine, and so
+            are all others.
     """
 
     id: str = LOCAL
@@ -92,6 +94,7 @@ class Node:
     custom: Mapping[str, float] = field(default_factory=dict)
     slice: str = ""
     gpu_note: str = field(default="", compare=False)
+    address: str = ""
 
     @property
     def slice_key(self) -> tuple[bool, str]:

@@ -177,7 +177,7 @@ class Agent:
             setup.stored,
             brief=lambda trial: self._briefs[trial.id, trial.attempt],
         )
-        self._engine = LocalEngine(context, jobs=jobs, memory_limit=self._memory_limit)
+        self._engine = LocalEngine(context, jobs=jobs, say_of=self._say_of, memory_limit=self._memory_limit)
 
     # --- while trials run --------------------------------------------------------------------------------------------
 
@@ -205,11 +205,18 @@ class Agent:
                     self._engine.execute(command)
                 case wire.Order(command):
                     self._engine.execute(command)
+                case wire.Passed(trial_id, attempt, word):
+                    self._engine.hear((trial_id, attempt), word)
                 case wire.LookOut(lookout):
                     self._engine.look_out(lookout)
         if not self._link.is_open:
             self._engine.loop.ignore(self._link.socket.fileno())
             self._end(GONE)
+
+    def _say_of(self, key: tuple[str, int], word: Any) -> None:
+        """Tell the driver what concerns an attempt with ranks on other machines."""
+        assert self._link is not None
+        self._link.send(wire.Passed(*key, word))
 
     def _on_full(self, link: Link, is_full: bool) -> None:
         if self._engine is not None:

@@ -3,7 +3,8 @@
     driver ──Order──> agent of the trial's node ──> its local engine
     driver <─Happened── agents
 
-A command goes to the agent of the node that the trial's first bundle lies on; events of all agents become one sequence.
+A command goes to the agent of the node that the trial's first bundle lies on, or to those of all nodes that the ranks
+of its group lie on, see `engines.spans`; events of all agents become one sequence.
 An agent that is lost takes its trials with it: `Exited(NODE_LOST)` of each, then the inventory without the node, then
 `Released` of each. What the trials of a lost agent had started has ended by then, see `engines.lease`.
 """
@@ -35,9 +36,11 @@ from sweep.engines.link import Link
 from sweep.engines.local_modules import ship_local_modules
 from sweep.engines.loop import Loop
 from sweep.engines.nursery import own_path
+from sweep.engines.spans import Spans
 from sweep.errors import ExperimentError
 from sweep.record.layout import ExperimentLayout
 from sweep.worker import wire
+from sweep.worker.group_environment import nodes_of
 
 if TYPE_CHECKING:
     from sweep.engines.cluster import Cluster
@@ -93,7 +96,7 @@ class Agents(Engine):
         self._began = time.monotonic()
         self._events: list[Event] = []
         self._members = {node.id: _Member(node) for node in context.nodes}
-        self._where: dict[tuple[str, int], _Member] = {}  # who runs an attempt
+        self._where: dict[tuple[str, int], _Member] = {}  # who runs an attempt that lies on one node
         self._calls: deque[Any] = deque()  # from other threads: functions to call on this one
         self._told: tuple[Claim, ...] = ()  # what others keep from this sweep, as the sweep knows it
         self._lookout: Lookout | None = None
@@ -102,6 +105,7 @@ class Agents(Engine):
         self._is_changed = threading.Event()
         self._loop = Loop()
         self.waker = self._loop.waker
+        self._spans = Spans(self._send, self._emit, self._loop.alarm, self._say)
         layout = ExperimentLayout(context.directory.absolute())
         stored = store_trainable(context.trainable, layout)
         self._witness = witness(layout.root, secrets.token_hex(8))
@@ -150,6 +154,8 @@ class Agents(Engine):
             self._start(command.trial)
             return
         key = (command.trial_id, command.attempt)
+        if key in self._spans:
+            self._spans.execute(key, command)
         member = self._where.get(key)
         if member is not None and member.link is not None and key not in member.exited:
             member.link.send(wire.Order(command))
@@ -249,7 +255,8 @@ class Agents(Engine):
             link = Link(guest.socket, self._on_full)
             member.link = link
             self._loop.listen(guest.socket.fileno(), lambda: self._on_link(member, link))
-            link.send(wire.Prepare(self._setup))
+            nodes = tuple(one.node for one in self._members.values())  # with those that came after the beginning
+            link.send(wire.Prepare(replace(self._setup, context={**self._setup.context, "nodes": nodes})))
 
     def _on_full(self, link: Link, is_full: bool) -> None:
         self._loop.await_writable(link.socket.fileno(), link.flush if is_full else None)
@@ -266,7 +273,12 @@ class Agents(Engine):
                     for text in notices:
                         self._say(f"{member.node.id}: {text}" if len(self._members) > 1 else text)
                     for event in events:
-                        self._on_event(member, event)
+                        if isinstance(event, messages.Declined):
+                            self._unheard.add(member)
+                        if not self._spans.take(member.node.id, event):
+                            self._on_event(member, event)
+                case wire.Passed(trial_id, attempt, word):
+                    self._spans.hear(member.node.id, (trial_id, attempt), word)
         if not link.is_open and member.link is link:
             self._on_lost(member, "its agent ended")
 
@@ -282,8 +294,6 @@ class Agents(Engine):
                 member.attempts.pop(key, None)
                 member.exited.discard(key)
                 self._where.pop(key, None)
-                if isinstance(event, messages.Declined):
-                    self._unheard.add(member)
             case messages.NodesChanged(nodes):  # a device there never became clean
                 member.node = next((node for node in nodes if node.id == member.node.id), member.node)
                 self._say_nodes()
@@ -329,18 +339,21 @@ class Agents(Engine):
         running, member.attempts = member.attempts, {}
         exited, member.exited = member.exited, set()
         error = f"node {member.node.id} was lost: {why}"
+        num_lost = len(running) + self._spans.count(member.node.id)
+        self._spans.lose(member.node.id, error)
         for key in running:
             self._where.pop(key, None)
             if key not in exited:
                 self._events.append(messages.Exited(*key, Exit(ExitKind.NODE_LOST, error=error)))
         if was_ready:
-            self._say(error + (f"; {len(running)} of its trials start again" if running else ""))
+            self._say(error + (f"; {num_lost} of its trials start again" if num_lost else ""))
             self._say_nodes()
             self._on_others(member, ())
         member.lookout = None
         self._unheard.discard(member)
         for key in running:
             self._events.append(messages.Released(*key))
+        self._spans.settle()
         if member.node.id not in self._problems:
             pause_s = _AGAIN_S[min(member.calls, len(_AGAIN_S) - 1)]
             self._loop.alarm(pause_s, lambda: self._call_again(member))
@@ -396,20 +409,34 @@ class Agents(Engine):
     def _start(self, trial: Trial) -> None:
         assert trial.placement is not None
         key = (trial.id, trial.attempt)
-        member = self._members.get(trial.placement.bundles[0].node)
-        if member is None or not member.is_ready or member.link is None:
-            # It was lost after the core had placed the trial there.
-            name = trial.placement.bundles[0].node
-            lost = Exit(ExitKind.NODE_LOST, error=f"node {name} was lost before the trial started there")
-            self._events += [messages.Exited(*key, lost), messages.Released(*key)]
-            self._loop.post(_Call())  # type: ignore[arg-type]
-            return
         brief = brief_of(trial, self._context)
+        places = trial.placement.bundles[:1]
+        names = nodes_of(trial.placement, brief.group) if brief.group is not None else (places[0].node,)
+        members = [self._members.get(name) for name in names]
+        for name, member in zip(names, members, strict=True):
+            if member is None or not member.is_ready or member.link is None:
+                # It was lost after the core had placed the trial there.
+                lost = Exit(ExitKind.NODE_LOST, error=f"node {name} was lost before the trial started there")
+                self._events += [messages.Exited(*key, lost), messages.Released(*key)]
+                self._loop.post(_Call())  # type: ignore[arg-type]
+                return
         # The user's own objects stay here.
         bare = evolve(trial, config={}, last_result=None, best_result=None, pending=None)
-        member.attempts[key] = bare
-        self._where[key] = member
-        member.link.send(wire.Order(messages.Start(bare), brief))
+        found = [member for member in members if member is not None]
+        if len(found) > 1:
+            self._spans.start(bare, replace(brief, nodes=tuple(member.node for member in found)), names)
+            return
+        self._where[key] = found[0]
+        found[0].attempts[key] = bare
+        self._send(names[0], wire.Order(messages.Start(bare), brief))
+
+    def _send(self, node: str, message: wire.ToAgent) -> None:
+        link = self._members[node].link
+        if link is not None:
+            link.send(message)
+
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
 
 
 class _Call:

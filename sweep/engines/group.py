@@ -1,24 +1,23 @@
-"""A training group in its host: forks the ranks, carries what they say to `core.group` and what that decides to them.
+"""A training group in its host: carries what its ranks say to `core.group` and what that decides to them.
 
 One `Group` is either a whole attempt, and then speaks to the driver, or it was asked for by the attempt's worker (a
 `fit()` inside a trial), and then speaks to that. Both look alike from here: a socket above, one for each rank below.
+Ranks on other nodes are reached through the socket above, and run in an `engines.part` there.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import random
 import select
 import shutil
-import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
+from sweep.core.clocks import ClockGap
 from sweep.core.group import (
     START_ERROR,
     Action,
@@ -36,11 +35,9 @@ from sweep.core.group import (
     Tell,
 )
 from sweep.core.trial import Outcome
-from sweep.engines.exits import classify, num_oom_kills
 from sweep.engines.link import Link
-from sweep.engines.processes import ask_for_stacks, descendants, pidfd_of, send
-from sweep.record.layout import find_shards, rank_output
-from sweep.record.proc import stat_of
+from sweep.engines.ranks import MakeRank, Ranks
+from sweep.record.layout import find_shards
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
 
@@ -48,20 +45,7 @@ __all__ = ["Group"]
 
 _RETRY_S = 0.1
 _MOST_RETRY_S = 2.0
-
-# Makes the process of a rank: its end of a socket, descriptors that it keeps, whether it is a fresh interpreter.
-MakeRank = Callable[[int, Sequence[int], bool], int]
-
-
-@dataclass(slots=True, eq=False)
-class _Member:
-    """The process of one rank."""
-
-    pid: int
-    pidfd: int
-    link: Link
-    log: str
-    is_gone: bool = False
+_FAR_STOP_S = 5.0  # for ranks to end, where what they are told goes through the driver
 
 
 class Group:
@@ -69,8 +53,6 @@ class Group:
 
     Attributes:
         is_over: every rank is gone and how it ended has been written upwards, if it was not killed from above.
-        peak_rss_bytes: sum of the ranks' peaks, of those that are gone.
-        logs: the ranks' output files.
         refusal: errno of the kernel's refusal to make the ranks, which ended a group that is not patient; 0: none.
         problem: why the kernel refuses more processes at the moment; it is tried again.
     """
@@ -85,22 +67,19 @@ class Group:
         """
         self.is_over = False
         self.refusal = 0
-        self.peak_rss_bytes = 0
         self.problem = ""
         self._up = Link(upstream)
-        self._ports = list(ports)
-        self._make = make
-        self._members: list[_Member] = []
+        self._ranks = Ranks(ports, make, hear=self._hear, gone=self._on_gone)
         self._job: wire.GroupJob | None = None
         self._token = 0
         self._trial_dir = ""
         self._rules: GroupRules | None = None
+        self._elsewhere: dict[int, str] = {}  # ranks on other nodes
+        self._gaps: dict[str, ClockGap] = {}  # to the clocks of those
         self._reports: dict[int, Any] = {}  # metrics of rank 0's reports that were not passed on yet
-        self._unborn = -1  # our end of the socket to the rank that is being made
         self._retry_at: float | None = None
         self._is_patient = is_patient
         self._pause_s = _RETRY_S
-        self._oom_kills = num_oom_kills()
         self._has_started = False
         self._is_done_said = False
 
@@ -108,8 +87,8 @@ class Group:
 
     @property
     def logs(self) -> list[str]:
-        """Output files of the ranks."""
-        return [member.log for member in self._members]
+        """Output files of the ranks that run here."""
+        return self._ranks.logs
 
     @property
     def log_limit_bytes(self) -> int:
@@ -117,23 +96,19 @@ class Group:
         return self._job.log_limit_bytes if self._job is not None else 0
 
     @property
-    def _links(self) -> list[Link]:
-        """The sockets that are open: the one above, and those of the ranks."""
-        return [link for link in (self._up, *(member.link for member in self._members)) if link.is_open]
-
-    @property
-    def _pidfds(self) -> list[int]:
-        return [member.pidfd for member in self._members if not member.is_gone]
+    def peak_rss_bytes(self) -> int:
+        """Sum of the peaks of the ranks that run here, of those that are gone."""
+        return self._ranks.peak_rss_bytes
 
     def descriptors(self) -> list[tuple[int, int]]:
         """Return what to wait for: descriptors and poll masks."""
-        masks = [(link, select.POLLIN if link.is_empty else select.POLLIN | select.POLLOUT) for link in self._links]
-        return [(link.socket.fileno(), mask) for link, mask in masks] + [(fd, select.POLLIN) for fd in self._pidfds]
+        own = [(self._up.socket.fileno(), _mask(self._up))] if self._up.is_open else []
+        return own + self._ranks.descriptors()
 
     def own_descriptors(self) -> list[int]:
         """Return every descriptor that a process forked now must close."""
-        unborn = [self._unborn] if self._unborn >= 0 else []
-        return [link.socket.fileno() for link in self._links] + self._pidfds + self._ports + unborn
+        own = [self._up.socket.fileno()] if self._up.is_open else []
+        return own + self._ranks.own_descriptors()
 
     def deadline(self) -> float | None:
         """Return the monotonic time at which `handle` must be called at the latest."""
@@ -143,24 +118,19 @@ class Group:
     def handle(self, ready: dict[int, int]) -> None:
         """Take in what is ready, and the time."""
         now = time.monotonic()
-        known = list(self._members)  # one made below may bear the number of a descriptor that was ready and is closed
         if self._up.is_open and ready.get(self._up.socket.fileno(), 0) & ~select.POLLOUT:
+            known = set(self._ranks.own_descriptors())
             self._hear_above(now)
-        for rank, member in enumerate(known):
-            if member.link.is_open and ready.get(member.link.socket.fileno(), 0) & ~select.POLLOUT:
-                self._hear(rank, member.link.receive(), now)
-                if not member.link.is_open:
-                    member.link.socket.close()
-        for rank, member in enumerate(known):
-            if not member.is_gone and ready.get(member.pidfd, 0):
-                self._reap(rank, now)
+            # What was made just now may bear the number of a descriptor that was ready and is closed.
+            ready = {descriptor: mask for descriptor, mask in ready.items() if descriptor in known}
+        self._ranks.handle(ready)
         if self._retry_at is not None and now >= self._retry_at:
             self._start()
         if self._rules is not None and not self._is_ended:
             self._act(self._rules.tick(now), now)
-        for link in self._links:
-            if not link.is_empty:
-                link.flush()
+        if not self._up.is_empty:
+            self._up.flush()
+        self._ranks.flush()
         if self._is_ended and not self._is_done_said and self._rules is not None:
             assert self._rules.ending is not None
             self._is_done_said = True
@@ -169,8 +139,10 @@ class Group:
             self._close()
 
     def kill(self) -> None:
-        """End every process of it, and say nothing any more."""
-        self._end_ranks(time.monotonic())
+        """End every process of it here, and say nothing any more."""
+        for rank, outcome in self._ranks.end():
+            if self._rules is not None:
+                self._rules.gone(rank, outcome, time.monotonic())
         self._close()
 
     # --- from above --------------------------------------------------------------------------------------------------
@@ -180,38 +152,30 @@ class Group:
             if isinstance(message, wire.GroupJob):
                 self._job, self._token = message, message.job.token
                 self._start()
-            elif self._rules is not None and message.token == self._token:  # an answer
+            elif self._rules is None or message.token != self._token:
+                continue
+            elif isinstance(message, wire.Relayed):
+                self._hear_from_afar(message, now)
+            else:  # an answer
                 self._act(self._rules.answered(message.seq, isinstance(message, wire.Stop), now), now)
         if not self._up.is_open:  # the driver is gone
             self._up.socket.close()
-            if self._rules is not None and not self._is_ended:
+            if self._rules is None or self._elsewhere:  # nobody will tell of the ranks elsewhere
+                self.kill()
+            elif not self._is_ended:
                 self._act(self._rules.kill(now), now)
-            elif self._rules is None:
-                self._close()
 
     # --- starting ----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Make every rank, or none: when the kernel refuses one, all go and it is tried again."""
+        """Make every rank of this node, or none: when the kernel refuses one, all go and it is tried again."""
         assert self._job is not None
         self._retry_at = None
         group, job = self._job, self._job.job
         self._trial_dir = os.path.join(job.directory, job.home or job.trial_id)
         try:
-            for rank, variables, threads in group.ranks:
-                listener = self._ports[0] if group.is_listening and rank.rank == 0 else -1
-                self._start_rank(
-                    job._replace(
-                        rank=rank._replace(listener=listener),
-                        variables={**job.variables, **variables},
-                        num_threads=threads,
-                    ),
-                    rank_output(self._trial_dir, rank.rank),
-                    listener,
-                )
+            self._ranks.start(group)
         except OSError as error:
-            self._end_ranks(time.monotonic())
-            self._members.clear()
             if not self._is_patient:
                 self.refusal = error.errno or errno.EAGAIN
                 self._close()
@@ -227,75 +191,76 @@ class Group:
         if self.problem:
             self.problem = ""
             self._up.send(wire.Waits(self._token, ""))
-        self._up.send(wire.Pids(self._token, tuple(member.pid for member in self._members)))
+        self._up.send(wire.Pids(self._token, self._ranks.pids))
+        self._elsewhere = dict(group.elsewhere)
+        self._gaps = {node: ClockGap() for node in self._elsewhere.values()}
         limits = Limits(group.start_s, group.barrier_s, group.hang_s)
-        self._rules = GroupRules(len(group.ranks), limits, time.monotonic())
-
-    def _start_rank(self, job: wire.Job, log: str, listener: int) -> None:
-        assert self._job is not None
-        ours, theirs = socket.socketpair()
-        self._unborn = ours.fileno()
-        try:
-            pid = self._make(theirs.fileno(), [listener] if listener >= 0 else [], self._job.is_spawned)
-            pidfd = pidfd_of(pid)
-        except OSError:
-            ours.close()
-            raise
-        finally:
-            self._unborn = -1
-            theirs.close()
-        link = Link(ours)
-        self._members.append(_Member(pid, pidfd, link, log))
-        link.send(job)
+        if self._elsewhere:
+            limits = Limits(group.start_s, group.barrier_s, group.hang_s, stop_s=_FAR_STOP_S)
+        size = len(group.ranks) + len(self._elsewhere)
+        self._rules = GroupRules(size, limits, time.monotonic(), far=self._elsewhere)
 
     # --- from the ranks ----------------------------------------------------------------------------------------------
 
-    def _hear(self, rank: int, messages: list[wire.FromWorker], now: float) -> None:
+    def _hear(self, rank: int, messages: list[wire.FromWorker]) -> None:
         if self._rules is None:
             return
+        now = time.monotonic()
         for message in messages:
-            if message.token != self._token:
-                continue
-            actions: list[Action] = []
-            match message:
-                case wire.Report(_, seq, metrics, shard):
-                    if rank == 0:
-                        self._reports[seq] = metrics
-                    actions = self._rules.reported(rank, seq, shard or "", now)
-                case wire.Joined():
-                    actions = self._rules.joined(rank, now)
-                case wire.Merged(_, seq, path):
-                    actions = self._rules.merged(seq, path, now)
-                case wire.Waits(_, reason):
-                    self._up.send(wire.Waits(self._token, f"{reason} (rank {rank})" if reason else ""))
-                    actions = self._rules.waits_for_space(rank, bool(reason), now)
-                case wire.Done(_, outcome, at):
-                    actions = self._rules.said(rank, outcome, at, now)
-            self._act(actions, now)
+            if message.token == self._token:
+                self._hear_one(rank, message, now)
 
-    def _reap(self, rank: int, now: float) -> None:
-        """A rank's process has ended: take what it wrote last, then that."""
-        member = self._members[rank]
-        if member.link.is_open:
-            self._hear(rank, member.link.drain(), now)
-        outcome = self._bury(member)
+    def _hear_one(self, rank: int, message: wire.FromWorker, now: float, far: ClockGap | None = None) -> None:
+        """Take in a message of a rank; `far`: it is on another node, to whose clock this is the gap."""
+        assert self._rules is not None
+        actions: list[Action] = []
+        match message:
+            case wire.Report(_, seq, metrics, shard):
+                if rank == 0:
+                    self._reports[seq] = metrics
+                actions = self._rules.reported(rank, seq, shard or "", now)
+            case wire.Joined():
+                actions = self._rules.joined(rank, now)
+            case wire.Merged(_, seq, path):
+                actions = self._rules.merged(seq, path, now)
+            case wire.Waits(_, reason):
+                self._up.send(wire.Waits(self._token, f"{reason} (rank {rank})" if reason else ""))
+                actions = self._rules.waits_for_space(rank, bool(reason), now)
+            case wire.Done(_, outcome, at):
+                actions = self._rules.said(rank, outcome, at if far is None else far.here(at, now), now)
+        self._act(actions, now)
+
+    def _on_gone(self, rank: int, outcome: Outcome) -> None:
+        """A rank's process has ended."""
         if self._rules is not None:
+            now = time.monotonic()
             self._act(self._rules.gone(rank, outcome, now), now)
 
-    def _bury(self, member: _Member) -> Outcome:
-        """Wait for the process of a rank and return how it ended, as far as the kernel knows."""
-        _, status, usage = os.wait4(member.pid, 0)
-        os.close(member.pidfd)
-        member.is_gone = True
-        if member.link.is_open:
-            member.link.close()
-        self.peak_rss_bytes += usage.ru_maxrss * 1024
-        has_oom_kill = False
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            before, self._oom_kills = self._oom_kills, num_oom_kills()
-            has_oom_kill = self._oom_kills > before
-        ended = classify(None, status, peak_rss_bytes=usage.ru_maxrss * 1024, has_oom_kill=has_oom_kill)
-        return Outcome(ended.kind.value, ended.error)
+    # --- to and from other nodes -------------------------------------------------------------------------------------
+
+    def _hear_from_afar(self, message: wire.Relayed, now: float) -> None:
+        assert self._rules is not None
+        gap = self._gaps[message.node]
+        gap.heard(message.at, now, message.lag)
+        match message.word:
+            case None:
+                self._pass_on(message.node, -1, None)
+            case wire.Seen(states):
+                self._act(self._rules.seen(states, now), now)
+            case wire.RankGone(outcome, was_told):
+                at = gap.here(message.at, now)
+                self._act(self._rules.gone(message.rank, outcome, now, at=at, was_told=was_told), now)
+            case word:
+                self._hear_one(message.rank, word, now, gap)
+
+    def _pass_on(self, node: str, rank: int, word: Any) -> None:
+        self._up.send(wire.Relayed(self._token, node, rank, word, time.monotonic()))
+
+    def _send(self, rank: int, message: wire.Continue | wire.Stop | wire.Merge) -> None:
+        if rank in self._elsewhere:
+            self._pass_on(self._elsewhere[rank], rank, message)
+        else:
+            self._ranks.send(rank, message)
 
     # --- what was decided --------------------------------------------------------------------------------------------
 
@@ -308,12 +273,15 @@ class Group:
         token = self._token
         waiting = list(actions)
         while waiting:
-            match waiting.pop(0):
+            action = waiting.pop(0)
+            if self._elsewhere and isinstance(action, (Dismiss, Dump, KillAll)):
+                self._pass_on("", -1, action)
+            match action:
                 case Tell(rank, is_stop, seq, path):
                     answer = wire.Stop(token, seq, checkpoint=path) if is_stop else wire.Continue(token, seq, path)
-                    self._members[rank].link.send(answer)
+                    self._send(rank, answer)
                 case Merge(rank, seq, shards):
-                    self._members[rank].link.send(wire.Merge(token, seq, tuple(shards)))
+                    self._send(rank, wire.Merge(token, seq, tuple(shards)))
                 case Forward(seq, path):
                     self._up.send(wire.Report(token, seq, self._reports.pop(seq), path))
                 case Late(seq, path):
@@ -323,63 +291,31 @@ class Group:
                 case Explain(text):
                     self._up.send(wire.Waits(token, text))
                 case Note(text):
-                    self._note(text)
+                    self._ranks.note(text)
                 case Dismiss():
-                    for member in self._members:
-                        if member.link.is_open:
-                            with contextlib.suppress(OSError):
-                                member.link.socket.shutdown(socket.SHUT_WR)
+                    self._ranks.dismiss()
                 case Dump():
-                    self._rules.seen(self._dump())
+                    waiting += self._rules.seen(self._ranks.dump(), now)
                 case KillAll():
-                    waiting += self._end_ranks(now)
+                    for rank, outcome in self._ranks.end():
+                        waiting += self._rules.gone(rank, outcome, now)
         ending = self._rules.ending
         if ending is not None and not self._has_started and ending.class_name != START_ERROR:
             self._say_started()  # what ended it before all had joined was its own code, and counts as such
 
     def _say_started(self) -> None:
         self._has_started = True
-        self._up.send(wire.Started(self._token, self._members[0].pid))
-
-    def _note(self, text: str) -> None:
-        with contextlib.suppress(OSError), open(self._members[0].log, "a", encoding="utf-8") as file:
-            file.write(f"--- {text}\n")
-
-    def _dump(self) -> dict[int, str]:
-        """Have every rank write its stacks into its log; return the states of their processes."""
-        states = {}
-        for rank, member in enumerate(self._members):
-            if member.is_gone:
-                continue
-            with contextlib.suppress(OSError):  # it ended meanwhile
-                states[rank] = stat_of(member.pid)[0].decode()
-            ask_for_stacks(member.pid)
-        return states
-
-    def _end_ranks(self, now: float) -> list[Action]:
-        """Kill what is left of every rank, and wait for the ranks themselves."""
-        victims: list[int] = []
-        for member in self._members:
-            if not member.is_gone:
-                victims += [member.pid, *descendants(member.pid)]
-        for pid in victims:
-            send(signal.SIGKILL, -pid, pid)
-        actions: list[Action] = []
-        for rank, member in enumerate(self._members):
-            if member.is_gone:
-                continue
-            outcome = self._bury(member)
-            if self._rules is not None:
-                actions += self._rules.gone(rank, outcome, now)
-        return actions
+        self._up.send(wire.Started(self._token, self._ranks.pids[0]))
 
     def _close(self) -> None:
         self.is_over = True
         self._retry_at = None
-        for port in self._ports:
-            os.close(port)
-        self._ports.clear()
-        for link in self._links:
-            link.close()
+        self._ranks.close()
+        if self._up.is_open:
+            self._up.close()
         for shards in find_shards(self._trial_dir) if self._trial_dir else ():
             shutil.rmtree(shards, ignore_errors=True)  # of checkpoints that were never completed
+
+
+def _mask(link: Link) -> int:
+    return select.POLLIN if link.is_empty else select.POLLIN | select.POLLOUT

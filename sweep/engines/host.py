@@ -24,6 +24,7 @@ from sweep.worker.main import become_worker, say_idle_over, serve
 
 if TYPE_CHECKING:
     from sweep.engines.group import Group
+    from sweep.engines.part import Part
 
 __all__ = ["Host"]
 
@@ -56,8 +57,8 @@ class Host:
         self._pidfd = -1
         self._idle = -1
         self._control: Packets | None = None  # to the worker, which may ask for groups
-        self._groups: list[Group] = []
-        self._whole: Group | None = None  # the one that is the attempt itself
+        self._groups: list[Group | Part] = []
+        self._whole: Group | Part | None = None  # the one that is the attempt itself, or its part on this node
         self._born = 0  # token that the worker, or the whole group, was made for: names it
         self._done = 0  # the last token that ended: a late Kill for it must not hit its successor
         self._logs: tuple[str, ...] = ()
@@ -122,9 +123,9 @@ class Host:
                 self._end()
             case (wire.StartWorker() as start, [data]):
                 self._start(start, data)
-            case (wire.StartGroup(token, number), descriptors) if len(descriptors) == number:
+            case (wire.StartGroup(token, number, is_part), descriptors) if len(descriptors) == number:
                 self._born = token
-                self._whole = self._add_group(descriptors, is_patient=False)
+                self._whole = self._add_group(descriptors, is_patient=False, part_token=token if is_part else 0)
             case (wire.StartWorker(token=token) | wire.StartGroup(token=token), descriptors):
                 for descriptor in descriptors:  # the kernel drops those that find no room here
                     os.close(descriptor)
@@ -206,18 +207,24 @@ class Host:
         else:
             self._add_group(descriptors, is_patient=True)
 
-    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool) -> Group:
+    def _add_group(self, descriptors: Sequence[int], *, is_patient: bool, part_token: int = 0) -> Group | Part:
         # Not at the top: it would take a part of every cold start; the zygote imports it where there will be groups.
         from sweep.engines.group import Group
+        from sweep.engines.part import Part
 
         def make(data: int, kept: Sequence[int], is_spawned: bool) -> int:
             return (self._spawn if is_spawned else self._fork)(data, kept, -1, -1)
 
-        group = Group(socket.socket(fileno=descriptors[0]), descriptors[1:], make, is_patient=is_patient)
+        upstream, ports = socket.socket(fileno=descriptors[0]), descriptors[1:]
+        group: Group | Part
+        if part_token:
+            group = Part(upstream, ports, make, part_token)
+        else:
+            group = Group(upstream, ports, make, is_patient=is_patient)
         self._groups.append(group)
         return group
 
-    def _on_group_over(self, group: Group) -> None:
+    def _on_group_over(self, group: Group | Part) -> None:
         """Forget a group; when it was the attempt itself, end what it left, and say that the tree is gone."""
         self._groups.remove(group)
         for log in group.logs:

@@ -59,7 +59,7 @@ class Hosts:
     def _modules(self) -> tuple[str, ...]:
         modules = tuple(dict.fromkeys((*self.context.preload, *self.context.trainable.imports)))
         if any(name.startswith("sweep.train.") for name in modules):
-            modules = (*modules, "sweep.engines.group", "sweep.worker.rank")
+            modules = (*modules, "sweep.engines.group", "sweep.engines.part", "sweep.worker.rank")
         return modules
 
     def start(self) -> Nursery:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cloudpickle
 
-from sweep.core.resources import Placement, Resources
+from sweep.core.resources import Node, Placement, Resources
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
 from sweep.record.layout import ExperimentLayout
 from sweep.worker import environment, wire
-from sweep.worker.group_environment import GroupSpec, group_job, plan_ranks
+from sweep.worker.group_environment import LOOPBACK_ADDRESS, GroupSpec, group_job, nodes_of, plan_ranks
 from sweep.worker.nested import process_mark
 from sweep.worker.parameters import store_objects
-from sweep.worker.rendezvous import Port, open_ports
+from sweep.worker.rendezvous import Port, interface_of, open_ports
 from sweep.worker.shipping import store_code
 
 if TYPE_CHECKING:
@@ -35,11 +35,13 @@ class Brief:
         config: as cloudpickle bytes.
         group: what the group of the trial is; None: it is no group.
         name: that the user gives to the trial, or an empty text.
+        nodes: those of a group whose ranks lie on several machines, as the driver knows them; empty: on one.
     """
 
     config: bytes
     group: GroupSpec | None = None
     name: str = ""
+    nodes: tuple[Node, ...] = ()
 
 
 def brief_of(trial: Trial, context: EngineContext) -> Brief:
@@ -110,17 +112,38 @@ class JobMaker:
         """Whether trials are training groups."""
         return self._trainable.group is not None
 
+    def is_spanning(self, trial: Trial) -> bool:
+        """Whether a trial is a group with ranks on other machines, too."""
+        return self.is_group and bool(self._context.node) and bool(self._brief(trial).nodes)
+
+    def is_part(self, trial: Trial) -> bool:
+        """Whether rank 0 of a group is on another machine."""
+        return self.is_spanning(trial) and self._nodes_of(trial)[0] != self._context.node
+
     def open_ports(self, trial: Trial) -> list[Port]:
-        """Return the ports of a trial's group; none for a trial that is no group.
+        """Return the ports of a trial's group that are on this machine; none for a trial that is no group.
 
         Raises:
+            ConfigError: this machine does not have the address of its node.
             OSError: no port or descriptor is free.
         """
         if not self.is_group:
             return []
-        spec = self._spec(self._brief(trial))
-        number = len(trial.resources.bundles) - spec.has_head if spec.num_ports < 0 else spec.num_ports
-        return open_ports(number, spec.port_kind)
+        brief = self._brief(trial)
+        spec = self._spec(brief)
+        assert trial.placement is not None
+        nodes = [place.node for place in trial.placement.bundles[spec.has_head :]]
+        own, number = self._context.node, spec.num_ports
+        if number < 0:
+            number = nodes.count(own) if brief.nodes else len(nodes)
+        elif brief.nodes and nodes[0] != own:
+            number = 0
+        address = next((node.address for node in brief.nodes if node.id == own), "")
+        return open_ports(number, spec.port_kind, address or LOOPBACK_ADDRESS)
+
+    def _nodes_of(self, trial: Trial) -> tuple[str, ...]:
+        assert trial.placement is not None
+        return nodes_of(trial.placement, self._spec(self._brief(trial)))
 
     def _spec(self, brief: Brief) -> GroupSpec:
         spec = brief.group
@@ -128,27 +151,37 @@ class JobMaker:
         limit_s = self._context.report_timeout_s  # that of the run wins over that of a trainer alone
         return spec if limit_s is None else dataclasses.replace(spec, hang_s=limit_s)
 
-    def make(self, token: int, trial: Trial, ports: Sequence[int] = ()) -> wire.Job | wire.GroupJob:
+    def make(
+        self, token: int, trial: Trial, ports: Sequence[int] | Mapping[str, Sequence[int]] = ()
+    ) -> wire.Job | wire.GroupJob:
         """Return the job of an attempt.
 
         Args:
-            ports: numbers of those that `open_ports` returned.
+            token: of a group, that of the engine of rank 0.
+            ports: numbers of those that `open_ports` returned; by node where ranks are on several machines.
+
+        Raises:
+            ConfigError: NCCL was chosen and two ranks share a GPU.
         """
         brief = self._brief(trial)
         return self._group(token, trial, ports, brief) if self.is_group else self.one(token, trial, brief)
 
-    def _group(self, token: int, trial: Trial, ports: Sequence[int], brief: Brief) -> wire.GroupJob:
+    def _group(
+        self, token: int, trial: Trial, ports: Sequence[int] | Mapping[str, Sequence[int]], brief: Brief
+    ) -> wire.GroupJob:
         spec = self._spec(brief)
         assert trial.placement is not None
+        address = next((node.address for node in brief.nodes if node.id == self._context.node), "")
         plans = plan_ranks(
             trial.resources,
             trial.placement,
             spec,
-            nodes=self._nodes,
+            nodes=brief.nodes or self._nodes,
             environ=self.environ,
             trial_id=trial.id,
             attempt=trial.attempt,
             ports=ports,
+            interface=interface_of(address or LOOPBACK_ADDRESS),
         )
         return group_job(
             self.one(token, trial, brief, start_from=spec.checkpoint),
@@ -156,6 +189,7 @@ class JobMaker:
             spec,
             is_spawned=self._context.start_method == "spawn",
             log_limit_bytes=self._context.log_limit_bytes,
+            node=self._context.node if brief.nodes else "",
         )
 
     def one(self, token: int, trial: Trial, brief: Brief | None = None, *, start_from: str = "") -> wire.Job:
@@ -203,6 +237,7 @@ class JobMaker:
             outputs=self._context.log_to_file or (),
             trial_name=brief.name,
             is_guess=trial.grown is not None and trial.grown.is_guess,
+            node=self._context.node,
         )
 
     def _here(self, placement: Placement | None) -> Placement | None:

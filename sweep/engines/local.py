@@ -8,13 +8,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from sweep.core import messages
 from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
-from sweep.core.trial import Trial
+from sweep.core.trial import Outcome, Trial
 from sweep.engines.base import Engine, EngineCommand, EngineContext
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
 from sweep.engines.handover import HandOver
@@ -57,6 +58,7 @@ class LocalEngine(Engine):
         hand_over: HandOver | None = None,
         hang_s: float = HANG_S,
         memory_limit: float | None = None,
+        say_of: Callable[[tuple[str, int], Any], None] | None = None,
     ) -> None:
         """Store the trainable in the experiment and start the zygote.
 
@@ -66,6 +68,7 @@ class LocalEngine(Engine):
             hang_s: how long a trial may do nothing before its first report, until it is said what may be the reason.
             memory_limit: part of the machine's memory, in (0, 1), above which the largest trial is ended; None: it is
                 left to the kernel.
+            say_of: called with what the engines of other machines must know of an attempt that has ranks there, too.
 
         Raises:
             ConfigError: an unknown start method, or a system other than Linux.
@@ -86,6 +89,7 @@ class LocalEngine(Engine):
         self._waiting: list[Attempt] = []  # for idle workers to be ended
         self._tokens = itertools.count(1)
         self._oom_kills = num_oom_kills()
+        self._say_of = say_of or (lambda key, word: None)
         self._is_closed = False
         self._loop = Loop()
         self.waker = self._loop.waker
@@ -162,9 +166,13 @@ class LocalEngine(Engine):
         if isinstance(command, messages.Start):
             if not self._sharing.take(command.trial):
                 return
-            attempt = Attempt(next(self._tokens), command.trial)
+            is_spanning = self._jobs.is_spanning(command.trial)
+            attempt = Attempt(next(self._tokens), command.trial, is_spanning=is_spanning)
             self._attempts[attempt.key] = attempt
-            self._scarcity.admit(attempt)
+            if is_spanning:
+                self._place_part(attempt)
+            else:
+                self._scarcity.admit(attempt)
             return
         known = self._attempts.get((command.trial_id, command.attempt))
         if known is None:
@@ -185,6 +193,19 @@ class LocalEngine(Engine):
                     self._tell(known, wire.Stop(known.token, seq, save))
             case messages.Kill():
                 self._kill(known, command)
+
+    def hear(self, key: tuple[str, int], word: wire.Meet | wire.Relayed) -> None:
+        """Take in what the engines of other machines say of an attempt that has ranks there, too."""
+        attempt = self._attempts.get(key)
+        if attempt is None or attempt.link is None or attempt.kill is not None:
+            return
+        if isinstance(word, wire.Relayed):
+            attempt.link.send(word._replace(token=attempt.token))
+            return
+        try:
+            attempt.link.send(self._jobs.make(word.token, attempt.trial, word.ports))
+        except ConfigError as error:
+            self._fail(attempt, error)
 
     def next_events(self, deadline: float | None) -> Sequence[Event]:
         """Wait until something happened, and return all that did; `[Tick()]` at the deadline."""
@@ -244,6 +265,13 @@ class LocalEngine(Engine):
         elif slot.nursery.importing:
             self._events.append(messages.Waiting(attempt.trial.id, f"importing {slot.nursery.importing}"))
 
+    def _place_part(self, attempt: Attempt) -> None:
+        """Give a slot to the ranks of a group that are on this machine; refused are all of the group, or none."""
+        try:
+            self._place(attempt)
+        except OSError as error:
+            self._refuse(attempt, error.errno or 0)
+
     def _place_warm(self, attempt: Attempt) -> bool:
         """Hand an attempt to an idle worker that fits, or have those ended that hold its devices; False: neither."""
         key = key_of(attempt.trial)
@@ -276,8 +304,13 @@ class LocalEngine(Engine):
             self._scarcity.admit(attempt)
 
     def _send_start(self, slot: Slot, attempt: Attempt) -> None:
-        """Have the host make a worker, or a group, and give it its job."""
-        ports = self._jobs.open_ports(attempt.trial)
+        """Have the host make a worker, or a group, and give it its job; one on several machines is to wait."""
+        try:
+            ports = self._jobs.open_ports(attempt.trial)
+        except ConfigError as error:
+            slot.attempt = attempt.slot = None
+            self._fail(attempt, error)
+            return
         with contextlib.ExitStack() as stack:
             stack.callback(close_ports, ports)
             ours, theirs = socket.socketpair()
@@ -285,7 +318,7 @@ class LocalEngine(Engine):
             descriptors = (theirs.fileno(), *(port.holder.fileno() for port in ports))
             start: wire.ToHost
             if self._jobs.is_group:
-                start = wire.StartGroup(attempt.token, len(descriptors))
+                start = wire.StartGroup(attempt.token, len(descriptors), self._jobs.is_part(attempt.trial))
             else:
                 logs = tuple(str(self._layout.trial(attempt.trial.id) / name) for name in self._outputs)
                 is_spawned = self._context.start_method == "spawn"
@@ -298,11 +331,15 @@ class LocalEngine(Engine):
         link = Link(ours, self._on_full)
         self._loop.listen(ours.fileno(), lambda: self._on_link(link))
         slot.link, slot.born, slot.key = link, attempt.token, key_of(attempt.trial)
-        self._send_job(attempt, link, [port.number for port in ports])
+        numbers = tuple(port.number for port in ports)
+        if attempt.is_spanning:
+            attempt.link, link.attempt = link, attempt
+            self._say_of(attempt.key, wire.PartReady(attempt.token, numbers))
+        else:
+            self._send_job(attempt, link, numbers)
 
     def _send_job(self, attempt: Attempt, link: Link, ports: Sequence[int] = ()) -> None:
-        attempt.link = link
-        link.attempt = attempt
+        attempt.link, link.attempt = link, attempt
         link.send(self._jobs.make(attempt.token, attempt.trial, ports))
 
     def _refuse(self, attempt: Attempt, errno: int) -> None:
@@ -314,6 +351,9 @@ class LocalEngine(Engine):
             self._finish(attempt, classify(None, 0, kill=attempt.kill))
         elif attempt.is_stopping:
             self._finish(attempt, Exit(ExitKind.STOPPED, error=NOT_STARTED))
+        elif attempt.is_spanning:  # the driver takes the group back from all machines, and tries again
+            self._say_of(attempt.key, wire.Refused(attempt.token, errno))
+            self._finish(attempt, Exit(ExitKind.LOST, error=os.strerror(errno)))
         else:
             self._scarcity.refuse(attempt, OSError(errno, os.strerror(errno)))
 
@@ -338,6 +378,14 @@ class LocalEngine(Engine):
 
         slot.tell(wire.Kill(attempt.token))
         self._loop.alarm(_KILL_GRACE_S, insist)
+
+    def _fail(self, attempt: Attempt, error: ConfigError) -> None:
+        """An attempt cannot be started as it was asked for."""
+        attempt.outcome = Outcome("FAILED", str(error), class_name=type(error).__name__)
+        if attempt.slot is None:
+            self._finish(attempt, classify(attempt.outcome, None))
+        else:
+            attempt.slot.tell(wire.Kill(attempt.token))
 
     def _finish(self, attempt: Attempt, exit: Exit) -> None:
         """The attempt is over and its processes are gone: say so."""
@@ -403,6 +451,8 @@ class LocalEngine(Engine):
                     attempt.outcome = outcome
                 case wire.Pids(_, pids):
                     attempt.pids = pids
+                case wire.Relayed():
+                    self._say_of(attempt.key, message)
                 case wire.Waits(_, reason):
                     (self._silences.rest if reason else self._silences.watch)(attempt)
                     self._events.append(messages.Waiting(attempt.trial.id, reason))

@@ -32,6 +32,9 @@ __all__ = ["RayCluster", "RayOptions", "trial_environ"]
 
 _LOOK_S = 2.0  # between two looks at the cluster's nodes
 _REACH_S = 5.0
+_SETTLE_S = 5.0  # for what was given back to be seen as free by all of Ray; it takes a tenth of a second as a rule
+_HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # a client's preface and its settings
+_SETTINGS = 4  # type of the frame that an HTTP/2 server, such as Ray's control service, says first
 _TYPE = "accelerator_type:"
 # Part of a node's memory above which Ray ends workers, and how much earlier an agent ends a trial.
 _RAYS_MEMORY_LIMIT, _BEFORE_RAY = 0.95, 0.04
@@ -98,9 +101,7 @@ class RayCluster(Cluster):
         self._ray, self._is_ours = _join(options)
         self._watcher = threading.Thread(target=self._watch, name="sweep-ray", daemon=True)
         try:
-            self._look()
-            if not self._machines and not self.away:
-                raise ResourceError(self._why_none())
+            self._find_some()
             self._await_facts()
             self.host = self._listening_address()
         except BaseException:
@@ -171,14 +172,43 @@ class RayCluster(Cluster):
             for machine in self._machines.values():
                 if machine.actor is not None:
                     self._ray.kill(machine.actor)
+            self._await_return()
+        with contextlib.suppress(Exception):
             if self._is_ours:
                 self._ray.shutdown()
         self._machines.clear()
+
+    def _await_return(self) -> None:
+        """Wait until Ray knows that the nodes are free again: the next sweep asks it at once."""
+        give_up = time.monotonic() + _SETTLE_S
+        while time.monotonic() < give_up:
+            free = self._free()
+            held = [one for one in self._machines.values() if one.actor is not None and one.key in free]
+            if all(_covers(free[one.key], one.amounts) for one in held):
+                return
+            time.sleep(0.02)
 
     # --- the cluster -------------------------------------------------------------------------------------------------
 
     def _of(self, node: str) -> _Machine | None:
         return next((one for one in self._machines.values() if one.name == node), None)
+
+    def _find_some(self) -> None:
+        """Find the first nodes; what another sweep has just given back may take a moment to be free.
+
+        Raises:
+            ResourceError: there are none.
+        """
+        give_up = time.monotonic() + _SETTLE_S
+        while not self._look() and not self.away:
+            if time.monotonic() > give_up or not any(self._fits(node) for node in self._ray.nodes() if node["Alive"]):
+                raise ResourceError(self._why_none())
+            time.sleep(0.1)
+
+    def _free(self) -> dict[str, dict[str, float]]:
+        """Return what nobody holds of each node, by Ray's id of it."""
+        free: dict[str, dict[str, float]] = self._ray._private.state.available_resources_per_node()
+        return free
 
     def _look(self) -> bool:
         """Take in which nodes there are; returns whether that has changed."""
@@ -200,14 +230,19 @@ class RayCluster(Cluster):
                 has_new = True
         return bool(gone) or has_new
 
+    def _fits(self, node: Mapping[str, Any]) -> bool:
+        """Whether a node is one of those that the options ask for, and has something to hand out when it is free."""
+        options, labels = self._options, node.get("Labels", {})
+        is_named = all(labels.get(name) == value for name, value in options.label_selector.items())
+        is_type = options.accelerator_type.lower() in _type_of(node).lower()
+        return is_named and is_type and bool(node["Resources"].keys() & {"CPU", "GPU", "TPU"})
+
     def _usable(self, node: Mapping[str, Any]) -> dict[str, float]:
         """Return what the sweep may use of a node and nobody else does now; empty: nothing."""
-        options, total, labels = self._options, node["Resources"], node.get("Labels", {})
-        if any(labels.get(name) != value for name, value in options.label_selector.items()):
+        if not self._fits(node):
             return {}
-        if options.accelerator_type.lower() not in _type_of(node).lower():
-            return {}
-        free = self._ray._private.state.available_resources_per_node().get(node["NodeID"], {})
+        options, total = self._options, node["Resources"]
+        free = self._free().get(node["NodeID"], {})
         amounts = {name: float(int(free.get(name, 0.0))) for name in _NAMED}
         amounts |= {name: free.get(name, 0.0) for name in total if name not in _NAMED and not _NO_AMOUNT.match(name)}
         if options.cpus_per_node is not None:
@@ -352,10 +387,15 @@ def trial_environ(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[
     Args:
         given: `env_vars` of the `runtime_env`, which the user has set and which stay.
     """
-    own = {name: value for name, value in environ.items() if not name.startswith(("RAY_", "__RAY")) or name in given}
-    if "OMP_NUM_THREADS" not in given:
-        own.pop("OMP_NUM_THREADS", None)  # Ray sets it to the CPUs of the actor, which are all that the sweep may use
-    return own
+    return {name: value for name, value in environ.items() if name in given or not _is_of_ray(name, value)}
+
+
+def _is_of_ray(name: str, value: str) -> bool:
+    """Whether Ray has set a variable in its worker."""
+    if name == "PYTHONBREAKPOINT":  # leads to a debugger of Ray's, which has no task here
+        return value.startswith("ray.")
+    # OMP_NUM_THREADS is set to the CPUs of the actor, which are all that the sweep may use.
+    return name.startswith(("RAY_", "__RAY")) or name in ("OMP_NUM_THREADS", "SPT_NOENV")
 
 
 def _join(options: RayOptions) -> tuple[Any, bool]:
@@ -364,8 +404,9 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
         import ray
     except ImportError as error:
         raise ConfigError(f"engine='ray' needs Ray: pip install 'ray>=2.50' ({error}).") from error
-    if not ray.__version__.startswith("2."):
-        raise ConfigError(f"engine='ray' works with Ray 2, found {ray.__version__}: pip install 'ray>=2.50,<3'.")
+    version = str(getattr(ray, "__version__", f"no Ray at all in {list(getattr(ray, '__path__', ()))}"))
+    if not version.startswith("2."):
+        raise ConfigError(f"engine='ray' works with Ray 2, found {version}: pip install 'ray>=2.50,<3'.")
     address = options.address or os.environ.get("RAY_ADDRESS")
     if address is not None and address.startswith("ray://"):
         raise ConfigError(
@@ -388,6 +429,9 @@ def _join(options: RayOptions) -> tuple[Any, bool]:
             f"there is no cluster of Ray at address={address!r}: {str(error).splitlines()[0]} Start one with "
             "`ray start --head`, and the other nodes with `ray start --address=...`."
         ) from error
+    except RuntimeError as error:  # other versions of Ray or Python
+        said = " ".join(line.strip() for line in str(error).splitlines())
+        raise ConfigError(f"the cluster of Ray at address={address!r} cannot be joined: {said}") from error
     return ray, True
 
 
@@ -409,12 +453,24 @@ def _refuse_unreachable(address: str) -> None:
             return
         raise ConfigError(f"address is {address!r}; expected 'auto' or 'HOST:PORT', such as '10.0.0.1:6379'.")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()
+        with socket.create_connection((host.strip("[]"), int(port)), _REACH_S) as peer:
+            why = "" if os.environ.get("RAY_USE_TLS") == "1" or _speaks_http2(peer) else "something else listens there"
     except (OSError, ValueError, OverflowError) as error:
+        why = str(getattr(error, "strerror", None) or error)
+    if why:
         raise ConfigError(
-            f"there is no cluster of Ray at address={address!r}: {getattr(error, 'strerror', None) or error}. Start "
-            "one with `ray start --head`, or say address='auto' on one of its nodes."
-        ) from error
+            f"there is no cluster of Ray at address={address!r}: {why}. Start one with `ray start --head`, which says "
+            "its address (port 6379 as a rule), or say address='auto' on one of its nodes."
+        )
+
+
+def _speaks_http2(peer: socket.socket) -> bool:
+    """Whether what listens may be Ray's control service: Ray itself asks anything else for two minutes."""
+    peer.sendall(_HTTP2)
+    with contextlib.suppress(TimeoutError):
+        answer = peer.recv(9)
+        return len(answer) > 3 and answer[3] == _SETTINGS
+    return False
 
 
 def _machine() -> tuple[str, str]:

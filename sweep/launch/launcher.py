@@ -42,7 +42,7 @@ from sweep.record.publisher import Publisher
 from sweep.record.resume import Loaded, load, retell
 from sweep.record.saved_spec import recorded_points, write_saved_spec
 from sweep.record.storage import check_writable
-from sweep.record.working import working_record
+from sweep.record.working import work_in_place, working_record
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
@@ -89,7 +89,7 @@ class Launch:
         nodes = nodes_of(spec)
         self.place = place_of(spec, self.trainable)
         self.layout = self.place.layout
-        self.shared = working_record(self.layout.root)
+        self.shared = None if self.place.storage.is_remote else working_record(self.layout.root)
         self.database = self.layout.database if self.shared is None else self.shared.database
         self.lock: DriverLock | None = None
         self.loaded = Loaded()
@@ -152,6 +152,8 @@ class Launch:
         self._stack.callback(lock.release)
         if self.shared is not None:
             self._taken = self.shared.take(was_left=bool(lock.dead))
+        else:
+            self._taken = work_in_place(self.layout.root, was_left=bool(lock.dead))
         return lock
 
     def _bring_back(self, meta: Mapping[str, Any]) -> None:
@@ -243,7 +245,7 @@ class Launch:
         """Return what publishes the record where other machines see its directory."""
         if self.shared is None:
             return None
-        return Publisher(self.shared, delete=self._discard, notice=self.notices.say)
+        return Publisher(self.shared, delete=self._discard, notice=self.notices.warn)
 
     def _journal(self, guard: DirectoryGuard, publisher: Publisher | None) -> Journal:
         def check() -> None:

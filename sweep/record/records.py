@@ -194,13 +194,14 @@ def _node_to_json(node: Node) -> dict[str, Any]:
         "custom": dict(node.custom),
         "slice": node.slice,
         **({"gpu_note": node.gpu_note} if node.gpu_note else {}),
+        **({"address": node.address} if node.address else {}),
     }
 
 
 def _node_from_json(data: Mapping[str, Any]) -> Node:
     devices = tuple(_device_from_json(*device) for device in data["devices"])
-    slice_, note = data.get("slice", ""), data.get("gpu_note", "")
-    return Node(data["id"], data["cpus"], data["memory"], devices, data["custom"], slice_, note)
+    slice_, note, address = (data.get(name, "") for name in ("slice", "gpu_note", "address"))
+    return Node(data["id"], data["cpus"], data["memory"], devices, data["custom"], slice_, note, address)
 
 
 def _device_from_json(

@@ -36,7 +36,7 @@ from sweep.record.opening import Reading
 from sweep.record.schema import open_for_reading
 from sweep.record.snapshot import compare, copy_record, stamp_of_record
 
-__all__ = ["TakenOver", "WorkingRecord", "live_record", "open_record", "working_record"]
+__all__ = ["TakenOver", "WorkingRecord", "live_record", "open_record", "work_in_place", "working_record"]
 
 _MARK = "mark.json"
 _OUTGOING = "outgoing.db"
@@ -123,6 +123,29 @@ def _suggestion() -> str:
     return f"{(local or ['/tmp'])[0]}/sweep-{os.getuid()}"
 
 
+def work_in_place(root: Path, *, was_left: bool) -> list[str]:
+    """Bring what was published, or is to be, into the experiment's own directory, which is no longer seen by others:
+    it was copied to a local disk, or the user says so. The experiment's lock must be held.
+
+    Returns:
+        What the user should know, a line each.
+
+    Raises:
+        ExperimentError: as `WorkingRecord.take`.
+    """
+    if not (root / RECORD_MARK).exists():
+        return []
+    record = WorkingRecord(root)
+    notices = record.take(was_left=was_left)
+    if record.database.exists():
+        try:
+            record.end()
+        except (OSError, sqlite3.Error) as error:
+            raise ExperimentError(f"{record.published} cannot be written: {error}. Nothing was lost.") from error
+    (root / RECORD_MARK).unlink()
+    return notices
+
+
 class WorkingRecord:
     """What the driver of an experiment in a shared directory does with its record.
 
@@ -141,6 +164,7 @@ class WorkingRecord:
         self.database, self.published = self.home / DATABASE, root / DATABASE
         self._lease = Lease()
         self._stamp: tuple[int, str] | None = None  # of the record when it was published last
+        self._found: tuple[int, int, int] | None = None  # the file that it became
 
     def take(self, *, was_left: bool) -> list[str]:
         """Bring the record here unless the one that is here goes further, and become the one that publishes.
@@ -188,7 +212,7 @@ class WorkingRecord:
         """
         with contextlib.closing(open_for_reading(self.database)) as source:
             stamp = stamp_of_record(source)
-            if stamp == self._stamp:
+            if stamp == self._stamp and self._found == _look(self.published):  # nobody has deleted or replaced it
                 self._check_lease()
                 self._write_lease()
                 return stamp[0]
@@ -206,7 +230,7 @@ class WorkingRecord:
             os.link(self.published, before)
         os.replace(incoming, self.published)
         sync_directory(str(self.root))
-        self._stamp = stamp
+        self._stamp, self._found = stamp, _look(self.published)
         self._lease = replace(self._lease, seq=stamp[0])
         self._write_lease()
         outgoing.unlink()
@@ -318,12 +342,12 @@ class WorkingRecord:
 
     def _fetch(self) -> None:
         """Continue from what is published, and delete what trials left of which it does not know."""
-        incoming = self.home / "incoming.db"
+        incoming, found = self.home / "incoming.db", _look(self.published)
         with contextlib.closing(open_for_reading(self.published)) as source:
             copy_record(source, incoming)
         with contextlib.closing(open_for_reading(incoming)) as db:
             _check_whole(db, self.published)
-            self._stamp = stamp_of_record(db)
+            self._stamp, self._found = stamp_of_record(db), found
             strangers = list(_strangers(self.root, db))
         self._clear()
         _sync(incoming)
@@ -365,18 +389,25 @@ def _copy_durably(source: Path, target: Path) -> None:
         raise OSError(f"{target} has {target.stat().st_size} bytes; {source.stat().st_size} were written")
 
 
+def _look(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def _read_lease(root: Path) -> Lease:
+    """Return the lease of an experiment; an empty one where there is none, or nothing can be made of what is there."""
     try:
         return Lease.parse((root / RECORD_MARK).read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, AttributeError):
         return Lease()
-    except (ValueError, TypeError) as error:
-        raise ExperimentError(f"{root / RECORD_MARK} cannot be read: {error}. Delete it, and resume.") from error
 
 
 def _read_mark(home: Path) -> _Mark:

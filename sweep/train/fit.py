@@ -7,7 +7,7 @@ import itertools
 import os
 import select
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,13 +177,20 @@ class _Nested:
         Raises:
             MoreNeeded: it does not fit there, or the trial holds what another's group needs, and this one needs
                 something else: the trial starts again with what it needs.
+            UserCodeError: it fits on several machines only.
         """
         session, job = self._session, self._session.job
         wanted = self._trainer.resources_of({})
         held = Resources.from_json(job.resources)
         placement = Placement.from_json(job.placement)
         kinds = {(node, device[0]): device[1] for node, device in job.devices}
-        found = place_inside(wanted, held, placement, kinds)
+        found = place_inside(wanted, held, placement, kinds, only=job.node)
+        if found is None and job.node:
+            if wanted.strategy == "STRICT_SPREAD" and len(wanted.bundles) > 1:
+                raise UserCodeError(_apart("asks for workers that are each on a node of their own", job.node))
+            if place_inside(wanted, held, placement, kinds) is not None:
+                raise UserCodeError(_apart(f"needs {wanted}, which its trial holds on several nodes", job.node))
+            wanted = replace(wanted, strategy="STRICT_PACK")  # so that it is this node, or another, that has all
         is_guess = job.is_guess and not session.has_fitted
         if found is None or (is_guess and held.bundles[1:] != wanted.bundles):
             print(f"sweep: fit() needs {wanted}; the trial starts again as soon as that is free.", flush=True)
@@ -349,6 +356,15 @@ class _Nested:
         self._kept = [item for item in self._kept if item[0].path not in lost]
         for path in lost:
             discard(path)
+
+
+def _apart(what: str, node: str) -> str:
+    """Return why a group cannot run that would lie on several machines."""
+    return (
+        f"fit() {what}; inside a trial its workers run on the trial's own node, here {node}. Ask for all on one node, "
+        "resources_per_trial=sweep.PlacementGroupFactory([...], strategy='STRICT_PACK'), or give the trainer itself to "
+        "sweep.run: its groups may lie on several nodes."
+    )
 
 
 def _cause(outcome: Outcome) -> BaseException:

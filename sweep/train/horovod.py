@@ -49,7 +49,8 @@ def _need_horovod() -> None:
 @refuse_unknown()
 @dataclass(frozen=True)
 class HorovodConfig(Backend):
-    """How the workers of a Horovod group find each other: by Horovod's own rendezvous server, on 127.0.0.1.
+    """How the workers of a Horovod group find each other: by Horovod's own rendezvous server, on 127.0.0.1
+    or, where they are on several nodes, on the address of rank 0's.
 
     The train loop calls `hvd.init()` itself, as under `horovodrun`. Rank 0 serves, from before the loop until every
     worker has returned, on a socket that listened before any worker was started; Horovod's own launcher would bind it

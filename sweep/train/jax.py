@@ -27,7 +27,8 @@ __all__ = ["JaxConfig", "JaxTrainer"]
 )
 @dataclass(frozen=True)
 class JaxConfig(Backend):
-    """How the workers of a JAX group find each other: by JAX's own service, which rank 0 runs on 127.0.0.1.
+    """How the workers of a JAX group find each other: by JAX's own service, which rank 0 runs, on 127.0.0.1 or on
+    its node's address where the workers are on several nodes.
 
     Several workers are joined by `jax.distributed.initialize` before the train loop begins; on CPUs their collectives
     are gloo's. `JAX_PLATFORMS` is tpu, cuda or cpu, by what the workers ask for, unless it is set.
@@ -61,7 +62,7 @@ class JaxConfig(Backend):
             update("jax_platforms", platforms)
         if rank.size == 1 and not rank.num_tpus:
             return
-        address = f"127.0.0.1:{rank.port}"
+        address = f"{rank.address}:{rank.port}"
         jax.distributed.initialize(
             address,
             num_processes=rank.size,

@@ -17,7 +17,8 @@ __all__ = ["DistributedTrainableCreator", "TensorflowConfig", "TensorflowTrainer
 @refuse_unknown()
 @dataclass(frozen=True)
 class TensorflowConfig(Backend):
-    """How the workers of a TensorFlow group find each other: `TF_CONFIG` names a loopback port for each of them.
+    """How the workers of a TensorFlow group find each other: `TF_CONFIG` names a port for each of them, on
+    127.0.0.1 or, where they are on several nodes, on the address of its node.
 
     The train loop makes its own `tf.distribute.MultiWorkerMirroredStrategy()`, first of all. TensorFlow's servers
     listen on all interfaces of the machine, which nothing outside of them can change.

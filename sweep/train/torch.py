@@ -69,7 +69,8 @@ class TorchConfig(Backend):
             gloo without. Workers that hold at most half a GPU each are put on one GPU then, which NCCL refuses: they
             talk by gloo, and a notice says so. With nccl each has a GPU of its own, or the run is refused.
         timeout_s: a collective that takes longer fails.
-        init_method: "env" or "tcp"; both meet at a store that rank 0 serves on 127.0.0.1.
+        init_method: "env" or "tcp"; both meet at a store that rank 0 serves: on 127.0.0.1, or on its node's
+            address where the workers are on several nodes.
 
     Raises:
         ConfigError: one of them is wrong.
@@ -122,7 +123,7 @@ class TorchConfig(Backend):
         )
 
     def start(self, rank: Rank) -> None:
-        """Join the process group, over a store on loopback whose port no other process can have taken."""
+        """Join the process group, over a store whose port no other process can have taken."""
         import torch
 
         dist: Any = torch.distributed
@@ -138,7 +139,7 @@ class TorchConfig(Backend):
         if rank.listener >= 0:
             _stores.append(
                 dist.TCPStore(
-                    "127.0.0.1",
+                    rank.address,
                     rank.port,
                     rank.size,
                     is_master=True,
@@ -147,7 +148,7 @@ class TorchConfig(Backend):
                     master_listen_fd=rank.listener,
                 )
             )
-        method = "env://" if self.init_method == "env" else f"tcp://127.0.0.1:{rank.port}"
+        method = "env://" if self.init_method == "env" else f"tcp://{rank.address}:{rank.port}"
         dist.init_process_group(backend, init_method=method, rank=rank.rank, world_size=rank.size, timeout=timeout)
 
     def _backend(self, rank: Rank) -> str:

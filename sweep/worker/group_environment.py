@@ -13,10 +13,10 @@ from sweep.errors import ConfigError
 from sweep.worker import environment
 from sweep.worker.wire import GroupJob, Job, Rank, RankJob
 
-__all__ = ["GroupSpec", "RankPlan", "group_job", "plan_ranks"]
+__all__ = ["LOOPBACK_ADDRESS", "GroupSpec", "RankPlan", "group_job", "nodes_of", "plan_ranks"]
 
 RANK_VARIABLE = "SWEEP_RANK"
-_HOST = "127.0.0.1"
+LOOPBACK_ADDRESS = "127.0.0.1"
 _LOOPBACK = "lo"
 
 _Variables = tuple[dict[str, str | None], dict[str, str]]  # a rank's own, and defaults
@@ -51,7 +51,7 @@ class GroupSpec:
 
     @property
     def num_ports(self) -> int:
-        """Loopback ports that the ranks need; -1: one for each."""
+        """Ports that the ranks need on rank 0's node; -1: one for each, on its own."""
         return _framework(self.framework).num_ports
 
     @property
@@ -62,11 +62,12 @@ class GroupSpec:
 
 @dataclass(frozen=True)
 class RankPlan:
-    """One rank: its numbers, its environment, and how many threads numeric libraries get."""
+    """One rank: its numbers, its environment, how many threads numeric libraries get, and the node that it is on."""
 
     rank: Rank
     variables: Mapping[str, str | None]
     num_threads: int
+    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,14 +94,30 @@ class _GroupFacts:
     spec: GroupSpec
     trial_id: str
     attempt: int
-    ports: Sequence[int]
+    ports: Sequence[int]  # one, or one for each rank
     user: Mapping[str, str]
     members: Sequence[_Member]  # in the order of the ranks
+    addresses: Mapping[str, str]  # of nodes
+    interface: str
 
     @property
     def local_sizes(self) -> Counter[str]:
         """Ranks on each node, in the order in which the nodes come."""
         return Counter(member.node for member in self.members)
+
+    @property
+    def is_spanning(self) -> bool:
+        """Whether the ranks lie on several nodes."""
+        return len(self.local_sizes) > 1
+
+    def address(self, rank: int = 0) -> str:
+        """Return the address at which the others reach a rank."""
+        return (self.addresses.get(self.members[rank].node) if self.is_spanning else "") or LOOPBACK_ADDRESS
+
+    @property
+    def used_interface(self) -> str:
+        """The interface by which the ranks of this machine are reached."""
+        return self.interface if self.is_spanning else _LOOPBACK
 
 
 def plan_ranks(
@@ -112,7 +129,8 @@ def plan_ranks(
     environ: Mapping[str, str],
     trial_id: str,
     attempt: int,
-    ports: Sequence[int] = (),
+    ports: Sequence[int] | Mapping[str, Sequence[int]] = (),
+    interface: str = _LOOPBACK,
 ) -> tuple[RankPlan, ...]:
     """Return what each rank is and what it sees, in the order of the ranks.
 
@@ -122,15 +140,21 @@ def plan_ranks(
 
     Args:
         resources, placement: of the trial; the bundles after a head are the ranks'.
-        nodes: the inventory.
-        environ: the driver's own environment; what it sets is not overwritten by defaults.
-        ports: on loopback: one for torch, jax and Horovod, one per rank for TensorFlow.
+        nodes: the inventory, at least those that the group lies on.
+        environ: that of the machine on which this is computed; what it sets is not overwritten by defaults. Plans of
+            ranks elsewhere are to be computed there: only their numbers are the same.
+        ports: one of rank 0's node for torch, jax and Horovod, one per rank for TensorFlow; by node where the ranks lie
+            on several machines.
+        interface: that bears the address of the node on which this is computed.
 
     Raises:
         ConfigError: NCCL was chosen and two ranks share a GPU.
     """
     user = {**environ, **spec.env}
-    group = _GroupFacts(spec, trial_id, attempt, ports, user, _ordered(resources, placement, spec, nodes))
+    members = _ordered(resources, placement, spec, nodes)
+    addresses = {node.id: node.address for node in nodes}
+    own_ports = _by_rank(ports, members)
+    group = _GroupFacts(spec, trial_id, attempt, own_ports, user, members, addresses, interface)
     backend = _used_backend(resources, placement, spec)
     is_kept = user.get(environment.KEEP_DEVICES_VARIABLE) == "1"  # nothing is hidden: ranks see what the driver sees
     node_ids = list(group.local_sizes)
@@ -152,8 +176,9 @@ def plan_ranks(
             num_nodes=len(node_ids),
             devices=tuple(seen.index(device) for device in member.gpus),
             num_tpus=len(chips),
-            port=ports[number if spec.num_ports < 0 else 0] if ports else 0,
+            port=own_ports[number if spec.num_ports < 0 else 0] if own_ports else 0,
             backend=backend,
+            address=group.address(),
         )
         threads = environment.num_threads(resources.bundles[member.index], user)
         share = min((share for _, share in member.place.devices), default=1.0)
@@ -169,23 +194,47 @@ def plan_ranks(
             **_rank_variables(rank, 0 if is_isolated else rank.local_rank),
             **own,
         }
-        plans.append(RankPlan(rank, variables, threads))
+        plans.append(RankPlan(rank, variables, threads, member.node))
     return tuple(plans)
 
 
+def nodes_of(placement: Placement, spec: GroupSpec) -> tuple[str, ...]:
+    """Return the nodes that the ranks of a group lie on; the first is that of rank 0."""
+    return tuple(dict.fromkeys(place.node for place in placement.bundles[spec.has_head :]))
+
+
+def _by_rank(ports: Sequence[int] | Mapping[str, Sequence[int]], members: Sequence[_Member]) -> Sequence[int]:
+    if not isinstance(ports, Mapping):
+        return ports
+    left = {node: list(numbers) for node, numbers in ports.items()}
+    return [left[member.node].pop(0) for member in members if left.get(member.node)]
+
+
 def group_job(
-    job: Job, plans: Sequence[RankPlan], spec: GroupSpec, *, is_spawned: bool = False, log_limit_bytes: int
+    job: Job,
+    plans: Sequence[RankPlan],
+    spec: GroupSpec,
+    *,
+    is_spawned: bool = False,
+    log_limit_bytes: int,
+    node: str = "",
 ) -> GroupJob:
-    """Return the message that starts a group: what all ranks have in common, and each rank's own."""
+    """Return the message that starts a group: what all ranks have in common, and each rank's own.
+
+    Args:
+        node: the one of several machines on which they are started; empty: all nodes are this machine.
+    """
+    here = [plan for plan in plans if node in ("", plan.node)]
     return GroupJob(
         job=job,
-        ranks=tuple(RankJob(plan.rank, dict(plan.variables), plan.num_threads) for plan in plans),
+        ranks=tuple(RankJob(plan.rank, dict(plan.variables), plan.num_threads) for plan in here),
         is_listening=spec.port_kind == "listening",
         is_spawned=is_spawned,
         log_limit_bytes=log_limit_bytes,
         start_s=spec.start_s,
         barrier_s=spec.barrier_s,
         hang_s=spec.hang_s,
+        elsewhere=tuple((plan.rank.rank, plan.node) for plan in plans if node not in ("", plan.node)),
     )
 
 
@@ -237,10 +286,11 @@ def _slice_defaults(number: int, group: _GroupFacts) -> dict[str, str]:
     if not size:
         return {}
     run = number // size
-    variables = slice_variables(slice_id=run, num_slices=len(members) // size, coordinator=members[0].node)
+    variables = slice_variables(slice_id=run, num_slices=len(members) // size, coordinator=group.address())
     hosts = list(dict.fromkeys(member.node for member in members[run * size : (run + 1) * size]))
     if len(hosts) > 1:
-        variables |= identity_variables(hosts.index(members[number].node), hosts)
+        names = [group.addresses.get(host) or host for host in hosts]
+        variables |= identity_variables(hosts.index(members[number].node), names)
     return variables
 
 
@@ -263,14 +313,15 @@ def _rank_variables(rank: Rank, local_rank: int) -> dict[str, str | None]:
 
 def _torch(rank: Rank, group: _GroupFacts) -> _Variables:
     defaults = {"ACCELERATE_TORCH_DEVICE": f"cuda:{rank.devices[0]}" if rank.devices else "cpu"}
-    if rank.num_nodes == 1:
-        # On one machine nothing needs to listen outside it.
-        defaults |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), _LOOPBACK)
+    # On one machine nothing needs to listen outside it.
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+    if group.used_interface:
+        defaults |= dict.fromkeys(names, group.used_interface)
     # The other variable is another way to notice a failure, of the user's choice.
     if "nccl" in rank.backend and "TORCH_NCCL_BLOCKING_WAIT" not in group.user:
         defaults["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"
     return {
-        "MASTER_ADDR": _HOST,
+        "MASTER_ADDR": group.address(),
         "MASTER_PORT": str(rank.port),
         "TORCHELASTIC_RUN_ID": group.trial_id,
         "TORCHELASTIC_RESTART_COUNT": str(max(0, group.attempt - 1)),
@@ -285,18 +336,22 @@ def _jax(rank: Rank, group: _GroupFacts) -> _Variables:
 
 
 def _tensorflow(rank: Rank, group: _GroupFacts) -> _Variables:
-    cluster = {"worker": [f"{_HOST}:{port}" for port in group.ports]}
+    cluster = {"worker": [f"{group.address(number)}:{port}" for number, port in enumerate(group.ports)]}
     return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank.rank}})}, {}
 
 
 def _horovod(rank: Rank, group: _GroupFacts) -> _Variables:
     """Return what `horovodrun` gives to a rank: `hvd.init()` reads its numbers and the rendezvous from it.
 
-    Every one replaces the user's own: they belong together, and a driver that stands in a `horovodrun` has those of
-    another group. Nodes have names of their own, by which Horovod tells their ranks apart; all are this machine.
+    Every one but the interface between machines replaces the user's own: they belong together, and a driver that stands
+    in a `horovodrun` has those of another group. Horovod tells the ranks of nodes apart by the names of these.
     """
     # Horovod's third communicator: the ranks with one local rank, one on each node that has so many.
     peers = [node for node, size in enumerate(group.local_sizes.values()) if size > rank.local_rank]
+    host, own_interface = "localhost", ""
+    if group.is_spanning:
+        own_interface = group.user.get("HOROVOD_GLOO_IFACE", "")
+        host = group.addresses.get(group.members[rank.rank].node) or f"localhost-{rank.node_rank}"
     return {
         "HOROVOD_RANK": str(rank.rank),
         "HOROVOD_SIZE": str(rank.size),
@@ -306,12 +361,12 @@ def _horovod(rank: Rank, group: _GroupFacts) -> _Variables:
         "HOROVOD_CROSS_SIZE": str(len(peers)),
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": _HOST,
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": group.address(),
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rank.port),
-        "HOROVOD_GLOO_IFACE": _LOOPBACK,
-        "HOROVOD_HOSTNAME": "localhost" if rank.num_nodes == 1 else f"localhost-{rank.node_rank}",
+        "HOROVOD_GLOO_IFACE": own_interface or group.used_interface or None,
+        "HOROVOD_HOSTNAME": host,
         "HOROVOD_ELASTIC": None,  # it would ask the server for what only Horovod's own driver knows
-    }, {"NCCL_SOCKET_IFNAME": _LOOPBACK} if rank.num_nodes == 1 else {}
+    }, {"NCCL_SOCKET_IFNAME": group.used_interface} if group.used_interface else {}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Loopback ports that no other process takes: where the ranks of a group find each other.
+"""Ports that no other process takes: where the ranks of a group find each other, on loopback if all are on one machine.
 
 | kind | who serves there | what keeps the port |
 | --- | --- | --- |
@@ -10,15 +10,23 @@
 
 from __future__ import annotations
 
+import array
 import errno
+import fcntl
 import random
 import socket
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Port", "close_ports", "open_ports"]
+from sweep.errors import ConfigError
+
+__all__ = ["Port", "close_ports", "interface_of", "open_ports"]
 
 _HOST = "127.0.0.1"
+_SIOCGIFCONF = 0x8912
+_MOST_INTERFACES = 4096
+_ENTRY = struct.Struct("16s4x4s16x")  # struct ifreq: name, sockaddr_in
 _BACKLOG = 1024
 _LOWEST = 16_384
 _TRIES = 1000
@@ -31,19 +39,21 @@ class Port(NamedTuple):
     holder: socket.socket
 
 
-def open_ports(number: int, kind: str) -> list[Port]:
+def open_ports(number: int, kind: str, address: str = _HOST) -> list[Port]:
     """Return so many ports.
 
     Args:
         kind: "listening", "shared" or "named".
+        address: of this machine, IPv4.
 
     Raises:
+        ConfigError: this machine does not have that address.
         OSError: no port or descriptor is free.
     """
     ports: list[Port] = []
     try:
         for _ in range(number):
-            ports.append(_named() if kind == "named" else _bound(is_listening=kind == "listening"))
+            ports.append(_named() if kind == "named" else _bound(address, is_listening=kind == "listening"))
     except OSError:
         close_ports(ports)
         raise
@@ -56,16 +66,37 @@ def close_ports(ports: Sequence[Port]) -> None:
         port.holder.close()
 
 
-def _bound(*, is_listening: bool) -> Port:
+def interface_of(address: str) -> str:
+    """Return the network interface of this machine that bears an IPv4 address; empty: none does."""
+    if address.startswith("127."):
+        return "lo"
+    buffer = array.array("B", bytes(_MOST_INTERFACES * _ENTRY.size))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_one:
+        start, length = buffer.buffer_info()
+        told = fcntl.ioctl(any_one.fileno(), _SIOCGIFCONF, struct.pack("iL", length, start))
+    (used,) = struct.unpack_from("i", told)
+    for name, found in _ENTRY.iter_unpack(buffer.tobytes()[:used]):
+        if socket.inet_ntoa(found) == address:
+            plain: str = name.rstrip(b"\0").decode().partition(":")[0]  # a second address may have a label
+            return plain
+    return ""
+
+
+def _bound(address: str, *, is_listening: bool) -> Port:
     holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if not is_listening:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        holder.bind((_HOST, 0))
+        holder.bind((address, 0))
         if is_listening:
             holder.listen(_BACKLOG)
-    except OSError:
+    except OSError as error:
         holder.close()
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise ConfigError(
+                f"{address!r}, the address of the node that is {socket.gethostname()}, is none of that machine's. "
+                "Expected Node(address=...) to be the IPv4 address at which the other nodes reach it."
+            ) from error
         raise
     return Port(holder.getsockname()[1], holder)
 

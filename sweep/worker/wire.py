@@ -29,9 +29,10 @@ class Rank(NamedTuple):
         node_rank, num_nodes: of its node among those of the group, by first appearance.
         devices: positions of its own GPUs in the list of those that it sees (`cuda:i`).
         num_tpus: TPU chips that it holds.
-        port: of the group's rendezvous, on loopback.
+        port: of the group's rendezvous.
         listener: descriptor of the listening socket of that port, in rank 0; -1 elsewhere.
         backend: of torch, as the devices allow it.
+        address: at which the port is: that of rank 0's node where ranks lie on several nodes.
     """
 
     rank: int
@@ -45,6 +46,7 @@ class Rank(NamedTuple):
     port: int = 0
     listener: int = -1
     backend: str = ""
+    address: str = "127.0.0.1"
 
 
 class Job(NamedTuple):
@@ -72,6 +74,7 @@ class Job(NamedTuple):
         outputs: names of the files for standard output and standard error; empty: both go to `output.log`.
         trial_name: that the user has given; empty: `<name>_<trial_id>`.
         is_guess: `resources` have room for a `fit()` as another trial called it; see `core.trial.Grown`.
+        node: id of the node that its process is on, where there are several machines; empty: all nodes are this one.
     """
 
     token: int
@@ -100,6 +103,7 @@ class Job(NamedTuple):
     outputs: tuple[str, ...] = ()
     trial_name: str = ""
     is_guess: bool = False
+    node: str = ""
 
     @property
     def shown_name(self) -> str:
@@ -124,6 +128,7 @@ class GroupJob(NamedTuple):
         is_spawned: ranks are started as fresh interpreters; otherwise they are forked.
         log_limit_bytes: of each rank's output.
         start_s, barrier_s, hang_s: see `core.group.Limits`.
+        elsewhere: ranks on other nodes, with their nodes; `ranks` are those on this one.
     """
 
     job: Job
@@ -134,6 +139,7 @@ class GroupJob(NamedTuple):
     start_s: float = 300.0
     barrier_s: float = 300.0
     hang_s: float | None = None
+    elsewhere: tuple[tuple[int, str], ...] = ()
 
 
 class Continue(NamedTuple):
@@ -244,10 +250,12 @@ class StartWorker(NamedTuple):
 
 
 class StartGroup(NamedTuple):
-    """Driver or worker to host, with a data socket and ports: run the group that is described over the socket."""
+    """Driver or worker to host, with a data socket and ports: run the group that is described over the socket; or a
+    part of it, the ranks on another node than that of rank 0."""
 
     token: int
     num_descriptors: int
+    is_part: bool = False
 
 
 class Kill(NamedTuple):
@@ -378,16 +386,74 @@ class Happened(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
+# --- between the nodes of one group ----------------------------------------------------------------------------------
+
+
+class RankGone(NamedTuple):
+    """Of a rank on another node: its process has ended; `was_told`: because the group ended it."""
+
+    outcome: Outcome
+    was_told: bool
+
+
+class Seen(NamedTuple):
+    """Of a part: it has had its ranks write down their stacks; the states of their processes."""
+
+    states: dict[int, str]
+
+
+class Relayed(NamedTuple):
+    """Between the host of rank 0 and one of other ranks, through both agents and the driver.
+
+    Attributes:
+        token: of the attempt in the engine that it comes from or goes to.
+        node: that of the other ranks, whoever sends; empty: to all other nodes.
+        rank: that `word` is for, or is from; -1: the part itself.
+        word: an answer or a `Merge`; an action of `core.group`; what a rank says; None: only the time is asked for.
+        at: the sender's monotonic clock.
+        lag: least difference between its clock and the times that it was sent so far; None: none came yet.
+    """
+
+    token: int
+    node: str
+    rank: int
+    word: Any
+    at: float
+    lag: float | None = None
+
+
+class PartReady(NamedTuple):
+    """Agent to driver: the host of the ranks on this node is there, and these ports; its token for the attempt."""
+
+    token: int
+    ports: tuple[int, ...]
+
+
+class Meet(NamedTuple):
+    """Driver to agents, once all are ready: start the ranks. `token` is that of rank 0's engine; ports by node."""
+
+    token: int
+    ports: dict[str, tuple[int, ...]]
+
+
+class Passed(NamedTuple):
+    """Between driver and agent, both ways: what concerns an attempt whose ranks lie on several nodes."""
+
+    trial_id: str
+    attempt: int
+    word: Any
+
+
 # --- how they are written --------------------------------------------------------------------------------------------
 
 ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
-FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged
+FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged | Relayed
 ToHost = StartWorker | StartGroup | Kill | Retire
 FromHost = Hello | Exited | Idle | Retired | Refused
 ToZygote = Setup | ForkHost | EndHost
 FromZygote = Importing | Notice | Ready | Gone | Refused
-ToAgent = Prepare | Order | LookOut
-FromAgent = Prepared | Happened
+ToAgent = Prepare | Order | Passed | LookOut
+FromAgent = Prepared | Happened | Passed
 Message = ToWorker | FromWorker | ToHost | FromHost | ToZygote | FromZygote | ToAgent | FromAgent
 
 _KINDS: tuple[Any, ...] = get_args(Message)

@@ -971,7 +971,7 @@ def test_a_hang_is_written_down_by_all_ranks_before_they_are_ended(states, who):
     )
     assert rules.deadline == 70.0
     check(rules, (tick(69.0), []), (tick(70.0), [Dump()]))
-    rules.seen(states)
+    assert rules.seen(states, 70.0) == []
     assert rules.deadline == 71.0
     check(rules, (tick(70.5), []), (reported(1, 2, now=70.6), []), (tick(71.0), [KillAll()]))
     assert end_all(rules, 3) == Outcome(
@@ -979,6 +979,71 @@ def test_a_hang_is_written_down_by_all_ranks_before_they_are_ended(states, who):
         f"no report within report_timeout_s=60: {who}. The stacks of all ranks are in rank0.log, rank1.log, rank2.log",
         class_name="GroupHung",
     )
+
+
+def a_far_group(**limits: Any) -> GroupRules:
+    """Return the rules of a group of ranks 0 and 1 here and 2 elsewhere, all of which wait in their first report."""
+    rules = GroupRules(3, Limits(**limits), 0.0, far={2})
+    for rank in range(3):
+        rules.joined(rank, 0.0)
+        rules.reported(rank, 1, "", 0.0)
+    return rules
+
+
+def test_a_hang_is_known_only_when_far_ranks_have_answered_within_the_time_that_is_given_to_all():
+    rules = a_far_group(hang_s=60.0, dump_s=1.0)
+    rules.answered(1, False, 0.0)
+    check(rules, (tick(60.0), [Dump()]))
+    assert rules.seen({0: "S", 1: "S"}, 60.0) == []
+    assert rules.deadline is None
+    check(rules, (tick(61.0), []))
+    assert rules.seen({2: "T"}, 61.0) == []
+    check(rules, (tick(61.0), [KillAll()]))
+    ending = end_all(rules, 3)
+    assert ending is not None
+    assert "rank 2 is stopped (SIGSTOP)" in ending.error
+
+
+def test_words_that_were_held_up_on_their_way_are_no_hang_and_what_waited_meanwhile_goes_on():
+    rules = a_far_group(hang_s=60.0, dump_s=1.0)
+    rules.answered(1, False, 0.0)
+    check(rules, (tick(60.0), [Dump()]), (reported(0, 2, now=60.5), []))
+    rules.seen({0: "S", 1: "S"}, 60.0)
+    assert rules.seen({2: "S"}, 75.0) == [Forward(2)]
+    assert rules.deadline == 135.0
+
+
+def test_a_far_rank_that_is_gone_is_not_waited_for_to_know_a_hang():
+    rules = a_far_group(hang_s=60.0, dump_s=1.0)
+    rules.answered(1, False, 0.0)
+    check(rules, (tick(60.0), [Dump()]))
+    rules.gone(2, SIGKILLED, 60.2)
+    assert rules.deadline == pytest.approx(60.3)
+    check(rules, (tick(60.4), [KillAll()]))
+
+
+def test_what_a_far_rank_did_first_is_the_error_though_it_is_told_last():
+    rules = a_far_group()
+    check(rules, (said(0, failed("a peer is gone"), at=5.002, now=5.01), []), (tick(5.2), [KillAll()]))
+    rules.gone(0, SIGKILLED, 5.2)
+    rules.gone(1, SIGKILLED, 5.2)
+    assert rules.ending is None
+    assert rules.said(2, failed("true"), 5.001, 5.3) == []
+    rules.gone(2, SIGKILLED, 5.3, was_told=True)
+    assert rules.ending is not None
+    assert rules.ending.error.startswith("rank 2 of 3: ")
+    assert "true" in rules.ending.error
+
+
+@pytest.mark.parametrize(("was_told", "who"), [(False, 2), (True, 0)])
+def test_a_far_rank_that_died_by_itself_is_told_from_one_that_was_ended(was_told, who):
+    rules = a_far_group()
+    check(rules, (said(0, failed("a peer is gone"), at=5.0, now=5.0), []), (tick(5.2), [KillAll()]))
+    rules.gone(0, SIGKILLED, 5.2)
+    rules.gone(1, SIGKILLED, 5.2)
+    rules.gone(2, SIGKILLED, 5.3, at=4.999, was_told=was_told)
+    assert rules.ending is not None
+    assert rules.ending.error.startswith(f"rank {who} of 3: ")
 
 
 def test_all_ranks_that_are_equally_far_behind_are_named():
@@ -1195,7 +1260,7 @@ class World:
                 assert self.limits.hang_s is not None
                 assert not self.is_dumped
                 self.is_dumped = True
-                self.rules.seen({0: "T"})
+                assert self.rules.seen({0: "T"}, self.now) == []
             case Dismiss():
                 assert len(self.over) == self.size
                 self.is_dismissed = True

@@ -22,12 +22,18 @@ def on(node: str, bundle: Bundle, *devices: tuple[str, float]) -> Held:
 
 
 def placed(
-    held: list[Held], workers: list[Bundle], *, strategy: str = "PACK", distinct: bool = False, shared: bool = False
+    held: list[Held],
+    workers: list[Bundle],
+    *,
+    strategy: str = "PACK",
+    distinct: bool = False,
+    shared: bool = False,
+    only: str = "",
 ) -> list[str] | None:
     """Return node and devices of each worker as "a g0=0.5", or None."""
     request = Resources(tuple(workers), strategy, distinct, shared_devices=shared)
     resources = Resources(tuple(bundle for bundle, _ in held))
-    found = place_inside(request, resources, Placement(tuple(place for _, place in held)), KINDS)
+    found = place_inside(request, resources, Placement(tuple(place for _, place in held)), KINDS, only=only)
     if found is None:
         return None
     return [" ".join([place.node, *(f"{one}={share:g}" for one, share in place.devices)]) for place in found.bundles]
@@ -237,3 +243,13 @@ def test_what_a_packer_granted_is_what_a_group_finds():
     kinds = {("a", device.id): device.kind for device in node.devices}
     found = place_inside(Resources(held.bundles[1:]), held, placement, kinds)
     assert found == Placement(placement.bundles[1:])
+
+
+@pytest.mark.parametrize("strategy", ["PACK", "STRICT_PACK"])
+@pytest.mark.parametrize(
+    ("number", "only", "expected"),
+    [(2, "", ["b", "b"]), (2, "a", ["a", "a"]), (2, "b", ["b", "b"]), (3, "a", None), (1, "c", None)],
+)
+def test_workers_can_be_kept_to_the_bundles_of_one_node(strategy, number, only, expected):
+    held = [at("a", cpu=1), at("b", cpu=2), at("a", cpu=1)]
+    assert placed(held, number * [want(cpu=1)], strategy=strategy, only=only) == expected

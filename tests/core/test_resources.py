@@ -445,10 +445,12 @@ def test_the_nodes_of_an_inventory_survive_the_record():
     nodes = (
         Node("a", 4, 2**30, (Device("GPU-1", "gpu", "L4", 2**34, "0", ("L4", "L4-24G"), "nvidia"),), {"x": 1.0}),
         Node("b", 8.5, devices=(Device("tpu0", "tpu", visible="0", vendor="google"), Device("g")), slice="s"),
+        Node("c", address="10.0.0.5"),
     )
     kind, trial_id, attempt, data = encode_event(NodesChanged(nodes))
     assert decode_event(kind, trial_id, attempt, data, {}, trust=False) == NodesChanged(nodes)
     assert json.loads(data or "")[0]["id"] == "a"  # as before there were any that are away
+    assert [one.get("address") for one in json.loads(data or "")] == [None, None, "10.0.0.5"]
     without = NodesChanged(nodes[:1], nodes[1:])
     assert decode_event(*encode_event(without), {}, trust=False) == without
     assert decode_event(*encode_event(NodesChanged((), nodes)), {}, trust=False) == NodesChanged((), nodes)

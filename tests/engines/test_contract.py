@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conformance.engines import EngineContract
+import pytest
+from conformance.engines import NODE, EngineContract
 
 from sweep.core.messages import Start
-from sweep.core.resources import Placement, Resources
+from sweep.core.resources import BundlePlacement, Node, Placement, Resources
 from sweep.core.trial import evolve
 from sweep.engines.agent_processes import AgentProcesses
+from sweep.engines.agents import Agents
 from sweep.engines.inline import InlineEngine
 from sweep.engines.local import LocalEngine
 from sweep.engines.simulator import Point, Simulator
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.worker.trainable import prepare
+
+OTHER = Node(id="other", cpus=8.0)
 
 
 class TestLocal(EngineContract):
@@ -47,6 +51,33 @@ class TestLocalGroup(EngineContract):
 class TestAgents(EngineContract):
     def factory(self, behaviour):
         return lambda context: AgentProcesses(context.nodes)(context)
+
+
+class _SpanningGang(Agents):
+    """Grants every trial a bundle on a second node: each becomes a group of a rank on each."""
+
+    def execute(self, command):
+        if isinstance(command, Start):
+            (bundle,), (place,) = command.trial.resources.bundles, command.trial.placement.bundles
+            places = (place, BundlePlacement(OTHER.id))
+            two = evolve(command.trial, resources=Resources((bundle,) * 2), placement=Placement(places))
+            command = Start(two)
+        super().execute(command)
+
+    def nodes(self):
+        return [node for node in super().nodes() if node != OTHER]
+
+
+@pytest.mark.slow
+class TestSpanningGroup(EngineContract):
+    def factory(self, behaviour):
+        trainer = DataParallelTrainer(behaviour.as_function(), scaling_config=ScalingConfig(num_workers=2))
+        nodes = (NODE, OTHER)
+
+        def make(context):
+            return _SpanningGang(replace(context, nodes=nodes, trainable=prepare(trainer)), AgentProcesses(nodes))
+
+        return make
 
 
 class TestInline(EngineContract):

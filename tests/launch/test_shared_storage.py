@@ -20,7 +20,7 @@ from sweep.errors import ExperimentError, RecordError
 from sweep.record import disks, publisher
 from sweep.record.lock import DriverLock
 from sweep.record.reader import ExperimentReader
-from sweep.record.working import home_of, live_record
+from sweep.record.working import WorkingRecord, home_of, live_record
 from sweep.simulation.replay import replay
 
 SCRIPT = """
@@ -127,6 +127,30 @@ def test_a_driver_is_killed_and_its_sweep_goes_on_here_or_elsewhere(
     assert ExperimentReader(root).snapshot().seq <= committed
     assert results_of(run(storage, resume=True)) == expected
     assert replay(root).is_same
+
+
+def test_what_was_shared_goes_on_in_place_with_every_commit_where_it_is_shared_no_more(
+    storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "_GAP_S", 60.0)  # nothing but the beginning is published
+    expected = results_of(run(tmp_path / "other"))
+
+    def refuse(record: WorkingRecord) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkingRecord, "end", refuse)
+        patch.setattr(publisher, "_LAST_TRIES_S", (0.0,))
+        run(storage, num_samples=2)
+    root = storage / "made"
+    committed = ExperimentReader(root).snapshot().seq
+    assert live_record(root) == home_of(root) / "sweep.db"
+    monkeypatch.setenv("SWEEP_SHARED_STORAGE", "0")
+    assert results_of(run(storage, resume=True)) == expected
+    assert ExperimentReader(root).snapshot().seq > committed
+    assert replay(root).is_same
+    assert not (root / ".sweep-record.json").exists()
+    assert not home_of(root).exists()
 
 
 def test_nothing_is_made_where_the_cache_is_seen_by_other_machines_too(

@@ -155,6 +155,26 @@ def test_readers_anywhere_see_snapshots_and_those_of_the_drivers_machine_every_c
     assert live_record(machines.storage) == machines.storage / "sweep.db"
 
 
+def test_a_published_record_that_somebody_deletes_or_replaces_is_published_again(machines):
+    driver = Driver(machines.at("first"))
+    driver.report()
+    driver.publisher.step()
+    (machines.storage / "sweep.db").unlink()
+    driver.publisher.step()
+    assert check_published(machines.storage) == 2
+    driver.report()
+    driver.publisher.step()
+    shutil.copyfile(machines.storage / ".sweep.db.before", machines.storage / "late")
+    (machines.storage / "late").rename(machines.storage / "sweep.db")  # by a driver that was taken over
+    assert seq_of(machines.storage / "sweep.db") == 2
+    driver.publisher.step()
+    assert check_published(machines.storage) == 3
+    (machines.storage / ".sweep-record.json").write_text("{")  # and of a lease that cannot be read it makes a new one
+    driver.publisher.step()
+    assert live_record(machines.storage) == driver.record.database
+    driver.close()
+
+
 def test_a_checkpoint_is_deleted_only_after_a_record_without_it_was_published(machines):
     driver = Driver(machines.at("first"))
     driver.report()
@@ -472,8 +492,8 @@ def drive(record: WorkingRecord, said: Path) -> None:
 @pytest.mark.parametrize(
     ("is_torn", "is_resumed", "every"),
     [
-        (False, False, 9),
-        (True, True, 9),
+        (False, False, 17),
+        (True, True, 17),
         *[pytest.param(torn, again, 1, marks=pytest.mark.slow) for torn in (False, True) for again in (False, True)],
     ],
 )

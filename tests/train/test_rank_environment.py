@@ -369,7 +369,7 @@ def test_eight_workers_on_two_slices_know_their_slice_and_its_hosts(tmp_path):
             **threads(1),
             **ALL_CHIPS,
             "JAX_PLATFORMS": "tpu",
-            "MEGASCALE_COORDINATOR_ADDRESS": "left0",
+            "MEGASCALE_COORDINATOR_ADDRESS": "127.0.0.1",
             "MEGASCALE_PORT": "8081",
             "MEGASCALE_NUM_SLICES": "2",
             "MEGASCALE_SLICE_ID": f"{rank // 4}",

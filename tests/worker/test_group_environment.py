@@ -561,7 +561,7 @@ def test_two_slices_are_contiguous_in_rank_and_are_told_which_they_are():
     plans = plan(Bundle(cpu=1.0, tpu=4.0), places, SLICE, nodes=nodes, bundles_per_slice=4)
     expected = [
         {
-            **one_of(rank, 8, **of_two_slices(rank // 4, "b0")),
+            **one_of(rank, 8, **of_two_slices(rank // 4, "127.0.0.1")),
             "TPU_WORKER_ID": f"{rank % 4}",
             "TPU_WORKER_HOSTNAMES": "b0,b1,b2,b3" if rank < 4 else "a0,a1,a2,a3",
         }
@@ -593,7 +593,7 @@ def test_two_slices_of_one_host_each_need_no_names_of_hosts():
     places = [on(*range(8), name=f"h{i}") for i in range(2)]
     spec = GroupSpec("jax", workers_per_slice=1)
     plans = plan(Bundle(cpu=1.0, tpu=8.0), places, spec, nodes=nodes, bundles_per_slice=1)
-    assert variables(plans) == [one_of(rank, 2, **of_two_slices(rank, "h0")) for rank in range(2)]
+    assert variables(plans) == [one_of(rank, 2, **of_two_slices(rank, "127.0.0.1")) for rank in range(2)]
 
 
 def test_variables_of_slices_that_the_user_has_set_stay():
@@ -706,7 +706,7 @@ def test_workers_of_slices_are_counted_without_the_head():
     plans = plan(bundles, places, spec, nodes=nodes, bundles_per_slice=2)
     assert [one.variables["MEGASCALE_SLICE_ID"] for one in plans] == ["0", "0", "1", "1"]
     assert [one.variables["TPU_WORKER_HOSTNAMES"] for one in plans] == ["h3,h2", "h3,h2", "h1,h0", "h1,h0"]
-    assert [one.variables["MEGASCALE_COORDINATOR_ADDRESS"] for one in plans] == ["h3"] * 4
+    assert [one.variables["MEGASCALE_COORDINATOR_ADDRESS"] for one in plans] == ["127.0.0.1"] * 4
 
 
 @pytest.mark.parametrize(
@@ -725,10 +725,7 @@ def test_bundles_that_were_placed_round_the_nodes_are_grouped_by_node(visibility
         own = "cuda:0" if is_virtual else f"cuda:{rank % 2}"
         place = {"local": rank % 2, "of": 2, "node": rank // 2, "nodes": 2, "is_virtual": is_virtual}
         seen = cuda(shown[rank % 2])
-        has = {**torch(rank, 4, own, **place), **threads(1), **seen}
-        for name in LOOPBACK:  # on two nodes the ranks hear each other over the network
-            del has[name]
-        expected.append(has)
+        expected.append({**torch(rank, 4, own, **place), **threads(1), **seen})
     assert variables(plans) == expected
     assert [one.rank for one in plans] == [
         Rank(rank, 4, rank % 2, 2, rank // 2, 2, devices[rank % 2], port=PORT, backend="nccl") for rank in range(4)
@@ -744,6 +741,102 @@ def test_workers_without_devices_are_grouped_by_node_in_the_order_of_their_bundl
         {**who(rank, 5, local=local, of=of, node=number, nodes=3), **threads(cpus)}
         for rank, ((local, of, number), cpus) in enumerate(zip(where, (1, 3, 2, 5, 4), strict=True))
     ]
+
+
+# --- several machines ------------------------------------------------------------------------------------------------
+
+FAR = [
+    Node("m", devices=node(0, 1).devices, address="10.0.0.1"),
+    Node("n", devices=node(0).devices, address="10.0.0.2"),
+]
+ROUND = [on(0, name="m"), on(0, name="n"), on(1, name="m")]
+
+
+def plan_far(spec, places=ROUND, **more):
+    """Return the plans of a group on two machines, as the second computes them."""
+    request = Resources((Bundle(cpu=1.0, gpu=1.0),) * len(places))
+    more = {"nodes": FAR, "environ": {}, "ports": {"m": (PORT,)}, "interface": "eth1", **more}
+    return plan_ranks(request, Placement(tuple(places)), spec, trial_id="abcde_00001", attempt=1, **more)
+
+
+def test_torch_workers_on_two_machines_meet_at_rank_0s_address_over_the_interface_of_their_own():
+    far = {"MASTER_ADDR": "10.0.0.1", **dict.fromkeys(LOOPBACK, "eth1")}
+    plans = plan_far(TORCH)
+    assert variables(plans) == [
+        {
+            **torch(rank, 3, f"cuda:{local}", local=local, of=of, node=number, nodes=2),
+            **far,
+            **threads(1),
+            **cuda(shown),
+        }
+        for rank, (local, of, number, shown) in enumerate([(0, 2, 0, "0,1"), (1, 2, 0, "0,1"), (0, 1, 1, "0")])
+    ]
+    assert [(one.rank.address, one.rank.port) for one in plans] == [("10.0.0.1", PORT)] * 3
+    assert [one.node for one in plans] == ["m", "m", "n"]
+
+
+@pytest.mark.parametrize("spec", [TORCH, JAX, HOROVOD])
+def test_rank_0_is_at_the_address_of_its_own_node(spec):
+    plans = plan_far(spec, [on(0, name="n"), on(0, name="m")], ports={"n": (PORT,)})
+    assert [(one.rank.address, one.rank.port) for one in plans] == [("10.0.0.2", PORT)] * 2
+
+
+def test_a_group_on_one_of_several_machines_stays_on_loopback():
+    plans = plan_far(TORCH, [on(0, name="m"), on(1, name="m")], ports=(PORT,))
+    assert [dict(one.variables)["MASTER_ADDR"] for one in plans] == ["127.0.0.1"] * 2
+    assert [dict(one.variables)["GLOO_SOCKET_IFNAME"] for one in plans] == ["lo"] * 2
+    assert plans[0].rank.address == "127.0.0.1"
+
+
+def test_the_interface_is_the_users_own_where_that_is_set_and_nobodys_where_none_bears_the_address():
+    has = plan_far(TORCH, environ={"GLOO_SOCKET_IFNAME": "ib0"})[2].variables
+    assert {name: has[name] for name in LOOPBACK if name in has} == dict.fromkeys(
+        ("NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), "eth1"
+    )
+    assert not set(LOOPBACK) & plan_far(TORCH, interface="")[0].variables.keys()
+
+
+def test_tensorflows_workers_are_each_at_a_port_of_their_own_node():
+    ports = {"n": (5000,), "m": (4000, 4001)}
+    plans = plan_far(GroupSpec("tensorflow"), ports=ports)
+    assert [one.rank.port for one in plans] == [4000, 4001, 5000]
+    for rank, has in enumerate(plans):
+        assert json.loads(has.variables["TF_CONFIG"]) == {
+            "cluster": {"worker": ["10.0.0.1:4000", "10.0.0.1:4001", "10.0.0.2:5000"]},
+            "task": {"type": "worker", "index": rank},
+        }
+
+
+def test_horovods_ranks_on_two_machines_are_told_apart_by_the_addresses_of_these():
+    names = ("RENDEZVOUS_ADDR", "IFACE")
+    told = [one.variables for one in plan_far(HOROVOD)]
+    assert [one["HOROVOD_HOSTNAME"] for one in told] == ["10.0.0.1", "10.0.0.1", "10.0.0.2"]
+    assert [[one[f"HOROVOD_GLOO_{name}"] for name in names] for one in told] == [["10.0.0.1", "eth1"]] * 3
+    assert [one["NCCL_SOCKET_IFNAME"] for one in told] == ["eth1"] * 3
+    (first, *_) = plan_far(HOROVOD, environ={"HOROVOD_GLOO_IFACE": "ib0", "NCCL_SOCKET_IFNAME": "ib0"})
+    assert first.variables["HOROVOD_GLOO_IFACE"] == "ib0"
+    assert "NCCL_SOCKET_IFNAME" not in first.variables
+
+
+def test_workers_of_slices_know_hosts_and_coordinator_by_their_addresses():
+    hosts = [(name, i, f"10.0.{'ab'.index(name)}.{i}") for name in "ab" for i in range(2)]
+    nodes = [Node(f"{name}{i}", devices=host(4).devices, slice=name, address=at) for name, i, at in hosts]
+    places = [on(*range(4), name=one.id) for one in nodes]
+    plans = plan(
+        Bundle(cpu=1.0, tpu=4.0), places, GroupSpec("jax", workers_per_slice=2), nodes=nodes, bundles_per_slice=2
+    )
+    assert [one.variables["TPU_WORKER_HOSTNAMES"] for one in plans] == ["10.0.0.0,10.0.0.1"] * 2 + [
+        "10.0.1.0,10.0.1.1"
+    ] * 2
+    assert {one.variables["MEGASCALE_COORDINATOR_ADDRESS"] for one in plans} == {"10.0.0.0"}
+
+
+def test_a_node_is_sent_its_own_ranks_and_is_told_where_the_others_are():
+    job = Job(1, "abcde_00001", 1, "e", "/e", "", "function", "f", "", b"", {}, 1, 0, 0, "", {}, False)
+    for name, own, others in (("m", [0, 1], ((2, "n"),)), ("n", [2], ((0, "m"), (1, "m")))):
+        told = group_job(job, plan_far(TORCH), TORCH, log_limit_bytes=0, node=name)
+        assert [one.rank.rank for one in told.ranks] == own
+        assert told.elsewhere == others
 
 
 @pytest.mark.parametrize(
@@ -768,4 +861,4 @@ def test_a_host_is_told_of_each_rank_and_of_the_limits():
     told = group_job(job, plans, spec, is_spawned=True, log_limit_bytes=5)
     assert told.job == job
     assert list(told.ranks) == [(one.rank, dict(one.variables), 2) for one in plans]
-    assert told[2:] == (True, True, 5, 1.0, 2.0, 3.0)
+    assert told[2:] == (True, True, 5, 1.0, 2.0, 3.0, ())

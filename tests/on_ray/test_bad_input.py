@@ -1,0 +1,255 @@
+"""What is asked of a cluster of Ray and cannot be had: one clear error each, before the first trial, nothing left."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from click.testing import CliRunner
+from mounts import with_mounts
+
+import sweep
+from sweep.cli.main import sweep as command_line
+from sweep.errors import ConfigError, ExperimentError, ResourceError, SweepError
+
+pytestmark = pytest.mark.ray
+
+
+def train(config: dict[str, Any]) -> None:
+    sweep.report(score=1)
+
+
+def refused(kind: type[SweepError], *words: str, **init: Any) -> str:
+    """Begin a sweep that is refused, and return what is said."""
+    sweep.init(engine="ray", **init)
+    began = time.monotonic()
+    with pytest.raises(kind) as error:
+        sweep.run(train, verbose=0, storage_path="/nonexistent-and-not-made")
+    assert time.monotonic() - began < 30  # Ray itself would look for minutes
+    said = str(error.value)
+    for word in words:
+        assert word in said, said
+    assert not Path("/nonexistent-and-not-made").exists()
+    return said
+
+
+# --- no cluster ---
+
+
+def test_an_address_where_nothing_listens_is_refused_in_seconds():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    refused(ConfigError, f"127.0.0.1:{port}", "Connection refused", "ray start --head", address=f"127.0.0.1:{port}")
+
+
+def test_an_address_where_something_else_listens_is_refused_in_seconds():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        refused(ConfigError, "something else listens there", "6379", address=f"127.0.0.1:{port}")
+
+
+def test_an_address_where_something_else_answers_is_refused_in_seconds():
+    def answer() -> None:
+        peer, _ = other.accept()
+        with peer:
+            peer.recv(100)
+            peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        refused(ConfigError, "something else listens there", address=f"127.0.0.1:{other.getsockname()[1]}")
+        thread.join()
+
+
+def test_the_address_of_a_client_and_one_without_a_port_are_refused_by_their_form():
+    refused(ConfigError, "Ray Client", "ray job submit", address="ray://10.0.0.1:10001")
+    refused(ConfigError, "expected 'auto' or 'HOST:PORT'", address="10.0.0.1")
+
+
+def test_no_address_and_no_connection_names_both_ways(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    refused(ConfigError, "address='auto'", "ray.init(...)")
+
+
+def test_another_address_than_that_of_the_connection_is_refused(joined):
+    refused(ConfigError, "10.9.8.7:1", "ray.shutdown()", address="10.9.8.7:1")
+
+
+# --- another Ray ---
+
+
+def test_without_ray_the_error_says_what_to_install(tmp_path):
+    code = """
+        import sys
+        class Blocker:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] == "ray":
+                    raise ModuleNotFoundError("No module named 'ray'", name="ray")
+        sys.meta_path.insert(0, Blocker())
+        import sweep
+        sweep.init(engine="ray", address="127.0.0.1:1")
+        try:
+            sweep.run(lambda config: None, verbose=0, storage_path=sys.argv[1])
+        except sweep.errors.ConfigError as error:
+            print(error)
+    """
+    lines = [line[8:] for line in code.splitlines()]
+    ended = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines), str(tmp_path / "made")], capture_output=True, text=True, timeout=60
+    )
+    assert ended.stdout.startswith("engine='ray' needs Ray: pip install 'ray>=2.50'"), ended.stderr
+    assert not (tmp_path / "made").exists()
+
+
+def test_another_major_version_of_ray_is_refused(monkeypatch):
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "__version__", "3.0.1")
+    refused(ConfigError, "works with Ray 2", "3.0.1", address="127.0.0.1:1")
+
+
+def test_a_cluster_of_another_version_of_ray_is_refused_with_what_ray_says(cluster, monkeypatch):
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "__version__", "2.51.0")
+    refused(ConfigError, "2.51.0", "cannot be joined", address=cluster.address)
+    assert not ray.is_initialized()
+
+
+# --- nodes that do not fit ---
+
+
+def test_a_request_that_no_node_can_hold_is_refused_with_the_arithmetic(run, tmp_path, left):
+    with pytest.raises(ResourceError) as error:
+        run(train, resources_per_trial={"cpu": 6})
+    assert "6" in str(error.value)
+    assert "4" in str(error.value)
+    assert left(tmp_path / "made") == []
+
+
+def test_wishes_that_no_node_fulfils_are_refused_with_what_there_is(cluster, left, tmp_path):
+    said = refused(ResourceError, "accelerator_type='H100'", address=cluster.address, accelerator_type="H100")
+    assert "127.0.0.3 with CPU=4, GPU=2" in said
+    refused(ResourceError, "zone", address=cluster.address, label_selector={"zone": "b"})
+    assert left(tmp_path) == []
+
+
+def test_a_module_that_a_node_cannot_import_is_named_before_the_first_trial(run, tmp_path, monkeypatch, left):
+    """The module is one of the driver's only: the nodes do not see where it lies."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "only_here_xyz.py").write_text("import sweep\ndef train(config):\n    sweep.report(score=1)\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "mine"))
+    import only_here_xyz
+
+    monkeypatch.setattr("sweep.engines.agents.own_path", list)
+    with pytest.raises(ExperimentError) as error:
+        run(only_here_xyz.train)
+    assert "cannot import only_here_xyz" in str(error.value)
+    assert "working_dir" in str(error.value)
+    assert left(tmp_path / "made") == []
+
+
+def test_a_directory_that_a_node_does_not_see_is_named_before_the_first_trial(run, tmp_path, monkeypatch, left):
+    """What the driver leaves there for the agents to find is left elsewhere."""
+    monkeypatch.setattr("sweep.engines.agents.witness", lambda directory, token: (f"elsewhere/{token}", token))
+    with pytest.raises(ExperimentError) as error:
+        run(train)
+    assert "does not see the files" in str(error.value)
+    assert "network file system" in str(error.value)
+    assert left(tmp_path / "made") == []
+
+
+def test_a_driver_in_whose_mounts_the_directory_is_another_is_told_so(cluster, tmp_path, left):
+    code = f"""
+import sweep
+sweep.init(engine="ray", address={cluster.address!r})
+def train(config):
+    sweep.report(score=1)
+try:
+    sweep.run(train, verbose=0, storage_path={str(tmp_path / "shared")!r}, name="made")
+except sweep.errors.ExperimentError as error:
+    print(error)
+"""
+    (tmp_path / "shared").mkdir()
+    command = with_mounts([f"mount -t tmpfs -o size=20m tmpfs {tmp_path / 'shared'}"], [sys.executable, "-c", code])
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=tmp_path)
+    assert "does not see the files" in ended.stdout, ended.stderr
+    assert left(tmp_path / "shared" / "made") == []
+
+
+# --- two at a time, and contradictions ---
+
+
+def test_a_second_driver_of_the_same_experiment_is_refused_and_the_first_goes_on(cluster, run, tmp_path, left):
+    go = tmp_path / "go"
+
+    def waits(config):
+        sweep.report(score=1)
+        while not go.exists():
+            time.sleep(0.02)
+
+    code = f"""
+import sweep
+sweep.init(engine="ray", address={cluster.address!r})
+try:
+    sweep.run(lambda config: None, verbose=0, storage_path={str(tmp_path)!r}, name="made", resume="AUTO")
+except sweep.errors.SweepError as error:
+    print(type(error).__name__, error)
+"""
+    said = []
+
+    class Second(sweep.Callback):
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            ended = subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path
+            )
+            said.append(ended.stdout + ended.stderr)
+            go.touch()
+
+    (trial,) = run(waits, callbacks=[Second()], init={"max_nodes": 1}).trials
+    assert trial.status == "TERMINATED"
+    assert "is running" in said[0] or "in use" in said[0] or str(os.getpid()) in said[0], said
+    assert left(tmp_path / "made") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"engine": "ray", "num_cpus": 4}, "num_cpus"),
+        ({"engine": "ray", "local_mode": True}, "local_mode"),
+        ({"engine": "local", "max_nodes": 2}, "max_nodes"),
+        ({"cpus_per_node": 2}, "engine='ray'"),
+        ({"engine": "ray", "max_nodes": 0}, "max_nodes"),
+        ({"engine": "ray", "lease_s": -1}, "lease_s"),
+        ({"engine": "ray", "autoscale": {"max": 3}}, "node_type"),
+        ({"engine": "slurmy"}, "slurmy"),
+    ],
+)
+def test_options_that_contradict_are_refused_when_they_are_given(given, word):
+    with pytest.raises(ConfigError, match=word):
+        sweep.init(**given)
+    assert not sweep.is_initialized()
+
+
+def test_nodes_of_this_machine_and_a_cluster_contradict(cluster, tmp_path):
+    sweep.init(engine="ray", address=cluster.address)
+    with pytest.raises(ConfigError, match="nodes="):
+        sweep.run(train, nodes=[sweep.Node(cpus=2)], verbose=0, storage_path=tmp_path)
+
+
+def test_the_command_line_refuses_an_address_of_another_engine(tmp_path):
+    (tmp_path / "mine.py").write_text("def train(config):\n    return {'score': 1}\n")
+    arguments = ["run", f"{tmp_path}/mine.py:train", "--engine", "local", "--address", "auto"]
+    ended = CliRunner().invoke(command_line, arguments)
+    assert isinstance(ended.exception, ConfigError) or ended.exit_code != 0
+    assert "--address" in (str(ended.exception) + ended.output)
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])

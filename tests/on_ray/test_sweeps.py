@@ -1,0 +1,221 @@
+"""Sweeps on a cluster of Ray: scripts as they are, the same trials as on one machine, nodes that come and go."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import sweep
+import sweep as tune
+from sweep.cli.main import sweep as command_line
+from sweep.record.facts import read_facts
+from sweep.record.reader import ExperimentReader
+
+pytestmark = pytest.mark.ray
+ROOT = Path(__file__).parents[2]
+
+
+def where_of(analysis: Any) -> dict[str, list[str]]:
+    """Return the nodes that each trial was started on, in this order."""
+    found = defaultdict(list)
+    for fact in read_facts(Path(analysis.experiment_path) / "sweep.db"):
+        for what, *rest in fact.caused or ():
+            if what == "Start":
+                trial_id, _, places = rest[:3]
+                found[trial_id].append(places[0][0])
+    return dict(found)
+
+
+def trials_of(analysis: Any) -> list[Any]:
+    return list(ExperimentReader(Path(analysis.experiment_path)).trials())
+
+
+def test_the_block_of_the_guide_runs_with_sweep_s_name_and_leaves_nothing(cluster, tmp_path, monkeypatch, left):
+    import ray
+
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+
+    def trainable(config):
+        tune.report(score=1.0, devices=os.environ["CUDA_VISIBLE_DEVICES"], host=os.getppid())
+
+    ray.init(address=cluster.address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level="ERROR")
+    try:
+        sweep.init(engine="ray")
+        analysis = tune.run(
+            trainable, num_samples=100, resources_per_trial=tune.PlacementGroupFactory([{"CPU": 2, "GPU": 1}]),
+            verbose=0,
+        )  # fmt: skip
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()
+    assert Counter(trial.status for trial in analysis.trials) == {"TERMINATED": 100}
+    assert {trial.last_result["devices"] for trial in analysis.trials} == {"0", "1"}
+    table = analysis.dataframe(full=True)
+    at_once = [((table.start_time <= t) & (table.end_time > t)).sum() for t in table.start_time]
+    assert max(at_once) <= 4
+    assert len({trial.last_result["host"] for trial in analysis.trials}) >= 4
+    assert left(Path(analysis.experiment_path)) == []
+
+
+def test_a_trial_has_nothing_of_ray_in_its_environment_and_its_devices_and_threads_are_those_it_asked_for(run):
+    def trainable(config):
+        names = [name for name in os.environ if name.startswith(("RAY", "__RAY", "SPT_")) or "BREAKPOINT" in name]
+        mine = {"OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "GIVEN", "RAY_GIVEN"}
+        sweep.report(score=1, leaked=json.dumps(names), env=json.dumps({n: os.environ.get(n) for n in mine}))
+
+    given = {"env_vars": {"GIVEN": "yes", "RAY_GIVEN": "too"}}
+    for request, threads, num_devices in (({"cpu": 3, "gpu": 2}, "3", 2), ({"cpu": 1}, "1", 0)):
+        (trial,) = run(trainable, init={"runtime_env": given}, resources_per_trial=request, name=f"t{threads}").trials
+        env = json.loads(trial.last_result["env"])
+        assert json.loads(trial.last_result["leaked"]) == ["RAY_GIVEN"]
+        assert env["OMP_NUM_THREADS"] == threads
+        assert len([name for name in env["CUDA_VISIBLE_DEVICES"].split(",") if name]) == num_devices
+        assert (env["GIVEN"], env["RAY_GIVEN"]) == ("yes", "too")
+
+
+def walk(config):
+    for step in range(1, 6):
+        sweep.report(loss=(config["x"] - 0.3) ** 2 + config["y"] / step)
+
+
+def decided(directory: Path, name: str, **options: Any) -> list[Any]:
+    analysis = sweep.run(
+        walk,
+        config={"x": sweep.uniform(0, 1), "y": sweep.loguniform(1e-3, 1)},
+        num_samples=12,
+        metric="loss",
+        mode="min",
+        search_alg=sweep.OptunaSearch(sampler="tpe"),
+        scheduler=sweep.ASHAScheduler(max_t=5, grace_period=1, reduction_factor=2),
+        seed=7,
+        max_concurrent_trials=1,
+        storage_path=directory,
+        name=name,
+        verbose=0,
+        **options,
+    )
+    return [(trial.config, trial.last_result["training_iteration"]) for trial in analysis.trials]
+
+
+def test_one_at_a_time_the_same_seed_gives_the_same_trials_on_the_cluster_and_here_and_replay_agrees_with_both(
+    cluster, tmp_path
+):
+    here = decided(tmp_path, "here", engine="local")
+    sweep.init(engine="ray", address=cluster.address)
+    there = decided(tmp_path, "there")
+    assert there == here
+    for name in ("here", "there"):
+        ended = CliRunner().invoke(command_line, ["replay", name, "--verify", "--storage", str(tmp_path)])
+        assert ended.exit_code == 0, ended.output
+        assert "all as recorded" in ended.output
+
+
+def test_the_example_on_digits_runs_unchanged_on_both_engines(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path))
+    whole = sweep.run
+    monkeypatch.setattr(sweep, "run", lambda *given, **more: whole(*given, **more | {"num_samples": 4, "verbose": 0}))
+    script = str(ROOT / "examples" / "torch_digits_asha.py")
+    found = []
+    for engine in ("local", "ray"):
+        if engine == "ray":
+            sweep.init(engine="ray", address=cluster.address)
+        analysis = runpy.run_path(script)["main"]()
+        assert Counter(trial.status for trial in analysis.trials) == {"TERMINATED": 4}
+        found.append([trial.config for trial in analysis.trials])
+    assert found[0] == found[1]
+
+
+class Losing(sweep.Callback):
+    """Take a node away, or add one, once so many trials have reported; then let those that wait go on."""
+
+    def __init__(self, number: int, change: Any, go: Path) -> None:
+        self._number, self._change, self._go = number, change, go
+        self._seen: set[str] = set()
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        before = len(self._seen)
+        self._seen.add(trial.trial_id)
+        if before < len(self._seen) == self._number:
+            threading.Thread(target=self._act).start()
+
+    def _act(self) -> None:
+        self._change()
+        self._go.touch()
+
+
+def waits(config):
+    """Finish at once, or wait for the file that `Losing` makes."""
+    sweep.report(score=0, step=1)
+    give_up = time.monotonic() + 60
+    while config["i"] >= 4 and not os.path.exists(config["go"]):
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    sweep.report(score=1, step=2)
+
+
+def test_a_node_that_is_removed_costs_no_finished_trial_and_what_it_ran_ends_elsewhere(cluster, run, tmp_path, left):
+    node = cluster.add_node(node_ip_address="127.0.0.5", num_cpus=2)
+    go = tmp_path / "go"
+    # Four end at once; ten fill the three nodes and wait.
+    losing = Losing(14, lambda: cluster.remove_node(node), go)
+    analysis = run(
+        waits,
+        config={"i": sweep.grid_search(list(range(16))), "go": str(go)},
+        resources_per_trial={"cpu": 1},
+        callbacks=[losing],
+        max_failures=0,
+    )
+    assert Counter(trial.status for trial in analysis.trials) == {"TERMINATED": 16}
+    attempts = {trial.config["i"]: trial.attempt for trial in trials_of(analysis)}
+    assert all(attempts[number] == 1 for number in range(4))
+    assert Counter(attempts.values())[2] == 2
+    twice = [nodes for nodes in where_of(analysis).values() if len(nodes) == 2]
+    assert all(first != second for first, second in twice)
+    assert left(Path(analysis.experiment_path)) == []
+
+
+def test_a_node_that_is_added_in_mid_sweep_is_used(cluster, run, tmp_path):
+    go = tmp_path / "go"
+    start = f"start --address={cluster.address} --node-ip-address=127.0.0.5 --num-cpus=2 --block"
+    started = []
+
+    def add() -> None:
+        # Ray itself can start a node only on the main thread.
+        with (tmp_path / "start.log").open("w") as log:
+            started.append(
+                subprocess.Popen([sys.executable, "-m", "ray.scripts.scripts", *start.split()], stdout=log, stderr=log)
+            )
+        # What is there now is full; the others must find the new node before these may end.
+        give_up = time.monotonic() + 60
+        while len(list(tmp_path.glob("late-*"))) < 2 and time.monotonic() < give_up:
+            time.sleep(0.05)
+
+    def late(config):
+        if config["i"] >= 12:
+            Path(config["go"]).with_name(f"late-{config['i']}").touch()
+        waits(config)
+
+    try:
+        analysis = run(
+            late,
+            config={"i": sweep.grid_search(list(range(14))), "go": str(go)},
+            resources_per_trial={"cpu": 1},
+            callbacks=[Losing(12, add, go)],
+        )
+        assert Counter(trial.status for trial in analysis.trials) == {"TERMINATED": 14}
+        assert len({nodes[0] for nodes in where_of(analysis).values()}) == 3, (tmp_path / "start.log").read_text()
+    finally:
+        for process in started:
+            process.terminate()
+            process.wait(timeout=30)
