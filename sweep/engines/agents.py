@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import socket
 import sys
 import threading
 import time
@@ -207,12 +208,12 @@ class Agents(Engine):
         for member in self._members.values():
             if member.link is not None:
                 self._loop.ignore(member.link.socket.fileno())
-                member.link.socket.setblocking(True)
-                member.link.socket.settimeout(2 * self._cluster.lease_s)
-                member.link.socket.shutdown(1)  # an agent closes its end when it is done
-                waiting.append(member.link)
-        for link in waiting:
-            _await_end(link)
+                with contextlib.suppress(OSError):  # it is gone
+                    member.link.socket.shutdown(socket.SHUT_WR)  # an agent closes its end when it is done
+                waiting.append(member.link.socket)
+        give_up = time.monotonic() + 2 * self._cluster.lease_s  # by then its lease has ended it
+        for ended in waiting:
+            _await_end(ended, give_up)
         self._leases.close()
         self._cluster.close()
         (self._context.directory.absolute() / self._witness[0]).unlink(missing_ok=True)
@@ -460,9 +461,11 @@ def _cwd() -> str:
         return "/"
 
 
-def _await_end(link: Link) -> None:
-    """Wait until the other side has closed its end, or has had the time of its lease to do so."""
+def _await_end(peer: socket.socket, give_up: float) -> None:
+    """Wait until the other side has closed its end, at most until `give_up` on the monotonic clock; close this one."""
     with contextlib.suppress(OSError):
-        while link.socket.recv(1 << 16):
-            continue
-    link.close()
+        while True:
+            peer.settimeout(max(0.01, give_up - time.monotonic()))
+            if not peer.recv(1 << 16) or time.monotonic() > give_up:
+                break
+    peer.close()

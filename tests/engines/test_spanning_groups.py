@@ -2,101 +2,35 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 from conformance.driving import Story
 from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import Watch, of_experiment
+from conformance.spanning import NODES, ONE_EACH, Driver, Meeting
 from recorded import exits, only
 
 import sweep
-from sweep.core.messages import Continue, Exited, ExitKind, Kill, Released, Start, Stop
-from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
+from sweep.core.messages import Continue, Exited, ExitKind, Kill, Released, Start, Stop, Tick, Waiting
+from sweep.core.resources import Bundle, BundlePlacement, Node, Placement, Resources
 from sweep.engines.agent_processes import AgentProcesses
+from sweep.engines.jobs import JobMaker, brief_of, store_trainable
+from sweep.engines.local import LocalEngine
+from sweep.engines.slots import Slot
+from sweep.record.layout import ExperimentLayout
 from sweep.train import DataParallelTrainer, ScalingConfig
-from sweep.train.trainer import Backend
+from sweep.worker import wire
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
-
-GPUS = tuple(Device(f"GPU-{number}", visible=str(number)) for number in range(2))
-NODES = tuple(Node(name, 8, devices=GPUS, address=f"127.0.0.{last}") for name, last in (("m", 2), ("n", 3)))
-ONE_EACH = (("m", 0), ("n", 0))
-
-
-@dataclass(frozen=True)
-class Meeting(Backend):
-    """The variables and the port of a torch group, without torch: rank 0 listens, the others call."""
-
-    framework: ClassVar[str] = "torch"
-    visibility: ClassVar[str] = "share"
-
-    def start(self, rank):
-        if rank.listener >= 0:
-            with socket.socket(fileno=rank.listener) as listener:
-                for _ in range(rank.size - 1):
-                    listener.accept()[0].close()
-        else:
-            with socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))) as peer:
-                assert peer.getpeername()[0] == rank.address
-                peer.recv(1)
-
-
-def loop(config):
-    """Do what the trial's config says."""
-    rank, at = sweep.get_context().get_world_rank(), Path(config["at"])
-    (at / f"pid-{rank}").write_text(str(os.getpid()))
-    config["do"](rank, at)
-
-
-class Driver:
-    """Runs trials on two nodes, one after another."""
-
-    def __init__(self, directory: Path, **fields: Any) -> None:
-        self.directory = directory
-        self.cluster = AgentProcesses(NODES, lease_s=5)
-        trainer = DataParallelTrainer(loop, backend_config=Meeting(), scaling_config=ScalingConfig(num_workers=2))
-        self.engine = self.cluster(context(directory, trainer, nodes=NODES, **fields))
-        self._numbers = count()
-
-    def trial(self, do, places=ONE_EACH, **changes):
-        """Return a trial with a rank for each place, a node and one of its devices."""
-        at = tuple(BundlePlacement(node, ((f"GPU-{device}", 1.0),)) for node, device in places)
-        one = trial(
-            next(self._numbers),
-            resources=Resources((Bundle(cpu=1.0, gpu=1.0),) * len(at)),
-            placement=Placement(at),
-            **changes,
-        )
-        path = self.directory / one.id
-        path.mkdir(exist_ok=True)
-        return sweep.core.trial.evolve(one, config={"train_loop_config": {"do": do, "at": str(path)}})
-
-    def play(self, do, places=ONE_EACH, *, answer=None) -> Story:
-        """Run a trial to its end."""
-        one = self.trial(do, places)
-        self.engine.execute(Start(one))
-        answer = answer or (lambda report: Continue(report.trial_id, report.attempt, report.seq))
-        return Story(collect(self.engine, has_released(1), answer=answer))
-
-    def path(self, story: Story) -> Path:
-        """Return the directory of a story's trial."""
-        (ended,) = [event for event in story.events if isinstance(event, Exited)]
-        return self.directory / ended.trial_id
-
-    def ranks(self) -> list[int]:
-        """Return the processes of ranks, also of those that are gone."""
-        return [int(path.read_text()) for path in self.directory.glob("*/pid-*")]
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +116,14 @@ def test_shards_of_both_nodes_are_one_checkpoint_and_nothing_else_is_left(two, t
     assert list(two.path(story).glob("tmp-*")) == []
 
 
+def reporting_once(rank, at):
+    """Report when every rank does, and do nothing more."""
+    shard = at / f"shard-{rank}"
+    shard.mkdir()
+    sweep.report({"rank": rank}, checkpoint=sweep.Checkpoint(str(shard)))
+    time.sleep(1000)
+
+
 # --- ends ------------------------------------------------------------------------------------------------------------
 
 
@@ -195,25 +137,22 @@ def killing() -> None:
 
 @pytest.mark.parametrize(
     ("end", "words"),
-    [(raising, "rank 1 of 3: ValueError: true"), (killing, "rank 1 of 3: killed by SIGKILL")],
+    [(raising, "rank 2 of 3: ValueError: true"), (killing, "rank 2 of 3: killed by SIGKILL")],
 )
 def test_what_ended_first_on_another_node_is_the_error_and_not_what_it_caused(two, end, words):
     def do(rank, at):
-        pipe = at / f"pipe{rank}"
-        if rank == 1:
-            writers = [os.open(at / f"pipe{other}", os.O_WRONLY) for other in (0, 2)]  # open until this one is gone
+        if rank == 2:
+            pipes = [os.open(at / f"pipe{other}", os.O_WRONLY) for other in (0, 1)]  # open until this process is gone
             end()
-            os.close(writers[0])
-        os.mkfifo(pipe)
-        pipe.read_bytes()
+            os.close(pipes[0])
+        (at / f"pipe{rank}").read_bytes()
         raise ConnectionError("a peer is gone")
 
-    def made(rank, at):
-        while rank == 1 and not all((at / f"pipe{other}").exists() for other in (0, 2)):
-            time.sleep(0.001)
-        do(rank, at)
-
-    story = two.play(made, (("m", 0), ("n", 0), ("m", 1)))
+    one = two.trial(do, (("m", 0), ("n", 0), ("m", 1)))
+    for rank in range(2):
+        os.mkfifo(two.directory / one.id / f"pipe{rank}")
+    two.engine.execute(Start(one))
+    story = Story(collect(two.engine, has_released(1)))
     assert story.exit.kind in (ExitKind.FAILED, ExitKind.KILLED)
     assert story.exit.error.startswith(words)
     assert story.exit.peak_rss_bytes > 3 << 20
@@ -278,18 +217,16 @@ def test_a_stop_at_a_report_ends_every_rank_where_it_is_and_their_finally_blocks
 
 
 def test_a_kill_ends_the_ranks_of_both_nodes(two):
-    def do(rank, at):
-        sweep.report({"rank": rank})
-        time.sleep(1000)
-
-    one = two.trial(do)
+    one = two.trial(reporting_once)
     two.engine.execute(Start(one))
     collect(two.engine, has_reported(1), answer=None)
-    watch = Watch([int((two.directory / one.id / f"pid-{rank}").read_text()) for rank in range(2)])
+    ranks = two.ranks(one.id)
+    watch = Watch(ranks)
     two.engine.execute(Kill(one.id, 1, "because"))
     story = Story(collect(two.engine, has_released(1)))
     assert (story.exit.kind, story.exit.error) == (ExitKind.KILLED, "because")
     assert watch.left(0) == []
+    assert len(ranks) == 2
 
 
 def test_groups_of_both_orders_run_side_by_side(two):
@@ -301,11 +238,6 @@ def test_groups_of_both_orders_run_side_by_side(two):
 
 
 # --- lost nodes ------------------------------------------------------------------------------------------------------
-
-
-def reporting_once(rank, at):
-    sweep.report({"rank": rank})
-    time.sleep(1000)
 
 
 def lose(driver, node):
@@ -472,6 +404,71 @@ def test_a_sweep_of_torch_groups_on_two_nodes_reduces_over_their_addresses(tmp_p
     )
     assert [one.last_result["sum"] for one in analysis.trials] == [3.0, 3.0]
     assert {one.last_result["address"] for one in analysis.trials} == {"127.0.0.2"}
+
+
+# --- one node's engine -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def part_on(tmp_path):
+    """Return `part_on(address)`: the engine of node m at that address with a trial that lies on m and n, and what it
+    says to the other engines."""
+    engines = []
+
+    def make(address="127.0.0.2"):
+        nodes = (replace(NODES[0], address=address), NODES[1])
+        trainer = DataParallelTrainer(
+            lambda: None, scaling_config=ScalingConfig(num_workers=2), backend_config=Meeting()
+        )
+        its = context(tmp_path, trainer, nodes=nodes, node="m")
+        said = []
+        jobs = JobMaker(
+            its,
+            store_trainable(its.trainable, ExperimentLayout(tmp_path)),
+            brief=lambda trial: replace(brief_of(trial, its), nodes=nodes),
+        )
+        engines.append(LocalEngine(its, jobs=jobs, say_of=lambda key, word: said.append(word)))
+        places = tuple(BundlePlacement(node, ()) for node in "mn")
+        start = Start(trial(resources=Resources((Bundle(cpu=1.0),) * 2), placement=Placement(places)))
+        return engines[0], start, said
+
+    yield make
+    for engine in engines:
+        engine.close()
+
+
+def test_a_node_that_is_short_of_processes_says_so_and_holds_nothing(part_on, monkeypatch):
+    engine, start, said = part_on()
+
+    def refuse(slot, message, descriptors=()):
+        raise OSError(errno.EMFILE, "no descriptor")
+
+    monkeypatch.setattr(Slot, "tell", refuse)
+    engine.execute(start)
+    events = collect(engine, has_released(1))
+    assert [type(event) for event in events if not isinstance(event, Waiting)] == [Exited, Released]
+    assert [(type(word), word.errno) for word in said] == [(wire.Refused, errno.EMFILE)]
+
+
+def test_a_node_that_does_not_have_its_address_fails_the_trial_with_what_to_do(part_on):
+    engine, start, said = part_on("192.0.2.1")
+    engine.execute(start)
+    story = Story(collect(engine, has_released(1)))
+    assert (story.exit.kind, story.exit.class_name) == (ExitKind.FAILED, "ConfigError")
+    assert "'192.0.2.1', the address of the node that is" in story.exit.error
+    assert said == []
+
+
+def test_a_node_makes_no_rank_before_all_are_ready(part_on):
+    engine, start, said = part_on()
+    engine.execute(start)
+    while not said:
+        assert all(isinstance(event, Waiting | Tick) for event in engine.next_events(engine.now() + 0.1))
+    (ready,) = said
+    assert isinstance(ready, wire.PartReady)
+    assert len(ready.ports) == 1
+    engine.execute(Kill(start.trial.id, 1))
+    assert Story(collect(engine, has_released(1))).exit.kind is ExitKind.KILLED
 
 
 # --- a fit() inside a trial ------------------------------------------------------------------------------------------

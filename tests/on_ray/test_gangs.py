@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sweep
-from sweep.train import ScalingConfig
+from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.torch import TorchConfig, TorchTrainer
 
 pytestmark = pytest.mark.ray
@@ -54,3 +54,39 @@ def test_16_gangs_with_a_worker_on_each_node_sum_over_gloo_and_each_rank_sees_on
         assert first["MASTER_ADDR"] == second["MASTER_ADDR"]
         assert {first["CUDA_VISIBLE_DEVICES"], second["CUDA_VISIBLE_DEVICES"]} <= {"0", "1"}
         assert first["backend"] == "gloo"
+
+
+def see_chips(config):
+    """Gather what each rank sees of the TPU chips of its node."""
+    import os
+
+    from sweep.train import get_context, report
+
+    names = ("TPU_VISIBLE_CHIPS", "NODE_RANK", "LOCAL_RANK")
+    seen = {name: os.environ.get(name) for name in names}
+    context = get_context()
+    assert seen["NODE_RANK"] == str(context.get_world_rank()), seen
+    assert seen["LOCAL_RANK"] == "0", seen
+    assert not seen["TPU_VISIBLE_CHIPS"] or len(seen["TPU_VISIBLE_CHIPS"].split(",")) == 4, seen
+    report({"rank": context.get_world_rank(), "size": context.get_world_size()})
+
+
+@pytest.mark.usefixtures("joined")
+def test_a_gang_takes_a_tpu_slice_whose_hosts_are_nodes_of_the_cluster(cluster, run):
+    added = [
+        cluster.add_node(
+            node_ip_address=f"127.0.0.{8 - number}",  # the hosts come in the order of their numbers, not of addresses
+            num_cpus=1,
+            resources={"TPU": 4, "accelerator_type:TPU-V4": 1},
+            labels={"ray.io/tpu-slice-name": "slice-1", "ray.io/tpu-worker-id": str(number)},
+        )
+        for number in range(2)
+    ]
+    try:
+        scaling = ScalingConfig(num_workers=2, use_tpu=True, topology="2x2x2", accelerator_type="TPU-V4")
+        analysis = run(DataParallelTrainer(see_chips, scaling_config=scaling), num_samples=3)
+        assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 3
+        assert [trial.last_result["size"] for trial in analysis.trials] == [2] * 3
+    finally:
+        for node in added:
+            cluster.remove_node(node)
