@@ -254,7 +254,8 @@ class Free:
     def add(self, bundle: Bundle, placement: BundlePlacement, sign: int) -> None:
         """Put one bundle back (+1), or take what a way names (-1), also below zero: a node may have shrunk under its
         trials, and devices that it no longer has are forgotten."""
-        self._note()
+        for watch in self.watches:
+            watch.add(self.position)
         self.load -= sign
         if placement.devices:
             self.idle.clear()
@@ -266,10 +267,6 @@ class Free:
             for units in self.devices.values():
                 if device in units:
                     units[device] += sign * units_of(share)
-
-    def _note(self) -> None:
-        for watch in self.watches:
-            watch.add(self.position)
 
     def gone(self, claims: Sequence[Claim]) -> Iterator[Part]:
         """Yield what other sweeps hold here."""
@@ -283,7 +280,8 @@ class Free:
 
     def shift(self, name: str, device: str, units: int) -> None:
         """Add to what is free of a device, or of an amount where none is named."""
-        self._note()
+        for watch in self.watches:
+            watch.add(self.position)
         if device:
             self.idle.clear()
             self.devices[name][device] += units

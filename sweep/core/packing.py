@@ -61,7 +61,7 @@ class Packer:
         self._absent: dict[Resources, str] = {}
         self.num_changes = 0
         self._whys: dict[Resources, str] = {}  # as long as nothing changes hands
-        self._alone: dict[Resources, bool] = {}  # likewise: whether it would fit if there were no other sweeps
+        self._alone: tuple[int, dict[Resources, bool]] = (0, {})  # likewise: what would fit if there were no others
         self._others: tuple[Claim, ...] = ()
         self._shared: list[Node] = []  # of which others hold or want something
         self._gone: list[_OnNode] = []  # what they hold
@@ -152,7 +152,8 @@ class Packer:
         uniform = None if resources.strategy == "STRICT_PACK" else resources.uniform
         if uniform is not None and len(resources.bundles) < _SEARCH_LIMIT:
             self._capacity.tidy()
-            if self._unpromised(lambda: self._capacity.may_hold(*uniform, resources)):
+            may_hold = self._capacity.may_hold
+            if self._unpromised(may_hold, *uniform, resources) if self._others else may_hold(*uniform, resources):
                 return True
             self._full.add(resources)
             return False
@@ -171,12 +172,13 @@ class Packer:
             self._add(resources, placement, -1)
             return placement
         self._capacity.tidy()
-        placement = self._unpromised(lambda: _search(resources, self._capacity))
+        capacity = self._capacity
+        placement = self._unpromised(_search, resources, capacity) if self._others else _search(resources, capacity)
         if placement is None:
             self._full.add(resources)
         return placement
 
-    def _unpromised(self, look: Callable[[], _T]) -> _T:
+    def _unpromised(self, look: Callable[..., _T], *arguments: Any) -> _T:
         """Look at what no other sweep has waited for longer."""
         kept: list[_OnNode] = []
         for node, name, of_type, amount in [want for claim in self._others for want in claim.wants]:
@@ -185,7 +187,7 @@ class Packer:
                 parts = [(free, *part) for part in free.promised(name, of_type, amount)]
                 _shift(parts, -1)  # what one has waited for is not promised to the next
                 kept += parts
-        found = look()
+        found = look(*arguments)
         _shift(kept, +1)
         return found
 
@@ -193,21 +195,23 @@ class Packer:
         """Whether a request does not fit now and would, if there were no other sweeps on the machine."""
         if not self._others or self.fits_now(resources):
             return False
-        if resources not in self._alone:
+        if self._alone[0] != self.num_changes:
+            self._alone = (self.num_changes, {})
+        known = self._alone[1]
+        if resources not in known:
             _shift(self._gone, +1)
             placement = _search(resources, self._capacity)
             if placement is not None:
                 self._add(resources, placement, +1)
             _shift(self._gone, -1)
-            self._alone[resources] = placement is not None
-        return self._alone[resources]
+            known[resources] = placement is not None
+        return known[resources]
 
     def _changed(self) -> None:
         """Forget what is known only until something changes hands."""
         self.num_changes += 1
         self._found.clear()
         self._whys.clear()
-        self._alone.clear()
 
     def keep_room(self, resources: Resources | None) -> bool:
         """Keep nodes for a request that fits nowhere now, so that no other is placed on them: the emptiest that hold it

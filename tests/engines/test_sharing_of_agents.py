@@ -12,9 +12,10 @@ from conformance.engines import Behaviour, collect, context, has_released, has_r
 import sweep
 from sweep.accelerators.claims import Claims
 from sweep.core.claims import Lookout
-from sweep.core.messages import ClaimsChanged, Declined, Exited, Released, Start
+from sweep.core.messages import ClaimsChanged, Declined, Exited, ExitKind, Released, Start
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.engines.agent_processes import AgentProcesses
+from sweep.train import DataParallelTrainer, ScalingConfig
 
 GPU = Resources((Bundle(gpu=1),))
 GPUS = (Device("0"), Device("1"))
@@ -43,9 +44,9 @@ def other(tmp_path, monkeypatch):
 
 
 @contextmanager
-def engine_in(directory, **fields):
-    function = Behaviour(num_reports=2).as_function()
-    engine = AgentProcesses(TWO, lease_s=5.0)(context(directory, function, **{"nodes": TWO, **fields}))
+def engine_in(directory, trainable=None):
+    trainable = trainable or Behaviour(num_reports=2).as_function()
+    engine = AgentProcesses(TWO, lease_s=5.0)(context(directory, trainable, nodes=TWO))
     try:
         yield engine
     finally:
@@ -130,6 +131,26 @@ def test_an_agent_that_dies_takes_what_it_said_of_others_along_and_says_it_again
         assert news(seen) == [{("one", "0")}, {("one", "0"), ("two", "0")}]
         assert [type(event) for event in seen if isinstance(event, (Exited, Released))] == [Exited, Released]
         assert other.take("more", GPU, at("1")), "what it held is free"
+
+
+@pytest.mark.slow
+def test_a_group_of_which_one_node_is_taken_is_declined_whole_and_holds_nothing_on_the_other(tmp_path, other):
+    def on_both(device: str, number: int):
+        places = [BundlePlacement(node, ((device, 1.0),)) for node, device in (("one", "1"), ("two", device))]
+        two = Resources(GPU.bundles * 2)
+        return trial(number, resources=two, placement=Placement(tuple(places)), config={"train_loop_config": {}})
+
+    trainer = DataParallelTrainer(lambda config: None, scaling_config=ScalingConfig(num_workers=2))
+    other.take("theirs", GPU, at("0"))
+    with engine_in(tmp_path / "exp", trainer) as engine:
+        engine.execute(Start(on_both("0", 0)))
+        seen = collect(engine, lambda seen: any(isinstance(event, Declined) for event in seen))
+        assert shapes(seen) == []
+        assert other.take("more", GPU, at("1"))
+        other.give_back("more")
+        engine.execute(Start(on_both("1", 1)))
+        ended = [event.exit.kind for event in collect(engine, has_released(1)) if isinstance(event, Exited)]
+        assert ended == [ExitKind.FINISHED]
 
 
 @pytest.mark.slow
