@@ -71,7 +71,7 @@ def test_an_address_where_something_else_answers_is_refused_in_seconds():
 
 
 def test_the_address_of_a_client_and_one_without_a_port_are_refused_by_their_form():
-    with pytest.raises(ConfigError, match="Ray Client.*ray job submit"):
+    with pytest.raises(ConfigError, match=r"Ray Client.*ray job submit"):
         sweep.init(engine="ray", address="ray://10.0.0.1:10001")
     refused(ConfigError, "expected 'auto' or 'HOST:PORT'", address="10.0.0.1")
 
