@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import cluster_peers
 import figures
 import groups
 import parameters
@@ -306,6 +307,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "parameters": parameters.rows,
     "schedulers": schedulers.rows,
     "figures": figures.rows,
+    "cluster_peers": cluster_peers.rows,
 }
 
 
