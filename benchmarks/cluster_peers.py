@@ -44,7 +44,9 @@ common = dict(storage_path=directory, name=what, verbose=0, metric="at", mode="m
 if what == "groups":
     from sweep.train import ScalingConfig
     from sweep.train.torch import TorchTrainer
-    trainer = TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2))
+    name = f"g{time.time()}"
+    path = os.path.join(directory, name + ".at")
+    trainer = TorchTrainer(loop, train_loop_config={"path": path}, scaling_config=ScalingConfig(num_workers=2))
     analysis = sweep.run(trainer, num_samples=number, max_concurrent_trials=3, **common)
 elif what == "reports":
     analysis = sweep.run(many, config={"number": number}, num_samples=8, **common)
@@ -69,17 +71,21 @@ def many(config):
     for _ in range(config["number"]):
         tune.report({"first": first, "at": time.time()})
 
-def loop():
+def loop(config):
     import ray.train, torch.distributed as dist
     assert dist.get_world_size() == 2
-    ray.train.report({"first": time.time(), "at": time.time()})
+    if dist.get_rank() == 0:  # metrics are not in the result of `fit` without a checkpoint
+        with open(config["path"], "w") as file:
+            file.write(str(time.time()))
+    ray.train.report({"at": time.time()})
 
 def group(config):
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
     trainer = TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), torch_config=TorchConfig(backend="gloo"),
-                           run_config=RunConfig(storage_path=directory, name=f"g{time.time()}"))
-    tune.report({name: value for name, value in trainer.fit().metrics.items() if name in ("first", "at")})
+                           run_config=RunConfig(storage_path=directory, name=name))
+    trainer.fit()
+    tune.report({"at": float(open(path).read())})
 
 ray.init(address=address, _node_ip_address="127.0.0.2", log_to_driver=False, logging_level=logging.ERROR)
 if what == "groups":
