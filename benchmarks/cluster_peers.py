@@ -44,9 +44,7 @@ common = dict(storage_path=directory, name=what, verbose=0, metric="at", mode="m
 if what == "groups":
     from sweep.train import ScalingConfig
     from sweep.train.torch import TorchTrainer
-    name = f"g{time.time()}"
-    path = os.path.join(directory, name + ".at")
-    trainer = TorchTrainer(loop, train_loop_config={"path": path}, scaling_config=ScalingConfig(num_workers=2))
+    trainer = TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2))
     analysis = sweep.run(trainer, num_samples=number, max_concurrent_trials=3, **common)
 elif what == "reports":
     analysis = sweep.run(many, config={"number": number}, num_samples=8, **common)
@@ -82,7 +80,9 @@ def loop(config):
 def group(config):
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
-    trainer = TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2), torch_config=TorchConfig(backend="gloo"),
+    name = f"g{time.time()}"
+    path = os.path.join(directory, name + ".at")
+    trainer = TorchTrainer(loop, train_loop_config={"path": path}, scaling_config=ScalingConfig(num_workers=2), torch_config=TorchConfig(backend="gloo"),
                            run_config=RunConfig(storage_path=directory, name=name))
     trainer.fit()
     tune.report({"at": float(open(path).read())})
