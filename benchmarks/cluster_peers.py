@@ -82,7 +82,8 @@ def group(config):
     from ray.train.torch import TorchConfig, TorchTrainer
     name = f"g{time.time()}"
     path = os.path.join(directory, name + ".at")
-    trainer = TorchTrainer(loop, train_loop_config={"path": path}, scaling_config=ScalingConfig(num_workers=2), torch_config=TorchConfig(backend="gloo"),
+    trainer = TorchTrainer(loop, train_loop_config={"path": path}, scaling_config=ScalingConfig(num_workers=2),
+                           torch_config=TorchConfig(backend="gloo"),
                            run_config=RunConfig(storage_path=directory, name=name))
     trainer.fit()
     tune.report({"at": float(open(path).read())})
