@@ -22,6 +22,7 @@ from pathlib import Path
 
 import claims
 import cluster
+import cluster_peers
 import figures
 import groups
 import parameters
@@ -310,6 +311,7 @@ PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "parameters": parameters.rows,
     "schedulers": schedulers.rows,
     "figures": figures.rows,
+    "cluster_peers": cluster_peers.rows,
 }
 
 

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 import sweep
 import sweep as tune
+from sweep.accelerators import inventory
 from sweep.cli.main import sweep as command_line
 from sweep.record.facts import read_facts
 from sweep.record.reader import ExperimentReader
@@ -274,3 +275,24 @@ def test_two_sweeps_one_after_another_have_the_whole_cluster_each(run):
 
 def walk_once(config):
     sweep.report(score=1)
+
+
+def test_what_began_on_the_cluster_goes_on_here_and_there_again(run, cluster, tmp_path):
+    run(walk_once, name="moved", num_samples=2)
+    inventory.shutdown()
+    options = {"name": "moved", "storage_path": tmp_path, "verbose": 0, "resume": True}
+    assert len(sweep.run(walk_once, num_samples=4, **options).trials) == 4
+    analysis = run(walk_once, num_samples=6, **options)
+    assert Counter(trial.status for trial in analysis.trials) == {"TERMINATED": 6}
+    assert {nodes[0] for nodes in where_of(analysis).values()} > {"local"}
+    assert all(len(nodes) == 1 for nodes in where_of(analysis).values())
+
+
+def test_the_command_line_runs_a_sweep_on_the_cluster(cluster, tmp_path):
+    (tmp_path / "mine.py").write_text("import sweep\ndef train(config):\n    sweep.report(loss=config['x'])\n")
+    words = ["run", "mine.py:train", "x=uniform(0,1)", "--minimize", "loss", "--trials", "3", "--name", "made"]
+    words += ["--engine", "ray", "--address", cluster.address, "--storage", str(tmp_path)]
+    command = [sys.executable, "-m", "sweep.cli.main", *words]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert [trial.status for trial in ExperimentReader(tmp_path / "made").trials()] == ["TERMINATED"] * 3
