@@ -9,7 +9,7 @@ run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
 
 test: $(VENV)/.ok
-	$(PY) -m pytest -m "not docs and not wheel and not browser and not slow and not chaos and not gpu and not ray" \
+	$(PY) -m pytest -m "not docs and not wheel and not browser and not slow and not chaos and not gpu and not ray and not agents" \
 		-n 2 --dist loadfile --no-loadscope-reorder
 
 test-docs: $(VENV)/.ok
@@ -22,9 +22,9 @@ test-wheel: $(VENV)/.ok
 test-browser: $(VENV)/.ok
 	$(PY) -m pytest -m "browser" -rs
 
-# Clusters of Ray on this machine's loopback interface.
+# Several machines: agents as plain processes, and clusters of Ray on this machine's loopback interface.
 test-ray: $(VENV)/.ok
-	$(PY) -m pytest -m "ray" --timeout=300 -rs
+	$(PY) -m pytest -m "(ray or agents) and not slow and not chaos" --timeout=300 -rs
 
 test-slow: $(VENV)/.ok
 	$(PY) -m pip install -q -c constraints.txt -e '.[test,integrations]'

@@ -31,6 +31,7 @@ from typing import Any
 
 from sweep.core.claims import Claim
 from sweep.core.resources import LOCAL, UNIT, Node, Placement, Resources, units_of
+from sweep.errors import SweepError
 
 __all__ = ["DIRECTORY_VARIABLE", "Claims", "Unkept", "directory_of"]
 
@@ -50,7 +51,7 @@ _UUID = re.compile(r"(GPU|MIG)-[0-9A-Fa-f-]{8}")
 Place = tuple[str, str]  # machine and name, or machine and device; a device that has a name of its own is on "*"
 
 
-class Unkept(Exception):
+class Unkept(SweepError):
     """Claims cannot be kept here; says why."""
 
 

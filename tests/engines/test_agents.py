@@ -24,6 +24,8 @@ from sweep.engines.agent_processes import AgentProcesses
 from sweep.engines.jobs import Stored
 from sweep.errors import ExperimentError
 
+pytestmark = pytest.mark.agents
+
 TWO = [Node(id=name, cpus=2.0, devices=(Device("0"), Device("1"))) for name in ("one", "two")]
 ENDLESS = Behaviour(num_reports=1_000_000).as_function()
 

@@ -48,6 +48,7 @@ class TestLocalGroup(EngineContract):
         return lambda context: _Gang(replace(context, trainable=prepare(trainer)))
 
 
+@pytest.mark.agents
 class TestAgents(EngineContract):
     def factory(self, behaviour):
         return lambda context: AgentProcesses(context.nodes)(context)
@@ -68,6 +69,7 @@ class _SpanningGang(Agents):
         return [node for node in super().nodes() if node != OTHER]
 
 
+@pytest.mark.agents
 @pytest.mark.slow
 class TestSpanningGroup(EngineContract):
     def factory(self, behaviour):

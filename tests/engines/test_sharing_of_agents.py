@@ -17,6 +17,8 @@ from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placemen
 from sweep.engines.agent_processes import AgentProcesses
 from sweep.train import DataParallelTrainer, ScalingConfig
 
+pytestmark = pytest.mark.agents
+
 GPU = Resources((Bundle(gpu=1),))
 GPUS = (Device("0"), Device("1"))
 TWO = [Node(id=name, cpus=2.0, devices=GPUS) for name in ("one", "two")]  # the ids of their devices are the same

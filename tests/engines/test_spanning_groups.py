@@ -30,7 +30,10 @@ from sweep.record.layout import ExperimentLayout
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.worker import wire
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux")
+pytestmark = [
+    pytest.mark.agents,
+    pytest.mark.skipif(sys.platform != "linux", reason="the process model is tested on Linux"),
+]
 
 
 @pytest.fixture(scope="module")

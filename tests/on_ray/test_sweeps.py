@@ -296,3 +296,10 @@ def test_the_command_line_runs_a_sweep_on_the_cluster(cluster, tmp_path):
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 0, ended.stderr
     assert [trial.status for trial in ExperimentReader(tmp_path / "made").trials()] == ["TERMINATED"] * 3
+
+
+@pytest.mark.usefixtures("joined")
+def test_a_sweep_that_runs_here_though_a_cluster_was_joined_says_so(tmp_path, capfd):
+    sweep.run(lambda config: sweep.report(score=1), storage_path=tmp_path, name="here", verbose=1)
+    told = capfd.readouterr()
+    assert "sweep.init(engine='ray') runs it on the cluster" in told.out + told.err
