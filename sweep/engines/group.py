@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import select
 import shutil
 import socket
 import time
@@ -35,8 +34,8 @@ from sweep.core.group import (
     Tell,
 )
 from sweep.core.trial import Outcome
-from sweep.engines.link import Link
-from sweep.engines.ranks import MakeRank, Ranks
+from sweep.engines.hosted import HostedRanks
+from sweep.engines.ranks import MakeRank
 from sweep.record.layout import find_shards
 from sweep.worker import wire
 from sweep.worker.limits import describe_shortage
@@ -48,12 +47,10 @@ _MOST_RETRY_S = 2.0
 _FAR_STOP_S = 5.0  # for ranks to end, where what they are told goes through the driver
 
 
-class Group:
+class Group(HostedRanks):
     """The ranks of one group, from the job to the last process's end.
 
     Attributes:
-        is_over: every rank is gone and how it ended has been written upwards, if it was not killed from above.
-        refusal: errno of the kernel's refusal to make the ranks, which ended a group that is not patient; 0: none.
         problem: why the kernel refuses more processes at the moment; it is tried again.
     """
 
@@ -65,12 +62,8 @@ class Group:
         Args:
             is_patient: when the kernel refuses processes it is tried again; otherwise it is over.
         """
-        self.is_over = False
-        self.refusal = 0
+        super().__init__(upstream, ports, make)
         self.problem = ""
-        self._up = Link(upstream)
-        self._ranks = Ranks(ports, make, hear=self._hear, gone=self._on_gone)
-        self._job: wire.GroupJob | None = None
         self._token = 0
         self._trial_dir = ""
         self._rules: GroupRules | None = None
@@ -85,52 +78,18 @@ class Group:
 
     # --- for the host's loop -----------------------------------------------------------------------------------------
 
-    @property
-    def logs(self) -> list[str]:
-        """Output files of the ranks that run here."""
-        return self._ranks.logs
-
-    @property
-    def log_limit_bytes(self) -> int:
-        """Size that each of them is kept below; 0: unlimited."""
-        return self._job.log_limit_bytes if self._job is not None else 0
-
-    @property
-    def peak_rss_bytes(self) -> int:
-        """Sum of the peaks of the ranks that run here, of those that are gone."""
-        return self._ranks.peak_rss_bytes
-
-    def descriptors(self) -> list[tuple[int, int]]:
-        """Return what to wait for: descriptors and poll masks."""
-        own = [(self._up.socket.fileno(), _mask(self._up))] if self._up.is_open else []
-        return own + self._ranks.descriptors()
-
-    def own_descriptors(self) -> list[int]:
-        """Return every descriptor that a process forked now must close."""
-        own = [self._up.socket.fileno()] if self._up.is_open else []
-        return own + self._ranks.own_descriptors()
-
     def deadline(self) -> float | None:
-        """Return the monotonic time at which `handle` must be called at the latest."""
         times = [self._retry_at, self._rules.deadline if self._rules is not None else None]
         return min((at for at in times if at is not None), default=None)
 
     def handle(self, ready: dict[int, int]) -> None:
-        """Take in what is ready, and the time."""
         now = time.monotonic()
-        if self._up.is_open and ready.get(self._up.socket.fileno(), 0) & ~select.POLLOUT:
-            known = set(self._ranks.own_descriptors())
-            self._hear_above(now)
-            # What was made just now may bear the number of a descriptor that was ready and is closed.
-            ready = {descriptor: mask for descriptor, mask in ready.items() if descriptor in known}
-        self._ranks.handle(ready)
+        self._take_in(ready)
         if self._retry_at is not None and now >= self._retry_at:
             self._start()
         if self._rules is not None and not self._is_ended:
             self._act(self._rules.tick(now), now)
-        if not self._up.is_empty:
-            self._up.flush()
-        self._ranks.flush()
+        self._write_on()
         if self._is_ended and not self._is_done_said and self._rules is not None:
             assert self._rules.ending is not None
             self._is_done_said = True
@@ -139,7 +98,6 @@ class Group:
             self._close()
 
     def kill(self) -> None:
-        """End every process of it here, and say nothing any more."""
         for rank, outcome in self._ranks.end():
             if self._rules is not None:
                 self._rules.gone(rank, outcome, time.monotonic())
@@ -147,7 +105,8 @@ class Group:
 
     # --- from above --------------------------------------------------------------------------------------------------
 
-    def _hear_above(self, now: float) -> None:
+    def _hear_above(self) -> None:
+        now = time.monotonic()
         for message in self._up.receive():
             if isinstance(message, wire.GroupJob):
                 self._job, self._token = message, message.job.token
@@ -308,14 +267,7 @@ class Group:
         self._up.send(wire.Started(self._token, self._ranks.pids[0]))
 
     def _close(self) -> None:
-        self.is_over = True
+        super()._close()
         self._retry_at = None
-        self._ranks.close()
-        if self._up.is_open:
-            self._up.close()
         for shards in find_shards(self._trial_dir) if self._trial_dir else ():
             shutil.rmtree(shards, ignore_errors=True)  # of checkpoints that were never completed
-
-
-def _mask(link: Link) -> int:
-    return select.POLLIN if link.is_empty else select.POLLIN | select.POLLOUT

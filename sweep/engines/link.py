@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +56,11 @@ class Link:
         """Close the socket."""
         self.is_open = False
         self.socket.close()
+
+    @property
+    def mask(self) -> int:
+        """What to poll its descriptor for."""
+        return select.POLLIN if self.is_empty else select.POLLIN | select.POLLOUT
 
     @property
     def is_empty(self) -> bool:

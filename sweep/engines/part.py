@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import select
 import shutil
 import socket
 import time
@@ -17,8 +16,8 @@ from typing import Any
 
 from sweep.core.group import Dismiss, Dump, KillAll
 from sweep.core.trial import Outcome
-from sweep.engines.link import Link
-from sweep.engines.ranks import MakeRank, Ranks
+from sweep.engines.hosted import HostedRanks
+from sweep.engines.ranks import MakeRank
 from sweep.record.layout import find_shards
 from sweep.worker import wire
 
@@ -27,13 +26,8 @@ __all__ = ["Part"]
 _NUM_LOOKS = 4  # at the clock of rank 0's node, once the ranks are made
 
 
-class Part:
-    """Some ranks of a group, from the job to the last process's end.
-
-    Attributes:
-        is_over: every rank is gone and that has been written upwards, if it was not killed from above.
-        refusal: errno of the kernel's refusal to make the ranks; 0: none.
-    """
+class Part(HostedRanks):
+    """Some ranks of a group, from the job to the last process's end."""
 
     def __init__(self, upstream: socket.socket, ports: Sequence[int], make: MakeRank, token: int) -> None:
         """Take over the socket above and the descriptors of the sockets that hold its ports.
@@ -41,57 +35,19 @@ class Part:
         Args:
             token: of the attempt in the engine of this node; the ranks have that of rank 0's.
         """
-        self.is_over = False
-        self.refusal = 0
-        self._up = Link(upstream)
-        self._ranks = Ranks(ports, make, hear=self._hear, gone=self._on_gone)
-        self._job: wire.GroupJob | None = None
+        super().__init__(upstream, ports, make)
         self._token = token
         self._lag = math.inf  # least difference of this clock and the times at which we were sent something
         self._looks = 0
         self._is_done_said = False
-
-    @property
-    def logs(self) -> list[str]:
-        """Output files of the ranks."""
-        return self._ranks.logs
-
-    @property
-    def log_limit_bytes(self) -> int:
-        """Size that each of them is kept below; 0: unlimited."""
-        return self._job.log_limit_bytes if self._job is not None else 0
-
-    @property
-    def peak_rss_bytes(self) -> int:
-        """Sum of the ranks' peaks, of those that are gone."""
-        return self._ranks.peak_rss_bytes
-
-    def descriptors(self) -> list[tuple[int, int]]:
-        """Return what to wait for: descriptors and poll masks."""
-        mask = select.POLLIN if self._up.is_empty else select.POLLIN | select.POLLOUT
-        own = [(self._up.socket.fileno(), mask)] if self._up.is_open else []
-        return own + self._ranks.descriptors()
-
-    def own_descriptors(self) -> list[int]:
-        """Return every descriptor that a process forked now must close."""
-        own = [self._up.socket.fileno()] if self._up.is_open else []
-        return own + self._ranks.own_descriptors()
 
     def deadline(self) -> float | None:
         """Return None: how long things may take is watched by the group."""
         return None
 
     def handle(self, ready: dict[int, int]) -> None:
-        """Take in what is ready."""
-        if self._up.is_open and ready.get(self._up.socket.fileno(), 0) & ~select.POLLOUT:
-            known = set(self._ranks.own_descriptors())
-            self._hear_above()
-            # What was made just now may bear the number of a descriptor that was ready and is closed.
-            ready = {descriptor: mask for descriptor, mask in ready.items() if descriptor in known}
-        self._ranks.handle(ready)
-        self._ranks.flush()
-        if not self._up.is_empty:
-            self._up.flush()
+        self._take_in(ready)
+        self._write_on()
         if self._job is not None and self._ranks.are_gone and not self._is_done_said:
             self._is_done_said = True
             self._up.send(wire.Done(self._token, Outcome("FINISHED"), time.monotonic()))
@@ -99,7 +55,6 @@ class Part:
             self._close()
 
     def kill(self) -> None:
-        """End every process of it, and say nothing any more."""
         self._ranks.end()
         self._close()
         if self._job is not None:
@@ -167,9 +122,3 @@ class Part:
     def _say(self, rank: int, word: Any) -> None:
         lag = None if math.isinf(self._lag) else self._lag
         self._up.send(wire.Relayed(self._token, "", rank, word, time.monotonic(), lag))
-
-    def _close(self) -> None:
-        self.is_over = True
-        self._ranks.close()
-        if self._up.is_open:
-            self._up.close()

@@ -92,8 +92,8 @@ class Ranks:
 
     def descriptors(self) -> list[tuple[int, int]]:
         """Return what to wait for: descriptors and poll masks."""
-        masks = [(link, select.POLLIN if link.is_empty else select.POLLIN | select.POLLOUT) for link in self._links]
-        return [(link.socket.fileno(), mask) for link, mask in masks] + [(fd, select.POLLIN) for fd in self._pidfds]
+        links = [(link.socket.fileno(), link.mask) for link in self._links]
+        return links + [(fd, select.POLLIN) for fd in self._pidfds]
 
     def own_descriptors(self) -> list[int]:
         """Return every descriptor that a process forked now must close."""
