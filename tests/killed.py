@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,13 +13,22 @@ KILLED = 9
 MOST = 400
 
 
+def fork() -> int:
+    """Return the child's pid, and 0 in the child, which must not use what a former test imported: jax, in which it
+    could hang, warns of that at every fork.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return os.fork()
+
+
 def ends_itself(work: Callable[[], None], root: Path, at: int, is_torn: bool) -> bool:
     """Do the work in a child process that is killed before its `at`-th change of a file; whether that was reached.
 
     Args:
         is_torn: a file that would be opened for writing then is left with a part of something in it.
     """
-    pid = os.fork()
+    pid = fork()
     if pid == 0:
         count = 0
 

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from killed import fork
 
 from sweep.accelerators import claims as claims_module
 from sweep.accelerators.claims import Claims, Unkept, directory_of
@@ -53,7 +54,7 @@ def child():
 
     def start(run) -> int:
         ready, done = os.pipe()
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
             status = 1
             try:
@@ -305,7 +306,7 @@ def test_a_dead_drivers_claim_ends_with_the_last_process_that_inherited_it(drive
     def drive():
         dead = Claims(tmp_path, (NODE,), experiment="dead")
         assert dead.take("a", GPU, at("0"))
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
             signal.pause()
         os.write(pids, str(pid).encode())
@@ -373,7 +374,7 @@ def test_drivers_that_race_never_hold_one_device_at_once(child, tmp_path):
     def racers():
         pids = []
         for number in range(3):
-            pid = os.fork()
+            pid = fork()
             if pid == 0:
                 status = 1
                 try:

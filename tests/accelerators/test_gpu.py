@@ -9,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from killed import fork
 
 from sweep.accelerators import nvml
 from sweep.accelerators.amd import amd_parent, find_amd, look_at_amd
@@ -536,7 +537,7 @@ def test_a_forked_child_opens_the_library_for_itself(install):
     library = install(FakeNvml(FakeGpu("GPU-a")))
     open_library()
     reader, writer = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         open_library()
         open_library()
