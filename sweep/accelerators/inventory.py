@@ -180,8 +180,8 @@ def init(
         label_selector: use only nodes with these labels of Ray.
         autoscale: nodes that Ray's autoscaler may add: `{"node_type": {"CPU": 8, "GPU": 1}, "max": 8}`. Trials that
             only such nodes can hold wait for them instead of being refused.
-        lease_s: seconds without a word of the driver after which the processes on a node end, and half of those after
-            which the driver counts the node as lost.
+        lease_s: seconds without a word of the driver after which the processes on a node end; after twice as long the
+            driver counts a silent node as lost.
         shared: False: sweeps of this process neither see what other sweeps of this user hold on this machine, nor are
             they seen by them, until `shutdown` or until True is given. Alone it leaves the inventory as it is.
         of_a_cluster: what only concerns a cluster of Ray, such as `include_dashboard`, has no effect. A warning names
@@ -197,6 +197,18 @@ def init(
             two devices of one node, with the same id.
     """
     global _cluster, _declared, _env_vars, _notices, _is_local_mode, _is_shared
+    machine: dict[str, Any] = {
+        "num_cpus": num_cpus,
+        "num_gpus": num_gpus,
+        "num_tpus": num_tpus,
+        "memory": memory,
+        "resources": resources,
+        "gpu_ids": gpu_ids,
+        "gpu_type": gpu_type,
+        "gpu_memory": gpu_memory,
+        "tpu_type": tpu_type,
+        "tpu_topology": tpu_topology,
+    }
     wishes = {
         "max_nodes": max_nodes,
         "cpus_per_node": cpus_per_node,
@@ -215,11 +227,8 @@ def init(
     if shared not in (None, True, False):
         raise ConfigError(f"sweep.init: shared is {shared!r}; expected True or False.")
     if engine == "ray" or (engine is None and address not in (None, "local", "auto")):
-        own: dict[str, Any] = {"num_cpus": num_cpus, "num_gpus": num_gpus, "num_tpus": num_tpus, "memory": memory}
-        own |= {"nodes": nodes, "resources": resources, "gpu_ids": gpu_ids, "gpu_type": gpu_type}
-        own |= {"gpu_memory": gpu_memory, "tpu_type": tpu_type, "tpu_topology": tpu_topology}
-        own |= {"local_mode": local_mode or None}
         for_all = _variables_for_ray(runtime_env)
+        own = {**machine, "nodes": nodes, "local_mode": local_mode or None}
         _cluster = {"address": address, "runtime_env": dict(runtime_env or {}), **_checked_wishes(wishes, own)}
         _env_vars = for_all if runtime_env is not None else _env_vars
         _is_shared = _is_shared if shared is None else bool(shared)
@@ -235,8 +244,7 @@ def init(
     if isinstance(runtime_env, Mapping):
         unused += [f"runtime_env[{key!r}]" for key in runtime_env if key in _OF_AN_ENVIRONMENT]
         runtime_env = {key: value for key, value in runtime_env.items() if key not in _OF_AN_ENVIRONMENT}
-    machine = (num_cpus, num_gpus, num_tpus, memory, resources, gpu_ids, gpu_type, gpu_memory, tpu_type, tpu_topology)
-    is_machine = any(value is not None for value in machine)
+    is_machine = any(value is not None for value in machine.values())
     variables = env_vars_of(runtime_env, "sweep.init") if runtime_env is not None else _env_vars
     declared, said = _declared, _notices
     if nodes is not None:
@@ -244,20 +252,7 @@ def init(
             raise ConfigError("sweep.init takes either nodes= or the amounts of one machine, not both.")
         declared, said = checked_nodes(nodes), ()
     elif is_machine or (runtime_env is None and shared is None):
-        for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
-            is_right = value is None or (is_number(value) and value >= 0 and (name == "num_cpus" or value % 1 == 0))
-            if not is_right:
-                kind = "number" if name == "num_cpus" else "whole number"
-                resource.refuse(f"sweep.init: {name}", value, f"a {kind} of at least 0")
-        found = detected()[0]
-        num_found = sum(device.kind == "gpu" for device in found.devices)
-        note = found.gpu_note if gpu_ids is None and num_gpus in (None, num_found or None) else ""
-        gpus = _gpus([d for d in found.devices if d.kind == "gpu"], num_gpus, gpu_ids, gpu_type, gpu_memory)
-        said = _notices_of(gpus, is_named=gpu_ids is not None)
-        tpus = _tpus([d for d in found.devices if d.kind == "tpu"], num_tpus, tpu_type, tpu_topology)
-        cpus = found.cpus if num_cpus is None else float(num_cpus)
-        num_bytes = found.memory if memory is None else parse_bytes(memory)
-        declared = (Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice, note),)
+        declared, said = _one_machine(**machine)
     if (engine, local_mode, runtime_env) != (None, None, None) or declared is not _declared or shared is None:
         _cluster = None
     _declared, _env_vars, _notices = declared, variables, said
@@ -265,6 +260,35 @@ def init(
     _is_shared = _is_shared if shared is None else bool(shared)
     _warn_of(unused)
     return available()
+
+
+def _one_machine(
+    num_cpus: float | None,
+    num_gpus: int | None,
+    num_tpus: int | None,
+    memory: int | str | None,
+    resources: Mapping[str, float] | None,
+    gpu_ids: Sequence[str] | None,
+    gpu_type: str | Sequence[str] | None,
+    gpu_memory: int | str | Sequence[int | str] | None,
+    tpu_type: str | None,
+    tpu_topology: str | None,
+) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+    """Return this machine as it was declared, and what the user should know of its GPUs; see `init`."""
+    for name, value in (("num_cpus", num_cpus), ("num_gpus", num_gpus), ("num_tpus", num_tpus)):
+        is_right = value is None or (is_number(value) and value >= 0 and (name == "num_cpus" or value % 1 == 0))
+        if not is_right:
+            kind = "number" if name == "num_cpus" else "whole number"
+            resource.refuse(f"sweep.init: {name}", value, f"a {kind} of at least 0")
+    found = detected()[0]
+    num_found = sum(device.kind == "gpu" for device in found.devices)
+    note = found.gpu_note if gpu_ids is None and num_gpus in (None, num_found or None) else ""
+    gpus = _gpus([d for d in found.devices if d.kind == "gpu"], num_gpus, gpu_ids, gpu_type, gpu_memory)
+    tpus = _tpus([d for d in found.devices if d.kind == "tpu"], num_tpus, tpu_type, tpu_topology)
+    cpus = found.cpus if num_cpus is None else float(num_cpus)
+    num_bytes = found.memory if memory is None else parse_bytes(memory)
+    node = Node("local", cpus, num_bytes, (*gpus, *tpus), dict(resources or {}), found.slice, note)
+    return (node,), _notices_of(gpus, is_named=gpu_ids is not None)
 
 
 def _variables_for_ray(runtime_env: Mapping[str, Any] | None) -> dict[str, str]:

@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import importlib.util
 import os
-import platform
 import signal
 import socket
 import sys
@@ -155,8 +154,8 @@ class Agent:
         sys.path.extend(entry for entry in setup.path if entry not in sys.path and os.path.exists(entry))
         problem = _problem(setup)
         if not problem:
-            limits.refuse_too_few()
             try:
+                limits.refuse_too_few()
                 self._make_engine(setup)
             except (SweepError, OSError) as error:
                 problem = f"{type(error).__name__}: {error}"
@@ -303,7 +302,7 @@ def _can_import(module: str) -> bool:
 def witness(directory: Path, token: str) -> tuple[str, str]:
     """Write the file by which agents tell that they see this very directory; return its name and what it says."""
     name = f"{ExperimentLayout(directory).code.name}/driver-{token}"
-    said = f"{socket.gethostname()} {os.getpid()} {platform.node()} {token}"
+    said = f"{socket.gethostname()} {os.getpid()} {token}"
     (directory / name).write_text(said)
     return name, said
 

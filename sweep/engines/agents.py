@@ -16,12 +16,10 @@ import os
 import secrets
 import socket
 import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweep.core import messages
 from sweep.core.claims import Claim, Lookout
@@ -29,13 +27,13 @@ from sweep.core.messages import Event, Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Trial, evolve
 from sweep.engines.agent import Setup, witness
-from sweep.engines.base import Engine, EngineCommand, EngineContext
+from sweep.engines.base import EngineCommand, EngineContext
 from sweep.engines.gate import LEASE, VERSION, Gate, Guest, Hello
 from sweep.engines.jobs import brief_of, store_trainable
 from sweep.engines.lease import Leases
 from sweep.engines.link import Link
 from sweep.engines.local_modules import ship_local_modules
-from sweep.engines.loop import Loop
+from sweep.engines.looping import LoopEngine
 from sweep.engines.nursery import own_path
 from sweep.engines.spans import Spans
 from sweep.errors import ExperimentError
@@ -58,7 +56,6 @@ class _Member:
 
     Attributes:
         link: to its agent, once that is here.
-        hello: what the agent said of itself.
         is_ready: the agent runs an engine.
         is_called: an agent was called, and is not lost yet.
         attempts: that were sent there and are not released, by trial and number.
@@ -70,7 +67,6 @@ class _Member:
 
     node: Node
     link: Link | None = None
-    hello: Hello | None = None
     is_ready: bool = False
     is_called: bool = False
     attempts: dict[tuple[str, int], Trial] = field(default_factory=dict)
@@ -80,7 +76,7 @@ class _Member:
     lookout: Lookout | None = None
 
 
-class Agents(Engine):
+class Agents(LoopEngine):
     """Run trials on the nodes of a cluster."""
 
     def __init__(self, context: EngineContext, cluster: Cluster) -> None:
@@ -90,22 +86,17 @@ class Agents(Engine):
             ExperimentError: no agent came, or one that came cannot run the trials; every one is named by its node.
             TrainableError: objects given by `with_parameters` cannot be stored.
         """
+        super().__init__(context.start_at)
         self._context = context
         self._cluster = cluster
         self.notices: list[str] = []
         self._say = context.notice or self.notices.append
-        self._began = time.monotonic()
-        self._events: list[Event] = []
         self._members = {node.id: _Member(node) for node in context.nodes}
         self._where: dict[tuple[str, int], _Member] = {}  # who runs an attempt that lies on one node
-        self._calls: deque[Any] = deque()  # from other threads: functions to call on this one
         self._told: tuple[Claim, ...] = ()  # what others keep from this sweep, as the sweep knows it
         self._lookout: Lookout | None = None
         self._unheard: set[_Member] = set()  # who have not been told of a lookout since they spoke of others
         self._is_closed = False
-        self._is_changed = threading.Event()
-        self._loop = Loop()
-        self.waker = self._loop.waker
         self._spans = Spans(self._send, self._emit, self._loop.alarm, self._say)
         layout = ExperimentLayout(context.directory.absolute())
         stored = store_trainable(context.trainable, layout)
@@ -144,9 +135,6 @@ class Agents(Engine):
         known = [member.node for member in self._members.values() if not member.is_ready]
         return (*known, *(node for node in self._cluster.away if node.id not in self._members))
 
-    def now(self) -> float:
-        return self._context.start_at + time.monotonic() - self._began
-
     def execute(self, command: EngineCommand) -> None:
         """Begin to carry out a command; commands to attempts that are gone are ignored."""
         if self._is_closed:
@@ -161,27 +149,13 @@ class Agents(Engine):
         if member is not None and member.link is not None and key not in member.exited:
             member.link.send(wire.Order(command))
 
-    def next_events(self, deadline: float | None) -> Sequence[Event]:
-        """Wait until something happened, and return all that did; `[Tick()]` at the deadline."""
-        while True:
-            timeout = 0.0 if self._events else None if deadline is None else max(0.0, deadline - self.now())
-            self._turn(timeout)
-            if self._events:
-                self._turn(0.0)  # what arrived meanwhile shares the commit
-                events, self._events = self._events, []
-                return events
-            if deadline is not None and self.now() >= deadline:
-                return [messages.Tick()]
-
     def _turn(self, timeout_s: float | None) -> None:
-        """Wait once, and take in what is there."""
         self._loop.run_once(timeout_s)
-        while self._calls:
-            self._calls.popleft()()
-        self._events += [event for event in self._loop.take_posted() if not isinstance(event, _Call)]
-
-    def post(self, event: Event) -> None:
-        self._loop.post(event)
+        for posted in self._loop.take_posted():
+            if isinstance(posted, _Call):
+                posted.function()
+            else:
+                self._events.append(posted)
 
     def claims(self) -> Sequence[Claim]:
         self._told = self._others()
@@ -222,10 +196,9 @@ class Agents(Engine):
 
     # --- agents ------------------------------------------------------------------------------------------------------
 
-    def _call(self, function: Any) -> None:
+    def _call(self, function: Callable[[], None]) -> None:
         """Have a function called on the engine's thread."""
-        self._calls.append(function)
-        self._loop.post(_Call())  # type: ignore[arg-type]  # only wakes
+        self._loop.post(_Call(function))  # type: ignore[arg-type]  # no event: `_turn` takes it out
 
     def _summon(self, member: _Member) -> None:
         member.is_called = True
@@ -245,7 +218,6 @@ class Agents(Engine):
         elif member.link is not None:
             guest.socket.close()  # a second one for the same node
         else:
-            member.hello = guest.hello
             problem = _misfit(guest.hello)
             if problem:
                 guest.socket.close()
@@ -424,7 +396,6 @@ class Agents(Engine):
                 # It was lost after the core had placed the trial there.
                 lost = Exit(ExitKind.NODE_LOST, error=f"node {name} was lost before the trial started there")
                 self._events += [messages.Exited(*key, lost), messages.Released(*key)]
-                self._loop.post(_Call())  # type: ignore[arg-type]
                 return
         # The user's own objects stay here.
         bare = evolve(trial, config={}, last_result=None, best_result=None, pending=None)
@@ -445,8 +416,11 @@ class Agents(Engine):
         self._events.append(event)
 
 
+@dataclass(frozen=True, slots=True)
 class _Call:
-    """Wakes the engine's thread."""
+    """What another thread wants to be called on the engine's."""
+
+    function: Callable[[], None]
 
 
 def _misfit(hello: Hello) -> str:

@@ -80,6 +80,7 @@ class JobMaker:
 
     Attributes:
         environ: the variables of the engine's machine and those that the run and the trainable add for all trials.
+        brief: returns what the driver says of a trial.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class JobMaker:
             stored: where the trainable lies.
             brief: returns what the driver says of a trial; None: this process is the driver.
         """
-        self._brief = brief or (lambda trial: brief_of(trial, context))
+        self.brief: Callable[[Trial], Brief] = brief or (lambda trial: brief_of(trial, context))
         self._context = context
         self._trainable = context.trainable
         self._nodes = tuple(context.nodes)
@@ -114,13 +115,13 @@ class JobMaker:
 
     def is_spanning(self, trial: Trial) -> bool:
         """Whether a trial is a group with ranks on other machines, too."""
-        return self.is_group and bool(self._context.node) and bool(self._brief(trial).nodes)
+        return self.is_group and bool(self._context.node) and bool(self.brief(trial).nodes)
 
     def is_part(self, trial: Trial) -> bool:
         """Whether rank 0 of a group is on another machine."""
         return self.is_spanning(trial) and self._nodes_of(trial)[0] != self._context.node
 
-    def open_ports(self, trial: Trial) -> list[Port]:
+    def open_ports(self, trial: Trial, brief: Brief) -> list[Port]:
         """Return the ports of a trial's group that are on this machine; none for a trial that is no group.
 
         Raises:
@@ -129,7 +130,6 @@ class JobMaker:
         """
         if not self.is_group:
             return []
-        brief = self._brief(trial)
         spec = self._spec(brief)
         assert trial.placement is not None
         nodes = [place.node for place in trial.placement.bundles[spec.has_head :]]
@@ -143,7 +143,7 @@ class JobMaker:
 
     def _nodes_of(self, trial: Trial) -> tuple[str, ...]:
         assert trial.placement is not None
-        return nodes_of(trial.placement, self._spec(self._brief(trial)))
+        return nodes_of(trial.placement, self._spec(self.brief(trial)))
 
     def _spec(self, brief: Brief) -> GroupSpec:
         spec = brief.group
@@ -152,18 +152,23 @@ class JobMaker:
         return spec if limit_s is None else dataclasses.replace(spec, hang_s=limit_s)
 
     def make(
-        self, token: int, trial: Trial, ports: Sequence[int] | Mapping[str, Sequence[int]] = ()
+        self,
+        token: int,
+        trial: Trial,
+        ports: Sequence[int] | Mapping[str, Sequence[int]] = (),
+        brief: Brief | None = None,
     ) -> wire.Job | wire.GroupJob:
         """Return the job of an attempt.
 
         Args:
             token: of a group, that of the engine of rank 0.
+            brief: of the trial, where it was asked for before.
             ports: numbers of those that `open_ports` returned; by node where ranks are on several machines.
 
         Raises:
             ConfigError: NCCL was chosen and two ranks share a GPU.
         """
-        brief = self._brief(trial)
+        brief = brief or self.brief(trial)
         return self._group(token, trial, ports, brief) if self.is_group else self.one(token, trial, brief)
 
     def _group(
@@ -194,7 +199,7 @@ class JobMaker:
 
     def one(self, token: int, trial: Trial, brief: Brief | None = None, *, start_from: str = "") -> wire.Job:
         """Return the job of a single process; `start_from` is the checkpoint of a trial that has none of its own."""
-        brief = brief or self._brief(trial)
+        brief = brief or self.brief(trial)
         request = self._requests.get(trial.resources)
         if request is None:
             threads = environment.num_threads(trial.resources, self.environ)

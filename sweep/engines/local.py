@@ -7,23 +7,23 @@ import itertools
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from sweep.core import messages
 from sweep.core.claims import Claim, Lookout
-from sweep.core.messages import Event, Exit, ExitKind
+from sweep.core.messages import Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Outcome, Trial
-from sweep.engines.base import Engine, EngineCommand, EngineContext
+from sweep.engines.base import EngineCommand, EngineContext
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
 from sweep.engines.handover import HandOver
 from sweep.engines.hangs import HANG_S, LockWatch
 from sweep.engines.hosts import Hosts
-from sweep.engines.jobs import JobMaker, store_trainable
+from sweep.engines.jobs import Brief, JobMaker, store_trainable
 from sweep.engines.link import Link
 from sweep.engines.loop import Loop
+from sweep.engines.looping import LoopEngine
 from sweep.engines.memory_guard import MemoryGuard
 from sweep.engines.processes import end_marked
 from sweep.engines.release import Releases
@@ -39,11 +39,10 @@ from sweep.worker.rendezvous import close_ports
 
 __all__ = ["LocalEngine"]
 
-_GATHERS = 4  # looks at what arrived meanwhile, before a batch is handed out
 _KILL_GRACE_S = 2.0  # a host that has not carried out a Kill by then is killed itself
 
 
-class LocalEngine(Engine):
+class LocalEngine(LoopEngine):
     """Run each attempt in a fresh process forked from one that has imported what it needs.
 
     Which process does what, which ends which, and what happens when one dies: docs/explanation/processes.md. All of
@@ -76,6 +75,7 @@ class LocalEngine(Engine):
             TrainableError: objects given by `with_parameters` cannot be stored.
         """
         _refuse_what_cannot_run(context)
+        super().__init__(context.start_at)
         self._context = context
         self.notices: list[str] = []
         say = context.notice or self.notices.append
@@ -83,16 +83,12 @@ class LocalEngine(Engine):
         self._outputs = tuple(dict.fromkeys(context.log_to_file or (OUTPUT_NAME,)))
         self._layout.code.mkdir(parents=True, exist_ok=True)
         self._jobs = jobs or JobMaker(context, store_trainable(context.trainable, self._layout))
-        self._began = time.monotonic()
-        self._events: list[Event] = []
         self._attempts: dict[tuple[str, int], Attempt] = {}
         self._waiting: list[Attempt] = []  # for idle workers to be ended
         self._tokens = itertools.count(1)
         self._oom_kills = num_oom_kills()
         self._say_of = say_of or (lambda key, word: None)
         self._is_closed = False
-        self._loop = Loop()
-        self.waker = self._loop.waker
         self._locks = LockWatch(hang_s, self._loop, self._attempts, say)
         self._silences = Silences(  # the host of a group watches its ranks
             None if self._jobs.is_group else context.report_timeout_s,
@@ -156,9 +152,6 @@ class LocalEngine(Engine):
     def nodes(self) -> Sequence[Node]:
         return self._releases.nodes
 
-    def now(self) -> float:
-        return self._context.start_at + time.monotonic() - self._began
-
     def execute(self, command: EngineCommand) -> None:
         """Begin to carry out a command; commands to attempts that are gone are ignored."""
         if self._is_closed:
@@ -207,29 +200,9 @@ class LocalEngine(Engine):
         except ConfigError as error:
             self._fail(attempt, error)
 
-    def next_events(self, deadline: float | None) -> Sequence[Event]:
-        """Wait until something happened, and return all that did; `[Tick()]` at the deadline."""
-        while True:
-            timeout = 0.0 if self._events else None if deadline is None else max(0.0, deadline - self.now())
-            self._loop.run_once(timeout)
-            self._events += self._loop.take_posted()
-            if self._events:
-                self._gather()
-                events, self._events = self._events, []
-                return events
-            if deadline is not None and self.now() >= deadline:
-                return [messages.Tick()]
-
-    def _gather(self) -> None:
-        """Take in what arrived meanwhile, without waiting: the more events share a commit, the less each costs."""
-        for _ in range(_GATHERS):
-            before = len(self._events)
-            self._loop.run_once(0.0)
-            if len(self._events) == before:
-                return
-
-    def post(self, event: Event) -> None:
-        self._loop.post(event)
+    def _turn(self, timeout_s: float | None) -> None:
+        self._loop.run_once(timeout_s)
+        self._events += self._loop.take_posted()
 
     def claims(self) -> Sequence[Claim]:
         return self._sharing.claims()
@@ -306,7 +279,8 @@ class LocalEngine(Engine):
     def _send_start(self, slot: Slot, attempt: Attempt) -> None:
         """Have the host make a worker, or a group, and give it its job; one on several machines is to wait."""
         try:
-            ports = self._jobs.open_ports(attempt.trial)
+            brief = self._jobs.brief(attempt.trial)  # it pickles the config: once for ports and job
+            ports = self._jobs.open_ports(attempt.trial, brief)
         except ConfigError as error:
             slot.attempt = attempt.slot = None
             self._fail(attempt, error)
@@ -336,11 +310,11 @@ class LocalEngine(Engine):
             attempt.link, link.attempt = link, attempt
             self._say_of(attempt.key, wire.PartReady(attempt.token, numbers))
         else:
-            self._send_job(attempt, link, numbers)
+            self._send_job(attempt, link, numbers, brief)
 
-    def _send_job(self, attempt: Attempt, link: Link, ports: Sequence[int] = ()) -> None:
+    def _send_job(self, attempt: Attempt, link: Link, ports: Sequence[int] = (), brief: Brief | None = None) -> None:
         attempt.link, link.attempt = link, attempt
-        link.send(self._jobs.make(attempt.token, attempt.trial, ports))
+        link.send(self._jobs.make(attempt.token, attempt.trial, ports, brief))
 
     def _refuse(self, attempt: Attempt, errno: int) -> None:
         """What an attempt needs cannot be made: it gives its slot back and waits, unless it is to end anyway."""

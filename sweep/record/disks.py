@@ -59,9 +59,10 @@ def disk_of(path: Path) -> Disk:
     place = path.absolute()
     while not place.exists() and place != place.parent:  # looking also mounts what is mounted on demand
         place = place.parent
+    place = Path(os.path.realpath(place))
     found = Disk("", "/", False)
     for mount, kind in _mounts():
-        if Path(os.path.realpath(place)).is_relative_to(mount) and len(mount) >= len(found.mount):
+        if place.is_relative_to(mount) and len(mount) >= len(found.mount):
             found = Disk(kind, mount, _is_network(kind))  # of several at one place the last one covers the others
     return found
 
