@@ -43,6 +43,29 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.layout",
         "sweep.record.proc",
     ),
+    # Between machines that do not see each other's directories files go through remote storage.
+    "sweep.engines.agent": (
+        "sweep.core",
+        "sweep.engines",
+        "sweep.record.disks",
+        "sweep.record.layout",
+        "sweep.record.node_copy",
+        "sweep.worker",
+    ),
+    "sweep.engines.agents": (
+        "sweep.core",
+        "sweep.engines",
+        "sweep.record.layout",
+        "sweep.record.node_copy",
+        "sweep.worker",
+    ),
+    "sweep.engines.log_relay": (
+        "sweep.engines.host",
+        "sweep.record.layout",
+        "sweep.record.mirrored",
+        "sweep.worker.wire",
+    ),
+    "sweep.engines.outpost": ("sweep.core", "sweep.engines", "sweep.record.node_copy", "sweep.worker.wire"),
     "sweep.train": (
         "sweep.core",
         "sweep.worker",
@@ -176,8 +199,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.launch.place",
         "sweep.launch.spec",
         "sweep.accelerators.inventory",
-        "sweep.core.resources",
+        "sweep.core",
         "sweep.engines",
+        "sweep.record.node_copy",
     ),
     "sweep.launch.place": ("sweep.launch.spec", "sweep.record", "sweep.worker.trainable"),
     "sweep.launch.notices": (

@@ -39,6 +39,7 @@ class MirrorCallback(Callback):
         sync_artifacts: copy also files that trials write themselves.
         sync_artifacts_on_checkpoint: together with checkpoints, too, not only periodically and when the trial ends.
         log_files: names of files in the trials' directories that are copied like logs, besides the usual ones.
+        do_nodes_send: nodes of a cluster may copy checkpoints as well.
         notice: called with each line for the user.
     """
 
@@ -52,6 +53,7 @@ class MirrorCallback(Callback):
         sync_artifacts: bool = False,
         sync_artifacts_on_checkpoint: bool = True,
         log_files: Collection[str] = (),
+        do_nodes_send: bool = False,
         notice: Callable[[str], None] | None = None,
     ) -> None:
         self.root = Path(experiment_dir)
@@ -63,7 +65,13 @@ class MirrorCallback(Callback):
         self._notice = notice or (lambda text: None)
         self._remote = storage.experiment(self.root.name)
         self._uri = storage.uri_of(self.root.name)
-        self._uploader = Uploader(self._remote, self.root, log_files=log_files, is_over=lambda: self._is_over)
+        self._uploader = Uploader(
+            self._remote,
+            self.root,
+            log_files=log_files,
+            is_over=lambda: self._is_over,
+            do_nodes_send=do_nodes_send,
+        )
         self._condition = threading.Condition()
         self._new: dict[str, bool] = {}  # trials with something to send, and whether with artifacts
         self._is_finishing = False

@@ -9,30 +9,37 @@ import contextlib
 import fcntl
 import importlib.util
 import os
+import pickle
 import signal
 import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sweep.core import messages
+from sweep.core.messages import Event
 from sweep.engines.base import EngineContext
 from sweep.engines.gate import LEASE, LINK, Invitation, dial
 from sweep.engines.jobs import Brief, JobMaker, Stored
 from sweep.engines.lease import GONE, hold_lease
 from sweep.engines.link import Link
 from sweep.engines.local import LocalEngine
+from sweep.engines.outpost import LOOK_S, Outpost
 from sweep.errors import SweepError
-from sweep.record.layout import ExperimentLayout
+from sweep.record.disks import SHARED_VARIABLE
+from sweep.record.layout import CACHE_VARIABLE, ExperimentLayout
+from sweep.record.node_copy import NodeCopy
 from sweep.worker import limits, wire
 from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["Agent", "Setup", "main", "witness"]
 
 _SEEN_S = 30.0  # for a file of the driver's to be seen here: network file systems keep what they knew for a while
+_SEEN_SOON_S = 2.0  # where it need not be: the driver's directory is a cache then
 _LOOK_S = 0.2
 
 
@@ -47,6 +54,8 @@ class Setup:
         path, cwd: of the driver: where its modules are found, and where it stands; used where they exist.
         lease_s: see `engines.lease`.
         witness: a file that the driver has written into the experiment, and what it says.
+        home: pickled `Home` of the experiment, for nodes that do not see the driver's directory; empty: there is none.
+        no_home: why not.
     """
 
     context: Mapping[str, Any]
@@ -57,16 +66,28 @@ class Setup:
     cwd: str
     lease_s: float
     witness: tuple[str, str] = ("", "")
+    home: bytes = b""
+    no_home: str = ""
 
     @classmethod
     def of(cls, context: EngineContext, stored: Stored, **more: Any) -> Setup:
         """Return what the agents of a run are sent."""
-        left_out = ("trainable", "name_of", "lock_fd", "notice", "start_at", "environ", "node")
+        left_out = ("trainable", "name_of", "lock_fd", "notice", "start_at", "environ", "node", "home", "is_apart")
         plain = {name: getattr(context, name) for name in EngineContext.__dataclass_fields__ if name not in left_out}
         plain |= {"directory": context.directory.absolute(), "nodes": tuple(context.nodes), "env": dict(context.env)}
         one = context.trainable
         trainable = {"name": one.name, "kind": one.kind, "imports": one.imports, "env": dict(one.env)}
         return cls(plain, trainable, stored, is_group=one.group is not None, **more)
+
+    def in_copy(self, copy: NodeCopy) -> Setup:
+        """Return the same for a node that works in a directory of its own."""
+        root = self.context["directory"]
+        return replace(
+            self,
+            context={**self.context, "directory": copy.root, "is_apart": True},
+            stored=Stored(*(copy.own(root, path) for path in self.stored)),
+            path=[copy.own(root, path) for path in self.path],
+        )
 
     def context_on(self, node: str, **more: Any) -> EngineContext:
         """Return the context of the engine on a node."""
@@ -111,6 +132,8 @@ class Agent:
         self._notices: list[str] = []
         self._why_over = ""
         self._engine: LocalEngine | None = None
+        self._outpost: Outpost | None = None  # where the node does not see the driver's directory
+        self._ready: list[Event] = []  # whose turn has come
         self._lock = -1
         self._socket = dial(invitation, LINK)
         self._link: Link | None = None
@@ -129,6 +152,8 @@ class Agent:
         finally:
             if self._engine is not None:
                 self._engine.close()
+            if self._outpost is not None:
+                self._outpost.close()
             self._socket.close()
             if self._lock >= 0:
                 os.close(self._lock)
@@ -151,25 +176,72 @@ class Agent:
         """Make the engine and say so; or say what is wrong here, and return False."""
         with contextlib.suppress(OSError):
             os.chdir(setup.cwd)
-        sys.path.extend(entry for entry in setup.path if entry not in sys.path and os.path.exists(entry))
-        problem = _problem(setup)
-        if not problem:
-            try:
-                limits.refuse_too_few()
-                self._make_engine(setup)
-            except (SweepError, OSError) as error:
-                problem = f"{type(error).__name__}: {error}"
-        node = next((node for node in setup.context["nodes"] if node.id == self.node), None)
         link = Link(self._socket, self._on_full)
         self._link = link
+        try:
+            setup = self._at_home(setup)
+            sys.path.extend(entry for entry in setup.path if entry not in sys.path and os.path.exists(entry))
+            _check_imports(setup)
+            limits.refuse_too_few()
+            self._make_engine(setup)
+            problem = ""
+        except _UnfitError as error:
+            problem = str(error)
+        except (SweepError, OSError) as error:
+            problem = f"{type(error).__name__}: {error}".rstrip(".")
+        node = next((node for node in setup.context["nodes"] if node.id == self.node), None)
         link.send(wire.Prepared(node, problem, () if self._engine is None else tuple(self._engine.claims())))
         while not link.is_empty:
             link.flush()
         return not problem
 
+    def _at_home(self, setup: Setup) -> Setup:
+        """Where this node does not see the driver's directory, make one of its own, and have files go through the
+        remote storage.
+
+        Raises:
+            SweepError: this node cannot reach it, or there is none.
+        """
+        directory: Path = setup.context["directory"]
+        is_apart = bool(setup.home) and os.environ.get(SHARED_VARIABLE) == "0"
+        if not is_apart and _is_seen(directory, setup.witness, _SEEN_SOON_S if setup.home else _SEEN_S):
+            return setup
+        if not setup.home:
+            raise _UnfitError(
+                f"it does not see the files of {directory}, where the driver writes. Expected a storage_path that "
+                f"every node sees, such as a directory on a network file system, or a URI{setup.no_home}"
+            )
+        try:
+            home = pickle.loads(setup.home)
+        except Exception as error:  # whatever the package behind the file system raises, or its absence
+            raise _UnfitError(f"the storage cannot be opened there: {type(error).__name__}: {error}") from error
+        try:
+            copy = NodeCopy(home, self.node)
+        except OSError as error:
+            raise _UnfitError(
+                f"there is no directory for its trials: {error}. Set {CACHE_VARIABLE} to one on a disk of that node"
+            ) from error
+        self._lock = _lock_of(ExperimentLayout(copy.root), self.node, patience_s=2 * setup.lease_s)
+        copy.clear()
+        try:
+            copy.bring_code()
+        except Exception as error:  # likewise
+            raise _UnfitError(f"it cannot read {home.remote}: {type(error).__name__}: {error}") from error
+        assert self._link is not None
+        self._outpost = Outpost(
+            copy,
+            setup.context["log_to_file"] or (),
+            tell=self._link.send,
+            emit=self._ready.append,
+            wake=self._wake,
+            say=self._on_notice,
+        )
+        return setup.in_copy(copy)
+
     def _make_engine(self, setup: Setup) -> None:
         directory: Path = setup.context["directory"]
-        self._lock = _lock_of(ExperimentLayout(directory), self.node, patience_s=2 * setup.lease_s)
+        if self._lock < 0:
+            self._lock = _lock_of(ExperimentLayout(directory), self.node, patience_s=2 * setup.lease_s)
         context = setup.context_on(self.node, environ=self._environ, lock_fd=self._lock, notice=self._on_notice)
         jobs = JobMaker(
             context,
@@ -185,14 +257,33 @@ class Agent:
         assert self._link is not None
         engine, link = self._engine, self._link
         engine.loop.listen(link.socket.fileno(), self._on_link)
+        if self._outpost is not None:
+            self._look()
         while not self._why_over:
-            events = [event for event in engine.next_events(None) if not isinstance(event, messages.Tick)]
-            for event in events:
+            for event in engine.next_events(None):
+                if isinstance(event, messages.Tick):
+                    continue
                 if isinstance(event, messages.Released | messages.Declined):
                     self._briefs.pop((event.trial_id, event.attempt), None)
-            if events or self._notices:
-                notices, self._notices = self._notices, []
-                link.send(wire.Happened(tuple(events), tuple(notices)))
+                if self._outpost is None:
+                    self._ready.append(event)
+                else:
+                    self._outpost.take(event)
+            if self._outpost is not None:
+                self._outpost.settle()
+            if self._ready or self._notices:
+                link.send(wire.Happened(tuple(self._ready), tuple(self._notices)))
+                self._ready.clear()
+                self._notices.clear()
+
+    def _look(self) -> None:
+        """Send what trials have printed, again and again, unless the driver has not read the last of it."""
+        assert self._engine is not None
+        assert self._link is not None
+        assert self._outpost is not None
+        if self._link.is_empty:
+            self._outpost.look()
+        self._engine.loop.alarm(LOOK_S, self._look)
 
     def _on_link(self) -> None:
         assert self._engine is not None
@@ -201,11 +292,21 @@ class Agent:
             match message:
                 case wire.Order(messages.Start(trial) as command, brief):
                     self._briefs[trial.id, trial.attempt] = brief
-                    self._engine.execute(command)
+                    if self._outpost is None:
+                        self._engine.execute(command)
+                    else:
+                        self._outpost.start(trial, partial(self._engine.execute, command))
+                        self._wake()
                 case wire.Order(command):
+                    if self._outpost is not None:
+                        self._outpost.hurry((command.trial_id, command.attempt))
                     self._engine.execute(command)
                 case wire.Passed(trial_id, attempt, word):
-                    self._engine.hear((trial_id, attempt), word)
+                    key = (trial_id, attempt)
+                    if self._outpost is None:
+                        self._engine.hear(key, word)
+                    else:
+                        self._outpost.hear(key, word, self._engine.hear)
                 case wire.LookOut(lookout):
                     self._engine.look_out(lookout)
         if not self._link.is_open:
@@ -214,6 +315,12 @@ class Agent:
 
     def _say_of(self, key: tuple[str, int], word: Any) -> None:
         """Tell the driver what concerns an attempt with ranks on other machines."""
+        if self._outpost is None:
+            self._pass_on(key, word)
+        else:
+            self._outpost.say_of(key, word, self._pass_on)
+
+    def _pass_on(self, key: tuple[str, int], word: Any) -> None:
         assert self._link is not None
         self._link.send(wire.Passed(*key, word))
 
@@ -223,14 +330,21 @@ class Agent:
 
     def _on_notice(self, text: str) -> None:
         self._notices.append(text)
-        if self._engine is not None:
-            self._engine.post(messages.Tick())
+        self._wake()
 
     def _end(self, why: str) -> None:
         """End the serving; called by the lease's thread, too."""
         self._why_over = self._why_over or why
+        self._wake()
+
+    def _wake(self) -> None:
+        """Have `_serve` look at what there is; called by other threads, too."""
         if self._engine is not None:
             self._engine.post(messages.Tick())
+
+
+class _UnfitError(SweepError):
+    """Why trials of this run cannot run on this node."""
 
 
 def _lock_of(layout: ExperimentLayout, node: str, *, patience_s: float) -> int:
@@ -256,27 +370,22 @@ def _lock_of(layout: ExperimentLayout, node: str, *, patience_s: float) -> int:
             time.sleep(_LOOK_S)
 
 
-def _problem(setup: Setup) -> str:
-    """Return why trials of this run cannot run here; empty: they can, as far as can be told without running one."""
-    directory: Path = setup.context["directory"]
-    name, said = setup.witness
-    if name and not _is_seen(directory / name, said):
-        return (
-            f"it does not see the files of {directory}, where the driver writes. Expected a storage_path that every "
-            "node sees, such as a directory on a network file system"
-        )
+def _check_imports(setup: Setup) -> None:
+    """Refuse a trainable whose modules are not here, as far as can be told without running it."""
     missing = [module for module in setup.trainable["imports"] if not _can_import(module)]
     if missing:
-        return (
+        raise _UnfitError(
             f"it cannot import {', '.join(missing)}, which the trainable needs. Install it there, or ship it with "
             "runtime_env={'pip': [...]} or {'working_dir': '.'}"
         )
-    return ""
 
 
-def _is_seen(path: Path, said: str) -> bool:
+def _is_seen(directory: Path, witness: tuple[str, str], patience_s: float) -> bool:
     """Whether a file that the driver has just written is there, once what this machine remembers is out of date."""
-    give_up = time.monotonic() + _SEEN_S
+    name, said = witness
+    if not name:
+        return True
+    path, give_up = directory / name, time.monotonic() + patience_s
     while True:
         with contextlib.suppress(OSError):
             if path.read_text() == said:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import cloudpickle
+
 from sweep.core import messages
 from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import Event, Exit, ExitKind
@@ -33,11 +35,13 @@ from sweep.engines.jobs import brief_of, store_trainable
 from sweep.engines.lease import Leases
 from sweep.engines.link import Link
 from sweep.engines.local_modules import ship_local_modules
+from sweep.engines.log_relay import LogWriter
 from sweep.engines.looping import LoopEngine
 from sweep.engines.nursery import own_path
 from sweep.engines.spans import Spans
 from sweep.errors import ExperimentError
-from sweep.record.layout import ExperimentLayout
+from sweep.record.layout import TRANSIT, ExperimentLayout
+from sweep.record.node_copy import Home, end_transit, send_code
 from sweep.worker import wire
 from sweep.worker.group_environment import nodes_of
 
@@ -101,13 +105,21 @@ class Agents(LoopEngine):
         layout = ExperimentLayout(context.directory.absolute())
         stored = store_trainable(context.trainable, layout)
         self._witness = witness(layout.root, secrets.token_hex(8))
+        modules = ship_local_modules(layout.code, self._say)
+        home, no_home = _portable(context.home)
+        self._home = context.home if home else None
+        if self._home is not None:
+            send_code(self._home, layout.root, [*stored, modules])
+        self._logs = LogWriter(layout.root, context.log_limit_bytes, self._say)
         self._setup = Setup.of(
             replace(context, claims_as=secrets.token_hex(8)),
             stored,
-            path=[*own_path(), *filter(None, [ship_local_modules(layout.code, self._say)])],
+            path=[*own_path(), *filter(None, [modules])],
             cwd=_cwd(),
             lease_s=cluster.lease_s,
             witness=self._witness,
+            home=home,
+            no_home=no_home,
         )
         self._gates: dict[str, Gate] = {}  # by the address that they listen on
         self._leases = Leases(
@@ -192,7 +204,18 @@ class Agents(LoopEngine):
         self._leases.close()
         self._cluster.close()
         (self._context.directory.absolute() / self._witness[0]).unlink(missing_ok=True)
+        self._end_transit()
         self._loop.close()
+
+    def _end_transit(self) -> None:
+        if self._home is not None:
+            try:
+                end_transit(self._home)
+            except Exception as error:  # whatever the package behind the file system raises; the next run deletes it
+                self._say(
+                    f"{self._home.remote / TRANSIT} could not be deleted ({type(error).__name__}: {error}); it holds "
+                    "what trials were made of"
+                )
 
     # --- agents ------------------------------------------------------------------------------------------------------
 
@@ -254,6 +277,8 @@ class Agents(LoopEngine):
                             self._unheard.add(member)
                         if not self._spans.take(member.node.id, event):
                             self._on_event(member, event)
+                case wire.Written() as written:
+                    self._logs.write(written)
                 case wire.Passed(trial_id, attempt, word):
                     self._spans.hear(member.node.id, (trial_id, attempt), word)
         if not link.is_open and member.link is link:
@@ -271,6 +296,7 @@ class Agents(LoopEngine):
                 member.attempts.pop(key, None)
                 member.exited.discard(key)
                 self._where.pop(key, None)
+                self._logs.end(key)
             case messages.NodesChanged(nodes):  # a device there never became clean
                 member.node = next((node for node in nodes if node.id == member.node.id), member.node)
                 self._say_nodes()
@@ -329,7 +355,7 @@ class Agents(LoopEngine):
         member.lookout = None
         self._unheard.discard(member)
         for key in running:
-            self._events.append(messages.Released(*key))
+            self._emit(messages.Released(*key))
         self._spans.settle()
         if member.node.id not in self._problems:
             pause_s = _AGAIN_S[min(member.calls, len(_AGAIN_S) - 1)]
@@ -413,6 +439,8 @@ class Agents(LoopEngine):
             link.send(message)
 
     def _emit(self, event: Event) -> None:
+        if isinstance(event, messages.Released):
+            self._logs.end((event.trial_id, event.attempt))
         self._events.append(event)
 
 
@@ -431,6 +459,19 @@ def _misfit(hello: Hello) -> str:
     if hello.python != here:
         return f"it runs Python {hello.python}, the driver {here}: functions cannot be shipped between them"
     return ""
+
+
+def _portable(home: Home | None) -> tuple[bytes, str]:
+    """Return the remote storage as other machines get it; empty, and why, where they cannot."""
+    if home is None:
+        return b"", ""
+    try:
+        return cloudpickle.dumps(home), ""
+    except Exception as error:  # whatever the file system's own __reduce__ raises
+        return b"", (
+            f"; {home.remote} is one, but its file system cannot be sent to other machines "
+            f"({type(error).__name__}: {error})"
+        )
 
 
 def _cwd() -> str:

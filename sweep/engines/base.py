@@ -14,6 +14,7 @@ from sweep.core.resources import Node
 from sweep.core.trial import Trial
 
 if TYPE_CHECKING:
+    from sweep.record.node_copy import Home
     from sweep.worker.trainable import PreparedTrainable
 
 __all__ = ["LOG_LIMIT_BYTES", "Engine", "EngineCommand", "EngineContext", "EngineFactory"]
@@ -54,6 +55,8 @@ class EngineContext:
         is_shared: what trials hold is claimed, so that other sweeps of this user on this machine keep off it.
         claims_as: what the engines of one run, each on a node of its own, have in common: those of them that share a
             machine do not keep off each other. Empty: there is only this one.
+        home: remote storage that holds the experiment; None: the directory is all there is.
+        is_apart: the directory is this node's alone, one of several that are filled from remote storage.
         notice: called at once with each line for the user; None: it is kept in `Engine.notices`.
     """
 
@@ -78,6 +81,8 @@ class EngineContext:
     lock_fd: int | None = None
     is_shared: bool = True
     claims_as: str = ""
+    home: Home | None = None
+    is_apart: bool = False
     notice: Callable[[str], None] | None = None
 
 

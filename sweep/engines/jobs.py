@@ -243,6 +243,7 @@ class JobMaker:
             trial_name=brief.name,
             is_guess=trial.grown is not None and trial.grown.is_guess,
             node=self._context.node,
+            is_apart=self._context.is_apart,
         )
 
     def _here(self, placement: Placement | None) -> Placement | None:

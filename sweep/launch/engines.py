@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 from sweep.accelerators import inventory
+from sweep.core.config import SyncConfig
 from sweep.core.resources import Node
 from sweep.engines.base import Engine, EngineContext, EngineFactory
 from sweep.errors import ConfigError
 from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.spec import RunSpec
+from sweep.record.node_copy import Home
 
 __all__ = ["away_of", "engine_of", "nodes_of", "with_engine"]
 
@@ -72,10 +74,24 @@ def engine_of(built: Built, place: Place, **more: Any) -> Engine:
         start_method=spec.start_method,
         preload=tuple(spec.preload),
         is_shared=inventory.is_shared(),
+        home=_home_of(built, place),
         **more,
     )
     assert spec.engine is not None
     return _factory(spec.engine)(context)
+
+
+def _home_of(built: Built, place: Place) -> Home | None:
+    """Return the remote storage of a run; None: it is stored in a directory."""
+    if not place.storage.is_remote:
+        return None
+    sync = built.spec.sync_config or SyncConfig()
+    return Home(
+        place.storage.experiment(place.name),
+        place.storage.uri_of(place.name),
+        sync_artifacts=sync.sync_artifacts,
+        sync_artifacts_on_checkpoint=sync.sync_artifacts and sync.sync_artifacts_on_checkpoint,
+    )
 
 
 def _factory(engine: str | EngineFactory) -> EngineFactory:

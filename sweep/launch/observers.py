@@ -98,6 +98,7 @@ def mirror_of(built: Built, place: Place, log_files: tuple[str, ...], notices: N
         sync_artifacts=sync.sync_artifacts,
         sync_artifacts_on_checkpoint=sync.sync_artifacts_on_checkpoint,
         log_files=log_files,
+        do_nodes_send=callable(getattr(built.spec.engine, "nodes", None)),  # a cluster
         notice=notices.say,
     )
 

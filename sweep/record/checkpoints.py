@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,11 +39,14 @@ __all__ = [
     "known_whole",
     "persist",
     "pin",
+    "send",
     "sweep_strays",
+    "unsend",
     "verify",
 ]
 
 STRAY_PREFIX = "tmp-"
+AT_ONCE = 64  # files that are sent together
 _counter = itertools.count()
 
 
@@ -383,6 +386,44 @@ def fetch(remote: RemoteDirectory, target_dir: str | os.PathLike[str]) -> None:
                 raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def send(
+    source_dir: str | os.PathLike[str], remote: RemoteDirectory, *, between: Callable[[], object] = lambda: None
+) -> bool:
+    """Bring a stored checkpoint to remote storage, unless the same is there: manifest last, so that it counts as whole
+    only then. False if it vanished meanwhile.
+
+    What the file system raises is passed on; the next call sends all of it again.
+
+    Args:
+        between: called between two batches of files; it may raise.
+    """
+    source = Path(source_dir)
+    try:
+        manifest = (source / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return False
+    if remote.read(MANIFEST) == manifest:
+        return True
+    if remote.find():  # an upload that was cut, or another one of that name
+        unsend(remote)
+    files = [place for place in sorted(source.rglob("*")) if place.is_file() and place.name != MANIFEST]
+    pairs = [(place, place.relative_to(source).as_posix()) for place in files]
+    num_sent = 0
+    for start in range(0, len(pairs), AT_ONCE):
+        between()
+        num_sent += len(remote.put(pairs[start : start + AT_ONCE]))
+    if num_sent < len(pairs):
+        return False
+    remote.write(MANIFEST, manifest)
+    return True
+
+
+def unsend(remote: RemoteDirectory) -> None:
+    """Delete a checkpoint from remote storage."""
+    remote.remove(MANIFEST)  # first: without it the checkpoint does not count as whole
+    remote.remove_tree("")
 
 
 def _download(remote: RemoteDirectory, target: str | os.PathLike[str], *, with_manifest: bool = False) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -292,19 +293,26 @@ class RemoteDirectory:
 # --- where the rest of a local copy lies ---
 
 _homes: dict[str, RemoteDirectory] = {}
+_HOME_OBJECT = f"{REMOTE_NOTE}.pkl"
 
 
-def remember_home(root: Path, home: RemoteDirectory, uri: str | None) -> None:
+def remember_home(root: Path, home: RemoteDirectory, uri: str | None, *, is_for_all: bool = False) -> None:
     """Note that `root` is a copy of `home`, for whoever misses a checkpoint in it; also in later processes.
 
     Args:
         uri: by which other processes reach it; None: the file system was given as an object, and only this process
             has it.
+        is_for_all: then that object is written down, too, with whatever secrets are in it: other processes of this
+            user shall reach it.
     """
     _homes[str(root)] = home
     note = root / REMOTE_NOTE
     text = json.dumps({"uri": uri, "shown": home.uri()})
     root.mkdir(parents=True, exist_ok=True)
+    if is_for_all and uri is None:
+        import cloudpickle
+
+        write_atomically(root / _HOME_OBJECT, cloudpickle.dumps(home), is_private=True)
     if not note.is_file() or note.read_text(encoding="utf-8") != text:
         write_atomically(note, text, is_private=True)  # a URI may hold a password
 
@@ -322,6 +330,9 @@ def home_of(root: Path) -> RemoteDirectory | None:
         note = json.loads((root / REMOTE_NOTE).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if note["uri"] is None and (root / _HOME_OBJECT).is_file():
+        home: RemoteDirectory = pickle.loads((root / _HOME_OBJECT).read_bytes())
+        return home
     if note["uri"] is None:
         raise ExperimentError(
             f"it lies in {note['shown']}; open the experiment with storage_filesystem=... first, then it can be fetched"

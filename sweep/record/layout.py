@@ -21,6 +21,7 @@ __all__ = [
     "RECORD_MARK",
     "REMOTE_NOTE",
     "STORAGE_VARIABLE",
+    "TRANSIT",
     "ExperimentLayout",
     "cache_root",
     "checkpoint_name",
@@ -46,6 +47,7 @@ REMOTE_NOTE = ".sweep-remote.json"  # in a local copy: where the whole lies
 MIRROR_STATE = ".sweep-mirror.json"  # in a local copy: what of it is at that place
 RECORD_MARK = ".sweep-record.json"  # beside a remote `sweep.db`: how far it goes, and which driver wrote it
 OUTGOING = ".sweep-outgoing"  # what is being uploaded, safe from being deleted meanwhile
+TRANSIT = ".sweep-transit"  # at the remote place: what nodes of a cluster fetch while trials run
 _RANK_PATTERN = re.compile(r"rank(\d+)\.log")
 _SHARDS = "tmp-shards-"  # a stray like every `tmp-*`
 CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")

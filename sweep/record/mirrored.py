@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Collection, Iterable
+import os
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -24,11 +25,13 @@ from sweep.record.layout import (
     OUTGOING,
     RECORD_MARK,
     REMOTE_NOTE,
+    TRANSIT,
 )
 
 __all__ = [
     "Lease",
     "MirrorState",
+    "artifacts_of",
     "is_checkpoint",
     "is_log",
     "is_mirrored",
@@ -43,7 +46,7 @@ _LOGS = (
 )
 _LOCAL_ONLY = ("driver.lock", "code")
 # with what writing them leaves when it is killed
-_LOCAL_PREFIXES = (DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, OUTGOING)
+_LOCAL_PREFIXES = (DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, OUTGOING, TRANSIT)
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,25 @@ def is_log(name: str, more: Collection[str] = ()) -> bool:
         more: further names that are.
     """
     return name in more or any(fnmatch.fnmatchcase(name, pattern) for pattern in _LOGS)
+
+
+def artifacts_of(root: Path, trial_id: str, log_files: Collection[str] = ()) -> Iterator[str]:
+    """Give the files that a trial has written itself, by their names in the experiment: no logs, no checkpoints.
+
+    Args:
+        log_files: names of files that are logs, besides the usual ones.
+    """
+    top = str(root / trial_id)
+    for place, directories, files in os.walk(top):
+        is_top = place == top
+        directories[:] = [
+            name for name in directories if not name.startswith(STRAY_PREFIX) and not (is_top and is_checkpoint(name))
+        ]
+        for name in files:
+            path = os.path.join(place, name)
+            is_other = name.startswith(STRAY_PREFIX) or (is_top and is_log(name, log_files)) or os.path.islink(path)
+            if not is_other:
+                yield os.path.relpath(path, root)
 
 
 def is_mirrored(name: str) -> bool:

@@ -23,13 +23,14 @@ class StoredCheckpoints:
 
     Attributes:
         kept: stored, and not discarded since.
+        discarded: that were kept once.
         reused: stored under the name of one that was discarded.
     """
 
     def __init__(self) -> None:
         self.kept: set[str] = set()
+        self.discarded: set[str] = set()
         self.reused: set[str] = set()
-        self._discarded: set[str] = set()
         self._seq = 0
 
     def follow(self, db: sqlite3.Connection) -> set[str]:
@@ -40,13 +41,13 @@ class StoredCheckpoints:
             if path is not None:
                 new.add(path)
                 self.kept.add(path)
-                if path in self._discarded:
+                if path in self.discarded:
                     self.reused.add(path)
                 continue
             for row in decode(commands):
                 if row[0] == "Discard" and row[1] in self.kept:
                     self.kept.remove(row[1])
-                    self._discarded.add(row[1])
+                    self.discarded.add(row[1])
         return new
 
 

@@ -12,13 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sweep.core.trial import HELD
 from sweep.errors import CheckpointError, ExperimentError, SweepError
-from sweep.record.checkpoints import MANIFEST, METADATA, STRAY_PREFIX, pin
+from sweep.record.checkpoints import AT_ONCE, MANIFEST, METADATA, STRAY_PREFIX, pin, send, unsend
 from sweep.record.filesystems import TEMPORARY, RemoteDirectory
 from sweep.record.layout import DATABASE, OUTGOING, ExperimentLayout, leads_outside
 from sweep.record.mirrored import (
     Lease,
     MirrorState,
+    artifacts_of,
     is_checkpoint,
     is_log,
     is_mirrored,
@@ -31,8 +33,6 @@ from sweep.record.snapshot import copy_record, stamp_of_record
 from sweep.record.stored import StoredCheckpoints, references, trial_of
 
 __all__ = ["OtherDriver", "UploadStopped", "Uploader"]
-
-_AT_ONCE = 64
 
 
 class OtherDriver(ExperimentError):
@@ -61,6 +61,7 @@ class Uploader:
         root: its directory here.
         log_files: names of files in trials' directories that are sent like logs, besides the usual ones.
         is_over: asked between two batches of files; True ends a pass with `UploadStopped`.
+        do_nodes_send: nodes of a cluster may send checkpoints as well, of which this knows by the record alone.
 
     Attributes:
         record_s: seconds that the last copying and sending of the record took.
@@ -75,6 +76,7 @@ class Uploader:
         *,
         log_files: Collection[str] = (),
         is_over: Callable[[], bool] = lambda: False,
+        do_nodes_send: bool = False,
     ) -> None:
         self.remote = remote
         self.layout = ExperimentLayout(root)
@@ -83,12 +85,14 @@ class Uploader:
         self.problems: dict[str, str] = {}
         self._log_files = log_files
         self._is_over = is_over
+        self._do_nodes_send = do_nodes_send
         self._run = secrets.token_hex(8)
         self._lease: Lease | None = None
         self._state = MirrorState()
         self._stamp: tuple[int, str] | None = None  # of the record when it was sent last
         self._stored = StoredCheckpoints()
         self._trials: set[str] = set()  # of the record
+        self._running: set[str] = set()  # of those
         self._wanted: set[str] = set()  # checkpoints that it refers to
         self._there: dict[str, bool] = {}  # checkpoints at the remote place, and whether they are whole
 
@@ -109,7 +113,9 @@ class Uploader:
         # a trial whose latest checkpoint is not there yet may have to continue from an older one
         behind = {trial_of(path) for path in missing & self._wanted}
         for path in sorted(self._there.keys() - self._stored.kept - self._wanted):
-            if trial_of(path) in self._trials - behind:
+            # What a node of a cluster has just sent may not be in the record yet.
+            is_known = path in self._stored.discarded or trial_of(path) not in self._running
+            if is_known and trial_of(path) in self._trials - behind:
                 self._check_time()
                 self._remove_checkpoint(path)
         self._state.elsewhere = [path for path in self._state.elsewhere if path in self._there]
@@ -189,9 +195,13 @@ class Uploader:
             place.parent.mkdir(exist_ok=True)
             copy_record(source, place)
         with contextlib.closing(open_for_reading(place)) as db:
+            before = set(self._stored.discarded)
             for path in self._stored.follow(db) & self._there.keys():
                 self._there[path] = False  # likewise
-            self._trials = {row[0] for row in db.execute("SELECT trial_id FROM trial")}
+            if self._do_nodes_send:
+                self._there |= dict.fromkeys(self._stored.discarded - before - self._there.keys(), False)
+            found = dict(db.execute("SELECT trial_id, status FROM trial").fetchall())
+            self._trials, self._running = set(found), {one for one, status in found.items() if status in HELD}
             self._wanted = set().union(*references(db).values())
         self.record_s = time.monotonic() - began
         return place
@@ -230,31 +240,16 @@ class Uploader:
             self.problems.pop(path, None)
             if source is not None:
                 pinned[path] = source
+            elif (self.remote / path).read(MANIFEST) is not None:  # a node of the cluster has sent it
+                self._there[path] = True
+                self._state.elsewhere.append(path)
         for path, source in pinned.items():
-            self._there[path] = self._send_checkpoint(path, source)
+            self._there[path] = send(source, self.remote / path, between=self._check_time)
             shutil.rmtree(self.layout.root / OUTGOING / path, ignore_errors=True)
         return self._unsent()
 
-    def _send_checkpoint(self, path: str, source: Path) -> bool:
-        """Send one, unless the same is there; False if it vanished meanwhile."""
-        try:
-            manifest = (source / MANIFEST).read_bytes()
-        except FileNotFoundError:
-            return False
-        there = self.remote / path
-        if there.read(MANIFEST) != manifest:
-            if there.find():  # an upload that was cut, or another one of that name
-                self._remove_checkpoint(path)
-            places = [p for p in sorted(source.rglob("*")) if p.is_file() and p.name not in (MANIFEST, METADATA)]
-            pairs = [(place, f"{path}/{place.relative_to(source).as_posix()}") for place in places]
-            if len(list(self._put(pairs))) < len(pairs):
-                return False
-            there.write(MANIFEST, manifest)
-        return True
-
     def _remove_checkpoint(self, path: str) -> None:
-        self.remote.remove(f"{path}/{MANIFEST}")  # first: without it the checkpoint does not count as whole
-        self.remote.remove_tree(path)
+        unsend(self.remote / path)
         self._there.pop(path, None)
 
     # --- other files ---
@@ -281,29 +276,25 @@ class Uploader:
             yield from self._files_of_trial(trial_id, with_artifacts)
 
     def _files_of_trial(self, trial_id: str, with_artifacts: bool) -> Iterator[str]:
-        top = str(self.layout.root / trial_id)
-        for place, directories, files in os.walk(top):
-            is_top = place == top
-            checkpoints = {name for name in directories if is_top and is_checkpoint(name)}
-            for name in checkpoints:  # what was set after it was stored
-                if self._there.get(f"{trial_id}/{name}"):
-                    yield f"{trial_id}/{name}/{METADATA}"
-            directories[:] = [
-                name
-                for name in directories
-                if with_artifacts and name not in checkpoints and not name.startswith(STRAY_PREFIX)
-            ]
-            for name in files:
-                is_wanted = with_artifacts or (is_top and is_log(name, self._log_files))
-                path = os.path.join(place, name)
-                if is_wanted and not name.startswith(STRAY_PREFIX) and not os.path.islink(path):
-                    yield os.path.relpath(path, self.layout.root)
+        top = self.layout.root / trial_id
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(top) as found:
+            for entry in found:
+                if entry.is_symlink() or entry.name.startswith(STRAY_PREFIX):
+                    continue
+                path = f"{trial_id}/{entry.name}"
+                if is_checkpoint(entry.name) and entry.is_dir():
+                    if self._there.get(path):
+                        yield f"{path}/{METADATA}"  # what was set after it was stored
+                elif entry.is_file() and is_log(entry.name, self._log_files):
+                    yield path
+        if with_artifacts:
+            yield from artifacts_of(self.layout.root, trial_id, self._log_files)
 
     def _put(self, pairs: Sequence[tuple[Path, str]]) -> Iterator[str]:
         """Send files, and give the names of those that were there to be sent."""
-        for start in range(0, len(pairs), _AT_ONCE):
+        for start in range(0, len(pairs), AT_ONCE):
             self._check_time()
-            yield from self.remote.put(pairs[start : start + _AT_ONCE])
+            yield from self.remote.put(pairs[start : start + AT_ONCE])
 
     def _check_time(self) -> None:
         if self._is_over():

@@ -287,7 +287,10 @@ class Session:
 
     def _store(self, source: str, seq: int, *, is_source_spent: bool = False, is_source_immutable: bool = False) -> str:
         self._make_directory()
-        target = free_target(self.trial_dir, checkpoint_name(self.job.base_count + seq), self.job.attempt)
+        name = checkpoint_name(self.job.base_count + seq)
+        if self.job.is_apart and self.job.attempt > 1:
+            name = f"{name}.{self.job.attempt}"
+        target = free_target(self.trial_dir, name, self.job.attempt)
         persist(source, target, is_source_spent=is_source_spent, is_source_immutable=is_source_immutable)
         return os.path.relpath(target, self.job.directory)
 

@@ -75,6 +75,7 @@ class Job(NamedTuple):
         trial_name: that the user has given; empty: `<name>_<trial_id>`.
         is_guess: `resources` have room for a `fit()` as another trial called it; see `core.trial.Grown`.
         node: id of the node that its process is on, where there are several machines; empty: all nodes are this one.
+        is_apart: checkpoints of other attempts of the trial may lie where this one does not see them.
     """
 
     token: int
@@ -104,6 +105,7 @@ class Job(NamedTuple):
     trial_name: str = ""
     is_guess: bool = False
     node: str = ""
+    is_apart: bool = False
 
     @property
     def shown_name(self) -> str:
@@ -386,6 +388,17 @@ class Happened(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
+class Written(NamedTuple):
+    """Agent to driver: what an attempt has printed to a file of its trial, from byte `at` of what it has printed there;
+    0: what was sent of that before is replaced."""
+
+    trial_id: str
+    attempt: int
+    name: str
+    at: int
+    data: bytes
+
+
 # --- between the nodes of one group ----------------------------------------------------------------------------------
 
 
@@ -453,7 +466,7 @@ FromHost = Hello | Exited | Idle | Retired | Refused
 ToZygote = Setup | ForkHost | EndHost
 FromZygote = Importing | Notice | Ready | Gone | Refused
 ToAgent = Prepare | Order | Passed | LookOut
-FromAgent = Prepared | Happened | Passed
+FromAgent = Prepared | Happened | Passed | Written
 Message = ToWorker | FromWorker | ToHost | FromHost | ToZygote | FromZygote | ToAgent | FromAgent
 
 _KINDS: tuple[Any, ...] = get_args(Message)

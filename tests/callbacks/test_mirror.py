@@ -30,7 +30,7 @@ LIMIT_S = 20  # for what happens at once
 class Uploads:
     """Stands in for the uploader: each pass takes its outcome from the test, and waits for it."""
 
-    def __init__(self, remote, root, *, log_files, is_over):
+    def __init__(self, remote, root, *, log_files, is_over, do_nodes_send):
         self.is_over = is_over
         self.passes: queue.Queue[tuple[list[str] | None, bool]] = queue.Queue()
         self.outcomes: queue.Queue[Exception | None] = queue.Queue()

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 from conformance.engines import NODE, EngineContract
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
 
 from sweep.core.messages import Start
 from sweep.core.resources import BundlePlacement, Node, Placement, Resources
@@ -15,6 +17,8 @@ from sweep.engines.agents import Agents
 from sweep.engines.inline import InlineEngine
 from sweep.engines.local import LocalEngine
 from sweep.engines.simulator import Point, Simulator
+from sweep.record.filesystems import RemoteDirectory
+from sweep.record.node_copy import Home
 from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.worker.trainable import prepare
 
@@ -52,6 +56,26 @@ class TestLocalGroup(EngineContract):
 class TestAgents(EngineContract):
     def factory(self, behaviour):
         return lambda context: AgentProcesses(context.nodes)(context)
+
+
+@pytest.mark.agents
+class TestAgentsApart(EngineContract):
+    """Agents that do not see the driver's directory: files go through remote storage."""
+
+    @pytest.fixture(autouse=True)
+    def bucket(self, tmp_path_factory, monkeypatch):
+        self.root = tmp_path_factory.mktemp("bucket")
+        monkeypatch.setenv("SWEEP_CACHE", str(self.root / "cache"))
+        monkeypatch.setenv("SWEEP_SHARED_STORAGE", "0")
+
+    def factory(self, behaviour):
+        bucket = DirFileSystem(str(self.root), LocalFileSystem())
+
+        def make(context):
+            home = Home(RemoteDirectory(bucket, f"b/{context.directory.name}"), None)
+            return AgentProcesses(context.nodes)(replace(context, home=home))
+
+        return make
 
 
 class _SpanningGang(Agents):

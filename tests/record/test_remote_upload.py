@@ -15,8 +15,8 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
 
-from sweep.record import filesystems, upload
-from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, verify
+from sweep.record import checkpoints, filesystems
+from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, send, verify
 from sweep.record.filesystems import RemoteDirectory
 from sweep.record.mirrored import Lease, MirrorState
 from sweep.record.reader import ExperimentReader
@@ -501,8 +501,49 @@ def test_checkpoints_of_another_machine_that_are_not_here_are_left_alone(tmp_pat
     verify(root / path)
 
 
+def test_a_checkpoint_that_a_node_has_sent_counts_as_sent_and_is_deleted_there_when_it_is_given_up(storage, experiment):
+    path, remote = save(experiment, 1), storage.experiment("made")
+    experiment.start(TRIAL)
+    (experiment.root / path).rename(experiment.root / "of-a-node")
+    uploader = uploader_of(storage, experiment, do_nodes_send=True)
+    uploader.sync()
+    assert MirrorState.load(experiment.root).elsewhere == []
+    send(experiment.root / "of-a-node", remote / path)
+    uploader.sync()
+    assert MirrorState.load(experiment.root).elsewhere == [path]
+    assert not uploader.problems
+    never_seen = f"{TRIAL}/checkpoint_000002"
+    send(experiment.root / "of-a-node", remote / never_seen)
+    experiment.report(TRIAL, {"loss": 1.0}, checkpoint=never_seen)
+    for given_up in (path, never_seen):
+        experiment.discard(given_up)
+    experiment.set(TRIAL, checkpoint=None)
+    experiment.commit()
+    uploader.sync()
+    assert [name for name in remote.find() if "checkpoint_" in name] == []
+
+
+def test_a_checkpoint_that_a_node_has_sent_before_the_record_names_it_stays(storage, experiment):
+    kept, remote = save(experiment, 1), storage.experiment("made")
+    experiment.start(TRIAL)
+    experiment.commit()
+    early, left = f"{TRIAL}/checkpoint_000002", "abcde_00001/checkpoint_000001"
+    experiment.trial({"x": 2})
+    experiment.commit()
+    for path in (early, left):
+        send(experiment.root / kept, remote / path)
+    uploader = uploader_of(storage, experiment, do_nodes_send=True)
+    uploader.sync()
+    assert {name.rpartition("/")[0] for name in remote.find() if MANIFEST in name} == {kept, early}
+    experiment.set(TRIAL, status="TERMINATED")
+    experiment.report(TRIAL, {"loss": 1.0})
+    experiment.commit()
+    uploader.sync()
+    assert {name.rpartition("/")[0] for name in remote.find() if MANIFEST in name} == {kept}
+
+
 def test_a_pass_ends_between_two_files_when_there_is_no_time_left(storage, experiment, changes, monkeypatch):
-    monkeypatch.setattr(upload, "_AT_ONCE", 1)
+    monkeypatch.setattr(checkpoints, "AT_ONCE", 1)
     save(experiment, 1)
     uploader = uploader_of(storage, experiment, is_over=lambda: len(changes.made) >= 2)
     with pytest.raises(UploadStopped):

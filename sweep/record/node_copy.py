@@ -1,0 +1,217 @@
+"""What a node that does not see the driver's directory has of an experiment whose storage is a URI.
+
+It works in a directory of its own, which is filled from that storage and emptied into it:
+
+<uri>/<experiment>/.sweep-transit/code/    what trials are made of: sent by the driver, deleted when it ends
+<uri>/<experiment>/.sweep-transit/shards/  parts of checkpoints on their way between the nodes of a group
+<uri>/<experiment>/<trial>/checkpoint_*/   checkpoints, sent by the node that made them
+$SWEEP_CACHE/nodes/<node>/<experiment>/    the directory of one node
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.errors import CheckpointError
+from sweep.record.checkpoints import MANIFEST, STRAY_PREFIX, fetch, send
+from sweep.record.filesystems import RemoteDirectory, remember_home
+from sweep.record.layout import TRANSIT, ExperimentLayout, cache_root, tidy_name
+from sweep.record.mirrored import artifacts_of, is_checkpoint, stamp_of
+
+__all__ = ["Home", "NodeCopy", "delete", "end_transit", "send_code"]
+
+_CODE = "code"
+_SHARDS = "shards"
+_DEAD_S = 86400.0  # a directory that no agent has used for so long is of one that was killed
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where the whole of an experiment lies.
+
+    Attributes:
+        remote: the experiment's directory there.
+        uri: by which any process reaches it; None: the file system was given as an object.
+        sync_artifacts: files that trials write themselves are sent there, too, when a trial ends.
+        sync_artifacts_on_checkpoint: and with each checkpoint.
+    """
+
+    remote: RemoteDirectory
+    uri: str | None
+    sync_artifacts: bool = False
+    sync_artifacts_on_checkpoint: bool = False
+
+
+def send_code(home: Home, root: Path, paths: Iterable[str]) -> None:
+    """Send files and directories of the driver's `root` to where nodes fetch them; those of a former run go."""
+    remote = home.remote / TRANSIT
+    home.remote.remove_tree(TRANSIT)
+    files = [file for path in paths if path for file in _files_below(Path(path))]
+    remote.put([(file, file.relative_to(root).as_posix()) for file in files])
+
+
+def end_transit(home: Home) -> None:
+    """Delete what is only of use while trials run."""
+    home.remote.remove_tree(TRANSIT)
+
+
+def _files_below(path: Path) -> list[Path]:
+    return [path] if path.is_file() else sorted(place for place in path.rglob("*") if place.is_file())
+
+
+class NodeCopy:
+    """The directory of one node.
+
+    Attributes:
+        root: takes the place of the experiment's directory on this node.
+    """
+
+    def __init__(self, home: Home, node: str) -> None:
+        """Make the directory, empty but for what an agent that was killed has left; see `clear`."""
+        self.home = home
+        name = home.remote.path.rstrip("/").rpartition("/")[2]
+        digest = hashlib.sha256(f"{home.remote.uri()}\0{node}".encode()).hexdigest()[:10]
+        self.root = cache_root() / "nodes" / f"{tidy_name(node)}-{digest}" / name
+        self._layout = ExperimentLayout(self.root)
+        self._sent: dict[str, tuple[int, int]] = {}  # artifacts, and what they were when they were sent
+        self._num_dropped = 0
+        self._layout.code.mkdir(parents=True, exist_ok=True)
+
+    def clear(self) -> None:
+        """Delete what is left of an agent that was killed, here and in directories that nobody uses any more."""
+        for place in self.root.iterdir():
+            if place != self._layout.code:
+                delete(place)
+        for other in self.root.parent.parent.glob("*/*"):
+            if other != self.root and other.stat().st_mtime < time.time() - _DEAD_S and not _is_locked(other):
+                shutil.rmtree(other, ignore_errors=True)
+        os.utime(self.root)
+        remember_home(self.root, self.home.remote, self.home.uri, is_for_all=True)  # for ranks that miss a checkpoint
+
+    def close(self) -> None:
+        """Delete everything but the lock, which the next agent may be waiting for."""
+        for place in (*self.root.iterdir(), *self._layout.code.iterdir()):
+            if place != self._layout.code and place.suffix != ".lock":
+                delete(place)
+
+    def own(self, root: Path, path: str) -> str:
+        """Return where a file that lies below `root` for the driver lies here; others are where they are."""
+        return str(self.root / Path(path).relative_to(root)) if path and Path(path).is_relative_to(root) else path
+
+    def bring_code(self) -> None:
+        """Fetch what trials are made of."""
+        remote = self.home.remote / TRANSIT
+        found = {name: size for name, size in remote.find().items() if name.startswith(f"{_CODE}/")}
+        remote.get([n for n, size in found.items() if (stamp_of(self.root / n) or (-1, 0))[0] != size], self.root)
+
+    # --- checkpoints -------------------------------------------------------------------------------------------------
+
+    def has(self, path: str) -> bool:
+        """Whether the checkpoint `path` of the experiment is here."""
+        return self._layout.checkpoint(path).is_dir()
+
+    def bring(self, path: str) -> None:
+        """Fetch a checkpoint. One that is damaged or gone there is not brought: whoever needs it finds it missing.
+
+        Raises:
+            CheckpointError: the storage cannot be reached, or this disk is full.
+        """
+        try:
+            fetch(self.home.remote / path, self._layout.checkpoint(path))
+        except CheckpointError as error:
+            if error.__cause__ is not None:
+                raise
+
+    def send(self, path: str) -> None:
+        """Send a checkpoint, manifest last; one that is not here was sent by the node that made it."""
+        send(self._layout.checkpoint(path), self.home.remote / path)
+
+    def send_artifacts(self, trial_id: str, log_files: Collection[str]) -> None:
+        """Send the files of a trial that are no logs and have changed."""
+        names = artifacts_of(self._layout.root, trial_id, log_files)
+        stamps = {name: stamp_of(self.root / name) for name in names}
+        changed = {n: stamp for n, stamp in stamps.items() if stamp is not None and self._sent.get(n) != stamp}
+        for name in self.home.remote.put([(self.root / name, name) for name in changed]):
+            self._sent[name] = changed[name]
+
+    def set_aside(self, active: Collection[str], needed: Collection[str]) -> list[Path]:
+        """Take out of sight what is not needed any more, and return what is to be deleted.
+
+        Of trials that run here the latest checkpoint stays with everything else, of others nothing.
+
+        Args:
+            active: ids of the trials that run here.
+            needed: checkpoints that trials here were started from.
+        """
+        aside = []
+        keep = {self._layout.checkpoint(path) for path in needed}
+        for home in self.root.iterdir():
+            if home == self._layout.code or home.name.startswith(STRAY_PREFIX) or not home.is_dir():
+                continue
+            unneeded = [home]
+            if home.name in active or any(path.parent == home for path in keep):
+                stored = [entry for entry in home.iterdir() if is_checkpoint(entry.name) and not entry.is_symlink()]
+                whole = [entry for entry in stored if (entry / MANIFEST).exists() and entry not in keep]
+                unneeded = sorted(whole, key=lambda entry: (entry / MANIFEST).stat().st_mtime_ns)
+                if home.name in active:
+                    unneeded = unneeded[:-1]
+            for entry in unneeded:
+                self._num_dropped += 1
+                aside.append(entry.rename(self.root / f"{STRAY_PREFIX}gone-{self._num_dropped}"))
+            if home.name not in active:
+                self._sent = {n: stamp for n, stamp in self._sent.items() if not n.startswith(f"{home.name}/")}
+        return aside
+
+    # --- shards of a group's checkpoint ------------------------------------------------------------------------------
+
+    def send_shard(self, path: str) -> None:
+        """Move a directory of this node to the storage, with files of a checkpoint that another node will merge."""
+        place = Path(path)
+        name = self.shard_name(path)
+        files = [(file, f"{name}/{file.relative_to(place).as_posix()}") for file in _files_below(place)]
+        (self.home.remote / TRANSIT / _SHARDS).put(files)
+        shutil.rmtree(place, ignore_errors=True)
+
+    def bring_shard(self, name: str) -> str:
+        """Move such a directory here, and return where it is."""
+        remote = self.home.remote / TRANSIT / _SHARDS
+        place = self.root / name
+        place.mkdir(parents=True, exist_ok=True)
+        remote.get(list(remote.find(name)), self.root)
+        remote.remove_tree(name)
+        return str(place)
+
+    def shard_name(self, path: str) -> str:
+        """Return by what name other nodes know a directory of shards here."""
+        return Path(path).relative_to(self.root).as_posix()
+
+    def end_shards(self, names: Sequence[str]) -> None:
+        """Delete shards from the storage."""
+        for name in names:
+            self.home.remote.remove_tree(f"{TRANSIT}/{_SHARDS}/{name}")
+
+
+def delete(place: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.unlink(missing_ok=True)
+
+
+def _is_locked(root: Path) -> bool:
+    """Whether an agent works in a directory."""
+    for path in ExperimentLayout(root).code.glob("*.lock"):
+        with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False
