@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import cloudpickle
@@ -109,7 +110,7 @@ class Agents(LoopEngine):
         home, no_home = _portable(context.home)
         self._home = context.home if home else None
         if self._home is not None:
-            send_code(self._home, layout.root, [*stored, modules])
+            self._send_code(layout.root, [*stored, modules])
         self._logs = LogWriter(layout.root, context.log_limit_bytes, self._say)
         self._setup = Setup.of(
             replace(context, claims_as=secrets.token_hex(8)),
@@ -206,6 +207,16 @@ class Agents(LoopEngine):
         (self._context.directory.absolute() / self._witness[0]).unlink(missing_ok=True)
         self._end_transit()
         self._loop.close()
+
+    def _send_code(self, root: Path, paths: Sequence[str]) -> None:
+        assert self._home is not None
+        try:
+            send_code(self._home, root, paths)
+        except Exception as error:  # whatever the package behind the file system raises
+            raise ExperimentError(
+                f"what trials are made of cannot be written to {self._home.remote}: {type(error).__name__}: {error}. "
+                "Nothing was started."
+            ) from error
 
     def _end_transit(self) -> None:
         if self._home is not None:
