@@ -82,9 +82,10 @@ class Setup:
     def in_copy(self, copy: NodeCopy) -> Setup:
         """Return the same for a node that works in a directory of its own."""
         root = self.context["directory"]
+        start_from = copy.start if self.context["start_from"] else ""
         return replace(
             self,
-            context={**self.context, "directory": copy.root, "is_apart": True},
+            context={**self.context, "directory": copy.root, "is_apart": True, "start_from": start_from},
             stored=Stored(*(copy.own(root, path) for path in self.stored)),
             path=[copy.own(root, path) for path in self.path],
         )
@@ -190,7 +191,8 @@ class Agent:
         except (SweepError, OSError) as error:
             problem = f"{type(error).__name__}: {error}".rstrip(".")
         node = next((node for node in setup.context["nodes"] if node.id == self.node), None)
-        link.send(wire.Prepared(node, problem, () if self._engine is None else tuple(self._engine.claims())))
+        others = () if self._engine is None else tuple(self._engine.claims())
+        link.send(wire.Prepared(node, problem, others, is_apart=self._outpost is not None))
         while not link.is_empty:
             link.flush()
         return not problem

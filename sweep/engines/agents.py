@@ -65,6 +65,7 @@ class _Member:
         is_called: an agent was called, and is not lost yet.
         attempts: that were sent there and are not released, by trial and number.
         exited: those of them whose exit was told.
+        is_apart: it does not see the driver's directory; files go through remote storage.
         calls: how often an agent was called since one was last ready.
         others: what other sweeps keep from this one there, as the agent said last.
         lookout: what it was last told to look out for.
@@ -73,6 +74,7 @@ class _Member:
     node: Node
     link: Link | None = None
     is_ready: bool = False
+    is_apart: bool = False
     is_called: bool = False
     attempts: dict[tuple[str, int], Trial] = field(default_factory=dict)
     exited: set[tuple[str, int]] = field(default_factory=set)
@@ -211,7 +213,7 @@ class Agents(LoopEngine):
     def _send_code(self, root: Path, paths: Sequence[str]) -> None:
         assert self._home is not None
         try:
-            send_code(self._home, root, paths)
+            send_code(self._home, root, paths, self._context.start_from)
         except Exception as error:  # whatever the package behind the file system raises
             raise ExperimentError(
                 f"what trials are made of cannot be written to {self._home.remote}: {type(error).__name__}: {error}. "
@@ -277,7 +279,8 @@ class Agents(LoopEngine):
             match message:
                 case wire.Prepared(_, problem) if problem:
                     self._on_problem(member, problem)
-                case wire.Prepared(node, _, others):
+                case wire.Prepared(node, _, others, is_apart):
+                    member.is_apart = is_apart
                     self._on_ready(member, node)
                     self._on_others(member, others)
                 case wire.Happened(events, notices):
@@ -402,6 +405,11 @@ class Agents(LoopEngine):
         missing = [member for member in self._members.values() if not member.is_ready]
         if self._problems or len(missing) == len(self._members):
             raise ExperimentError(self._why_not(missing))
+        if (num_apart := sum(member.is_apart for member in self._members.values())) and self._home is not None:
+            self._say(
+                f"{num_apart} of {len(self._members)} nodes do not see {self._context.directory}: their trials' files "
+                f"go through {self._home.remote}"
+            )
         for member in missing:
             self._say(
                 f"node {member.node.id} is not there yet: {self._why_missing(member)}; the sweep begins without it"

@@ -29,6 +29,7 @@ from sweep.record.mirrored import artifacts_of, is_checkpoint, stamp_of
 __all__ = ["Home", "NodeCopy", "delete", "end_transit", "send_code"]
 
 _CODE = "code"
+_START = f"{_CODE}/start"
 _SHARDS = "shards"
 _DEAD_S = 86400.0  # a directory that no agent has used for so long is of one that was killed
 
@@ -50,12 +51,19 @@ class Home:
     sync_artifacts_on_checkpoint: bool = False
 
 
-def send_code(home: Home, root: Path, paths: Iterable[str]) -> None:
-    """Send files and directories of the driver's `root` to where nodes fetch them; those of a former run go."""
-    remote = home.remote / TRANSIT
+def send_code(home: Home, root: Path, paths: Iterable[str], start_from: str = "") -> None:
+    """Send files and directories of the driver's `root` to where nodes fetch them; those of a former run go.
+
+    Args:
+        start_from: checkpoint of the user's own that trials start from; empty: there is none.
+    """
     home.remote.remove_tree(TRANSIT)
     files = [file for path in paths if path for file in _files_below(Path(path))]
-    remote.put([(file, file.relative_to(root).as_posix()) for file in files])
+    pairs = [(file, file.relative_to(root).as_posix()) for file in files]
+    if start_from:
+        top = Path(start_from)
+        pairs += [(file, f"{_START}/{file.relative_to(top).as_posix()}") for file in _files_below(top)]
+    (home.remote / TRANSIT).put(pairs)
 
 
 def end_transit(home: Home) -> None:
@@ -105,6 +113,11 @@ class NodeCopy:
     def own(self, root: Path, path: str) -> str:
         """Return where a file that lies below `root` for the driver lies here; others are where they are."""
         return str(self.root / Path(path).relative_to(root)) if path and Path(path).is_relative_to(root) else path
+
+    @property
+    def start(self) -> str:
+        """Where the checkpoint lies that trials start from, if there is one."""
+        return str(self.root / _START)
 
     def bring_code(self) -> None:
         """Fetch what trials are made of."""

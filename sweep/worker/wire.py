@@ -361,11 +361,15 @@ class Prepare(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Agent to driver: it can run trials, on this node, of which other sweeps hold so much; or why it cannot."""
+    """Agent to driver: it can run trials, on this node, of which other sweeps hold so much; or why it cannot.
+
+    `is_apart`: their files go through remote storage.
+    """
 
     node: Any
     problem: str = ""
     others: tuple[Any, ...] = ()
+    is_apart: bool = False
 
 
 class Order(NamedTuple):

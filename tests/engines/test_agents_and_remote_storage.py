@@ -118,6 +118,19 @@ def test_checkpoints_artifacts_and_output_are_where_the_driver_looks_for_them(bu
     assert sorted(left) == ["agent-one.lock", "agent-two.lock"]
 
 
+def test_a_checkpoint_given_as_restore_reaches_every_node(bucket, tmp_path):
+    (tmp_path / "mine" / "inner").mkdir(parents=True)
+    (tmp_path / "mine" / "inner" / "step").write_text("7")
+
+    def resumed(config):
+        with sweep.get_checkpoint().as_directory() as directory:
+            sweep.report(step=int(Path(directory, "inner", "step").read_text()), directory=directory)
+
+    analysis = run(resumed, bucket, num_samples=4, restore=tmp_path / "mine")
+    assert [trial.last_result["step"] for trial in analysis.trials] == [7] * 4
+    assert all(str(tmp_path / "cache" / "nodes") in trial.last_result["directory"] for trial in analysis.trials)
+
+
 def test_population_based_training_exploits_trials_of_other_nodes(bucket):
     def clone(config):
         level, checkpoint = 0.0, sweep.get_checkpoint()
