@@ -243,6 +243,7 @@ class JobMaker:
             trial_name=brief.name,
             is_guess=trial.grown is not None and trial.grown.is_guess,
             node=self._context.node,
+            node_ip=next((node.address for node in self._nodes if node.id == self._context.node), ""),
         )
 
     def _here(self, placement: Placement | None) -> Placement | None:

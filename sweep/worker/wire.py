@@ -75,6 +75,7 @@ class Job(NamedTuple):
         trial_name: that the user has given; empty: `<name>_<trial_id>`.
         is_guess: `resources` have room for a `fit()` as another trial called it; see `core.trial.Grown`.
         node: id of the node that its process is on, where there are several machines; empty: all nodes are this one.
+        node_ip: address of that node; empty: there is only this machine.
     """
 
     token: int
@@ -104,6 +105,7 @@ class Job(NamedTuple):
     trial_name: str = ""
     is_guess: bool = False
     node: str = ""
+    node_ip: str = ""
 
     @property
     def shown_name(self) -> str:

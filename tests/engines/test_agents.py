@@ -125,6 +125,15 @@ def test_trials_of_a_node_see_its_devices_and_each_node_gives_out_its_own(tmp_pa
     assert not list((tmp_path / "shown" / "code").glob("driver-*"))
 
 
+def test_a_result_names_the_address_of_its_node(tmp_path):
+    nodes = [replace(node, address=f"127.0.0.{last}") for last, node in enumerate(TWO, 3)]
+    options = {"engine": AgentProcesses(nodes), "storage_path": tmp_path, "verbose": 0, "name": "addressed"}
+    analysis = sweep.run(lambda config: {"loss": 1}, num_samples=2, resources_per_trial={"cpu": 2}, **options)
+    assert sorted(trial.last_result["node_ip"] for trial in analysis.trials) == ["127.0.0.3", "127.0.0.4"]
+    assert sorted(analysis.dataframe(full=True)["node_ip"]) == ["127.0.0.3", "127.0.0.4"]
+    assert sweep.replay(analysis.experiment_path).differences == []
+
+
 @pytest.mark.slow
 def test_a_killed_driver_leaves_no_process_on_any_node_and_what_had_ended_is_not_run_again(tmp_path):
     script = tmp_path / "drive.py"
