@@ -83,6 +83,32 @@ def test_what_an_agent_that_dies_ran_is_lost_first_then_the_node_and_then_it_com
     assert Watch(of_experiment(tmp_path / "experiment")).left() == []
 
 
+@pytest.mark.parametrize("bad", [1, 2])
+def test_an_agent_that_ends_before_it_has_connected_is_called_again(tmp_path, monkeypatch, bad):
+    """It is the first that a node has, or the one in place of another that was lost."""
+    monkeypatch.setattr(agents_module, "_AGAIN_S", (0.05,))
+    monkeypatch.setattr(agents_module, "_LOOK_S", 0.05)
+
+    class Failing(AgentProcesses):
+        calls = 0
+
+        def summon(self, node, invitation):
+            self.calls += node == "two"
+            is_bad = node == "two" and self.calls == bad
+            super().summon(node, replace(invitation, key="00" * 32) if is_bad else invitation)
+
+    cluster = Failing(TWO, lease_s=5.0)
+    engine = cluster(context(tmp_path / "experiment", ENDLESS, nodes=TWO))
+    try:
+        assert len(engine.nodes()) == 2
+        os.kill(cluster.processes["two"].pid, signal.SIGKILL)
+        seen = collect(engine, lambda seen: sum(isinstance(event, NodesChanged) for event in seen) == 2)
+        assert [len(event.nodes) for event in seen if isinstance(event, NodesChanged)] == [1, 2]
+        assert cluster.calls == 3
+    finally:
+        engine.close()
+
+
 def test_a_start_for_a_node_that_was_lost_meanwhile_ends_as_lost(two):
     engine, cluster = two()
     os.kill(cluster.processes["two"].pid, signal.SIGKILL)
