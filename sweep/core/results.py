@@ -172,8 +172,8 @@ def own_metrics(report: Mapping[str, Any], *also: str) -> dict[str, Any]:
 
 # In the order in which they come after what a trial reported: from its worker, then from `fill`.
 _FILLED_LAST = (
-    *("timestamp", "time_this_iter_s", "pid", "hostname", "timesteps_total", "episodes_total", "training_iteration"),
-    *("time_total_s", "trial_id", "time_since_restore", "iterations_since_restore", "done"),
+    *("timestamp", "time_this_iter_s", "pid", "hostname", "node_ip", "timesteps_total", "episodes_total"),
+    *("training_iteration", "time_total_s", "trial_id", "time_since_restore", "iterations_since_restore", "done"),
 )
 
 

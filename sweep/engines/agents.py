@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 __all__ = ["Agents"]
 
 _AGAIN_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # pauses before an agent that was lost is called again
+_LOOK_S = 1.0  # between two looks at an agent that was called and has not come
+_FIRST_CALLS = 3  # of an agent, before a sweep begins without it
 _SKEW_S = 5.0  # clocks that differ by more are worth a notice
 
 
@@ -67,6 +69,7 @@ class _Member:
         exited: those of them whose exit was told.
         is_apart: it does not see the driver's directory; files go through remote storage.
         calls: how often an agent was called since one was last ready.
+        called_at: when it was called last, on the monotonic clock.
         others: what other sweeps keep from this one there, as the agent said last.
         lookout: what it was last told to look out for.
     """
@@ -79,6 +82,7 @@ class _Member:
     attempts: dict[tuple[str, int], Trial] = field(default_factory=dict)
     exited: set[tuple[str, int]] = field(default_factory=set)
     calls: int = 0
+    called_at: float = 0.0
     others: tuple[Claim, ...] = ()
     lookout: Lookout | None = None
 
@@ -239,10 +243,24 @@ class Agents(LoopEngine):
     def _summon(self, member: _Member) -> None:
         member.is_called = True
         member.calls += 1
+        member.called_at = called_at = time.monotonic()
         host = self._cluster.host
         if host not in self._gates:
             self._gates[host] = Gate(host, lambda guest: self._call(lambda: self._on_guest(guest)))
         self._cluster.summon(member.node.id, self._gates[host].invitation(member.node.id))
+        self._loop.alarm(_LOOK_S, lambda: self._look_for(member, called_at))
+
+    def _look_for(self, member: _Member, called_at: float) -> None:
+        """See whether an agent that was called still comes: one that ends before it has connected tells nobody."""
+        if self._is_closed or member.is_ready or not member.is_called or member.called_at != called_at:
+            return
+        why = "" if member.link is not None else self._cluster.problem(member.node.id)
+        if not why and time.monotonic() - called_at > self._cluster.start_s:
+            why = self._why_missing(member)
+        if why:
+            self._on_lost(member, why)
+        else:
+            self._loop.alarm(_LOOK_S, lambda: self._look_for(member, called_at))
 
     def _on_guest(self, guest: Guest) -> None:
         """An agent that knows the key is here."""
@@ -398,9 +416,7 @@ class Agents(LoopEngine):
     def _await_members(self) -> None:
         """Wait for every agent, or until it is clear that some will not come."""
         give_up = time.monotonic() + self._cluster.start_s
-        while any(not member.is_ready and member.is_called for member in self._members.values()):
-            if time.monotonic() > give_up:
-                break
+        while any(self._may_come(member) for member in self._members.values()) and time.monotonic() < give_up:
             self._turn(max(0.0, min(1.0, give_up - time.monotonic())))
         missing = [member for member in self._members.values() if not member.is_ready]
         if self._problems or len(missing) == len(self._members):
@@ -414,6 +430,12 @@ class Agents(LoopEngine):
             self._say(
                 f"node {member.node.id} is not there yet: {self._why_missing(member)}; the sweep begins without it"
             )
+
+    def _may_come(self, member: _Member) -> bool:
+        """Whether an agent is not there yet, and worth waiting for."""
+        if member.is_ready or member.is_called or self._problems:
+            return member.is_called and not member.is_ready
+        return member.calls < _FIRST_CALLS and any(node.id == member.node.id for node in self._cluster.nodes())
 
     def _why_not(self, missing: Sequence[_Member]) -> str:
         """Return why the run cannot begin, node by node."""

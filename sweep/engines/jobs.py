@@ -244,6 +244,7 @@ class JobMaker:
             is_guess=trial.grown is not None and trial.grown.is_guess,
             node=self._context.node,
             is_apart=self._context.is_apart,
+            node_ip=next((node.address for node in self._nodes if node.id == self._context.node), ""),
         )
 
     def _here(self, placement: Placement | None) -> Placement | None:

@@ -53,12 +53,14 @@ def _files() -> Iterator[tuple[str, Path]]:
     roots = _roots()
     for root in roots[:1]:
         yield from ((path.name, path) for path in root.glob("*.py") if path.is_file())
-    packages = set()
+    packages, installed = set(), _installed()
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if not file or not file.endswith(".py") or name.partition(".")[0] in (*_OURS, "__main__"):
             continue
         path = Path(file)
+        if any(path.is_relative_to(place) for place in installed):
+            continue  # an environment may lie in the directory of the script
         home = next((root for root in roots if path.is_relative_to(root)), None)
         if home is None:
             continue
@@ -72,9 +74,15 @@ def _files() -> Iterator[tuple[str, Path]]:
             yield str(path.relative_to(root)), path
 
 
+def _installed() -> set[str]:
+    """Return the directories of the environment that this process runs in."""
+    given = {*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix}
+    return given | {os.path.realpath(path) for path in given}
+
+
 def _roots() -> list[Path]:
     """Return the directories of `sys.path` in which nothing is installed, the script's first."""
-    installed = {os.path.realpath(path) for path in (*sysconfig.get_paths().values(), sys.prefix, sys.base_prefix)}
+    installed = _installed()
     roots = []
     for entry in sys.path:
         root = Path(entry or os.curdir).resolve()

@@ -139,6 +139,8 @@ class Session:
             values.setdefault("time_this_iter_s", now - self._last)
             values.setdefault("pid", self._pid)
             values.setdefault("hostname", self._hostname)
+            if self.job.node_ip:
+                values.setdefault("node_ip", self.job.node_ip)
             data = self._framed(values, stored)
             if len(data) > MAX_BYTES:
                 within_size(values, self._note_once)

@@ -76,6 +76,7 @@ class Job(NamedTuple):
         is_guess: `resources` have room for a `fit()` as another trial called it; see `core.trial.Grown`.
         node: id of the node that its process is on, where there are several machines; empty: all nodes are this one.
         is_apart: checkpoints of other attempts of the trial may lie where this one does not see them.
+        node_ip: address of that node; empty: there is only this machine.
     """
 
     token: int
@@ -106,6 +107,7 @@ class Job(NamedTuple):
     is_guess: bool = False
     node: str = ""
     is_apart: bool = False
+    node_ip: str = ""
 
     @property
     def shown_name(self) -> str:

@@ -83,6 +83,32 @@ def test_what_an_agent_that_dies_ran_is_lost_first_then_the_node_and_then_it_com
     assert Watch(of_experiment(tmp_path / "experiment")).left() == []
 
 
+@pytest.mark.parametrize("bad", [1, 2])
+def test_an_agent_that_ends_before_it_has_connected_is_called_again(tmp_path, monkeypatch, bad):
+    """It is the first that a node has, or the one in place of another that was lost."""
+    monkeypatch.setattr(agents_module, "_AGAIN_S", (0.05,))
+    monkeypatch.setattr(agents_module, "_LOOK_S", 0.05)
+
+    class Failing(AgentProcesses):
+        calls = 0
+
+        def summon(self, node, invitation):
+            self.calls += node == "two"
+            is_bad = node == "two" and self.calls == bad
+            super().summon(node, replace(invitation, key="00" * 32) if is_bad else invitation)
+
+    cluster = Failing(TWO, lease_s=5.0)
+    engine = cluster(context(tmp_path / "experiment", ENDLESS, nodes=TWO))
+    try:
+        assert len(engine.nodes()) == 2
+        os.kill(cluster.processes["two"].pid, signal.SIGKILL)
+        seen = collect(engine, lambda seen: sum(isinstance(event, NodesChanged) for event in seen) == 2)
+        assert [len(event.nodes) for event in seen if isinstance(event, NodesChanged)] == [1, 2]
+        assert cluster.calls == 3
+    finally:
+        engine.close()
+
+
 def test_a_start_for_a_node_that_was_lost_meanwhile_ends_as_lost(two):
     engine, cluster = two()
     os.kill(cluster.processes["two"].pid, signal.SIGKILL)
@@ -123,6 +149,15 @@ def test_trials_of_a_node_see_its_devices_and_each_node_gives_out_its_own(tmp_pa
     assert sorted((t.last_result["devices"]) for t in trials) == ["0", "0", "1", "1"]
     assert {t.last_result["cwd"] for t in trials} == {os.getcwd()}
     assert not list((tmp_path / "shown" / "code").glob("driver-*"))
+
+
+def test_a_result_names_the_address_of_its_node(tmp_path):
+    nodes = [replace(node, address=f"127.0.0.{last}") for last, node in enumerate(TWO, 3)]
+    options = {"engine": AgentProcesses(nodes), "storage_path": tmp_path, "verbose": 0, "name": "addressed"}
+    analysis = sweep.run(lambda config: {"loss": 1}, num_samples=2, resources_per_trial={"cpu": 2}, **options)
+    assert sorted(trial.last_result["node_ip"] for trial in analysis.trials) == ["127.0.0.3", "127.0.0.4"]
+    assert sorted(analysis.dataframe(full=True)["node_ip"]) == ["127.0.0.3", "127.0.0.4"]
+    assert sweep.replay(analysis.experiment_path).differences == []
 
 
 @pytest.mark.slow

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import textwrap
+from pathlib import Path
+from types import ModuleType
 
 from sweep.engines import local_modules
 from sweep.engines.local_modules import ship_local_modules
@@ -53,6 +56,23 @@ def test_packages_that_are_loaded_go_whole_and_so_do_the_files_beside_the_script
         "package/deep/__init__.py",
     }
     assert said[-1].startswith(str(tmp_path / "store" / "modules-"))
+
+
+def test_an_environment_in_the_directory_of_the_script_is_not_copied(tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    make_project(project)
+    installed = project / ".venv" / "lib" / "site-packages" / "installed"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("")
+    for name, file in (("installed", installed / "__init__.py"), ("beside", project / "beside.py")):
+        module = ModuleType(name)
+        module.__file__ = str(file)
+        monkeypatch.setitem(sys.modules, name, module)
+    sysconfig.get_paths()  # remembers what it looks up on the path
+    monkeypatch.setattr(sys, "prefix", str(project / ".venv"))
+    monkeypatch.setattr(sys, "path", [str(project)])
+    home = Path(ship_local_modules(tmp_path / "store", print))
+    assert [path.name for path in home.rglob("*.py")] == ["beside.py"]
 
 
 def test_too_many_are_not_copied_and_it_is_said_what_to_do(tmp_path):

@@ -62,6 +62,7 @@ def test_the_block_of_the_guide_runs_with_sweep_s_name_and_leaves_nothing(cluste
         ray.shutdown()
     assert Counter(trial.status for trial in analysis.trials) == {"TERMINATED": 100}
     assert {trial.last_result["devices"] for trial in analysis.trials} == {"0", "1"}
+    assert {trial.last_result["node_ip"] for trial in analysis.trials} == {"127.0.0.3", "127.0.0.4"}
     table = analysis.dataframe(full=True)
     at_once = [((table.start_time <= t) & (table.end_time > t)).sum() for t in table.start_time]
     assert max(at_once) <= 4
