@@ -149,6 +149,7 @@ def test_population_based_training_exploits_trials_of_other_nodes(bucket):
         hyperparam_mutations={"rate": sweep.uniform(0.1, 1)},
         quantile_fraction=0.5,
         resample_probability=0.0,
+        synch=True,
     )
     rates = sweep.grid_search([0.001, 0.002, 1.0, 2.0])
     stop = {"training_iteration": 12}
