@@ -229,6 +229,11 @@ class Agent:
             copy.bring_code()
         except Exception as error:  # likewise
             raise _UnfitError(f"it cannot read {home.remote}: {type(error).__name__}: {error}") from error
+        if not Path(copy.own(directory, setup.stored.code)).exists():
+            raise _UnfitError(
+                f"it does not find in {home.remote} what the driver has written there. Expected storage that every "
+                "node reaches, such as s3://bucket/sweeps"
+            )
         assert self._link is not None
         self._outpost = Outpost(
             copy,

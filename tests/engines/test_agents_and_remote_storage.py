@@ -270,6 +270,12 @@ def test_storage_that_cannot_be_sent_to_nodes_is_refused_before_the_start(tmp_pa
             run(train, (tmp_path, here), num_samples=1, config={"x": 1}, engine=AgentProcesses(TWO[:1], lease_s=40.0))
 
 
+def test_storage_that_each_process_has_for_itself_is_refused_before_the_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(ExperimentError, match=r"one: it does not find in memory://b/apart what the driver has written"):
+        sweep.run(train, config={"x": 1}, engine=apart(), storage_path="memory://b", name="apart", verbose=0)
+
+
 def test_a_node_without_a_disk_for_its_directory_is_named(bucket, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ExperimentError, match=r"one: there is no directory for its trials: .*Set SWEEP_CACHE") as error:
