@@ -8,6 +8,8 @@ import signal
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.local import LocalFileSystem
 from links import Links
 from test_kill import check_no_trial_runs_after_its_end
 
@@ -84,6 +86,15 @@ def drive(root, num_trials, is_group, engine, num_cpus):
     )
 '''
 
+# The same where nodes share nothing but remote storage.
+APART = DRIVE.replace(
+    "storage_path=root,", 'storage_path="b", storage_filesystem=DirFileSystem(root + "/bucket", LocalFileSystem()),'
+).replace(
+    "import json\n",
+    "import json\nfrom fsspec.implementations.dirfs import DirFileSystem\n"
+    "from fsspec.implementations.local import LocalFileSystem\n",
+)
+
 PLAIN = f"""
 from links import Linked
 
@@ -156,6 +167,23 @@ class Harm:
         """Let silent links carry again."""
         while self._silent:
             self._links.heal(self._silent.pop())
+
+
+def check_apart(root: Path) -> None:
+    """See that remote storage holds the checkpoints that trials ended with and no others, and that nodes kept nothing;
+    bring what `check` looks at to where it looks."""
+    (copy,) = root.glob("cache/remote/*/chaos")
+    (root / "chaos").symlink_to(copy)
+    there = {str(path.relative_to(root / "bucket/b/chaos")) for path in root.glob("bucket/b/chaos/*/checkpoint_*")}
+    bucket = DirFileSystem(str(root / "bucket"), LocalFileSystem())
+    for trial in sweep.ExperimentAnalysis("b/chaos", storage_filesystem=bucket).trials:
+        if trial.checkpoint is not None:
+            there.discard(str(Path(trial.checkpoint.path).relative_to(copy)))
+            with trial.checkpoint.as_directory():
+                pass
+    assert there == set()
+    left = [path.name for path in (root / "cache/nodes").rglob("*") if path.is_file()]
+    assert [name for name in left if not name.endswith(".lock")] == []
 
 
 def check(root: Path, num_trials: int) -> None:
