@@ -47,7 +47,10 @@ def test_a_script_that_starts_a_sweep_can_be_a_target_of_the_command_line(tmp_pa
     assert "nor what stands below it" in found.err
 
 
-@pytest.mark.parametrize("more", ["", ", start_method='spawn'"], ids=["forked", "spawned"])
+@pytest.mark.parametrize(
+    "more",
+    [pytest.param("", id="forked"), pytest.param(", start_method='spawn'", marks=pytest.mark.slow, id="spawned")],
+)
 def test_a_script_that_starts_a_sweep_can_be_imported_by_hand_and_by_its_trials(tmp_path, more):
     found = run(tmp_path, *PYTHON, "import FILE", FILE=SCRIPT.replace("verbose=0", f"verbose=0{more}"))
     assert (found.code, found.out) == (0, "FILE {'x': 1}\n"), found
@@ -124,8 +127,11 @@ def test_a_sweep_is_restored_whose_space_and_callbacks_come_from_a_script_that_s
 
 @pytest.mark.parametrize(
     "command",
-    [("resume", "first", "--trials", "+1", "-q"), ("replay", "first", "--verify"), ("simulate", "first")],
-    ids=["resume", "replay_verify", "simulate"],
+    [
+        pytest.param(("resume", "first", "--trials", "+1", "-q"), id="resume"),
+        pytest.param(("replay", "first", "--verify"), marks=pytest.mark.slow, id="replay_verify"),
+        pytest.param(("simulate", "first"), marks=pytest.mark.slow, id="simulate"),
+    ],
 )
 def test_a_command_that_loads_the_trainable_again_starts_no_sweep_of_its_script(tmp_path, command):
     first = run(tmp_path, *ON_THE_COMMAND_LINE, "-q", "--name", "first", FILE=SCRIPT)

@@ -257,7 +257,10 @@ print("left after", len(left()), flush=True)
 """
 
 
-@pytest.mark.parametrize("options", ["{}", "{'start_method': 'spawn'}"], ids=["zygote", "spawn"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param("{}", id="zygote"), pytest.param("{'start_method': 'spawn'}", marks=pytest.mark.slow, id="spawn")],
+)
 @pytest.mark.parametrize("how", ["another", "resume"])
 def test_daemons_of_a_driver_that_was_killed_with_its_helpers_are_ended_by_the_next(tmp_path, how, options):
     (tmp_path / "script.py").write_text(SCRIPT)

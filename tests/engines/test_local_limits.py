@@ -184,7 +184,7 @@ def limited(number: int) -> tuple[str, ...]:
 
 
 @needs_another_user
-@pytest.mark.parametrize("number", [7, 8, 12])
+@pytest.mark.parametrize("number", [7, pytest.param(8, marks=pytest.mark.slow), 12])
 @pytest.mark.parametrize("options", ["", ", reuse_actors=True"], ids=["fresh", "reused"])
 def test_few_processes_make_fewer_trials_run_at_once(tmp_path, number, options):
     """Driver, its threads for callbacks and display, zygote, and two for each trial."""

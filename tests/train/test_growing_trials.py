@@ -177,7 +177,13 @@ def test_its_reports_are_the_trials_own_where_it_is_asked_for(run):
     assert analysis.best_config == {"x": 1}
 
 
-@pytest.mark.parametrize("options", [{"start_method": "spawn"}, {"reuse_actors": True}], ids=["spawned", "reused"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"start_method": "spawn"}, marks=pytest.mark.slow, id="spawned"),
+        pytest.param({"reuse_actors": True}, id="reused"),
+    ],
+)
 def test_every_kind_of_worker_goes_back_and_comes_again(run, options):
     analysis = run(trial, config={"x": sweep.grid_search([1, 2])}, max_concurrent_trials=1, **options)
     assert last(analysis, "loss") == [2, 4]
