@@ -151,7 +151,7 @@ class _FileLogger(LoggerCallback):
 
     def __init__(self) -> None:
         self._files = _Appender()
-        self._repair_to = 0
+        self._repair_to: int | None = None  # the last event up to which files are to be completed; None: nothing is
 
     def setup(self, *, experiment_dir: str, plan: Any, num_trials: int | None, **info: Any) -> None:
         """Take the directory; after a restart (`resumed=True`) note up to where the files should be complete."""
@@ -159,8 +159,7 @@ class _FileLogger(LoggerCallback):
         self._root = str(self.layout.root)
         if info.get("resumed"):
             with closing(open_record(self.layout.root)) as connection:
-                (seq,) = connection.execute("SELECT max(seq) FROM result").fetchone()
-            self._repair_to = seq or 0
+                (self._repair_to,) = connection.execute("SELECT coalesce(max(seq), 0) FROM result").fetchone()
 
     def on_trial_start(self, trial: Trial) -> None:
         """Complete old files first: here rather than in `setup`, where the driver would wait for it."""
@@ -168,7 +167,7 @@ class _FileLogger(LoggerCallback):
         super().on_trial_start(trial)
 
     def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
-        if self._repair_to:
+        if self._repair_to is not None:
             self._repair_once()
         super().on_trial_result(trial, result)
 
@@ -195,13 +194,14 @@ class _FileLogger(LoggerCallback):
         """Make the file what it is after these reports, keeping what is right in it."""
 
     def _repair_once(self) -> None:
-        seq, self._repair_to = self._repair_to, 0
-        if not seq:
+        seq, self._repair_to = self._repair_to, None
+        if seq is None:
             return
         with closing(open_record(self.layout.root)) as connection:
             found = connection.execute(
-                "SELECT t.trial_id, t.config, t.status, count(*), max(r.wall) FROM result r"
-                " JOIN trial t ON t.trial_id = r.trial_id WHERE r.seq <= ? GROUP BY t.trial_id",
+                "SELECT t.trial_id, t.config, t.status, coalesce(r.number, 0), coalesce(r.wall, 0.0) FROM trial t"
+                " LEFT JOIN (SELECT trial_id, count(*) number, max(wall) wall FROM result WHERE seq <= ?"
+                " GROUP BY trial_id) r ON t.trial_id = r.trial_id",
                 (seq,),
             ).fetchall()
             newest = max((row[4] for row in found), default=0.0)
@@ -209,8 +209,12 @@ class _FileLogger(LoggerCallback):
                 trial_id: config
                 for trial_id, config, status, count, wall in found
                 if (status not in ("TERMINATED", "ERROR") or wall >= newest - _RECENT_S)
+                and count
                 and self._num_lines(self.layout.trial(trial_id) / self._file_name) != count + self._num_header_lines
             }
+            for trial_id, _, status, count, _ in found:
+                if not count and status not in ("TERMINATED", "ERROR"):  # what it reported was taken by a power cut
+                    (self.layout.trial(trial_id) / self._file_name).unlink(missing_ok=True)
             reports = connection.execute(
                 "SELECT trial_id, metrics FROM result WHERE seq <= ? AND trial_id IN (SELECT value FROM json_each(?))"
                 " ORDER BY trial_id, seq",

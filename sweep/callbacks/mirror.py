@@ -41,6 +41,9 @@ class MirrorCallback(Callback):
         log_files: names of files in the trials' directories that are copied like logs, besides the usual ones.
         do_nodes_send: nodes of a cluster may copy checkpoints as well.
         notice: called with each line for the user.
+
+    Attributes:
+        await_flush: returns when what is committed now survives a power cut; no record is sent before.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class MirrorCallback(Callback):
         self.shown = storage.describe(self.root.name)
         self.sync_period_s = sync_period_s
         self.sync_timeout_s = sync_timeout_s
+        self.await_flush: Callable[[], None] = lambda: None
         self._artifacts = sync_artifacts
         self._artifacts_on_checkpoint = sync_artifacts and sync_artifacts_on_checkpoint
         self._notice = notice or (lambda text: None)
@@ -89,6 +93,7 @@ class MirrorCallback(Callback):
         """Begin."""
         if self._thread is None:
             remember_home(self.root, self._remote, self._uri)
+            self._uploader.await_flush = self.await_flush
             self._thread = threading.Thread(target=self._work, name="sweep-mirror", daemon=True)
             self._thread.start()
 

@@ -21,7 +21,7 @@ from sweep.core.sweep import Sweep
 from sweep.display.ending import Ending
 from sweep.engines.base import Engine
 from sweep.engines.leftovers import end_leftovers
-from sweep.errors import MetricError, RecordError
+from sweep.errors import ExperimentError, MetricError, RecordError
 from sweep.launch.build import build, prepared, seed_of
 from sweep.launch.description import COMPLETE, meta_of_run, setup_info
 from sweep.launch.drive import drive
@@ -34,10 +34,12 @@ from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.launch.spec import RunSpec
 from sweep.record.checkpoints import discard_in
 from sweep.record.encoding import is_same
+from sweep.record.flusher import flush_log
 from sweep.record.guard import DirectoryGuard, make_writable, refusing_full_disk
 from sweep.record.journal import Journal
 from sweep.record.layout import checked_trial_id
 from sweep.record.lock import DriverLock, mark_of_dead_driver
+from sweep.record.manifest import first_free
 from sweep.record.publisher import Publisher
 from sweep.record.resume import Loaded, load, retell
 from sweep.record.saved_spec import recorded_points, write_saved_spec
@@ -150,6 +152,12 @@ class Launch:
     def _lock(self) -> DriverLock:
         lock = DriverLock(self.layout.lock, process_mark(os.getpid()), is_shared=self.shared is not None)
         self._stack.callback(lock.release)
+        try:
+            flush_log(self.database)  # what a killed driver left is acted on from here on
+        except OSError as error:
+            raise ExperimentError(
+                f"{self.database} could not be flushed to its disk: {error}. Check the disk; nothing was changed."
+            ) from error
         if self.shared is not None:
             self._taken = self.shared.take(was_left=bool(lock.dead))
         else:
@@ -162,6 +170,10 @@ class Launch:
             return
         for path in self.loaded.strays:
             self._discard(path)
+        for name in self.loaded.strangers:
+            aside = first_free(str(self.layout.root / f"unknown_{name}"))
+            os.rename(self.layout.root / name, aside)
+            self.notices.say(f"the record knows nothing of the trial of {name} (a power cut?): moved to {aside}")
         retell(self.database, self.policies.scheduler, self.policies.searcher, self.built.judge)
         for text in resumption(self.built, self.place, self.loaded, meta):
             self.notices.say(text)
@@ -179,12 +191,14 @@ class Launch:
         guard = DirectoryGuard(self.layout, self.database)
         stack.callback(guard.close)
         notices.is_mute = lambda: bool(guard.problem)  # everything fails then, for one reason, and that is raised
-        if mirror is not None:
-            stack.callback(finish_copy, mirror, lambda: guard.problem)  # last of all: the record is closed by then
         publisher = self._publisher()
-        if publisher is not None:
-            stack.callback(lambda: publisher.close(is_lost=bool(guard.problem)))  # when the record is closed
         journal = self._journal(guard, publisher)
+        if mirror is not None:
+            mirror.await_flush = journal.flush
+            # last of all: the record is closed by then
+            stack.callback(finish_copy, mirror, lambda: guard.problem or journal.problem)
+        if publisher is not None:  # when the record is closed
+            stack.callback(lambda: publisher.close(is_lost=bool(guard.problem or journal.problem)))
         stack.callback(journal.close)
         journal.set_meta(meta)
         with refusing_full_disk(self.layout):
@@ -214,8 +228,9 @@ class Launch:
         try:
             dispatcher.start(lambda: engine.post(Tick()))
             guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
+            journal.start(lambda: engine.post(Tick()))  # likewise
             if publisher is not None:
-                publisher.start(lambda: journal.seq, lambda: engine.post(Tick()))
+                publisher.start(lambda: journal.seq, lambda: engine.post(Tick()), journal.flush)
         except RuntimeError as error:  # no thread is free
             raise limits.refusal(OSError(errno.EAGAIN, str(error))) from error
         leave = getattr(notices.display, "leave", lambda: None)
@@ -223,6 +238,7 @@ class Launch:
         try:
             engine.run_loop(lambda: self._loop(sweep, engine, dispatcher, journal))
             guard.check()
+            journal.flush()  # before anybody is told that it is over
         except BaseException as error:
             if not (isinstance(error, RecordError) and self.ending.is_interrupted):
                 self.ending.error = error

@@ -156,7 +156,7 @@ class RunSpec:
     start_method: str = "zygote"
     preload: Sequence[str] = ()
     env: Mapping[str, str] | None = None
-    durability: str = "full"
+    durability: str = "group"
     strict_metric: bool = True
     import_path: str | None = None
     trainable_name: str | None = None
@@ -183,7 +183,7 @@ class RunSpec:
             checks.whole("max_concurrent_trials", self.max_concurrent_trials, expected=hint)
         if self.config is not None and not isinstance(self.config, Mapping):
             checks.refuse("config", self.config, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}")
-        checks.one_of("durability", self.durability, ("full", "fast"))
+        checks.one_of("durability", self.durability, ("group", "full", "fast"))
         metric_and_mode(self.metric, self.mode)
         if self.seed is not None:
             checks.whole("seed", self.seed)

@@ -12,6 +12,7 @@ from pathlib import Path
 from sweep.errors import ExperimentError, RecordError
 from sweep.record.files import write_atomically
 from sweep.record.layout import ExperimentLayout
+from sweep.record.manifest import sync_directory
 from sweep.record.space import lacks_space
 
 __all__ = ["DirectoryGuard", "make_writable", "refusing_full_disk"]
@@ -32,7 +33,11 @@ def make_writable(layout: ExperimentLayout, *, is_resumed: bool = False) -> None
     """
     probe = layout.root / f".probe-{os.getpid()}"
     try:
+        new = [path for path in (layout.root, *layout.root.absolute().parents) if not path.exists()]
         layout.root.mkdir(parents=True, exist_ok=True)
+        for path in new:
+            with contextlib.suppress(PermissionError):  # of a directory that may be written and not read
+                sync_directory(str(path.absolute().parent))
         write_atomically(probe, b"x", is_durable=True)
         probe.unlink()
     except OSError as error:

@@ -1,19 +1,24 @@
-"""The writer of `sweep.db`: events, commands, trials and results of a batch in one durable transaction."""
+"""The writer of `sweep.db`: events, commands, trials and results of a batch in one transaction."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sweep.core.messages import Command, Event
 from sweep.core.sweep import Changes
 from sweep.core.trial import CheckpointRef, Trial
-from sweep.errors import ExperimentError, RecordError
+from sweep.errors import CheckpointError, ExperimentError, RecordError
 from sweep.record.encoding import decode, encode
+from sweep.record.flusher import DURABILITIES, Flusher, Folded
+from sweep.record.manifest import sync_directory
+from sweep.record.opening import connect_for_reading
 from sweep.record.records import command_texts, encode_event, encode_grown, encode_pending
 from sweep.record.schema import APPLICATION_ID, LABELS, SCHEMA, UPGRADES, VERSION, check_version
 
@@ -23,7 +28,9 @@ _RETRY_S = 1.0
 _DISK_GRACE_S = 600.0
 _SAY_S = 60.0  # how often it is said again that the disk is full
 _LOOK_S = 0.1  # how soon a wait for the disk ends after Ctrl-C
-_WAL_EVERY_S = 600.0
+_STALL_S = 0.1  # a commit that takes longer is counted
+_LONG_STALL_S = 5.0  # and one that takes so long is said
+_FAILED_FLUSHES = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 
 _INSERT_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_RESULT = "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -47,24 +54,33 @@ _UPDATE_PROGRESS = (
 class Journal:
     """The only writer of one experiment's record.
 
-    Every `commit` is one transaction that is on the disk when it returns (WAL, `synchronous=FULL`). When the disk
-    is full the driver waits, everything already committed is intact, and nothing is acted on until the write succeeds.
+    Every `commit` is one transaction that survives a kill of every process when it returns. What a power cut cannot
+    take back either was flushed: by a thread soon after (`durability="group"`), by the commit itself ("full"), or when
+    somebody waits for it ("fast", for benchmarks). `flush` waits for it, and a checkpoint is deleted after it. When the
+    disk is full the driver waits, everything already committed is intact, and nothing is acted on until the write
+    succeeds.
+
+    SQLite would fold its log into the database within a commit, and flush both for that, every few hundred commits: the
+    flusher does it instead, on this same connection, when the driver is idle or the log has grown long.
 
     Args:
         database: path of `sweep.db`; created with its tables when it does not exist.
-        durability: "full", or "fast", which loses the last commits at a power cut (never at a kill); for benchmarks.
-        discard: deletes a checkpoint, given its path relative to the experiment.
+        durability: "group", "full" or "fast".
+        discard: deletes a checkpoint, given its path relative to the experiment; on another thread.
         notice: called with one line when the disk does not take what is written.
         is_interrupted: whether the user wants to wait for the disk no longer.
         check: raises when the record is not where it was any more; nothing is written then.
         name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.
+
+    Attributes:
+        num_stalls: commits that took longer than 0.1 s. longest_s: the longest of all.
     """
 
     def __init__(
         self,
         database: Path,
         *,
-        durability: str = "full",
+        durability: str = "group",
         discard: Callable[[str], None] | None = None,
         notice: Callable[[str], None] | None = None,
         is_interrupted: Callable[[], bool] = lambda: False,
@@ -74,6 +90,8 @@ class Journal:
         self.database = database
         self.num_commits = 0
         self.commit_s = 0.0  # time spent in commits so far
+        self.num_stalls = 0
+        self.longest_s = 0.0
         self._discard = discard
         self._notice = notice or (lambda text: None)
         self._is_interrupted = is_interrupted
@@ -81,26 +99,29 @@ class Journal:
         self._name_of = name_of
         is_new = not database.exists()
         try:
-            # the driver commits on one thread; closing may happen on another
+            # used by one thread at a time: the one that commits, the flusher, the one that closes
             self._db = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA busy_timeout=5000")
             if is_new:
                 self._create()
             self._upgrade(check_version(self._db, database))
             self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
-            self._db.execute("PRAGMA wal_autocheckpoint=1000")
+            # NORMAL flushes the log when it is folded, and its header when it begins anew
+            self._db.execute(f"PRAGMA synchronous={'FULL' if DURABILITIES[durability] is None else 'NORMAL'}")
+            self._db.execute("PRAGMA wal_autocheckpoint=0")
             self._db.execute("PRAGMA trusted_schema=OFF")
             if name_of is not None:
                 self._db.execute(LABELS)
             (self.seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
             self._known = {row[0] for row in self._db.execute("SELECT trial_id FROM trial")} if not is_new else set()
-        except sqlite3.Error as error:
+            sync_directory(str(database.parent))  # the log's name
+            self._flusher = Flusher(database, durability, fold=self._fold)
+        except (sqlite3.Error, OSError) as error:
             raise ExperimentError(
                 f"{database} cannot be written: {error}. Check the directory and its disk."
             ) from error
+        self._lock = threading.Lock()  # of the connection
         self._written: dict[str, Trial] = {}  # trials that have not ended, as their rows stand
-        self._wal_at = time.monotonic() + _WAL_EVERY_S
 
     def _create(self) -> None:
         self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
@@ -125,27 +146,43 @@ class Journal:
         """
         rows = [(key, encode(value)) for key, value in values.items()]
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
-            self._db.execute("COMMIT")
+            with self._transaction() as db:
+                db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
         except sqlite3.Error as error:
-            self._roll_back()
             raise RecordError(
                 f"{self.database} cannot be written: {error}. Everything before is intact; free some space and resume."
             ) from error
 
-    def _roll_back(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit what is written within, or nothing of it.
+
+        Raises:
+            RecordError: a flush failed, now or before.
+            sqlite3.Error: it was not taken.
+        """
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                if getattr(error, "sqlite_errorname", "") in _FAILED_FLUSHES:
+                    self._flusher.fail(error)
+                    self._flusher.check()
+                raise
+            self._flusher.committed()
 
     def commit(
         self, events: Sequence[Event], commands: Sequence[Sequence[Command]], changes: Changes, now: float
     ) -> None:
-        """Write a batch; returns when it is on the disk.
+        """Write a batch; returns when it survives a kill, and with `durability="full"` a power cut.
 
         Raises:
-            RecordError: the disk did not take it for ten minutes, or until the user interrupted the wait; or the record
-                is gone.
+            RecordError: the disk did not take it for ten minutes, or until the user interrupted the wait; or a flush
+                failed; or the record is gone.
         """
         began = time.monotonic()
         wall = time.time()
@@ -169,13 +206,20 @@ class Journal:
                 self._written.pop(trial.id, None)
             else:
                 self._written[trial.id] = trial
-        ended = time.monotonic()
         self.num_commits += 1
-        self.commit_s += ended - began
-        if ended > self._wal_at:
-            self._wal_at = ended + _WAL_EVERY_S
-            with contextlib.suppress(sqlite3.OperationalError):  # a full disk: what is committed is in the log
-                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._took(time.monotonic() - began)
+
+    def _took(self, seconds: float) -> None:
+        self.commit_s += seconds
+        if seconds > _STALL_S:
+            self.num_stalls += 1
+        if seconds > self.longest_s:
+            if seconds > _LONG_STALL_S > self.longest_s:
+                self._notice(
+                    f"{self.database}: its disk took {seconds:.1f} s to take one write, and all trials that had "
+                    "reported waited for it. Pass storage_path=, or set SWEEP_STORAGE, to a directory on a faster disk."
+                )
+            self.longest_s = seconds
 
     def _labels(self, changes: Changes) -> list[tuple[str, str]]:
         """Return the names of trials that are new here."""
@@ -188,24 +232,22 @@ class Journal:
         said_at = 0.0
         while True:
             self._check()
+            self._flusher.check()
             try:
-                db = self._db
-                db.execute("BEGIN IMMEDIATE")
-                db.executemany(_INSERT_EVENT, rows)
-                if results:
-                    db.executemany(_INSERT_RESULT, results)
-                if new:
-                    db.executemany(_INSERT_TRIAL, new)
-                if state:
-                    db.executemany(_UPDATE_STATE, state)
-                if progress:
-                    db.executemany(_UPDATE_PROGRESS, progress)
-                if labels:
-                    db.executemany(_INSERT_LABEL, labels)
-                db.execute("COMMIT")
+                with self._transaction() as db:
+                    db.executemany(_INSERT_EVENT, rows)
+                    if results:
+                        db.executemany(_INSERT_RESULT, results)
+                    if new:
+                        db.executemany(_INSERT_TRIAL, new)
+                    if state:
+                        db.executemany(_UPDATE_STATE, state)
+                    if progress:
+                        db.executemany(_UPDATE_PROGRESS, progress)
+                    if labels:
+                        db.executemany(_INSERT_LABEL, labels)
                 break
             except sqlite3.OperationalError as error:
-                self._roll_back()
                 now = time.monotonic()
                 began = now if began is None else began
                 left_s = began + _DISK_GRACE_S - now
@@ -222,6 +264,7 @@ class Journal:
                         "nothing recorded is lost."
                     )
                 self._await_retry(error)
+                self._fold()  # a log that is begun anew needs no more room
         if began is not None:
             self._notice(f"{self.database} can be written again: the sweep goes on.")
 
@@ -283,18 +326,81 @@ class Journal:
                 new.append((*values, config, resources, trial.number, trial.id))
         return new, state, progress
 
+    def start(self, wake: Callable[[], None]) -> None:
+        """Begin to flush what is committed; before that only `flush` and `close` do.
+
+        Args:
+            wake: called on another thread when a flush has failed: the next commit says so.
+
+        Raises:
+            RuntimeError: no thread is free.
+        """
+        self._flusher.start(wake)
+
+    @property
+    def problem(self) -> str:
+        """What a flush that failed means for the user; empty as long as none did."""
+        return self._flusher.problem
+
+    def flush(self) -> None:
+        """Return when everything that is committed now survives a power cut; from any thread, also after `close`.
+
+        Raises:
+            RecordError: a flush failed.
+        """
+        self._flusher.wait()
+
     def discard(self, checkpoint: CheckpointRef) -> None:
-        """Delete a checkpoint that nothing refers to."""
+        """Delete a checkpoint that nothing refers to: when a power cut cannot bring back a record that does."""
         if self._discard is not None:
-            self._discard(checkpoint.path)
+            self._flusher.do_when_flushed(partial(self._delete, self._discard, checkpoint.path))
+
+    def _delete(self, discard: Callable[[str], None], path: str) -> None:
+        try:
+            discard(path)
+        except (OSError, CheckpointError) as error:  # what is left of it is found when the sweep is resumed
+            self._notice(f"{path} is not deleted: {error}")
+
+    def _fold(self) -> Folded | None:
+        """Copy what is in the log into the database, as far as readers allow; None: the disk has no room.
+
+        Raises:
+            RecordError: a flush failed.
+        """
+        with self._lock:
+            try:
+                _, frames, copied = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorname", "") in _FAILED_FLUSHES:
+                    self._flusher.fail(error)
+                    self._flusher.check()
+                return None
+        return Folded(frames, frames == copied)
 
     def close(self) -> None:
-        """Fold the write-ahead log into the one file and close."""
+        """Flush, do what waited for that, fold the write-ahead log into the one file, and close.
+
+        Raises:
+            RecordError: a flush failed only now.
+        """
+        had_failed = bool(self.problem)
+        self._flusher.close()
+        keep: sqlite3.Connection | None = None
         try:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if self.problem:  # SQLite would fold the log when the last connection is closed, though pages may be lost
+                with contextlib.suppress(sqlite3.Error, ExperimentError):
+                    keep = connect_for_reading(self.database)
+                    keep.execute("SELECT 1 FROM meta").fetchone()
+            else:
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
             self._notice(f"{self.database}: its write-ahead log stays beside it ({error}); nothing is lost.")
         self._db.close()
+        if keep is not None:
+            keep.close()
+        self._flusher.close_log()
+        if not had_failed:
+            self._flusher.check()
 
 
 def _differs_in_progress_only(old: Trial, new: Trial) -> bool:

@@ -39,17 +39,21 @@ class Publisher:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, seq_of: Callable[[], int], wake: Callable[[], None]) -> None:
+    def start(
+        self, seq_of: Callable[[], int], wake: Callable[[], None], await_flush: Callable[[], None] | None = None
+    ) -> None:
         """Publish now, so that the sweep can be seen, and go on doing so.
 
         Args:
             seq_of: returns the number of the last event that is committed.
             wake: called on another thread when the driver has to stop, so that it asks `check`.
+            await_flush: returns when what is committed survives a power cut, or raises; nothing is published before.
 
         Raises:
             ExperimentError: it cannot be published.
         """
         self._seq_of, self._wake = seq_of, wake
+        self._record.await_flush = await_flush or self._record.await_flush
         try:
             self.step()
         except (OSError, sqlite3.Error) as error:

@@ -41,7 +41,7 @@ from sweep.record.facts import END, Fact, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.records import decode_event, decode_grown, decode_pending
 from sweep.record.schema import open_for_reading
-from sweep.record.stored import StoredCheckpoints
+from sweep.record.stored import StoredCheckpoints, strangers_of
 
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
@@ -56,6 +56,7 @@ class Loaded:
     Attributes:
         kept: per trial the checkpoints that exist, oldest first.
         strays: checkpoint directories that nothing refers to, relative to the experiment.
+        strangers: directories of trials that the record does not know.
         seq: number of the last event. at: seconds of driving so far.
         plan: of the last run; None when nothing was recorded yet.
         missing: checkpoints that trials refer to and that are not there.
@@ -67,6 +68,7 @@ class Loaded:
     kept: dict[str, list[Kept]] = field(default_factory=dict)
     strays: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
     lost: tuple[str, ...] = ()
     seq: int = 0
     at: float = 0.0
@@ -118,6 +120,7 @@ def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loa
                 loaded.missing.append(trial.checkpoint.path)
                 loaded.trials[i] = without(loaded.lost, trial, loaded.kept)
         loaded.strays = sorted(existing - wanted)
+        loaded.strangers = strangers_of(root, db)
         return loaded
     finally:
         db.close()

@@ -1,13 +1,15 @@
-"""Which checkpoints a record says there are, and which of them its trials continue from."""
+"""Which trials and checkpoints a record says there are, and which of them its trials continue from."""
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
+from pathlib import Path
 
 from sweep.record.encoding import decode
 
-__all__ = ["StoredCheckpoints", "references", "trial_of"]
+__all__ = ["StoredCheckpoints", "references", "strangers_of", "trial_of"]
 
 _REFERENCE = re.compile(r'"([A-Za-z0-9][A-Za-z0-9_-]*/checkpoint_\d{6,}[^"/\\]*)"')
 _FACTS = """
@@ -59,6 +61,20 @@ def references(db: sqlite3.Connection) -> dict[str, set[str]]:
     )
     found = {row[0]: {path for text in row[1:] if text for path in _REFERENCE.findall(text)} for row in rows}
     return {trial_id: paths for trial_id, paths in found.items() if paths}
+
+
+def strangers_of(root: Path, db: sqlite3.Connection) -> list[str]:
+    """Return the directories of trials that a record does not know: those of its last moments, which were lost by a
+    power cut, or never published. Their numbers will be given to others."""
+    known = {row[0] for row in db.execute("SELECT trial_id FROM trial")}
+    prefixes = {trial_id.rpartition("_")[0] for trial_id in known}
+    prefixes |= {json.loads(row[0]) for row in db.execute("SELECT value FROM meta WHERE key = 'prefix'")}
+    found = []
+    for path in root.iterdir():
+        name = re.fullmatch(r"([0-9a-f]{5})_\d{5,}", path.name)
+        if name and name[1] in prefixes and path.name not in known and path.is_dir() and not path.is_symlink():
+            found.append(path.name)
+    return sorted(found)
 
 
 def trial_of(checkpoint: str) -> str:

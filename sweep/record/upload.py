@@ -67,6 +67,7 @@ class Uploader:
         record_s: seconds that the last copying and sending of the record took.
         num_files: still to be sent in this pass.
         problems: checkpoints that cannot be sent, with the reasons.
+        await_flush: returns when what the driver has committed survives a power cut, or raises; to be set.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Uploader:
         self.remote = remote
         self.layout = ExperimentLayout(root)
         self.record_s = 0.0
+        self.await_flush: Callable[[], None] = lambda: None
         self.num_files = 0
         self.problems: dict[str, str] = {}
         self._log_files = log_files
@@ -211,6 +213,7 @@ class Uploader:
         began = time.monotonic()
         if not self._is_mine(Lease.read(self.remote) or Lease()):
             raise ExperimentError(f"{self.remote} was changed while it was written")
+        self.await_flush()
         self.remote.replace(snapshot, DATABASE)
         with contextlib.closing(open_for_reading(snapshot)) as db:
             stamp = stamp_of_record(db)

@@ -16,25 +16,26 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import secrets
 import shutil
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweep.errors import ExperimentError
 from sweep.record.disks import Disk, disk_of, is_shared
 from sweep.record.files import write_atomically
+from sweep.record.flusher import flush_log
 from sweep.record.layout import CACHE_VARIABLE, DATABASE, RECORD_MARK, cache_root, tidy_name
 from sweep.record.manifest import sync_directory
 from sweep.record.mirrored import Lease
 from sweep.record.opening import Reading
 from sweep.record.schema import open_for_reading
 from sweep.record.snapshot import compare, copy_record, stamp_of_record
+from sweep.record.stored import strangers_of
 
 __all__ = ["TakenOver", "WorkingRecord", "live_record", "open_record", "work_in_place", "working_record"]
 
@@ -156,12 +157,14 @@ class WorkingRecord:
     Attributes:
         database: what the driver writes.
         published: what others read.
+        await_flush: returns when what is committed survives a power cut, or raises; nothing is published before.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.home = home_of(root)
         self.database, self.published = self.home / DATABASE, root / DATABASE
+        self.await_flush: Callable[[], None] = lambda: flush_log(self.database)
         self._lease = Lease()
         self._stamp: tuple[int, str] | None = None  # of the record when it was published last
         self._found: tuple[int, int, int] | None = None  # the file that it became
@@ -223,6 +226,7 @@ class WorkingRecord:
             _check_whole(db, outgoing)
         incoming = self.root / _INCOMING
         _copy_durably(outgoing, incoming)
+        self.await_flush()
         self._check_lease()
         before = self.root / _BEFORE
         with contextlib.suppress(OSError):  # a file system without links: who reads it just now may have to repeat that
@@ -348,25 +352,13 @@ class WorkingRecord:
         with contextlib.closing(open_for_reading(incoming)) as db:
             _check_whole(db, self.published)
             self._stamp, self._found = stamp_of_record(db), found
-            strangers = list(_strangers(self.root, db))
+            strangers = strangers_of(self.root, db)
         self._clear()
         _sync(incoming)
         os.replace(incoming, self.database)
         sync_directory(str(self.home))
-        for path in strangers:
-            shutil.rmtree(path)
-
-
-def _strangers(root: Path, db: sqlite3.Connection) -> Iterator[Path]:
-    """Give the directories of trials that a record does not know: of a driver whose last events were never published.
-    Their numbers will be given to others."""
-    known = {row[0] for row in db.execute("SELECT trial_id FROM trial")}
-    prefixes = {trial_id.rpartition("_")[0] for trial_id in known}
-    prefixes |= {json.loads(row[0]) for row in db.execute("SELECT value FROM meta WHERE key = 'prefix'")}
-    for path in root.iterdir():
-        found = re.fullmatch(r"([0-9a-f]{5})_\d{5,}", path.name)
-        if found and found[1] in prefixes and path.name not in known and path.is_dir() and not path.is_symlink():
-            yield path
+        for name in strangers:
+            shutil.rmtree(self.root / name)
 
 
 def _identity(db: sqlite3.Connection) -> list[tuple[str, str]]:

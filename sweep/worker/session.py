@@ -18,7 +18,7 @@ from sweep.core.results import ANONYMOUS_METRIC
 from sweep.errors import CheckpointError, UserCodeError
 from sweep.record.checkpoints import Checkpoint, free_target, known_whole, persist
 from sweep.record.layout import checkpoint_name
-from sweep.record.manifest import MANIFEST, DamagedError, set_aside, verify
+from sweep.record.manifest import MANIFEST, DamagedError, set_aside, sync_directory, verify
 from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
 from sweep.worker.channel import Channel, Packets, SocketChannel
@@ -86,6 +86,7 @@ class Session:
         self.saver: Callable[[str], None] | None = None
         self._channel = channel
         self.num_reports = 0
+        self._is_placed = False  # the trial's directory is there also after a power cut
         self._pid = os.getpid()
         self._hostname = os.uname().nodename
         self._lock = threading.Lock()
@@ -294,6 +295,9 @@ class Session:
             name = f"{name}.{self.job.attempt}"
         target = free_target(self.trial_dir, name, self.job.attempt)
         persist(source, target, is_source_spent=is_source_spent, is_source_immutable=is_source_immutable)
+        if not self._is_placed:
+            sync_directory(self.job.directory)  # the name of the trial's own directory
+            self._is_placed = True
         return os.path.relpath(target, self.job.directory)
 
     def damage(self) -> str:

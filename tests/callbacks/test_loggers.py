@@ -307,6 +307,28 @@ def test_files_are_completed_from_the_record(tmp_path: Path, damage: str) -> Non
     made.close()
 
 
+def test_files_say_nothing_that_the_record_does_not_know_since_a_power_cut(tmp_path: Path) -> None:
+    made, trials = crashed(tmp_path)
+    nothing = made.trial({"lr": 4})
+    made.start(nothing)
+    made.commit()
+    for kind in (JsonLoggerCallback, CSVLoggerCallback):
+        logger = ready(kind(), made.root)
+        for trial in (trials[2], nothing):
+            for step in range(5):
+                logger.on_trial_result(evolve(TRIAL, id=trial), report(step + 1, loss=step))
+        logger.on_experiment_end([])
+        again = ready(kind(), made.root, resumed=True)
+        again.on_trial_start(evolve(TRIAL, id=nothing))
+        again.on_trial_result(evolve(TRIAL, id=nothing), report(1, loss=7))
+        again.on_experiment_end([])
+    assert [row["loss"] for row in json_lines(made.root, trials[2])] == [0, 1, 2]
+    assert [row["loss"] for row in json_lines(made.root, nothing)] == [7]
+    assert [float(row["loss"]) for row in csv_rows(made.root, trials[2])] == [0, 1, 2]
+    assert [float(row["loss"]) for row in csv_rows(made.root, nothing)] == [7]
+    made.close()
+
+
 def test_without_a_restart_the_record_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "no-database-here").mkdir()
     logger = ready(JsonLoggerCallback(), tmp_path / "no-database-here")

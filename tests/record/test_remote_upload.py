@@ -15,6 +15,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
 
+from sweep.errors import RecordError
 from sweep.record import checkpoints, filesystems
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, send, verify
 from sweep.record.filesystems import RemoteDirectory
@@ -120,6 +121,33 @@ def test_checkpoints_that_no_pass_has_sent_are_counted(storage, experiment):
     assert uploader.num_unsent_checkpoints() == 0
     save(experiment, 2)
     assert uploader.num_unsent_checkpoints() == 1
+
+
+def test_a_record_is_sent_when_what_it_says_was_flushed_and_what_it_gives_up_is_deleted_after_that(
+    storage, experiment, changes
+):
+    first = save(experiment, 1)
+    uploader = uploader_of(storage, experiment)
+    uploader.await_flush = lambda: changes.made.append(("flushed", ""))
+    uploader.sync()
+    sent = changes.take()
+    first_of_record = next(number for number, (_, path) in enumerate(sent) if "sweep.db" in path)
+    assert sent.index(("flushed", "")) == first_of_record - 1
+    experiment.discard(first)
+    experiment.commit()
+    uploader.await_flush = failing = Failing()
+    with pytest.raises(RecordError):
+        uploader.sync()
+    assert failing.times == 1
+    assert [kind for kind, path in changes.take() if "sweep.db" in path or first in path] == []
+
+
+class Failing:
+    times = 0
+
+    def __call__(self):
+        self.times += 1
+        raise RecordError("could not be flushed")
 
 
 def test_everything_is_there_after_a_pass_and_the_next_sends_only_what_has_changed(storage, experiment, changes):

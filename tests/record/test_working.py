@@ -20,7 +20,7 @@ from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
 from sweep.core.sweep import Changes
 from sweep.core.trial import Status, Trial, evolve
-from sweep.errors import ExperimentError
+from sweep.errors import ExperimentError, RecordError
 from sweep.record import publisher, working
 from sweep.record.checkpoints import discard_in, persist, verify
 from sweep.record.driver import find_driver
@@ -189,6 +189,29 @@ def test_a_checkpoint_is_deleted_only_after_a_record_without_it_was_published(ma
     driver.report()
     driver.close()
     assert sorted(path.name for path in (machines.storage / TRIAL).iterdir()) == ["checkpoint_000004"]
+
+
+def test_a_record_is_published_when_what_it_says_was_flushed(machines, monkeypatch):
+    driver = Driver(machines.at("first"))
+    driver.report()
+    before: list[int] = []
+    driver.record.await_flush = lambda: before.append(seq_of(machines.storage / "sweep.db"))
+    driver.publisher.step()
+    assert (before, check_published(machines.storage)) == ([0], 2)
+
+    def fails() -> None:
+        raise RecordError("could not be flushed")
+
+    driver.report()
+    driver.report()
+    driver.record.await_flush = fails
+    with pytest.raises(RecordError):
+        driver.publisher.step()
+    assert check_published(machines.storage) == 2
+    assert (machines.storage / TRIAL / "checkpoint_000002").exists()
+    driver.record.await_flush = driver.journal.flush
+    driver.close()
+    assert check_published(machines.storage) == 4
 
 
 def test_what_was_committed_here_and_not_published_is_there_again_here(machines):
