@@ -3,7 +3,8 @@
 Both send a byte every second over a socket of its own, from a thread of its own, so that neither a slow searcher nor a
 busy disk ends a lease. A process that dies closes its socket, which the other sees at once. A machine or a network that
 is gone says nothing: then the agent ends everything it has started when it has heard nothing for `lease_s`, and the
-driver, which stops sending by then, counts the agent as lost after twice that time: no trial runs twice at a time.
+driver, which stops sending two beats before that, counts the agent as lost after twice that time: no trial runs twice
+at a time, also where only what the agent says is lost on the way.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Leases:
             silent_s = now - lease.heard
             if silent_s > 2 * self._lease_s:
                 self._end(descriptor, f"nothing was heard of its agent for {silent_s:.0f} s")
-            elif silent_s <= self._lease_s:
+            elif silent_s <= max(1.5 * BEAT_S, self._lease_s - 2 * BEAT_S):
                 with contextlib.suppress(OSError):  # full or gone: found out by what is heard
                     lease.socket.send(b".")
 
@@ -162,7 +163,7 @@ def _await_end(peer: socket.socket, lease_s: float) -> str:
                 peer.send(b".")
             except (BrokenPipeError, ConnectionError):
                 return GONE
-        if poll.poll(1000 * BEAT_S):
+        if poll.poll(1000 * max(0.01, min(BEAT_S, heard + lease_s - time.monotonic()))):
             try:
                 if not peer.recv(1 << 12):
                     return GONE
