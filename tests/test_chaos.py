@@ -19,8 +19,8 @@ from sweep.record.facts import read_facts
 
 @pytest.mark.chaos
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(3))
-def test_a_driver_killed_at_random_loses_nothing(tmp_path, seed):
+@pytest.mark.parametrize(("seed", "durability"), [(0, "group"), (1, "full"), (2, "fast")])
+def test_a_driver_killed_at_random_loses_nothing(tmp_path, seed, durability):
     rng = random.Random(seed)
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
@@ -28,7 +28,8 @@ def test_a_driver_killed_at_random_loses_nothing(tmp_path, seed):
     while True:
         mark = uuid.uuid4().hex
         driver = subprocess.Popen(
-            [sys.executable, str(script), str(tmp_path), "200", "never", "", "0"], env={**os.environ, MARK: mark}
+            [sys.executable, str(script), str(tmp_path), "200", "never", "", "0", durability],
+            env={**os.environ, MARK: mark},
         )
         try:
             driver.wait(rng.uniform(0.3, 1.2))
@@ -76,7 +77,7 @@ def train(config):
 
 sweep.run(
     train, name=name, storage_path=root, config={"x": sweep.uniform(0, 1), "gpu": sweep.choice([1, 1, 1, 0.5, 2])},
-    num_samples=num_trials, metric="loss", mode="min", verbose=0, resume=True, durability="fast",
+    num_samples=num_trials, metric="loss", mode="min", verbose=0, resume=True,
     resources_per_trial=lambda config: {"cpu": 0.5, "gpu": config["gpu"]},
     nodes=[sweep.Node(cpus=4, devices=(sweep.Device("0"), sweep.Device("1")))],
 )

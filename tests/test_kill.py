@@ -59,7 +59,8 @@ import os, signal, subprocess, sys, tempfile
 import sweep
 from sweep.record.journal import Journal
 
-root, num_trials, when, what, number = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4], int(sys.argv[5])
+root, when, what, durability = sys.argv[1], *sys.argv[3:5], sys.argv[6]
+num_trials, number = int(sys.argv[2]), int(sys.argv[5])
 seen = 0
 commit = Journal.commit
 
@@ -107,14 +108,14 @@ def train(config):
 sweep.run(
     train, name="killed", storage_path=root, config={"x": sweep.uniform(0, 1)}, num_samples=num_trials, metric="loss",
     mode="min", stop={"step": 4}, resources_per_trial={"cpu": 0.5}, nodes=[sweep.Node(cpus=2)], seed=3, verbose=0,
-    resume=True, checkpoint_config=sweep.CheckpointConfig(num_to_keep=1), durability="fast",
+    resume=True, checkpoint_config=sweep.CheckpointConfig(num_to_keep=1), durability=durability,
 )
 """
 
 
-def drive(root: Path, script: Path, num_trials: int, moment, mark: str) -> int:
+def drive(root: Path, script: Path, num_trials: int, moment, mark: str, durability: str) -> int:
     environment = {**os.environ, MARK: mark}
-    arguments = [sys.executable, str(script), str(root), str(num_trials), *map(str, moment)]
+    arguments = [sys.executable, str(script), str(root), str(num_trials), *map(str, moment), durability]
     ended = subprocess.run(arguments, env=environment, capture_output=True, timeout=100, text=True)
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
     return ended.returncode
@@ -122,21 +123,24 @@ def drive(root: Path, script: Path, num_trials: int, moment, mark: str) -> int:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    ("moments", "num_trials"),
+    ("moments", "num_trials", "durability"),
     [
-        pytest.param(SOME, 60, id="seven"),
-        pytest.param(MOMENTS, 200, marks=pytest.mark.chaos, id="twenty"),
+        pytest.param(SOME, 60, "group", id="seven"),
+        *[
+            pytest.param(MOMENTS, 200, durability, marks=pytest.mark.chaos, id=f"twenty, {durability}")
+            for durability in ("group", "full", "fast")
+        ],
     ],
 )
-def test_a_driver_killed_at_many_moments_loses_nothing(tmp_path, moments, num_trials):
+def test_a_driver_killed_at_many_moments_loses_nothing(tmp_path, moments, num_trials, durability):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     for moment in moments:
         mark = uuid.uuid4().hex
-        assert drive(tmp_path, script, num_trials, moment, mark) == -signal.SIGKILL, f"{moment} never came"
+        assert drive(tmp_path, script, num_trials, moment, mark, durability) == -signal.SIGKILL, f"{moment} never came"
         assert not wait_until_gone(mark), f"processes are left after {moment}"
     mark = uuid.uuid4().hex
-    assert drive(tmp_path, script, num_trials, ("never", "", 0), mark) == 0
+    assert drive(tmp_path, script, num_trials, ("never", "", 0), mark, durability) == 0
     assert not wait_until_gone(mark)
 
     experiment = tmp_path / "killed"

@@ -264,8 +264,8 @@ class Launch:
         return Publisher(self.shared, delete=self._discard, notice=self.notices.warn)
 
     def _journal(self, guard: DirectoryGuard, publisher: Publisher | None) -> Journal:
-        def check() -> None:
-            guard.check()
+        def check(anew: bool) -> None:
+            guard.check(anew=anew)
             if publisher is not None:
                 publisher.check()
 

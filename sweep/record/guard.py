@@ -106,13 +106,16 @@ class DirectoryGuard:
         self._thread = threading.Thread(target=self._watch, name="sweep-guard", daemon=True)
         self._thread.start()
 
-    def check(self) -> None:
-        """Refuse to go on when something is gone: looked at anew, so that what trials make of it is not recorded.
+    def check(self, *, anew: bool = True) -> None:
+        """Refuse to go on when something is gone.
+
+        Args:
+            anew: look again, so that what trials make of it is not recorded; False: what the thread has seen.
 
         Raises:
             RecordError: says what is gone and what to do.
         """
-        if self._fd >= 0:
+        if anew and self._fd >= 0:
             self._look()
         if self.problem:
             raise RecordError(self.problem)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sweep.core.messages import Command, Event
+from sweep.core.messages import Command, Event, Reported
 from sweep.core.sweep import Changes
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import CheckpointError, ExperimentError, RecordError
@@ -69,7 +69,8 @@ class Journal:
         discard: deletes a checkpoint, given its path relative to the experiment; on another thread.
         notice: called with one line when the disk does not take what is written.
         is_interrupted: whether the user wants to wait for the disk no longer.
-        check: raises when the record is not where it was any more; nothing is written then.
+        check: raises when the record is not where it was any more; nothing is written then. Called with True to look
+            anew, with False when what was seen a moment ago will do: for reports alone.
         name_of: returns the name that the user gives to a trial, or an empty text; recorded in the table `label`.
 
     Attributes:
@@ -84,7 +85,7 @@ class Journal:
         discard: Callable[[str], None] | None = None,
         notice: Callable[[str], None] | None = None,
         is_interrupted: Callable[[], bool] = lambda: False,
-        check: Callable[[], None] = lambda: None,
+        check: Callable[[bool], None] = lambda anew: None,
         name_of: Callable[[Trial], str] | None = None,
     ) -> None:
         self.database = database
@@ -198,6 +199,7 @@ class Journal:
         ]
         new, state, progress = self._trial_rows(changes)
         labels = self._labels(changes) if self._name_of is not None else []
+        self._check(any(type(event) is not Reported for event in events))
         self._write(rows, results, new, state, progress, labels)
         self.seq = seq
         for trial in changes.trials.values():
@@ -231,7 +233,6 @@ class Journal:
         began: float | None = None  # of a wait for the disk
         said_at = 0.0
         while True:
-            self._check()
             self._flusher.check()
             try:
                 with self._transaction() as db:
@@ -277,7 +278,7 @@ class Journal:
                     f"{self.database} could not be written ({error}) until the sweep was interrupted. Everything "
                     "before is intact; free some space and resume."
                 ) from error
-            self._check()
+            self._check(True)
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return

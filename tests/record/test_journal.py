@@ -79,7 +79,7 @@ def test_a_wait_for_the_disk_ends_when_a_person_wants_it_and_nothing_of_the_batc
 
 
 def test_a_wait_for_the_disk_ends_when_the_record_is_gone(tmp_path, told):
-    def check() -> None:
+    def check(anew: bool) -> None:
         if told:
             raise RecordError("deleted")
 
@@ -87,6 +87,16 @@ def test_a_wait_for_the_disk_ends_when_the_record_is_gone(tmp_path, told):
     journal._db = Failing(journal._db, times=10**9)
     with pytest.raises(RecordError, match="deleted"):
         journal.commit([Asked(Ask.INTERRUPT)], [[]], Changes(), 1.0)
+
+
+def test_the_record_is_looked_for_anew_unless_there_are_only_reports(tmp_path):
+    looks = []
+    journal = Journal(tmp_path / "sweep.db", check=looks.append)
+    event, metrics = report(0, 1.0)
+    journal.commit([event], [[]], Changes(results=[(1, event.trial_id, 1, None, metrics)]), 1.0)
+    journal.commit([event, Asked(Ask.DRAIN)], [[], []], Changes(), 1.0)
+    journal.close()
+    assert looks == [False, True]
 
 
 def test_facts_of_the_experiment_do_not_wait_for_a_full_disk_and_no_error_of_sqlite_gets_out(journal):
