@@ -196,6 +196,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.launch.interrupt": ("sweep.launch.settings", "sweep.core.messages", "sweep.engines.base"),
     "sweep.launch.engines": (
         "sweep.launch.build",
+        "sweep.launch.notices",
         "sweep.launch.place",
         "sweep.launch.spec",
         "sweep.accelerators.inventory",

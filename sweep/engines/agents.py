@@ -108,6 +108,7 @@ class Agents(LoopEngine):
         self._lookout: Lookout | None = None
         self._unheard: set[_Member] = set()  # who have not been told of a lookout since they spoke of others
         self._is_closed = False
+        self._has_said_unused = False
         self._spans = Spans(self._send, self._emit, self._loop.alarm, self._say)
         layout = ExperimentLayout(context.directory.absolute())
         stored = store_trainable(context.trainable, layout)
@@ -439,8 +440,9 @@ class Agents(LoopEngine):
 
     def _why_not(self, missing: Sequence[_Member]) -> str:
         """Return why the run cannot begin, node by node."""
+        named = [member for member in missing if member.node.id in self._problems] or missing
         told = [
-            f"{member.node.id}: {self._problems.get(member.node.id) or self._why_missing(member)}" for member in missing
+            f"{member.node.id}: {self._problems.get(member.node.id) or self._why_missing(member)}" for member in named
         ]
         more = f" (and {len(told) - 4} more nodes)" if len(told) > 4 else ""
         return f"trials cannot run on {'; on '.join(told[:4])}{more}. Nothing was started."
@@ -457,6 +459,8 @@ class Agents(LoopEngine):
         brief = brief_of(trial, self._context)
         places = trial.placement.bundles[:1]
         names = nodes_of(trial.placement, brief.group) if brief.group is not None else (places[0].node,)
+        if brief.group is None:
+            self._say_unused(trial)
         members = [self._members.get(name) for name in names]
         for name, member in zip(names, members, strict=True):
             if member is None or not member.is_ready or member.link is None:
@@ -473,6 +477,18 @@ class Agents(LoopEngine):
         self._where[key] = found[0]
         found[0].attempts[key] = bare
         self._send(names[0], wire.Order(messages.Start(bare), brief))
+
+    def _say_unused(self, trial: Trial) -> None:
+        """Say once that a trial of one process holds something on nodes where that is not."""
+        assert trial.placement is not None
+        first, *others = dict.fromkeys(place.node for place in trial.placement.bundles)
+        if others and not self._has_said_unused:
+            self._has_said_unused = True
+            self._say(
+                f"trial {trial.id} holds bundles on {', '.join((first, *others))} and is one process, on {first}: what "
+                "it starts runs there, too, and the other bundles lie idle. Ask for one bundle, or use a trainer "
+                "(sweep.train), which has a worker in each."
+            )
 
     def _send(self, node: str, message: wire.ToAgent) -> None:
         link = self._members[node].link

@@ -34,6 +34,8 @@ __all__ = ["RayCluster", "RayOptions", "trial_environ"]
 _LOOK_S = 2.0  # between two looks at the cluster's nodes
 _LOOKS = 4  # of these until one at what waits in the cluster
 _REACH_S = 5.0
+_HELD_S = 4.0  # of waiting for what others hold, before it is said
+_CLIENT_PORT = "10001"  # of Ray Client's server
 _SETTLE_S = 5.0  # for what was given back to be seen as free by all of Ray; it takes a tenth of a second as a rule
 _HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # a client's preface and its settings
 _SETTINGS = 4  # type of the frame that an HTTP/2 server, such as Ray's control service, says first
@@ -86,8 +88,11 @@ class _Machine:
 class RayCluster(Cluster):
     """The nodes of a cluster of Ray, from `connect` until `close`."""
 
-    def __init__(self, options: RayOptions) -> None:
+    def __init__(self, options: RayOptions, say: Callable[[str], None] | None = None) -> None:
         """Join the cluster and start an agent on each node that the sweep may use.
+
+        Args:
+            say: called with each line for the user until there is an engine; None: they are kept until then.
 
         Raises:
             ConfigError: Ray is missing or another one than 2, there is no cluster at the address, or it is one of Ray
@@ -99,7 +104,7 @@ class RayCluster(Cluster):
         self.notices: list[str] = []
         self._machines: dict[str, _Machine] = {}
         self._changed: Callable[[], None] = lambda: None
-        self._say: Callable[[str], None] = self.notices.append
+        self._say: Callable[[str], None] = say or self.notices.append
         self._waited: set[tuple[Any, ...]] = set()  # what waited at the last look, until something was said of it
         self._has_told = False
         self._is_closed = False
@@ -119,6 +124,8 @@ class RayCluster(Cluster):
 
     def __call__(self, context: EngineContext) -> Engine:
         self._say = context.notice or self._say
+        while context.notice is not None and self.notices:  # that came before there was somebody to tell
+            self._say(self.notices.pop(0))
         return super().__call__(context)
 
     def nodes(self) -> Sequence[Node]:
@@ -292,14 +299,25 @@ class RayCluster(Cluster):
 
     def _await_facts(self) -> None:
         """Wait for the agents to say what their nodes have: for all, or as long as an agent may take to come."""
-        give_up = time.monotonic() + self.start_s
-        while any(machine.node is None for machine in self._machines.values()) and time.monotonic() < give_up:
+        began = time.monotonic()
+        has_told = False
+        while any(one.node is None for one in self._machines.values()) and time.monotonic() < began + self.start_s:
+            if not has_told and time.monotonic() > began + _HELD_S and (held := self._held()):
+                has_told = True
+                wanted = "; ".join(f"{', '.join(_shown(one.amounts))} of {one.address}" for one in held)
+                self._say(f"the sweep waits for Ray to start its agents: others hold {wanted}")
             if not self._take_facts(timeout_s=0.5) and not self._are_coming():
                 break
         if self._machines and not self.nodes() and not self.away:
             names = [machine.name for machine in self._machines.values()]
             told = "; ".join(f"{name}: {self.problem(name) or 'it is pending'}" for name in names)
             raise ExperimentError(f"Ray started no agent on any node within {self.start_s:g} s ({told}).")
+
+    def _held(self) -> list[_Machine]:
+        """Return the nodes without an agent of which not so much is free as it asks for."""
+        free = self._free()
+        waiting = [one for one in self._machines.values() if one.node is None and not self.problem(one.name)]
+        return [one for one in waiting if not _covers(free.get(one.key, {}), one.amounts)]
 
     def _are_coming(self) -> bool:
         """Whether some agent may still come."""
@@ -518,6 +536,11 @@ def _refuse_unreachable(address: str) -> None:
             why = "" if os.environ.get("RAY_USE_TLS") == "1" or _speaks_http2(peer) else "something else listens there"
     except (OSError, ValueError, OverflowError) as error:
         why = str(getattr(error, "strerror", None) or error)
+    if not why and port == _CLIENT_PORT:
+        raise ConfigError(
+            f"address={address!r} has the port of Ray Client, through which no agent could be reached. Expected that "
+            "of the cluster, 6379 as a rule, or 'auto' on one of its nodes."
+        )
     if why:
         raise ConfigError(
             f"there is no cluster of Ray at address={address!r}: {why}. Start one with `ray start --head`, which says "

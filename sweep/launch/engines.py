@@ -11,6 +11,7 @@ from sweep.core.resources import Node
 from sweep.engines.base import Engine, EngineContext, EngineFactory
 from sweep.errors import ConfigError
 from sweep.launch.build import Built
+from sweep.launch.notices import Notices
 from sweep.launch.place import Place
 from sweep.launch.spec import RunSpec
 from sweep.record.node_copy import Home
@@ -37,7 +38,7 @@ def _ray_cluster(spec: RunSpec) -> EngineFactory:
         raise ConfigError("engine='ray' and nodes= were both given: the nodes are the cluster's. Leave nodes= out.")
     from sweep.engines.ray import RayCluster, RayOptions
 
-    return RayCluster(RayOptions(**inventory.cluster_options()))
+    return RayCluster(RayOptions(**inventory.cluster_options()), Notices(spec.verbosity).say)
 
 
 def nodes_of(spec: RunSpec) -> tuple[Node, ...]:

@@ -26,7 +26,7 @@ from sweep.core.resources import Resources, parse_resources
 from sweep.errors import TrainableError, refuse_unknown
 from sweep.record.files import create_private
 from sweep.record.importing import unpickle
-from sweep.worker.shipping import can_pickle
+from sweep.worker.shipping import UNREADABLE, can_pickle, is_reference
 
 __all__ = [
     "call_problem",
@@ -173,6 +173,8 @@ def _pickled(objects: Mapping[str, Any]) -> tuple[bytes, list[pickle.PickleBuffe
         def reducer_override(self, obj: Any) -> Any:
             if type(obj).__module__ == "torch" and type(obj).__name__ == "Tensor" and _is_array_like(obj):
                 return _tensor, (obj.contiguous().numpy(),)
+            if is_reference(obj):
+                raise TypeError(f"{UNREADABLE}: give ray.get(ref)")
             return super().reducer_override(obj)
 
     file = io.BytesIO()

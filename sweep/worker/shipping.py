@@ -23,10 +23,12 @@ from sweep.record.files import write_atomically
 from sweep.record.importing import is_reached
 
 __all__ = [
+    "UNREADABLE",
     "WARN_BYTES",
     "can_pickle",
     "functions_of",
     "is_importable",
+    "is_reference",
     "main_globals",
     "pickle_trainable",
     "referenced_modules",
@@ -62,6 +64,8 @@ def pickle_trainable(trainable: Any) -> bytes:
             registered.append(module)
     try:
         payload: bytes = cloudpickle.dumps(trainable)
+        if "ray" in sys.modules and (why := _measured(trainable)[0]) is not None:  # a reference of Ray's travels so far
+            raise TypeError(why)
         return payload
     except Exception as error:  # whatever the __reduce__ of a captured object raises
         kind = "class" if inspect.isclass(trainable) else "function" if inspect.isfunction(trainable) else "trainable"
@@ -72,9 +76,10 @@ def pickle_trainable(trainable: Any) -> bytes:
                 f"the {kind} {name} cannot be shipped to another process: {error}. Create what it needs inside it."
             ) from error
         variable, value = way[-1]
+        instead = f"Create it inside the {kind}; give large data by sweep.with_parameters."
         raise TrainableError(
             f"the {kind} {name} captures `{variable}`, a {_type_name(value)}, which cannot be shipped to another "
-            f"process ({error}). Create it inside the {kind}; give large data by sweep.with_parameters."
+            f"process ({error}). {_INSTEAD if is_reference(value) else instead}"
         ) from error
     finally:
         for module in registered:
@@ -102,11 +107,22 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
     way = _way_to_guilty(config, _pieces, _FILES)
     value = way[-1][1] if way else config
     why = _measured(value, _FILES)[0] or why
+    instead = (
+        "Put what it is made from into the config, such as a path or a number, and create it inside the trainable."
+    )
     raise ConfigError(
         f"config{''.join(name for name, _ in way)} is a {_type_name(value)}, which cannot be shipped to another "
-        f"process ({why}). Put what it is made from into the config, such as a path or a number, "
-        "and create it inside the trainable."
+        f"process ({why}). {_INSTEAD if is_reference(value) else instead}"
     )
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value stands for an object in Ray's store, which trials, no processes of Ray's, cannot read."""
+    return type(value).__name__ == "ObjectRef" and type(value).__module__.partition(".")[0] == "ray"
+
+
+UNREADABLE = "trials are no processes of Ray's, and cannot read what it stands for"
+_INSTEAD = "Give them the object itself: sweep.with_parameters(trainable, data=ray.get(ref))."
 
 
 def can_pickle(value: Any) -> bool:
@@ -162,6 +178,8 @@ def _measured(value: Any, refused: tuple[type, ...] = ()) -> tuple[str | None, i
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, thing: Any) -> Any:
+            if is_reference(thing):
+                raise TypeError(UNREADABLE)
             if isinstance(thing, refused):
                 raise TypeError(f"cannot pickle {type(thing).__name__!r} object")
             return super().reducer_override(thing)

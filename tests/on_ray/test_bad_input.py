@@ -18,6 +18,7 @@ from mounts import with_mounts
 
 import sweep
 from sweep.cli.main import sweep as command_line
+from sweep.engines.ray import RayCluster
 from sweep.errors import ConfigError, ExperimentError, ResourceError, SweepError
 
 pytestmark = pytest.mark.ray
@@ -54,6 +55,52 @@ def test_an_address_where_something_else_listens_is_refused_in_seconds():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         refused(ConfigError, "something else listens there", "6379", address=f"127.0.0.1:{port}")
+
+
+def test_the_port_of_ray_client_is_refused(cluster, monkeypatch):
+    monkeypatch.setattr("sweep.engines.ray._CLIENT_PORT", cluster.address.rpartition(":")[2])
+    refused(ConfigError, "has the port of Ray Client", "6379", address=cluster.address)
+
+
+def test_a_reference_to_an_object_in_rays_store_is_refused_wherever_it_is_given(joined, tmp_path):
+    reference = joined.put([1, 2])
+
+    def captures(config):
+        sweep.report(score=len(joined.get(reference)))
+
+    def given(config, data):
+        sweep.report(score=len(data))
+
+    sweep.init(engine="ray")
+    for what, trainable, config in (
+        ("config['data'] is a", train, {"data": reference}),
+        ("captures `reference`, a", captures, {}),
+        ("the object 'data'", sweep.with_parameters(given, data=reference), {}),
+    ):
+        with pytest.raises(SweepError) as error:
+            sweep.run(trainable, config=config, verbose=0, storage_path=tmp_path)
+        assert what in str(error.value)
+        assert "ray.get(ref)" in str(error.value)
+
+
+def test_what_others_took_a_moment_before_is_named_while_agents_wait_for_it(joined, tmp_path, monkeypatch, capfd):
+    @joined.remote
+    class Holder:
+        def ready(self):
+            return True
+
+    holders = [Holder.options(num_cpus=4, num_gpus=2).remote() for _ in range(2)]
+    joined.get([one.ready.remote() for one in holders])
+    monkeypatch.setattr(RayCluster, "_usable", lambda _, node: {"CPU": 4.0} if "GPU" in node["Resources"] else {})
+    monkeypatch.setattr("sweep.engines.ray._HELD_S", 0.3)
+    monkeypatch.setattr(RayCluster, "start_s", 2.0)
+    sweep.init(engine="ray")
+    with pytest.raises(ExperimentError, match="Ray started no agent on any node within 2 s"):
+        sweep.run(train, storage_path=tmp_path)
+    said = "".join(capfd.readouterr())
+    assert "the sweep waits for Ray to start its agents: others hold CPU=4 of 127.0.0.3; CPU=4 of 127.0.0.4" in said
+    for one in holders:
+        joined.kill(one)
 
 
 def test_an_address_where_something_else_answers_is_refused_in_seconds():
