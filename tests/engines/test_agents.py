@@ -303,3 +303,11 @@ def test_a_setup_carries_every_field_of_a_context_that_is_a_plain_value(tmp_path
     made = Setup.of(given, Stored("code", "objects"), path=(), cwd="/", lease_s=1.0).context_on("two")
     assert (made.node, made.seed, made.is_chdir, made.reuse_actors) == ("two", 7, True, True)
     assert made.nodes == tuple(TWO)
+
+
+def test_a_process_that_holds_bundles_on_two_nodes_is_told_once(tmp_path, capfd):
+    apart = sweep.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
+    engine = AgentProcesses(TWO)
+    sweep.run(lambda config: {"x": 1}, resources_per_trial=apart, num_samples=2, engine=engine, storage_path=tmp_path)
+    said = "".join(capfd.readouterr())
+    assert said.count("and is one process, on one: what it starts runs there, too, and the other bundles lie idle") == 1
