@@ -165,7 +165,7 @@ class Agent:
         """Wait for what to run; None: the driver is gone."""
         frames = wire.Frames()
         while True:
-            data = self._socket.recv(1 << 18)
+            data = self._socket.recv(1 << 16)
             if not data:
                 return None
             for message in frames.feed(data):

@@ -12,7 +12,7 @@ from sweep.worker.channel import receive_from
 
 __all__ = ["Link"]
 
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 16  # above 128 KB each buffer is mapped anew by malloc
 
 
 class Link:

@@ -13,7 +13,8 @@ from sweep.worker.wire import Frames, Message, StartGroup, decode, encode
 
 __all__ = ["Channel", "ChannelClosed", "Packets", "SocketChannel", "receive_from", "start_group"]
 
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 16  # above 128 KB each buffer is mapped anew by malloc
+_PACKET_BYTES = 1 << 18  # a packet is read whole or cut
 _MAX_DESCRIPTORS = 250  # the kernel passes 253 at a time
 
 
@@ -118,7 +119,7 @@ class Packets:
     def receive(self) -> tuple[Any, list[int]]:
         """Wait for a message and its descriptors; None, and `is_open` becomes False, where the other side is gone."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self.socket, _READ_BYTES, _MAX_DESCRIPTORS)
+            data, descriptors, _, _ = socket.recv_fds(self.socket, _PACKET_BYTES, _MAX_DESCRIPTORS)
         except ConnectionResetError:
             data, descriptors = b"", []
         self.is_open = bool(data)
