@@ -80,7 +80,7 @@ def drive(root, num_trials, is_group, engine, num_cpus):
         space, options = {"train_loop_config": {**space, "group": 1}}, {}
     sweep.run(
         trainable, config=space, num_samples=num_trials, name="chaos", storage_path=root, engine=engine, seed=3,
-        metric="loss", mode="min", verbose=0, resume="AUTO", max_concurrent_trials=num_cpus, durability="fast",
+        metric="loss", mode="min", verbose=0, resume="AUTO", max_concurrent_trials=num_cpus,
         failure_config=sweep.FailureConfig(max_failures=-1, max_node_losses=1000), raise_on_failed_trial=False,
         checkpoint_config=sweep.CheckpointConfig(num_to_keep=1), **options,
     )
