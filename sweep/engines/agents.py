@@ -167,9 +167,10 @@ class Agents(LoopEngine):
         if key in self._spans:
             self._spans.execute(key, command)
         member = self._where.get(key)
-        if member is not None and member.link is not None and key not in member.exited:
-            if member.link.keep(wire.Order(command)):
-                self._unwritten.append(member.link)
+        if member is None or member.link is None or key in member.exited:
+            return
+        if member.link.keep(wire.Order(command)):
+            self._unwritten.append(member.link)
 
     def _turn(self, timeout_s: float | None) -> None:
         for link in self._unwritten:
