@@ -15,6 +15,8 @@ import fcntl
 import hashlib
 import os
 import shutil
+import tarfile
+import tempfile
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ __all__ = ["Home", "NodeCopy", "delete", "end_transit", "send_code"]
 
 _CODE = "code"
 _START = f"{_CODE}/start"
+_PACKED = ".packed.tar"
 _SHARDS = "shards"
 _DEAD_S = 86400.0  # a directory that no agent has used for so long is of one that was killed
 
@@ -54,16 +57,27 @@ class Home:
 def send_code(home: Home, root: Path, paths: Iterable[str], start_from: str = "") -> None:
     """Send files and directories of the driver's `root` to where nodes fetch them; those of a former run go.
 
+    A directory goes as one archive: an object store takes as long for each of a thousand small files.
+
     Args:
         start_from: checkpoint of the user's own that trials start from; empty: there is none.
     """
     home.remote.remove_tree(TRANSIT)
-    files = [file for path in paths if path for file in _files_below(Path(path))]
-    pairs = [(file, file.relative_to(root).as_posix()) for file in files]
-    if start_from:
-        top = Path(start_from)
-        pairs += [(file, f"{_START}/{file.relative_to(top).as_posix()}") for file in _files_below(top)]
-    (home.remote / TRANSIT).put(pairs)
+    pairs = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for path in [Path(path) for path in paths if path]:
+            name = path.relative_to(root).as_posix()
+            if path.is_dir():
+                archive = Path(scratch, f"{path.name}.tar")
+                with tarfile.open(archive, "w") as tar:
+                    tar.add(path, name)
+                pairs.append((archive, f"{name}{_PACKED}"))
+            else:
+                pairs.append((path, name))
+        if start_from:
+            top = Path(start_from)
+            pairs += [(file, f"{_START}/{file.relative_to(top).as_posix()}") for file in _files_below(top)]
+        (home.remote / TRANSIT).put(pairs)
 
 
 def end_transit(home: Home) -> None:
@@ -123,7 +137,12 @@ class NodeCopy:
         """Fetch what trials are made of."""
         remote = self.home.remote / TRANSIT
         found = {name: size for name, size in remote.find().items() if name.startswith(f"{_CODE}/")}
-        remote.get([n for n, size in found.items() if (stamp_of(self.root / n) or (-1, 0))[0] != size], self.root)
+        wanted = [n for n, size in found.items() if (stamp_of(self.root / n) or (-1, 0))[0] != size]
+        remote.get(wanted, self.root)
+        for name in wanted:
+            if name.endswith(_PACKED):
+                with tarfile.open(self.root / name) as tar:
+                    tar.extractall(self.root, filter="data")
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
 

@@ -180,11 +180,12 @@ def test_what_trials_are_made_of_comes_through_the_storage(home, tmp_path):
     (root / "code" / "f.pkl").write_bytes(b"pickle")
     (root / "code" / "other.pkl").write_bytes(b"of another run")
     send_code(home, root, [str(root / "code" / "f.pkl"), "", str(root / "code" / "modules-1")])
+    assert sorted(home.remote.find()) == [f".sweep-transit/code/{name}" for name in ("f.pkl", "modules-1.packed.tar")]
     copy = NodeCopy(home, "one")
     copy.clear()
     copy.bring_code()
     there = sorted(str(path.relative_to(copy.root)) for path in (copy.root / "code").rglob("*") if path.is_file())
-    assert there == ["code/f.pkl", "code/modules-1/pkg/m.py"]
+    assert there == ["code/f.pkl", "code/modules-1.packed.tar", "code/modules-1/pkg/m.py"]
     assert copy.own(root, str(root / "code" / "f.pkl")) == str(copy.root / "code" / "f.pkl")
     assert copy.own(root, "/usr/lib") == "/usr/lib"
     assert copy.own(root, "") == ""
