@@ -124,8 +124,9 @@ class Flusher:
             RuntimeError: no thread is free.
         """
         self._wake = wake
-        self._thread = threading.Thread(target=self._work, name="sweep-flusher", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._work, name="sweep-flusher", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def committed(self) -> None:
         """Take note of a transaction: in the log, and with `durability="full"` flushed."""

@@ -162,6 +162,22 @@ def test_without_threads_the_same_holds(made: Made, flushes: Flushes) -> None:
     assert flushes.number == 2
 
 
+def test_a_record_whose_flusher_found_no_thread_can_be_closed(
+    made: Made, flushes: Flushes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    journal = made.open("group", is_started=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            journal.start(lambda: None)
+    commit(journal)
+    journal.close()
+    assert flushes.number > 0
+
+
 def test_a_deletion_that_fails_is_said_and_ends_nothing(tmp_path: Path) -> None:
     told: list[str] = []
 
