@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,7 +86,7 @@ def test_whatever_is_killed_whenever_every_trial_ends_once_and_nothing_is_lost(t
     links = Links(["one", "two"], lambda: int((tmp_path / "gate").read_text()))
     harm = Harm(seed, links)
     command = [sys.executable, str(script), str(tmp_path), str(NUM_TRIALS), kind, json.dumps(links.ports)]
-    environ = {**os.environ, MARK: mark, "SWEEP_CLAIMS": str(claims)}
+    environ = {**os.environ, MARK: mark, "SWEEP_CLAIMS": str(claims), "PYTHONPATH": str(Path(__file__).parents[1])}
     if kind == "apart":
         environ |= {"SWEEP_CACHE": str(tmp_path / "cache"), "SWEEP_SHARED_STORAGE": "0"}
         monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
