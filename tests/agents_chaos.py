@@ -170,8 +170,8 @@ class Harm:
 
 
 def check_apart(root: Path) -> None:
-    """See that remote storage holds the checkpoints that trials ended with and no others; bring what `check` looks at to
-    where it looks. An agent that was killed last leaves its directory, until the next one comes."""
+    """See that remote storage holds the checkpoints that trials ended with and no others, and bring what `check` looks
+    at to where it looks. An agent that was killed last leaves its directory, until the next one comes."""
     (copy,) = root.glob("cache/remote/*/chaos")
     (root / "chaos").symlink_to(copy)
     there = {str(path.relative_to(root / "bucket/b/chaos")) for path in root.glob("bucket/b/chaos/*/checkpoint_*")}
