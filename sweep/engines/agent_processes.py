@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -49,7 +50,7 @@ class AgentProcesses(Cluster):
             env=None if self._environ is None else dict(self._environ),
         )
         assert process.stdin is not None
-        with process.stdin:
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # it may be gone already; `problem` says so
             process.stdin.write(invitation.to_json() + "\n")
         self.processes[node] = process
 
