@@ -232,6 +232,7 @@ class NodeCopy:
 
 
 def delete(place: Path) -> None:
+    """Delete a file, or a directory and everything in it; gone already is fine."""
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place, ignore_errors=True)
     else:
