@@ -103,7 +103,7 @@ def start_up(directory: Path) -> list[Row]:
         import json, sys
         from pathlib import Path
         import sweep
-        from sweep.record.schema import open_for_reading
+        from sweep.record.access import open_for_reading
         analysis = sweep.run(lambda c: sweep.report(loss=1), verbose=0, storage_path=sys.argv[1])
         db = open_for_reading(Path(analysis.experiment_path) / "sweep.db")
         print(json.dumps({"wall": next(db.execute("SELECT min(wall) FROM result"))[0]}))
@@ -129,7 +129,7 @@ SHORT = """
     import json, sys, time
     directory, number, options, preload = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4]
     import sweep
-    from sweep.record.schema import open_for_reading
+    from sweep.record.access import open_for_reading
     from pathlib import Path
     def train(config):
         sweep.report(loss=config["x"])
@@ -195,7 +195,7 @@ def reports(directory: Path) -> list[Row]:
     code = """
         import json, sys, time
         import sweep
-        from sweep.record.schema import open_for_reading
+        from sweep.record.access import open_for_reading
         from pathlib import Path
         number = 6000
         def train(config):

@@ -7,11 +7,13 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from record_5 import SCHEMA_5
+
 from sweep.core.ranking import replaces
 from sweep.core.results import fill
 from sweep.record.checkpoints import discard
 from sweep.record.encoding import encode
-from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION
+from sweep.record.schema import APPLICATION_ID
 
 T0 = 1_700_000_000.0
 
@@ -26,8 +28,8 @@ class MadeExperiment:
         self.db.execute("PRAGMA journal_mode=WAL")
         self.db.execute("PRAGMA synchronous=OFF")
         self.db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        self.db.execute(f"PRAGMA user_version={VERSION}")
-        self.db.executescript(SCHEMA)
+        self.db.execute("PRAGMA user_version=5")
+        self.db.executescript(SCHEMA_5)
         self.db.execute("BEGIN")
         self.seq = 0
         self.meta = {"name": name, "prefix": "abcde", "metric": "loss", "mode": "min", "created": T0} | meta

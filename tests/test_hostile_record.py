@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import record_5
 from click.testing import CliRunner
 
 from sweep import ExperimentAnalysis, Tuner
@@ -63,7 +63,7 @@ def everything_in(directory: Path) -> dict[str, Any]:
 
 
 def forge(storage: Path, *statements: str) -> None:
-    database = sqlite3.connect(storage / "function" / "sweep.db")
+    database = record_5.connect(storage / "function" / "sweep.db")
     (first,) = database.execute("SELECT trial_id FROM trial WHERE number = 0").fetchone()
     for statement in statements:
         tables = ("trial", "event", "result") if "{table}" in statement else ("",)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 import warnings
 from contextlib import closing
 
 import pytest
+import record_5
 from test_api_bad_input import MIXED, mixed
 
 import sweep
@@ -138,7 +138,7 @@ def test_a_sweep_that_was_recorded_before_metrics_were_required_goes_on_and_is_r
 
     given = {"config": {"x": sweep.uniform(0, 1)}, "scheduler": "asha", "name": "old", "seed": 1}
     run(odd, num_samples=4, strict_metric=False, **given)
-    with closing(sqlite3.connect(tmp_path / "old" / "sweep.db")) as db, db:
+    with closing(record_5.connect(tmp_path / "old" / "sweep.db")) as db, db:
         db.execute(
             "UPDATE event SET data = json_set(json_remove(data, '$.required'), '$.is_metric_strict', json('true'))"
             " WHERE kind = 'PlanChanged'"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import re
-import sqlite3
 import warnings
 from contextlib import closing
 from pathlib import Path
 
 import odd_values
 import pytest
+import record_5
 from click.testing import CliRunner
 
 import sweep
@@ -243,7 +243,7 @@ def test_a_record_that_holds_such_values_resumes_is_read_and_is_decided_again_al
         "seed": 1,
     }
     sweep.run(steps, num_samples=4, scheduler=SCHEDULERS[scheduler](), search_alg=SEARCHERS[searcher](), **given)
-    with closing(sqlite3.connect(tmp_path / "odd" / "sweep.db")) as db, db:
+    with closing(record_5.connect(tmp_path / "odd" / "sweep.db")) as db, db:
         for seq, text in db.execute("SELECT seq, metrics FROM result").fetchall():
             for key, value in FORMERLY.items():
                 text = text.replace(f'"{key}":123456789', f'"{key}":{value}')

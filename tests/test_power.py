@@ -16,8 +16,8 @@ from power import HAS_STRACE, Disk, calls, trace
 
 import sweep
 from sweep.launch.description import COMPLETE
+from sweep.record.access import open_for_reading
 from sweep.record.manifest import verify
-from sweep.record.schema import open_for_reading
 from sweep.record.stored import StoredCheckpoints, references
 
 pytestmark = pytest.mark.skipif(not HAS_STRACE, reason="strace is not installed")

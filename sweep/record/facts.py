@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sweep.core.messages import Event
+from sweep.record.access import open_for_reading, understood
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.records import decode_event
-from sweep.record.schema import open_for_reading
+from sweep.record.schema import SEALED
 
 __all__ = ["END", "Fact", "read_facts"]
 
@@ -39,12 +41,15 @@ def read_facts(
         with_results: everything; otherwise only what a searcher hears that listens to no intermediate results: its
             suggestions and the ends of trials; and the machines there were.
     """
-    db = open_for_reading(database)
-    try:
+    with closing(open_for_reading(database)) as db, understood(database):
         if with_results:
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            with_metrics = "event"
+            if version < SEALED:
+                with_metrics = "(SELECT * FROM event LEFT JOIN (SELECT seq, metrics FROM result) USING (seq))"
             query = (
-                "SELECT e.seq, e.at, e.kind, e.trial_id, e.attempt, e.data, e.commands, r.metrics"
-                " FROM event e LEFT JOIN result r ON r.seq = e.seq WHERE e.seq < ? ORDER BY e.seq"
+                "SELECT seq, at, kind, trial_id, attempt, data, commands, metrics"
+                f" FROM {with_metrics} WHERE seq < ? ORDER BY seq"
             )
         else:
             query = (
@@ -61,5 +66,3 @@ def read_facts(
                 kind, data = "Tick", None  # only what it caused matters
             event = decode_event(kind, trial_id, attempt, data, values or {}, trust=trust)
             yield Fact(seq, at, event, decode(commands) if commands is not None else None, values)
-    finally:
-        db.close()

@@ -82,19 +82,30 @@ class Flusher:
         durability: a key of `DURABILITIES`.
         fold: copies what is in the log into the database, where no reader needs it any more, and flushes both; None:
             there was no room. Raises RecordError when a flush failed.
+        seq: returns the number of the last event that is committed.
+        flushed: called with such a number when a power cut cannot take that event back any more.
 
     Attributes:
         problem: what failed and what to do; empty as long as nothing did.
         num_flushes: so far.
     """
 
-    def __init__(self, database: Path, durability: str, *, fold: Callable[[], Folded | None]) -> None:
+    def __init__(
+        self,
+        database: Path,
+        durability: str,
+        *,
+        fold: Callable[[], Folded | None],
+        seq: Callable[[], int] = lambda: 0,
+        flushed: Callable[[int], None] = lambda seq: None,
+    ) -> None:
         self.problem = ""
         self.num_flushes = 0
         self._database = database
         self._log = os.open(f"{database}-wal", os.O_RDONLY | os.O_CLOEXEC)
         self._period_s = DURABILITIES[durability]
         self._fold = fold
+        self._seq, self._tell_flushed = seq, flushed
         self._wake: Callable[[], None] = lambda: None
         self._num_committed, self._num_flushed = 1, 0  # transactions: all before this run, and those of it
         self._flushing = threading.Lock()
@@ -231,6 +242,7 @@ class Flusher:
         with self._flushing:
             target = self._num_committed
             if self._num_flushed < target and not self.problem:
+                seq = self._seq()  # of what is committed by now, or less
                 began = time.monotonic()
                 try:
                     _flush(self._log)
@@ -239,6 +251,7 @@ class Flusher:
                     return
                 self._took_s = time.monotonic() - began
                 self.num_flushes += 1
+                self._tell_flushed(seq)
                 with self._flushed:
                     self._num_flushed = max(target, self._num_flushed)
                     self._flushed.notify_all()

@@ -15,12 +15,14 @@ from sweep.core.messages import Command, Event, Reported
 from sweep.core.sweep import Changes
 from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import CheckpointError, ExperimentError, RecordError
+from sweep.record.batches import SET_TALLY, Batch, Batches, Tally
 from sweep.record.encoding import decode, encode
 from sweep.record.flusher import DURABILITIES, Flusher, Folded
 from sweep.record.manifest import sync_directory
+from sweep.record.mark import MarkFile, check_mark, mark_of
 from sweep.record.opening import connect_for_reading
-from sweep.record.records import command_texts, encode_event, encode_grown, encode_pending
-from sweep.record.schema import APPLICATION_ID, LABELS, SCHEMA, UPGRADES, VERSION, check_version
+from sweep.record.schema import APPLICATION_ID, SCHEMA, UPGRADES, VERSION, check_version
+from sweep.record.seals import seal_all, seal_of
 
 __all__ = ["Journal"]
 
@@ -29,26 +31,11 @@ _DISK_GRACE_S = 600.0
 _SAY_S = 60.0  # how often it is said again that the disk is full
 _LOOK_S = 0.1  # how soon a wait for the disk ends after Ctrl-C
 _STALL_S = 0.1  # a commit that takes longer is counted
+_PROGRESS_S = 1.0  # how often what running trials reported is added to their rows
 _LONG_STALL_S = 5.0  # and one that takes so long is said
 _FAILED_FLUSHES = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 
-_INSERT_EVENT = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_INSERT_RESULT = "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)"
-_INSERT_TRIAL = (
-    "INSERT OR REPLACE INTO trial (status, reason, attempt, failures, losses, next_status, pending, placement,"
-    " checkpoint, started_from, count, judged_to, is_saved, is_by_person, last_result, best_result, ticket,"
-    " failure, ran_s, running_since, grown, node_losses, config, resources, number, trial_id)"
-    f" VALUES ({', '.join('?' * 26)})"
-)
-_UPDATE_STATE = (
-    "UPDATE trial SET status=?, reason=?, attempt=?, failures=?, losses=?, next_status=?, pending=?, placement=?,"
-    " checkpoint=?, started_from=?, count=?, judged_to=?, is_saved=?, is_by_person=?, last_result=?, best_result=?,"
-    " ticket=?, failure=?, ran_s=?, running_since=?, grown=?, node_losses=? WHERE trial_id=?"
-)
-_INSERT_LABEL = "INSERT OR REPLACE INTO label VALUES (?, ?)"
-_UPDATE_PROGRESS = (
-    "UPDATE trial SET count=?, judged_to=?, losses=?, node_losses=?, last_result=?, best_result=? WHERE trial_id=?"
-)
+_PROGRESS_S = 1.0  # how often what running trials report is added to their rows
 
 
 class Journal:
@@ -97,8 +84,10 @@ class Journal:
         self._notice = notice or (lambda text: None)
         self._is_interrupted = is_interrupted
         self._check = check
-        self._name_of = name_of
+        mark = mark_of(database)
         is_new = not database.exists()
+        if is_new:
+            check_mark(mark, 0, database)
         try:
             # used by one thread at a time: the one that commits, the flusher, the one that closes
             self._db = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
@@ -111,29 +100,40 @@ class Journal:
             self._db.execute(f"PRAGMA synchronous={'FULL' if DURABILITIES[durability] is None else 'NORMAL'}")
             self._db.execute("PRAGMA wal_autocheckpoint=0")
             self._db.execute("PRAGMA trusted_schema=OFF")
-            if name_of is not None:
-                self._db.execute(LABELS)
-            (self.seq,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
-            self._known = {row[0] for row in self._db.execute("SELECT trial_id FROM trial")} if not is_new else set()
+            self._batches = Batches(self._db, name_of)
+            check_mark(mark, self.seq, database)
+            self._mark = MarkFile(database)
+            self._is_flushed_at_once = DURABILITIES[durability] is None
             sync_directory(str(database.parent))  # the log's name
-            self._flusher = Flusher(database, durability, fold=self._fold)
+            self._flusher = Flusher(database, durability, fold=self._fold, seq=lambda: self.seq, flushed=self._flushed)
         except (sqlite3.Error, OSError) as error:
             raise ExperimentError(
                 f"{database} cannot be written: {error}. Check the directory and its disk."
             ) from error
         self._lock = threading.Lock()  # of the connection
-        self._written: dict[str, Trial] = {}  # trials that have not ended, as their rows stand
+        self._progress_at = 0.0  # on the monotonic clock: the rows of all trials were up to date
+        self._is_behind = False  # a batch was not taken: what was made of it is not in the record
 
     def _create(self) -> None:
         self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        self._db.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
+        tally = ", ".join(map(str, Tally().row()))
+        self._db.executescript(
+            f"BEGIN; {SCHEMA} INSERT INTO tally VALUES ({tally}); PRAGMA user_version={VERSION}; COMMIT;"
+        )
 
     def _upgrade(self, version: int) -> None:
         """Bring a file of an older version up to this one, in one transaction."""
         if version == VERSION:
             return
         steps = " ".join(UPGRADES[n] for n in range(version, VERSION))
-        self._db.executescript(f"BEGIN; {steps} PRAGMA user_version={VERSION}; COMMIT;")
+        self._db.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version={VERSION};")
+        seal_all(self._db)
+        self._db.execute("COMMIT")
+
+    @property
+    def seq(self) -> int:
+        """Number of the last event that is committed."""
+        return self._batches.seq
 
     def meta(self) -> dict[str, Any]:
         """Return everything that is recorded about the experiment as such."""
@@ -148,7 +148,11 @@ class Journal:
         rows = [(key, encode(value)) for key, value in values.items()]
         try:
             with self._transaction() as db:
-                db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+                db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", [(*row, seal_of(row)) for row in rows])
+                (number,) = db.execute("SELECT count(*) FROM meta").fetchone()
+                tally = self._batches.tally._replace(metas=number)
+                db.execute(SET_TALLY, tally.row())
+            self._batches.tally = tally
         except sqlite3.Error as error:
             raise RecordError(
                 f"{self.database} cannot be written: {error}. Everything before is intact; free some space and resume."
@@ -186,28 +190,12 @@ class Journal:
                 failed; or the record is gone.
         """
         began = time.monotonic()
-        wall = time.time()
-        rows = []
-        seq = self.seq
-        for event, caused in zip(events, commands, strict=True):
-            seq += 1
-            kind, trial_id, attempt, data = encode_event(event)
-            rows.append((seq, now, wall, kind, trial_id, attempt, data, command_texts(event, caused)))
-        results = [
-            (number, trial_id, attempt, now, wall, checkpoint, encode(metrics))
-            for number, trial_id, attempt, checkpoint, metrics in changes.results
-        ]
-        new, state, progress = self._trial_rows(changes)
-        labels = self._labels(changes) if self._name_of is not None else []
+        is_due = began - self._progress_at > _PROGRESS_S
+        batch = self._batches.make(events, commands, changes, now, time.time(), with_progress=is_due)
         self._check(any(type(event) is not Reported for event in events))
-        self._write(rows, results, new, state, progress, labels)
-        self.seq = seq
-        for trial in changes.trials.values():
-            self._known.add(trial.id)
-            if trial.is_ended:
-                self._written.pop(trial.id, None)
-            else:
-                self._written[trial.id] = trial
+        self._write(batch)
+        if is_due:
+            self._progress_at = began
         self.num_commits += 1
         self._took(time.monotonic() - began)
 
@@ -223,30 +211,15 @@ class Journal:
                 )
             self.longest_s = seconds
 
-    def _labels(self, changes: Changes) -> list[tuple[str, str]]:
-        """Return the names of trials that are new here."""
-        assert self._name_of is not None
-        new = [trial for trial in changes.trials.values() if trial.id not in self._known]
-        return [(trial.id, name) for trial in new if (name := self._name_of(trial))]
-
-    def _write(self, rows: Any, results: Any, new: Any, state: Any, progress: Any, labels: Any) -> None:
+    def _write(self, batch: Batch) -> None:
+        self._is_behind = True
         began: float | None = None  # of a wait for the disk
         said_at = 0.0
         while True:
             self._flusher.check()
             try:
                 with self._transaction() as db:
-                    db.executemany(_INSERT_EVENT, rows)
-                    if results:
-                        db.executemany(_INSERT_RESULT, results)
-                    if new:
-                        db.executemany(_INSERT_TRIAL, new)
-                    if state:
-                        db.executemany(_UPDATE_STATE, state)
-                    if progress:
-                        db.executemany(_UPDATE_PROGRESS, progress)
-                    if labels:
-                        db.executemany(_INSERT_LABEL, labels)
+                    batch.write(db, self._batches.tally)
                 break
             except sqlite3.OperationalError as error:
                 now = time.monotonic()
@@ -266,8 +239,16 @@ class Journal:
                     )
                 self._await_retry(error)
                 self._fold()  # a log that is begun anew needs no more room
+        self._batches.written(batch)
+        self._is_behind = False
+        self._mark.write(batch.seq, batch.seq if self._is_flushed_at_once else None)
         if began is not None:
             self._notice(f"{self.database} can be written again: the sweep goes on.")
+
+    def _write_out(self, batch: Batch) -> None:
+        with self._transaction() as db:
+            batch.write(db, self._batches.tally)
+        self._batches.written(batch)
 
     def _await_retry(self, error: sqlite3.OperationalError) -> None:
         """Wait a little for the disk; an interrupt ends it."""
@@ -284,48 +265,9 @@ class Journal:
                 return
             time.sleep(min(_LOOK_S, left_s))
 
-    def _trial_rows(self, changes: Changes) -> tuple[list[Any], list[Any], list[Any]]:
-        """Sort changed trials by how much of their row must be written."""
-        new, state, progress = [], [], []
-        for trial in changes.trials.values():
-            old = self._written.get(trial.id)
-            last = trial.last_result.seq if trial.last_result is not None else None
-            best = trial.best_result.seq if trial.best_result is not None else None
-            if old is not None and _differs_in_progress_only(old, trial):
-                losses = trial.losses, trial.node_losses
-                progress.append((trial.count, trial.judged_to, *losses, last, best, trial.id))
-                continue
-            values = (
-                trial.status.value,
-                trial.reason,
-                trial.attempt,
-                trial.failures,
-                trial.losses,
-                trial.next_status.value if trial.next_status is not None else None,
-                encode_pending(trial.pending) if trial.pending is not None else None,
-                encode(trial.placement.to_json()) if trial.placement is not None else None,
-                encode(trial.checkpoint.to_json()) if trial.checkpoint is not None else None,
-                encode(trial.started_from.to_json()) if trial.started_from is not None else None,
-                trial.count,
-                trial.judged_to,
-                trial.is_saved,
-                trial.is_by_person,
-                last,
-                best,
-                trial.ticket,
-                trial.failure,
-                trial.ran_s,
-                trial.running_since,
-                encode_grown(trial.grown),
-                trial.node_losses,
-            )
-            is_same = old is not None and old.config is trial.config and old.resources is trial.resources
-            if is_same or (old is None and trial.id in self._known and trial.is_ended):
-                state.append((*values, trial.id))
-            else:
-                config, resources = encode(dict(trial.config)), encode(trial.resources.to_json())
-                new.append((*values, config, resources, trial.number, trial.id))
-        return new, state, progress
+    def _flushed(self, seq: int) -> None:
+        """Take note that a power cut cannot take back what is committed up to this event; on any thread."""
+        self._mark.write(seq, seq)
 
     def start(self, wake: Callable[[], None]) -> None:
         """Begin to flush what is committed; before that only `flush` and `close` do.
@@ -385,6 +327,9 @@ class Journal:
             RecordError: a flush failed only now.
         """
         had_failed = bool(self.problem)
+        if not had_failed and not self._is_behind and (rest := self._batches.catch_up()) is not None:
+            with contextlib.suppress(sqlite3.Error, RecordError):  # whoever reads adds it
+                self._write_out(rest)
         self._flusher.close()
         keep: sqlite3.Connection | None = None
         try:
@@ -400,26 +345,6 @@ class Journal:
         if keep is not None:
             keep.close()
         self._flusher.close_log()
+        self._mark.close()
         if not had_failed:
             self._flusher.check()
-
-
-def _differs_in_progress_only(old: Trial, new: Trial) -> bool:
-    return (
-        old.status is new.status
-        and old.reason == new.reason
-        and old.attempt == new.attempt
-        and old.pending is new.pending
-        and old.placement is new.placement
-        and old.checkpoint is new.checkpoint
-        and old.config is new.config
-        and old.resources is new.resources
-        and old.started_from is new.started_from
-        and old.next_status is new.next_status
-        and old.failures == new.failures
-        and old.is_saved == new.is_saved
-        and old.is_by_person == new.is_by_person
-        and old.ticket == new.ticket
-        and old.failure == new.failure
-        and old.running_since == new.running_since
-    )

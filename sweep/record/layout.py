@@ -16,6 +16,7 @@ __all__ = [
     "CHECKPOINT_PATTERN",
     "DATABASE",
     "DEFAULT_STORAGE",
+    "MARK",
     "MIRROR_STATE",
     "OUTGOING",
     "RECORD_MARK",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 DATABASE = "sweep.db"
+MARK = ".mark"  # suffix of the file beside it that says how far it goes
 DEFAULT_STORAGE = "sweep_results"
 STORAGE_VARIABLE = "SWEEP_STORAGE"
 CACHE_VARIABLE = "SWEEP_CACHE"

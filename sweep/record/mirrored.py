@@ -21,6 +21,7 @@ from sweep.record.filesystems import RemoteDirectory
 from sweep.record.layout import (
     CHECKPOINT_PATTERN,
     DATABASE,
+    MARK,
     MIRROR_STATE,
     OUTGOING,
     RECORD_MARK,
@@ -46,7 +47,18 @@ _LOGS = (
 )
 _LOCAL_ONLY = ("driver.lock", "code")
 # with what writing them leaves when it is killed
-_LOCAL_PREFIXES = (DATABASE, STRAY_PREFIX, ".probe-", "..", MIRROR_STATE, REMOTE_NOTE, RECORD_MARK, OUTGOING, TRANSIT)
+_LOCAL_PREFIXES = (
+    DATABASE,
+    STRAY_PREFIX,
+    ".probe-",
+    "..",
+    MIRROR_STATE,
+    REMOTE_NOTE,
+    RECORD_MARK,
+    OUTGOING,
+    TRANSIT,
+    Path(DATABASE).with_suffix(MARK).name,
+)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,14 @@ from sweep.core.ranking import Objectives, objectives_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
+from sweep.record.access import understood
 from sweep.record.driver import Driver, find_driver
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
 from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
+from sweep.record.schema import FILLED, SEALED, last_seq
+from sweep.record.seals import check_last, check_state
 from sweep.record.storage import parse_storage
 from sweep.record.working import open_record
 
@@ -67,7 +70,7 @@ class ExperimentReader:
         self._snapshot: Snapshot | None = None
         if not self.layout.database.is_file():
             raise NoExperimentError(what_is_there(root))
-        with self.connect():
+        with self.connect(with_events=False):
             pass
 
     def __repr__(self) -> str:
@@ -92,18 +95,21 @@ class ExperimentReader:
         return str(self.meta.get("name") or self.root.name)
 
     @contextmanager
-    def connect(self) -> Iterator[sqlite3.Connection]:
+    def connect(self, *, with_events: bool = True) -> Iterator[sqlite3.Connection]:
         """Give a read-only connection inside one transaction: all its queries see the same state.
+
+        Args:
+            with_events: events will be read, so they are checked; each once in a process.
 
         Raises:
             ExperimentError: the file is gone or damaged, or its sweep was continued just now.
         """
-        connection = open_record(self.root)
-        problem: sqlite3.DatabaseError | None = None
+        connection = open_record(self.root, with_events=with_events)
+        problem: ExperimentError | None = None
         try:
-            connection.execute("BEGIN")
-            yield connection
-        except sqlite3.DatabaseError as error:
+            with understood(self.layout.database):
+                yield connection
+        except ExperimentError as error:
             problem = error
         finally:
             connection.close()
@@ -112,7 +118,7 @@ class ExperimentReader:
                 f"{self.layout.database} was changed while it was read: its sweep goes on. Repeat it."
             )
         if problem is not None:
-            raise ExperimentError(f"{self.layout.database} cannot be read: {problem}.") from problem
+            raise problem
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -136,23 +142,29 @@ class ExperimentReader:
 
     def snapshot(self) -> Snapshot:
         """Return all trials; the work is done once per state of the record."""
-        with self.connect() as connection:
-            (seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
+        with self.connect(with_events=False) as connection:
+            seq = last_seq(connection)
             known = self._snapshot
             if known is not None and known.seq == seq:
                 return known
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version >= SEALED:
+                check_state(connection, self.layout.database)
+                check_last(connection, self.layout.database)
             meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
             has_names = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'label'").fetchone() is not None
             names = dict(connection.execute("SELECT trial_id, name FROM label")) if has_names else {}
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
             failure = "t.failure" if version > 2 else "''"
             grown = "t.grown" if version > 3 else "NULL"
             node_losses = "t.node_losses" if version > 4 else "0"
+            metrics, last = "r.metrics", "result r ON r.seq = t.last_result"
+            if version >= SEALED:
+                metrics, last = FILLED, "report r ON r.seq = t.last_result LEFT JOIN host h ON h.id = r.host"
             rows = connection.execute(
                 "SELECT t.trial_id, t.number, t.status, t.reason, t.attempt, t.failures, t.losses, t.count,"
-                " t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, r.metrics,"
+                f" t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, {metrics},"
                 f" r.checkpoint, r.wall, {failure}, {grown}, {node_losses}"
-                " FROM trial t LEFT JOIN result r ON r.seq = t.last_result ORDER BY t.number"
+                f" FROM trial t LEFT JOIN {last} ORDER BY t.number"
             )
             shown = {status.value: shown_status(status) for status in Status}
             is_trusted = self.trust or self.is_own

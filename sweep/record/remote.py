@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from sweep.errors import CheckpointError, ExperimentError, NoExperimentError, SweepError, nearest
+from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import fetch
 from sweep.record.filesystems import RemoteDirectory, remember_home
-from sweep.record.layout import DATABASE, MIRROR_STATE, ExperimentLayout, split_uri
+from sweep.record.layout import DATABASE, MARK, MIRROR_STATE, ExperimentLayout, split_uri
 from sweep.record.lock import DriverLock
 from sweep.record.mirrored import (
     Lease,
@@ -31,7 +32,6 @@ from sweep.record.mirrored import (
     stamp_of,
     version_of,
 )
-from sweep.record.schema import open_for_reading
 from sweep.record.snapshot import compare
 from sweep.record.storage import Storage, parse_storage
 from sweep.record.stored import StoredCheckpoints, references, trial_of
@@ -199,6 +199,7 @@ def _pull_record(
             # in this order: a log that is left beside another database would be played into it
             for end in ("", "-wal", "-shm"):
                 layout.database.with_name(f"{DATABASE}{end}").unlink(missing_ok=True)
+            layout.database.with_suffix(MARK).unlink(missing_ok=True)
             os.replace(staging / DATABASE, layout.database)
             state.run = lease.run
             state.files = {n: stamp for n in names if (stamp := stamp_of(layout.root / n))}

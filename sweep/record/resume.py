@@ -8,6 +8,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -36,11 +37,13 @@ from sweep.core.retention import Kept, without
 from sweep.core.stoppers import reached
 from sweep.core.trial import CheckpointRef, Status, Trial, evolve
 from sweep.core.values import as_float
+from sweep.record.access import open_for_reading, understood
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.facts import END, Fact, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.records import decode_event, decode_grown, decode_pending
-from sweep.record.schema import open_for_reading
+from sweep.record.schema import SEALED, last_seq
+from sweep.record.seals import check_state, damaged
 from sweep.record.stored import StoredCheckpoints, strangers_of
 
 if TYPE_CHECKING:
@@ -92,10 +95,11 @@ def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loa
         ExperimentError: there is no such experiment, or it is damaged.
     """
     root = database.parent if root is None else root
-    db = open_for_reading(database)
-    try:
+    with closing(open_for_reading(database)) as db, understood(database):
+        _check_whole(db, database)
         loaded = Loaded(meta={key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")})
-        loaded.seq, loaded.at = db.execute("SELECT coalesce(max(seq), 0), coalesce(max(at), 0.0) FROM event").fetchone()
+        loaded.seq = last_seq(db)
+        (loaded.at,) = db.execute("SELECT coalesce(max(at), 0.0) FROM event").fetchone()
         row = db.execute("SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1").fetchone()
         if row is not None:
             event = decode_event("PlanChanged", None, None, row[0], {}, trust=False)
@@ -122,8 +126,16 @@ def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loa
         loaded.strays = sorted(existing - wanted)
         loaded.strangers = strangers_of(root, db)
         return loaded
-    finally:
-        db.close()
+
+
+def _check_whole(db: sqlite3.Connection, database: Path) -> None:
+    """Refuse a record that is damaged anywhere: what goes on is built on all of it."""
+    (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if said != "ok":
+        raise damaged(database, said)
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version >= SEALED:
+        check_state(db, database)
 
 
 def read_trials(db: sqlite3.Connection, *, trust: bool) -> Iterator[Trial]:
@@ -213,11 +225,8 @@ def _existing(root: Path, trial_ids: list[str]) -> set[str]:
 
 def kept_before(database: Path, plan: Plan, existing: set[str], before: int) -> dict[str, list[Kept]]:
     """Return per trial those of the `existing` checkpoints that were committed before event `before`, oldest first."""
-    db = open_for_reading(database)
-    try:
+    with closing(open_for_reading(database)) as db, understood(database):
         return _kept(db, plan, existing, before)
-    finally:
-        db.close()
 
 
 def _kept(
@@ -280,8 +289,7 @@ def retell(
 
 
 def _last_results(database: Path, before: int | None) -> dict[str, TrialResult]:
-    db = open_for_reading(database)
-    try:
+    with closing(open_for_reading(database)) as db, understood(database):
         if before is None:
             query = "SELECT t.trial_id, r.metrics, r.seq FROM trial t JOIN result r ON r.seq = t.last_result"
             rows = db.execute(query)
@@ -289,8 +297,6 @@ def _last_results(database: Path, before: int | None) -> dict[str, TrialResult]:
             query = "SELECT trial_id, metrics, max(seq) FROM result WHERE seq < ? GROUP BY trial_id"
             rows = db.execute(query, (before,))
         return {trial_id: TrialResult(decode_metrics(metrics), seq) for trial_id, metrics, seq in rows}
-    finally:
-        db.close()
 
 
 class _Shadow:

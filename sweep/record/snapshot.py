@@ -7,6 +7,8 @@ import hashlib
 import sqlite3
 from pathlib import Path
 
+from sweep.record.schema import last_seq
+
 __all__ = ["compare", "copy_record", "stamp_of_record"]
 
 
@@ -21,16 +23,14 @@ def copy_record(source: sqlite3.Connection, target: Path) -> None:
 
 def stamp_of_record(db: sqlite3.Connection) -> tuple[int, str]:
     """Return the number of the last event, and a text: one of them changes whenever a record says something new."""
-    (seq,) = db.execute("SELECT coalesce(max(seq), 0) FROM event").fetchone()
     meta = repr(db.execute("SELECT key, value FROM meta ORDER BY key").fetchall())
-    return seq, hashlib.sha256(meta.encode()).hexdigest()
+    return last_seq(db), hashlib.sha256(meta.encode()).hexdigest()
 
 
 def compare(theirs: sqlite3.Connection, ours: sqlite3.Connection) -> tuple[int, int, bool]:
     """Return the numbers of the last events of two records, and whether one continues the other: they are compared
     where the shorter one ends."""
-    last = "SELECT coalesce(max(seq), 0) FROM event"
-    (their_seq,), (our_seq,) = theirs.execute(last).fetchone(), ours.execute(last).fetchone()
+    their_seq, our_seq = last_seq(theirs), last_seq(ours)
     same = "SELECT at, wall, kind, trial_id, attempt FROM event WHERE seq = ?"
     where = (min(their_seq, our_seq),)
     is_same = theirs.execute(same, where).fetchone() == ours.execute(same, where).fetchone()

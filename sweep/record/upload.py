@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sweep.core.trial import HELD
 from sweep.errors import CheckpointError, ExperimentError, SweepError
+from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import AT_ONCE, MANIFEST, METADATA, STRAY_PREFIX, pin, send, unsend
 from sweep.record.filesystems import TEMPORARY, RemoteDirectory
 from sweep.record.layout import DATABASE, OUTGOING, ExperimentLayout, leads_outside
@@ -28,7 +29,6 @@ from sweep.record.mirrored import (
     stamp_of,
     version_of,
 )
-from sweep.record.schema import open_for_reading
 from sweep.record.snapshot import copy_record, stamp_of_record
 from sweep.record.stored import StoredCheckpoints, references, trial_of
 
@@ -126,7 +126,7 @@ class Uploader:
     def num_unsent_checkpoints(self) -> int:
         """Return how many checkpoints that the record keeps lie here and were not sent."""
         stored = StoredCheckpoints()
-        with contextlib.closing(open_for_reading(self.layout.database)) as db:
+        with contextlib.closing(open_for_reading(self.layout.database, with_events=False)) as db:
             stored.follow(db)
         return sum(not self._there.get(path) and (self.layout.root / path).is_dir() for path in stored.kept)
 
@@ -153,7 +153,7 @@ class Uploader:
             if TEMPORARY in name and "/" not in name:  # a record or a lease whose writing was cut
                 self.remote.remove(name)
         self._there, self._stored = remote_checkpoints(names), StoredCheckpoints()
-        with contextlib.closing(open_for_reading(self.layout.database)) as db:
+        with contextlib.closing(open_for_reading(self.layout.database, with_events=False)) as db:
             self._stored.follow(db)
         for path in self._stored.reused.union(state.elsewhere) & self._there.keys():
             if (root / path).is_dir():
@@ -190,13 +190,13 @@ class Uploader:
     def _copy_record(self) -> Path | None:
         """Return a copy of the record; None when it says nothing new."""
         began = time.monotonic()
-        with contextlib.closing(open_for_reading(self.layout.database)) as source:
+        with contextlib.closing(open_for_reading(self.layout.database, with_events=False)) as source:
             if stamp_of_record(source) == self._stamp:
                 return None
             place = self.layout.root / OUTGOING / DATABASE
             place.parent.mkdir(exist_ok=True)
             copy_record(source, place)
-        with contextlib.closing(open_for_reading(place)) as db:
+        with contextlib.closing(open_for_reading(place, with_events=False)) as db:
             before = set(self._stored.discarded)
             for path in self._stored.follow(db) & self._there.keys():
                 self._there[path] = False  # likewise
@@ -215,7 +215,7 @@ class Uploader:
             raise ExperimentError(f"{self.remote} was changed while it was written")
         self.await_flush()
         self.remote.replace(snapshot, DATABASE)
-        with contextlib.closing(open_for_reading(snapshot)) as db:
+        with contextlib.closing(open_for_reading(snapshot, with_events=False)) as db:
             stamp = stamp_of_record(db)
         self._lease = lease = replace(lease, seq=stamp[0], wall=time.time())
         lease.write(self.remote)

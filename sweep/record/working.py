@@ -26,14 +26,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweep.errors import ExperimentError
+from sweep.record.access import open_for_reading
 from sweep.record.disks import Disk, disk_of, is_shared
 from sweep.record.files import write_atomically
 from sweep.record.flusher import flush_log
-from sweep.record.layout import CACHE_VARIABLE, DATABASE, RECORD_MARK, cache_root, tidy_name
+from sweep.record.layout import CACHE_VARIABLE, DATABASE, MARK, RECORD_MARK, cache_root, tidy_name
 from sweep.record.manifest import sync_directory
 from sweep.record.mirrored import Lease
 from sweep.record.opening import Reading
-from sweep.record.schema import open_for_reading
 from sweep.record.snapshot import compare, copy_record, stamp_of_record
 from sweep.record.stored import strangers_of
 
@@ -78,19 +78,22 @@ def live_record(root: Path) -> Path:
     return home / DATABASE if is_here else published
 
 
-def open_record(root: Path) -> Reading:
+def open_record(root: Path, *, with_events: bool = True) -> Reading:
     """Return a connection to the record of an experiment that only reads; see `live_record`.
+
+    Args:
+        with_events: events will be read, so they are checked.
 
     Raises:
         ExperimentError: there is none, it is damaged, or a newer version of this package wrote it.
     """
     place, published = live_record(root), root / DATABASE
     try:
-        return open_for_reading(place)
+        return open_for_reading(place, with_events=with_events)
     except ExperimentError:
         if place == published or place.exists():
             raise
-        return open_for_reading(published)  # its driver has just ended
+        return open_for_reading(published, with_events=with_events)  # its driver has just ended
 
 
 def working_record(root: Path) -> WorkingRecord | None:
@@ -213,7 +216,7 @@ class WorkingRecord:
             TakenOver: a driver on another machine goes on with the sweep; nothing was written.
             OSError, sqlite3.Error: it did not work; try again.
         """
-        with contextlib.closing(open_for_reading(self.database)) as source:
+        with contextlib.closing(open_for_reading(self.database, with_events=False)) as source:
             stamp = stamp_of_record(source)
             if stamp == self._stamp and self._found == _look(self.published):  # nobody has deleted or replaced it
                 self._check_lease()
@@ -221,7 +224,7 @@ class WorkingRecord:
                 return stamp[0]
             outgoing = self.home / _OUTGOING
             copy_record(source, outgoing)
-        with contextlib.closing(open_for_reading(outgoing)) as db:
+        with contextlib.closing(open_for_reading(outgoing, with_events=False)) as db:
             stamp = stamp_of_record(db)
             _check_whole(db, outgoing)
         incoming = self.root / _INCOMING
@@ -249,7 +252,7 @@ class WorkingRecord:
         self.publish()
         with contextlib.suppress(OSError):
             (self.root / _BEFORE).unlink(missing_ok=True)
-        for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", _MARK):
+        for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", self.database.with_suffix(MARK).name, _MARK):
             (self.home / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # something superseded is kept there
             self.home.rmdir()
@@ -335,6 +338,7 @@ class WorkingRecord:
     def _clear(self) -> None:
         for end in ("", "-wal", "-shm"):  # in this order: a log beside another database would be played into it
             self.database.with_name(f"{DATABASE}{end}").unlink(missing_ok=True)
+        self.database.with_suffix(MARK).unlink(missing_ok=True)
 
     def _fold_published(self) -> None:
         """Put the log into a record that was worked on in the storage itself, as earlier versions did."""

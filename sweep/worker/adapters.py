@@ -128,6 +128,7 @@ def _step(session: Session, instance: Trainable) -> bool:
             f"{type(instance).__name__}.step returned {type(result).__name__}; expected a dict of metrics."
         )
     metrics = dict(result)
+    metrics.setdefault("timestamp", int(time.time()))  # in the usual order
     metrics.setdefault("time_this_iter_s", time.monotonic() - began)  # without what `report` waits for
     instance._advance(metrics)
     instance.log_result(metrics)

@@ -16,13 +16,13 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 from made_experiment import MadeExperiment
+from record_5 import LABELS_5 as LABELS
 
 from sweep.cli import tables
 from sweep.cli.main import sweep
 from sweep.cli.ranges import parse_parameter
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.lock import DriverLock
-from sweep.record.schema import LABELS
 
 
 @pytest.fixture

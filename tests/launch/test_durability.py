@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sqlite3
 import tempfile
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import record_5
 
 import sweep
 from sweep.errors import ConfigError, ExperimentError, RecordError
@@ -96,11 +96,13 @@ def test_the_directory_of_a_trial_that_a_power_cut_has_taken_from_the_record_is_
     run(tmp_path)
     root = tmp_path / "made"
     (lost,) = root.glob("*_00002")
-    with closing(sqlite3.connect(root / "sweep.db")) as db:
+    with closing(record_5.connect(root / "sweep.db")) as db:
         (seq,) = db.execute("SELECT min(seq) FROM event WHERE trial_id = ?", (lost.name,)).fetchone()
         db.execute("DELETE FROM event WHERE seq >= ?", (seq,))
         db.execute("DELETE FROM result WHERE seq >= ?", (seq,))
         db.execute("DELETE FROM trial WHERE trial_id = ?", (lost.name,))
+        last = "(SELECT max(seq) FROM result r WHERE r.trial_id = trial.trial_id)"
+        db.execute(f"UPDATE trial SET last_result = {last}, best_result = {last}")
         db.execute("DELETE FROM meta WHERE key = 'are_log_files_complete'")
         db.commit()
     (lost / "notes.txt").write_text("mine")

@@ -7,13 +7,13 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import record_5
 
 import sweep
 from sweep import ResultGrid, RunConfig, TuneConfig, Tuner
@@ -252,7 +252,7 @@ def test_a_resumed_experiment_of_an_earlier_release_is_not_said_to_have_changed(
         return capfd.readouterr().err
 
     run(1)
-    with contextlib.closing(sqlite3.connect(tmp_path / "old" / "sweep.db")) as connection, connection:
+    with contextlib.closing(record_5.connect(tmp_path / "old" / "sweep.db")) as connection, connection:
         (plan,) = connection.execute("SELECT data FROM event WHERE kind = 'PlanChanged'").fetchone()
         older = {key: value for key, value in json.loads(plan).items() if key != "is_unasked"}  # format 3 had none
         assert len(older) == len(json.loads(plan)) - 1

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from made_experiment import MadeExperiment
+from record_5 import LABELS_5 as LABELS
 from shown_experiment import SCRIPT, shown_experiment, subject
 
 from sweep.page.table import FATES, MAX_COLUMNS, TrialTable
-from sweep.record.schema import LABELS
 
 
 def updated(root: Path) -> tuple[TrialTable, list[int]]:

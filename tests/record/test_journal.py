@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
+import record_5
 
 from sweep.core.messages import Ask, Asked, Continue, Hook, Notify, Reported
 from sweep.core.resources import Bundle, Resources
@@ -93,7 +95,8 @@ def test_the_record_is_looked_for_anew_unless_there_are_only_reports(tmp_path):
     looks = []
     journal = Journal(tmp_path / "sweep.db", check=looks.append)
     event, metrics = report(0, 1.0)
-    journal.commit([event], [[]], Changes(results=[(1, event.trial_id, 1, None, metrics)]), 1.0)
+    trial = Trial(event.trial_id, {}, Resources(), status=Status.RUNNING, attempt=1)
+    journal.commit([event], [[]], Changes({trial.id: trial}, [(1, event.trial_id, 1, None, metrics)]), 1.0)
     journal.commit([event, Asked(Ask.DRAIN)], [[], []], Changes(), 1.0)
     journal.close()
     assert looks == [False, True]
@@ -136,15 +139,34 @@ def test_a_trial_and_its_results_come_back_as_they_were(tmp_path, journal):
     assert row.caused is None  # what a report usually causes is not written down
 
 
-def test_a_trial_row_is_rewritten_only_as_far_as_it_changed(tmp_path, journal):
-    trial = Trial("abcde_00000", {"x": 1}, Resources(), status=Status.RUNNING, attempt=1)
+def test_what_running_trials_report_is_added_to_their_rows_once_a_second_and_by_readers_until_then(
+    tmp_path, journal, monkeypatch
+):
+    monkeypatch.setattr(journal_module, "_PROGRESS_S", float("inf"))
+    trial = Trial("abcde_00000", {"x": 1}, Resources(), status=Status.RUNNING, attempt=1, losses=2)
     journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
-    one = evolve(trial, count=5, judged_to=5)
-    assert [len(rows) for rows in journal._trial_rows(Changes({trial.id: one}))] == [0, 0, 1]
-    two = evolve(one, status=Status.STOPPING, reason="enough")
-    assert [len(rows) for rows in journal._trial_rows(Changes({trial.id: two}))] == [0, 1, 0]
-    three = evolve(two, config={"x": 2})
-    assert [len(rows) for rows in journal._trial_rows(Changes({trial.id: three}))] == [1, 0, 0]
+    for count in (1, 2, 3):
+        event, metrics = report(0, 1.0 / count)
+        result = TrialResult(metrics, count + 1)
+        trial = evolve(trial, count=count, judged_to=count, losses=0, last_result=result)
+        trial = evolve(trial, best_result=result) if count < 3 else trial
+        changes = Changes({trial.id: trial}, [(count + 1, trial.id, 1, None, metrics)])
+        journal.commit([event], [[Notify(Hook.RESULT, trial), Continue(trial.id, 1, count)]], changes, 2.0)
+
+    def row():
+        with closing(sqlite3.connect(tmp_path / "sweep.db")) as db:
+            return db.execute("SELECT count, last_result, as_of FROM trial").fetchone()
+
+    assert row() == (0, None, 1)
+    (read,) = ExperimentReader(tmp_path).trials()
+    assert (read.count, read.losses, read.last_seq, read.best_seq) == (3, 0, 4, 3)
+    (loaded,) = load(tmp_path / "sweep.db").trials
+    assert (loaded.count, loaded.judged_to, loaded.losses) == (3, 3, 0)
+    assert (loaded.last_result.seq, loaded.best_result.seq) == (4, 3)
+    monkeypatch.setattr(journal_module, "_PROGRESS_S", 0.0)
+    journal.commit([Asked(Ask.DRAIN)], [[]], Changes(), 3.0)
+    assert row() == (3, 4, 5)
+    assert ExperimentReader(tmp_path).trials()[0].count == 3
 
 
 def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
@@ -162,7 +184,7 @@ def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
 
 
 _COLUMNS = ["ticket", "failure", "ran_s", "running_since", "grown", "node_losses"]
-_ADDED = {1: _COLUMNS, 2: _COLUMNS[1:], 3: _COLUMNS[4:], 4: _COLUMNS[5:]}
+_ADDED = {1: _COLUMNS, 2: _COLUMNS[1:], 3: _COLUMNS[4:], 4: _COLUMNS[5:], 5: []}
 
 
 @pytest.mark.parametrize("version", _ADDED)
@@ -172,7 +194,8 @@ def test_a_file_of_an_older_version_is_read_as_it_is_and_upgraded_when_it_is_con
     trial = Trial("00000_00000", {"x": 1}, Resources())
     journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
     journal.close()
-    connection = sqlite3.connect(path)
+    connection = record_5.connect(path)
+    connection.execute("DROP TABLE label")
     for column in _ADDED[version]:
         connection.execute(f"ALTER TABLE trial DROP COLUMN {column}")
     connection.execute(f"PRAGMA user_version={version}")
@@ -192,14 +215,15 @@ def test_a_file_of_an_older_version_is_read_as_it_is_and_upgraded_when_it_is_con
     journal.close()
     assert read() == (7, "killed", 2.5, 3.5, grown, 4)
     assert [(row.failure, row.node_losses) for row in ExperimentReader(tmp_path).trials()] == [("killed", 4)]
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (5,)
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (6,)
 
 
 def test_a_report_resets_the_node_losses_of_a_row_that_changes_in_nothing_else(tmp_path, journal):
     trial = Trial("abcde_00000", {"x": 1}, Resources(), status=Status.RUNNING, attempt=1, node_losses=2)
     journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
-    one = evolve(trial, count=1, judged_to=1, node_losses=0)
-    journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: one}), 0.0)
+    event, metrics = report(0, 1.0)
+    one = evolve(trial, count=1, judged_to=1, node_losses=0, last_result=TrialResult(metrics, 2))
+    journal.commit([event], [[]], Changes({trial.id: one}, [(2, trial.id, 1, None, metrics)]), 0.0)
     assert [found.node_losses for found in load(tmp_path / "sweep.db").trials] == [0]
 
 

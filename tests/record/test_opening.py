@@ -36,9 +36,9 @@ def test_each_commit_of_a_driver_is_seen_from_its_first(tmp_path: Path) -> None:
         assert _count_elsewhere(tmp_path / "sweep.db") == number
         journal.commit([Asked(Ask.DRAIN)], [[]], Changes(), float(number))
     journal.close()
-    assert sorted(os.listdir(tmp_path)) == ["sweep.db"]
+    assert sorted(os.listdir(tmp_path)) == ["sweep.db", "sweep.mark"]
     assert count(tmp_path / "sweep.db") == 4
-    assert sorted(os.listdir(tmp_path)) == ["sweep.db"]
+    assert sorted(os.listdir(tmp_path)) == ["sweep.db", "sweep.mark"]
 
 
 def _count_elsewhere(database: Path) -> int:

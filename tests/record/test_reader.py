@@ -212,7 +212,7 @@ def test_a_list_of_many_trials_reads_the_record_a_few_times_only(
     analysis = ExperimentAnalysis(made.close())
     opened: list[int] = []
     connect = ExperimentReader.connect
-    monkeypatch.setattr(ExperimentReader, "connect", lambda self: opened.append(1) or connect(self))
+    monkeypatch.setattr(ExperimentReader, "connect", lambda self, **named: opened.append(1) or connect(self, **named))
     for read in (lambda: analysis.results, lambda: analysis.trials, analysis.dataframe, analysis._repr_html_):
         opened.clear()
         read()

@@ -17,13 +17,13 @@ from made_experiment import MadeExperiment
 
 from sweep.errors import CheckpointError, ConfigError, ExperimentError
 from sweep.record import filesystems
+from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, verify
 from sweep.record.layout import ExperimentLayout, copy_root, split_uri, storage_root
 from sweep.record.lock import DriverLock
 from sweep.record.mirrored import Lease, MirrorState, is_log, is_mirrored
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import has_checkpoint, has_experiment, open_storage_for_reading, pull
-from sweep.record.schema import open_for_reading
 from sweep.record.storage import Storage, check_writable, parse_storage, storage_of
 from sweep.record.stored import references
 from sweep.record.upload import Uploader, copy_record

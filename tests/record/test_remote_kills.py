@@ -10,21 +10,21 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sqlite3
 from pathlib import Path
 
 import fsspec
 import pytest
+import record_5
 from fsspec.implementations.dirfs import DirFileSystem
 from killed import MOST, ends_itself
 from made_experiment import MadeExperiment
 
 from sweep.errors import ExperimentError
 from sweep.record import filesystems
+from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import MANIFEST, persist, verify
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import pull
-from sweep.record.schema import open_for_reading
 from sweep.record.storage import Storage, parse_storage
 from sweep.record.stored import StoredCheckpoints, references
 from sweep.record.upload import OtherDriver, Uploader
@@ -181,7 +181,7 @@ def test_a_machine_that_was_not_lost_and_one_that_took_over_have_parted(
     assert ends_itself(lambda: push(place.at("first")), place.root, 3, False)
     reader = place.at("reader")
     pull(reader, "made")
-    with contextlib.closing(sqlite3.connect(reader.local_root / "made" / "sweep.db")) as db:
+    with contextlib.closing(record_5.connect(reader.local_root / "made" / "sweep.db")) as db:
         db.execute(
             "INSERT INTO event SELECT seq + 1, at, wall + 1, kind, trial_id, 2, NULL, NULL FROM event"
             " ORDER BY seq DESC LIMIT 1"

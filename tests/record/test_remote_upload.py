@@ -6,23 +6,23 @@ import contextlib
 import json
 import os
 import shutil
-import sqlite3
 from pathlib import Path
 
 import fsspec
 import pytest
+import record_5
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from made_experiment import MadeExperiment
 
 from sweep.errors import RecordError
 from sweep.record import checkpoints, filesystems
+from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import MANIFEST, Checkpoint, persist, send, verify
 from sweep.record.filesystems import RemoteDirectory
 from sweep.record.mirrored import Lease, MirrorState
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import pull
-from sweep.record.schema import open_for_reading
 from sweep.record.storage import parse_storage
 from sweep.record.stored import references
 from sweep.record.upload import OtherDriver, Uploader, UploadStopped, copy_record
@@ -376,7 +376,7 @@ def test_a_checkpoint_that_a_lost_machine_sent_before_its_record_is_replaced_by_
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "model").write_text("another")
     persist(tmp_path / "source", root / lost)
-    with contextlib.closing(sqlite3.connect(root / "sweep.db")) as db:
+    with contextlib.closing(record_5.connect(root / "sweep.db")) as db:
         row = (3, TRIAL, 1, 2.0, 2.0, lost, "{}")
         db.execute("INSERT INTO event VALUES (3, 2.0, 2.0, 'Reported', ?, 1, NULL, NULL)", (TRIAL,))
         db.execute("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)", row)

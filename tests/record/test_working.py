@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import record_5
 from killed import MOST, ends_itself
 
 from sweep.core.messages import CheckpointRef, Discard, Reported, Started
@@ -22,6 +23,7 @@ from sweep.core.sweep import Changes
 from sweep.core.trial import Status, Trial, evolve
 from sweep.errors import ExperimentError, RecordError
 from sweep.record import publisher, working
+from sweep.record.access import open_for_reading
 from sweep.record.checkpoints import discard_in, persist, verify
 from sweep.record.driver import find_driver
 from sweep.record.journal import Journal
@@ -30,7 +32,6 @@ from sweep.record.lock import DriverLock
 from sweep.record.publisher import Publisher
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
-from sweep.record.schema import open_for_reading
 from sweep.record.stored import references
 from sweep.record.working import TakenOver, WorkingRecord, live_record, working_record
 
@@ -290,7 +291,7 @@ def test_two_records_that_parted_are_refused_and_left_as_they_are(machines):
     driver.publisher.step()
     driver.report()
     driver.die()
-    with contextlib.closing(sqlite3.connect(machines.storage / "sweep.db")) as db:
+    with contextlib.closing(record_5.connect(machines.storage / "sweep.db")) as db:
         for _ in range(2):  # by a version that worked in place
             db.execute("INSERT INTO event SELECT max(seq) + 1, 99.0, 99.0, 'Tick', NULL, NULL, NULL, NULL FROM event")
         db.commit()

@@ -13,12 +13,12 @@ from typing import Any
 import cloudpickle
 import pytest
 from made_experiment import T0, MadeExperiment
+from record_5 import LABELS_5 as LABELS
 
 import sweep as tune
 from sweep.core.resources import Resources
 from sweep.errors import ConfigError, ExperimentError, UserCodeError
 from sweep.record.derived_fields import date_str
-from sweep.record.schema import LABELS
 from sweep.results.analysis import ExperimentAnalysis, Result, ResultGrid, TrialView, own_analysis
 
 CORE_AND_COMMON = [

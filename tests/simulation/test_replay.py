@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import record_5
 from click.testing import CliRunner
 from every_policy import SCHEDULERS, SEARCHERS, world_of
 
@@ -202,7 +203,7 @@ def test_what_somebody_asked_for_is_asked_again(tmp_path: Path) -> None:
 
 
 def changed(root: Path, change: Callable[[sqlite3.Connection], None]) -> None:
-    db = sqlite3.connect(root / "sweep.db")
+    db = record_5.connect(root / "sweep.db")
     change(db)
     db.commit()
     db.close()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+import record_5
 from click.testing import CliRunner
 
 import sweep
@@ -300,7 +300,7 @@ def test_a_deadline_that_was_overtaken_is_not_met_in_the_second_run(tmp_path: Pa
 
 def test_the_first_difference_is_named(tmp_path: Path) -> None:
     root = run(tmp_path, engine="inline", scheduler=sweep.ASHAScheduler(max_t=9, reduction_factor=3))
-    db = sqlite3.connect(root / "sweep.db")
+    db = record_5.connect(root / "sweep.db")
     (seq, text) = db.execute("SELECT seq, commands FROM event WHERE commands LIKE '%\"Stop\"%'").fetchone()
     db.execute("UPDATE event SET commands = ? WHERE seq = ?", (json.dumps(json.loads(text)[:-1]), seq))
     db.commit()
@@ -321,7 +321,7 @@ def test_what_cannot_be_run_again_says_why(tmp_path: Path) -> None:
 
 def test_what_has_not_ended_is_not_run_again(tmp_path: Path) -> None:
     root = run(tmp_path, engine="inline", num_samples=1)
-    db = sqlite3.connect(root / "sweep.db")
+    db = record_5.connect(root / "sweep.db")
     db.execute("DELETE FROM event WHERE kind IN ('Exited', 'Released')")
     db.commit()
     db.close()
