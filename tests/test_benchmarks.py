@@ -116,7 +116,9 @@ def test_what_is_missing_or_failed_is_a_cell_that_says_why(bench):
     ]
 
 
-@pytest.mark.parametrize(("per_s", "ray", "expected"), [(1300, 100, "stretch"), (900, 20, "yes"), (900, 30, "no")])
+@pytest.mark.parametrize(
+    ("per_s", "ray", "expected"), [(1300, 20, "stretch"), (900, 20, "yes"), (1300, 100, "no"), (900, 30, "no")]
+)
 def test_a_promise_may_be_a_ratio_to_a_peer(bench, per_s, ray, expected):
     found = {"sweep": tool({"steady_per_s": per_s}), "ray": tool({"steady_per_s": ray})}
     page = bench["table"].markdown(recorded(noop_warm=found))
@@ -164,6 +166,35 @@ def test_the_last_line_of_a_program_is_read_and_the_last_of_its_errors(bench, mo
     with pytest.raises(bench["run"].Failed, match="ValueError: no such thing"):
         runner.figures("fails.py", [])
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_what_failed_is_tried_again_in_the_next_round_and_what_took_too_long_is_not(bench):
+    run, rows = bench["run"], bench["rows"]
+    answers = {
+        "asha/with_sweep.py": [run.Failed("no luck"), {"ratio": 2.0}],
+        "asha/with_ray.py": [run.TookTooLong("it took longer than 180 s")],
+        "asha/with_optuna.py": [{"ratio": 3.0}, {"ratio": 4.0}],
+    }
+
+    class Played:
+        def figures(self, script, arguments, timeout_s):
+            answer = answers[script].pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    tools = ("sweep", "ray", "optuna")
+    row = rows.Row("asha", tuple(rows.Program(tool) for tool in tools), ())
+    found = {"asha": {name: tool() | {"is_over": False} for name in tools}}
+    programs = [(row, program) for program in row.programs]
+    assert run.measure(Played(), programs, found, False) == ["asha/with_sweep.py failed: no luck"]
+    assert run.measure(Played(), programs, found, False) == []
+    assert [found["asha"][name]["figures"] for name in tools] == [
+        [{"ratio": 2.0}],
+        [],
+        [{"ratio": 3.0}, {"ratio": 4.0}],
+    ]
+    assert not any(answers.values())
 
 
 def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(bench, monkeypatch, tmp_path):

@@ -53,6 +53,10 @@ class Failed(Exception):
     """A program did not print its figures; the message says why."""
 
 
+class TookTooLong(Failed):
+    """It was ended for its time, so that it is not tried again."""
+
+
 class Runner:
     """Runs programs with one interpreter.
 
@@ -73,7 +77,8 @@ class Runner:
         """Return what a script below this directory prints in its last line, and how long its process took.
 
         Raises:
-            Failed: it ended with an error, or took longer than `timeout_s`.
+            Failed: it ended with an error.
+            TookTooLong: it took longer than `timeout_s`.
         """
         place = Path(tempfile.mkdtemp(prefix="b", dir=self._scratch))
         try:
@@ -85,7 +90,7 @@ class Runner:
                 code = _wait(command, out, err, self._environment(place), place, timeout_s)
                 process_s = time.perf_counter() - began
             if code is None:
-                raise Failed(f"it took longer than {timeout_s:.0f} s")
+                raise TookTooLong(f"it took longer than {timeout_s:.0f} s")
             printed = (place / "out").read_text(errors="replace").splitlines()
             if code or not printed:
                 raise Failed(_last_line((place / "err").read_text(errors="replace")) or f"it ended with {code}")
@@ -140,37 +145,47 @@ def missing(program: Program, versions: Mapping[str, str], reasons: Mapping[str,
     return ""
 
 
-def measure_floors(runner: Runner, versions: Mapping[str, str], is_short: bool) -> dict[str, float]:
-    """Return what the machine can do; what needs a package that is not there is left out."""
+def measure_floors(runner: Runner, versions: Mapping[str, str], is_short: bool) -> tuple[dict[str, float], list[str]]:
+    """Return what the machine can do, without what needs a package that is not there, and what failed."""
     found: dict[str, float] = {}
+    broken = []
     for script, (full, short, package) in FLOOR_SCRIPTS.items():
         if not package or package in versions:
-            found |= runner.figures(script, short if is_short else full)
+            try:
+                found |= runner.figures(script, short if is_short else full)
+            except Failed as error:
+                broken.append(f"{script} failed: {error}")
     found.pop("process_s", None)
-    return found
+    return found, broken
 
 
 def measure(
-    runner: Runner, chosen: Sequence[Row], recorded: dict[str, Any], versions: Mapping[str, str], is_short: bool
-) -> None:
-    """Run every program of the rows once more and add what it printed; one that has failed is not run again."""
-    for row in chosen:
-        for program in row.programs:
-            found = recorded["rows"][row.name].get(program.tool)
-            if found is None or found["failure"]:
-                continue
-            arguments = program.short if is_short else program.full
-            times = min(program.repeats, 3) if is_short else program.repeats
-            print(f"  {row.name} with {TOOLS[program.tool][0]}: ", end="", flush=True)
-            try:
-                runs = [runner.figures(row.script(program), arguments, program.timeout_s) for _ in range(times)]
-            except Failed as error:
-                found["failure"] = str(error)
-                print(f"failed: {error}", flush=True)
-                continue
+    runner: Runner, programs: Sequence[tuple[Row, Program]], rows: Mapping[str, Any], is_short: bool
+) -> list[str]:
+    """Run every program once more and add what it printed, or why it did not; return which of ours failed.
+
+    What is not installed or took too long before is left out.
+    """
+    broken = []
+    for row, program in programs:
+        found = rows[row.name][program.tool]
+        if found["is_over"]:
+            continue
+        arguments = program.short if is_short else program.full
+        times = min(program.repeats, 3) if is_short else program.repeats
+        print(f"  {row.name} with {TOOLS[program.tool][0]}: ", end="", flush=True)
+        try:
+            runs = [runner.figures(row.script(program), arguments, program.timeout_s) for _ in range(times)]
+        except Failed as error:
+            found |= {"failure": str(error), "is_over": isinstance(error, TookTooLong)}
+            print(f"failed: {error}", flush=True)
+            if program.tool == OURS:
+                broken.append(f"{row.script(program)} failed: {error}")
+        else:
             figures = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
             found["figures"].append(figures)
             print(", ".join(f"{key} {value:.4g}" for key, value in figures.items()), flush=True)
+    return broken
 
 
 def heading(versions: Mapping[str, str], rounds: int, is_short: bool, commit: str) -> list[str]:
@@ -231,37 +246,34 @@ def main() -> int:
     chosen = chosen_rows(given.rows, is_long=given.long)
     output = given.output or (None if is_short or given.rows else RESULTS)
     python, reasons = (sys.executable, {}) if given.quick else environment.build()
-    # Below /tmp and with a short name, because of the sockets in it.
-    scratch = Path(tempfile.mkdtemp(prefix="b", dir=os.environ.get("SWEEP_BENCH_DIR")))
+    # The path is short because of the sockets that Ray keeps in it.
+    scratch = Path(tempfile.mkdtemp(prefix="bench-", dir=os.environ.get("SWEEP_BENCH_DIR")))
     try:
         runner = Runner(str(python), scratch)
         versions = runner.versions()
         recorded: dict[str, Any] = {"heading": heading(versions, rounds, is_short, _commit()), "floors": [], "rows": {}}
         print("\n".join(recorded["heading"]), flush=True)
-        for row in chosen:
-            recorded["rows"][row.name] = {
-                program.tool: {
-                    "figures": [],
-                    "failure": missing(program, versions, reasons),
-                    "says": program.says.format(*(program.short if is_short else program.full)),
-                }
-                for program in row.programs
-                if program.tool == OURS or not given.quick
-            }
+        every = [(row, program) for row in chosen for program in row.programs]
+        programs = [(row, program) for row, program in every if program.tool == OURS or not given.quick]
+        for row, program in programs:
+            absent = missing(program, versions, reasons)
+            says = program.says.format(*(program.short if is_short else program.full))
+            found = {"figures": [], "failure": absent, "is_over": bool(absent), "says": says}
+            recorded["rows"].setdefault(row.name, {})[program.tool] = found
+        broken: list[str] = []
         began = time.perf_counter()
         for number in range(1, rounds + 1):
             print(f"round {number} of {rounds}, after {(time.perf_counter() - began) / 60:.1f} minutes", flush=True)
-            recorded["floors"].append(measure_floors(runner, versions, is_short))
-            measure(runner, chosen, recorded, versions, is_short)
+            floors, failed = measure_floors(runner, versions, is_short)
+            recorded["floors"].append(floors)
+            broken += failed + measure(runner, programs, recorded["rows"], is_short)
             if output:
                 output.write_text(table.markdown(recorded))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     print(table.text(recorded) if given.quick else f"written to {output}" if output else table.markdown(recorded))
-    failures = {name: tools[OURS]["failure"] for name, tools in recorded["rows"].items()}
-    broken = {name: why for name, why in failures.items() if why and not why.endswith("is not installed")}
-    for name, why in broken.items():
-        print(f"{name} failed: {why}", file=sys.stderr)
+    for line in broken:
+        print(line, file=sys.stderr)
     return 1 if broken else 0
 
 

@@ -1,7 +1,7 @@
 """The table of `make bench`, from what was recorded of its programs.
 
 Recorded is a JSON object: `heading` (lines), `rounds`, `floors` (a list of objects: the floors of each round) and
-`rows`: by row and tool `{"figures": [what each round printed], "failure": why there are no more, "says": ...}`.
+`rows`: by row and tool `{"figures": [what each round printed], "failure": why one did not, "says": ...}`.
 """
 
 from __future__ import annotations
@@ -47,15 +47,16 @@ def reached(figure: Figure, ours: float, ratios: Mapping[str, float | None]) -> 
     def is_met(target: float) -> bool:
         return ours <= target if figure.is_less_better else ours >= target
 
-    if figure.stretch is not None and is_met(figure.stretch):
-        return "stretch"
-    if figure.required is not None:
-        return "yes" if is_met(figure.required) else "no"
+    wanted = [] if figure.required is None else [is_met(figure.required)]
     if figure.required_ratio is not None:
         tool, least = figure.required_ratio
         ratio = ratios.get(tool)
-        return "" if ratio is None else "yes" if ratio >= least else "no"
-    return ""
+        wanted += [] if ratio is None else [ratio >= least]
+    if not all(wanted):
+        return "no"
+    if figure.stretch is not None and is_met(figure.stretch):
+        return "stretch"
+    return "yes" if wanted else ""
 
 
 def target(figure: Figure) -> str:
