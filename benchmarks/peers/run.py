@@ -242,6 +242,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Measure and return the exit status: 1 when a program of ours has failed."""
     given = parsed()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that what runs is ended
     rounds, is_short = 1 if given.quick else given.rounds, given.smoke or given.quick
     chosen = chosen_rows(given.rows, is_long=given.long)
     output = given.output or (None if is_short or given.rows else RESULTS)
