@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run test test-docs test-wheel test-browser test-ray test-slow test-chaos test-gpu test-horovod lint docs bench clean
+.PHONY: run test test-docs test-wheel test-browser test-ray test-slow test-chaos test-gpu test-horovod lint docs bench bench-quick clean
 
 run: $(VENV)/.ok
 	$(PY) examples/torch_digits_asha.py
@@ -52,8 +52,14 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build
 	@echo "open dist/docs/index.html"
 
+# Beside Ray, Optuna, Syne Tune and torchrun, in some twenty minutes, into benchmarks/RESULTS.md. Their environment is kept in
+# the user's cache, or where SWEEP_BENCH_ENVIRONMENT says. `make bench ARGS="--rows asha,resume --rounds 1"` takes less.
 bench: $(VENV)/.ok
-	$(PY) benchmarks/run.py
+	$(PY) benchmarks/peers/run.py $(ARGS)
+
+# Only our own programs, shortened, beside what the machine can do: below two minutes.
+bench-quick: $(VENV)/.ok
+	$(PY) benchmarks/peers/run.py --quick
 
 $(VENV)/.ok: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

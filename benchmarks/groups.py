@@ -1,16 +1,15 @@
 """What training groups cost: from a start to both ranks past `init_process_group`, and how well gangs fill a machine.
 
 Each figure stands beside its floor, measured in the same run: two processes forked from one that has imported torch,
-which join a group and leave; and the makespan that no packing can beat. Where Ray Train is installed, it is measured
-beside them.
+which join a group and leave; and the makespan that no packing can beat. Ray Train and torchrun stand beside a whole
+`fit()` in `make bench`.
 
 Run: python benchmarks/groups.py [starts]
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
+import json
 import statistics
 import subprocess
 import sys
@@ -29,55 +28,7 @@ from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.train.torch import TorchTrainer
 from sweep.worker.trainable import prepare
 
-FLOOR = """
-import datetime, os, socket, sys, time
-import torch, torch.distributed as dist
-times = []
-for _ in range(int(sys.argv[1])):
-    listener = socket.socket(); listener.bind(("127.0.0.1", 0)); listener.listen(); port = listener.getsockname()[1]
-    begin = time.perf_counter()
-    read, write = os.pipe()
-    pids = []
-    for rank in range(2):
-        pid = os.fork()
-        if pid == 0:
-            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="True",
-                              GLOO_SOCKET_IFNAME="lo")
-            if rank == 0:
-                store = dist.TCPStore("127.0.0.1", port, 2, is_master=True, master_listen_fd=os.dup(listener.fileno()),
-                                      wait_for_workers=False)
-            dist.init_process_group("gloo", rank=rank, world_size=2)
-            os.write(write, b"x")
-            dist.destroy_process_group()
-            os._exit(0)
-        pids.append(pid)
-    got = 0
-    while got < 2:
-        got += len(os.read(read, 2))
-    times.append(time.perf_counter() - begin)
-    for pid in pids:
-        os.waitpid(pid, 0)
-    listener.close(); os.close(read); os.close(write)
-print(*times)
-"""
-
-RAY = """
-import os, sys, time
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-import ray
-from ray.train import RunConfig, ScalingConfig
-from ray.train.torch import TorchTrainer
-ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
-path = sys.argv[1]
-def loop():
-    import torch.distributed as dist
-    assert dist.is_initialized()
-    open(path, "a").write(f"{time.time()}\\n")
-begin = time.time()
-TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=2),
-             run_config=RunConfig(storage_path=os.path.dirname(path))).fit()
-print(max(float(line) for line in open(path)) - begin)
-"""
+FLOOR = Path(__file__).parent / "peers" / "floors" / "group.py"
 
 
 def joined(config: dict) -> None:
@@ -170,34 +121,19 @@ def makespans(directory: Path) -> list[tuple[str, float, float]]:
     return found
 
 
-def ray_s(directory: Path) -> float | None:
-    """Return what Ray Train takes from `fit()` to both workers in the loop, in s; None without it.
-
-    `SWEEP_BENCH_RAY` may name an interpreter that has Ray, so that it need not share this one's packages.
-    """
-    python = os.environ.get("SWEEP_BENCH_RAY") or (sys.executable if importlib.util.find_spec("ray") else "")
-    if not python:
-        return None
-    done = subprocess.run(
-        [python, "-c", RAY, str(directory / "ray.txt")], capture_output=True, text=True, timeout=300, check=True
-    )
-    return float(done.stdout.split()[-1])
-
-
 def rows(directory: Path, number: int = 20) -> list[tuple[str, str, str, str]]:
     """Return what was measured, what is promised and what stands beside it, a line for each figure."""
-    floor = subprocess.run([sys.executable, "-c", FLOOR, str(number)], capture_output=True, text=True, check=True)
-    floors = [float(value) for value in floor.stdout.split()]
+    command = [sys.executable, str(FLOOR), str(directory), str(number)]
+    floor = subprocess.run(command, capture_output=True, text=True, check=True)
+    bare = float(json.loads(floor.stdout)["joined_s"])
     times = start_s(directory / "start", number)
-    bare, ours = statistics.median(floors), statistics.median(times)
-    ray = ray_s(directory)
-    peer = f"; Ray Train, fit() to the loop: {ray:.1f} s, {ray / ours:.0f}x ours" if ray else "; Ray is not installed"
+    ours = statistics.median(times)
     return [
         (
             "group of 2 torch ranks, Start to joined",
             f"{1000 * ours:.0f} ms (largest {1000 * max(times):.0f})",
             "<= 300 ms",
-            f"forked and joined by hand: {1000 * bare:.0f} ms; ratio {ours / bare:.1f}{peer}",
+            f"forked and joined by hand: {1000 * bare:.0f} ms; ratio {ours / bare:.1f}",
         ),
         *(
             (what, f"{took:.2f} s", "<= 1.15x bound", f"on 4 CPUs at least {least:.1f} s; ratio {took / least:.2f}")
