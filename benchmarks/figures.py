@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION
+from sweep.record.seals import seal_all
 from sweep.results.analysis import ExperimentAnalysis
 
 Row = tuple[str, str, str, str]  # what, measured, promised, beside it
@@ -77,7 +78,7 @@ def make(root: Path, number: int) -> None:
 
     def event(kind: str, trial_id: str, at: float, data: str | None = None, commands: Any = None) -> None:
         text = None if commands is None else json.dumps(commands)
-        events.append((len(events) + 1, at, _T0 + at, kind, trial_id, 1, data, text))
+        events.append((len(events) + len(results) + 1, at, _T0 + at, kind, trial_id, 1, data, text))
 
     for index, (config, losses, reason) in enumerate(trials(number)):
         trial_id, end = f"abcde_{index:05d}", begin + 0.5 * len(losses)
@@ -87,10 +88,11 @@ def make(root: Path, number: int) -> None:
         for step, loss in enumerate(losses, start=1):
             metrics = {"loss": loss, "eval": {"acc": step / REPORTS}, "training_iteration": step}
             filled = {"time_this_iter_s": 0.5, "time_total_s": 0.5 * step}
-            event("Reported", trial_id, begin + 0.5 * step, str(step))
             at = begin + 0.5 * step
-            results.append((len(events), trial_id, 1, at, _T0 + at, None, json.dumps(metrics | filled)))
-        last = len(events)
+            seq = len(events) + len(results) + 1
+            said = json.dumps(metrics | filled)
+            results.append((seq, index, 1, step, at, _T0 + at, said, *[None] * 11, 1, 0))
+        last = len(events) + len(results)
         event("Exited", trial_id, end, '{"exit": {"kind": "FINISHED"}}', [["Notify", "trial_complete", trial_id]])
         event("Released", trial_id, end + 0.1)
         text = json.dumps(config)
@@ -99,14 +101,15 @@ def make(root: Path, number: int) -> None:
     with sqlite3.connect(root / "sweep.db") as db:
         db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {SCHEMA}")
         meta = _META | {"name": root.name, "scheduler": "pbt"}  # so that every figure has something to show
-        db.executemany("INSERT INTO meta VALUES (?, ?)", [(key, json.dumps(value)) for key, value in meta.items()])
-        db.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", events)
-        db.executemany("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)", results)
+        db.executemany("INSERT INTO meta VALUES (?, ?, 0)", [(key, json.dumps(value)) for key, value in meta.items()])
+        db.executemany("INSERT INTO fact VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)", events)
+        db.executemany(f"INSERT INTO report VALUES ({', '.join('?' * 20)})", results)
         db.executemany(
-            "INSERT INTO trial (trial_id, number, status, reason, config, resources, count, last_result, attempt)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)",
+            "INSERT INTO trial VALUES (?, ?, ?, ?, ?, ?, 1, 0, 0, NULL, NULL, NULL, NULL, NULL, ?, 0, 0, 0, ?, NULL, 0,"
+            " '', 0.0, NULL, NULL, 0, 0, 0)",
             rows,
         )
+        seal_all(db)
 
 
 def study_of(number: int) -> Any:

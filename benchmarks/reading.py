@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.record.schema import APPLICATION_ID, SCHEMA, VERSION
+from sweep.record.seals import seal_all
 from sweep.results.analysis import SCOPES, ExperimentAnalysis
 
 TRIALS, REPORTS = 10_000, 100
@@ -29,26 +30,27 @@ def make(root: Path) -> None:
     with sqlite3.connect(root / "sweep.db") as db:
         db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {SCHEMA}")
         meta = {"name": root.name, "prefix": "abcde", "metric": "loss", "mode": "min", "created": _T0}
-        db.executemany("INSERT INTO meta VALUES (?, ?)", [(key, json.dumps(value)) for key, value in meta.items()])
+        db.executemany("INSERT INTO meta VALUES (?, ?, 0)", [(key, json.dumps(value)) for key, value in meta.items()])
+        db.execute("INSERT INTO host VALUES (1, 'machine', NULL, 0)")
         names = [f"abcde_{number:05d}" for number in range(TRIALS)]
         seq = 0
         for step in range(1, REPORTS + 1):
             rows = []
-            for number, name in enumerate(names):
+            for number in range(TRIALS):
                 seq += 1
                 metrics = {"loss": (number * 7919 % 10_007) / step, "eval": {"acc": step / REPORTS}}
-                filled = {"training_iteration": step, "time_this_iter_s": 0.5, "time_total_s": 0.5 * step}
-                rows.append((seq, name, 1, 0.5 * step, _T0 + step, None, json.dumps(metrics | filled)))
-            db.executemany("INSERT INTO result VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        db.execute("INSERT INTO event (seq, at, wall, kind) VALUES (?, 0, ?, 'Tick')", (seq, _T0))
+                where = seq, number, 1, step, 0.5 * step, _T0 + step, json.dumps(metrics), None, None, None
+                rows.append((*where, step, int(_T0 + step), 4242, 1, "0.5", repr(0.5 * step), None, 0, 1, 0))
+            db.executemany(f"INSERT INTO report VALUES ({', '.join('?' * 20)})", rows)
         db.executemany(
-            "INSERT INTO trial (trial_id, number, status, config, resources, count, last_result)"
-            " VALUES (?, ?, 'TERMINATED', ?, '{\"bundles\": [{\"cpu\": 1}]}', ?, ?)",
+            "INSERT INTO trial VALUES (?, ?, 'TERMINATED', '', ?, '{\"bundles\": [{\"cpu\": 1}]}', 1, 0, 0, NULL, NULL,"
+            " NULL, NULL, NULL, ?, ?, 0, 0, ?, NULL, 0, '', 0.0, NULL, NULL, 0, ?, 0)",
             [
-                (name, number, json.dumps({"lr": number / TRIALS}), REPORTS, seq - TRIALS + number + 1)
+                (name, number, json.dumps({"lr": number / TRIALS}), REPORTS, REPORTS, seq - TRIALS + number + 1, seq)
                 for number, name in enumerate(names)
             ],
         )
+        seal_all(db)
 
 
 def seconds(read: Callable[[], Any]) -> float:
@@ -63,7 +65,7 @@ def main() -> None:
     if not (directory / "made").exists():
         make(directory / "made")
     with sqlite3.connect(directory / "made" / "sweep.db") as db:
-        query = "SELECT avg(json_extract(metrics, '$.loss')) FROM result"
+        query = "SELECT avg(json_extract(metrics, '$.loss')) FROM report"
         print(f"{'floor: one number of all reports':34}{seconds(lambda: db.execute(query).fetchone()):8.2f} s")
     analysis = ExperimentAnalysis(directory / "made")
     print(f"{'open, all trials':34}{seconds(lambda: analysis.trials):8.2f} s")

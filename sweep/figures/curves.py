@@ -12,6 +12,7 @@ from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError, nearest
 from sweep.figures.style import FATES, finish, graph_objects, is_wide, plain, rounded, some
 from sweep.figures.trials import Field, by_fate
+from sweep.record.columns import reports_of
 from sweep.record.encoding import decode_metrics
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
@@ -47,19 +48,17 @@ def curves_of(reader: ExperimentReader, rows: Sequence[TrialRow], metric: str, x
 def _pairs(
     reader: ExperimentReader, trial_ids: list[str], metric: str, x: str
 ) -> Iterator[tuple[str, int, float | None, float | None]]:
-    has_paths = not any(sign in name for name in (metric, x) for sign in '"\\')  # of others there is no JSON path
-    if has_paths:
-        paths = [path for name in (x, metric) for path in (f'$."{name}"', _nested(name))]
-        columns = ", ".join(["coalesce(json_extract(metrics, ?), json_extract(metrics, ?))"] * 2)
-    else:
-        paths, columns = [], "metrics, NULL"
     with reader.connect() as connection:
+        reports = reports_of(connection)
+        values = reports.number(x), reports.number(metric)
+        has_paths = None not in values
+        columns = f"{values[0]}, {values[1]}" if has_paths else f"{reports.metrics}, NULL"
         in_all = len(trial_ids) == len(reader.trials())
         for start in range(0, len(trial_ids), 30_000):  # SQLite takes so many parameters and more
             part = trial_ids[start : start + 30_000]
-            which = "" if in_all else f" WHERE trial_id IN ({', '.join('?' * len(part))})"
-            query = f"SELECT trial_id, attempt, {columns} FROM result{which} ORDER BY seq"
-            for trial_id, attempt, one, other in connection.execute(query, (*paths, *(() if in_all else part))):
+            which = "" if in_all else f" WHERE {reports.trial_id} IN ({', '.join('?' * len(part))})"
+            query = f"SELECT {reports.trial_id}, r.attempt, {columns} FROM {reports.all}{which} ORDER BY r.seq"
+            for trial_id, attempt, one, other in connection.execute(query, () if in_all else part):
                 if has_paths:
                     yield trial_id, attempt, _number(one), _number(other)
                 else:
@@ -67,10 +66,6 @@ def _pairs(
                     yield trial_id, attempt, as_float(report.get(x)), as_float(report.get(metric))
             if in_all:
                 return
-
-
-def _nested(name: str) -> str:
-    return "$" + "".join(f'."{part}"' for part in name.split("/"))
 
 
 def _number(value: Any) -> float | None:

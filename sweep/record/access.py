@@ -37,7 +37,8 @@ def open_for_reading(database: Path, *, with_events: bool = True) -> Reading:
             f"there is no experiment at {database.parent}: no {database.name} in it. See `sweep ls`."
         )
     mark = mark_of(database)  # before the record is read, which only grows
-    connection = connect_for_reading(database)
+    with understood(database):
+        connection = connect_for_reading(database)
     try:
         with understood(database):
             connection.execute("BEGIN")

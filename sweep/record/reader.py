@@ -17,12 +17,13 @@ from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import CheckpointRef, Status, shown_status
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.access import understood
+from sweep.record.columns import reports_of
 from sweep.record.driver import Driver, find_driver
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
 from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
-from sweep.record.schema import FILLED, SEALED, last_seq
+from sweep.record.schema import SEALED, last_seq
 from sweep.record.seals import check_last, check_state
 from sweep.record.storage import parse_storage
 from sweep.record.working import open_record
@@ -150,21 +151,19 @@ class ExperimentReader:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version >= SEALED:
                 check_state(connection, self.layout.database)
-                check_last(connection, self.layout.database)
+            check_last(connection, self.layout.database)
             meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
             has_names = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'label'").fetchone() is not None
             names = dict(connection.execute("SELECT trial_id, name FROM label")) if has_names else {}
             failure = "t.failure" if version > 2 else "''"
             grown = "t.grown" if version > 3 else "NULL"
             node_losses = "t.node_losses" if version > 4 else "0"
-            metrics, last = "r.metrics", "result r ON r.seq = t.last_result"
-            if version >= SEALED:
-                metrics, last = FILLED, "report r ON r.seq = t.last_result LEFT JOIN host h ON h.id = r.host"
+            reports = reports_of(connection)
+            last = reports.last.replace(" JOIN re", " LEFT JOIN re", 1)  # those without any, too
             rows = connection.execute(
                 "SELECT t.trial_id, t.number, t.status, t.reason, t.attempt, t.failures, t.losses, t.count,"
-                f" t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, {metrics},"
-                f" r.checkpoint, r.wall, {failure}, {grown}, {node_losses}"
-                f" FROM trial t LEFT JOIN {last} ORDER BY t.number"
+                f" t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, {reports.metrics},"
+                f" r.checkpoint, r.wall, {failure}, {grown}, {node_losses} FROM {last} ORDER BY t.number"
             )
             shown = {status.value: shown_status(status) for status in Status}
             is_trusted = self.trust or self.is_own
@@ -336,23 +335,19 @@ class ExperimentReader:
             since: only with a `result.seq` above.
         """
         names = () if trial_id is None else (trial_id,) if isinstance(trial_id, str) else tuple(trial_id)
-        which = " WHERE r.seq > ?"
-        which += "" if trial_id is None else f" AND r.trial_id IN ({', '.join('?' * len(names))})"
-        chosen = (since, *names)
-        source = (
-            f"trial t JOIN result r ON r.seq = t.last_result{which} ORDER BY t.number"
-            if last_only
-            else f"result r{which} ORDER BY seq"
-        )
-        has_path = metric and '"' not in metric and "\\" not in metric  # for others there is no JSON path
-        value = "coalesce(json_extract(r.metrics, ?), json_extract(r.metrics, ?))" if has_path else "r.metrics"
-        nested = "$" + "".join(f'."{part}"' for part in metric.split("/"))
-        paths = (f'$."{metric}"', nested) if has_path else ()
-        with self.connect() as connection:
+        with self.connect(with_events=not last_only) as connection:
+            if last_only:
+                check_last(connection, self.layout.database)
+            reports = reports_of(connection)
+            value = reports.number(metric)
+            which = "" if trial_id is None else f" AND {reports.trial_id} IN ({', '.join('?' * len(names))})"
+            source, order = (reports.last, "t.number") if last_only else (reports.all, "r.seq")
             for owner, seq, found in connection.execute(
-                f"SELECT r.trial_id, r.seq, {value} FROM {source}", (*paths, *chosen)
+                f"SELECT {reports.trial_id}, r.seq, {value or reports.metrics} FROM {source}"
+                f" WHERE r.seq > ?{which} ORDER BY {order}",
+                (since, *names),
             ):
-                number = found if has_path else TrialResult(decode_metrics(found)).get(metric)
+                number = found if value is not None else TrialResult(decode_metrics(found)).get(metric)
                 if isinstance(number, str):
                     number = _NUMBERS.get(number)
                 if isinstance(number, (int, float)):

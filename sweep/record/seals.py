@@ -14,12 +14,12 @@ from __future__ import annotations
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweep.errors import ExperimentError
-from sweep.record.schema import SCHEMA, last_seq
+from sweep.record.schema import SCHEMA, SEALED, last_seq
 
 __all__ = [
     "check_history",
@@ -42,26 +42,20 @@ _KEYS = (("meta", "key"), ("label", "trial_id"), ("host", "id"), ("trial", "tria
 
 def _time(name: str) -> str:
     high = f"CAST({name} * {_HIGH} AS INTEGER)"
-    return f"{high} || ',' || CAST(({name} * {_HIGH} - {high}) * {_LOW} AS INTEGER)"
+    return f"{high}, CAST(({name} * {_HIGH} - {high}) * {_LOW} AS INTEGER)"
 
 
-def _joined(parts: Iterable[str]) -> str:
-    return " || '|' || ".join(parts)
+def _text(before: Sequence[str], after: Sequence[str]) -> str:
+    """Return the text of a row as SQL: columns, the two times, columns; null is an empty text."""
+    form = "|".join(["%s"] * len(before) + ["%d,%d|%d,%d"] + ["%s"] * len(after))
+    return f"printf('{form}', {', '.join(before)}, {_time('at')}, {_time('wall')}, {', '.join(after)})"
 
 
-def _or_empty(*names: str) -> list[str]:
-    return [f"ifnull({name}, '')" for name in names]
-
-
-_OPTIONAL = [
-    *("checkpoint", "verdict", "commands", "iteration", "timestamp", "pid", "host", "this_s", "total_s", "since_s"),
-    "done",
-]
+_HEAD, _VALUES = ["seq", "trial", "attempt", "number"], ["metrics", "checkpoint", "verdict", "commands"]
+_FILLED_IN = ["iteration", "timestamp", "pid", "host", "this_s", "total_s", "since_s", "done"]
 _TEXTS = {
-    "fact": _joined(["seq", _time("at"), _time("wall"), "kind", *_or_empty("trial_id", "attempt", "data", "commands")]),
-    "report": _joined(
-        ["seq", "trial", "attempt", "number", _time("at"), _time("wall"), "metrics", *_or_empty(*_OPTIONAL), "effect"]
-    ),
+    "fact": _text(["seq"], ["kind", "trial_id", "attempt", "data", "commands"]),
+    "report": _text(_HEAD, [*_VALUES, *_FILLED_IN, "effect"]),
 }
 
 
@@ -218,10 +212,7 @@ def check_history(connection: sqlite3.Connection, database: Path) -> None:
             f"SELECT {_TEXTS[table]}, chain, seq FROM main.{table} WHERE seq > ? ORDER BY seq", (seq,)
         )
         while rows := cursor.fetchmany(_BATCH):
-            try:
-                chain = linked("".join([row[0] for row in rows]), chain)
-            except TypeError:  # a value that cannot be missing is
-                chain = ~rows[-1][1]
+            chain = linked("".join([row[0] for row in rows]), chain)
             if chain != rows[-1][1]:
                 first, last = rows[0][2], rows[-1][2]
                 raise damaged(database, f"among its events {first} to {last} is one that is not what was written")
@@ -240,6 +231,9 @@ def check_last(connection: sqlite3.Connection, database: Path) -> None:
     Raises:
         ExperimentError: one is not what was written, or missing.
     """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < SEALED:
+        return
     before = "ifnull((SELECT p.chain FROM main.report p WHERE p.seq < r.seq ORDER BY p.seq DESC LIMIT 1), 0)"
     num_rows = 0
     for seq, text, chain, known in connection.execute(
@@ -247,7 +241,7 @@ def check_last(connection: sqlite3.Connection, database: Path) -> None:
         " WHERE seq IN (SELECT last_result FROM trial)"
     ):
         num_rows += 1
-        if text is None or linked(text, known) != chain:
+        if linked(text, known) != chain:
             raise damaged(database, f"event {seq} is not what was written")
     (wanted,) = connection.execute("SELECT count(last_result) FROM trial").fetchone()
     if num_rows != wanted:
