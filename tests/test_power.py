@@ -17,7 +17,9 @@ from power import HAS_STRACE, Disk, calls, trace
 import sweep
 from sweep.launch.description import COMPLETE
 from sweep.record.access import open_for_reading
+from sweep.record.layout import MARK
 from sweep.record.manifest import verify
+from sweep.record.mark import mark_of
 from sweep.record.stored import StoredCheckpoints, references
 
 pytestmark = pytest.mark.skipif(not HAS_STRACE, reason="strace is not installed")
@@ -105,9 +107,17 @@ def check_checkpoints(experiment: Path) -> int:
     return len(wanted)
 
 
+def boot_anew(database: Path) -> None:
+    """Make its mark one of the boot before, as it is after a power cut."""
+    mark = mark_of(database)
+    if mark is not None:
+        database.with_suffix(MARK).write_bytes(mark._replace(boot="before").encode())
+
+
 def resume(place: Path, script: Path, durability: str) -> None:
     """Go on with what a cut has left, and see that it ends as it should."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    boot_anew(place / "disk" / "cut" / "sweep.db")
     with closing(open_for_reading(place / "disk" / "cut" / "sweep.db")) as db:
         was_complete = db.execute("SELECT 1 FROM meta WHERE key = ?", (COMPLETE,)).fetchone() is not None
     code = os.spawnve(os.P_WAIT, sys.executable, [sys.executable, str(script), str(place), durability], environment)
@@ -171,4 +181,6 @@ def check(experiment: Path, marks: list[str], whole: Rows) -> tuple[int, int, in
     assert found["event"] == whole["event"][:last]
     assert found["result"] == [row for row in whole["result"] if int(str(row[0])) <= last]
     assert last >= flushed
+    mark = mark_of(experiment / "sweep.db")
+    assert mark is None or mark.flushed <= last
     return last, flushed, check_checkpoints(experiment) if last else 0
