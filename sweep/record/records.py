@@ -222,8 +222,10 @@ def command_texts(event: Event, commands: Sequence[Command]) -> str | None:
     The usual: a report notifies searcher and callbacks and is answered with Continue; anything else causes nothing.
     """
     if isinstance(event, Reported):
-        if len(commands) == 2 and type(commands[0]) is Notify and type(commands[1]) is Continue:
-            return None
+        if len(commands) == 2 and type(commands[1]) is Continue:
+            first = commands[0]
+            if type(first) is Notify and first.hook is Hook.RESULT:  # else it was reported before
+                return None
     elif not commands:
         return None
     rows = [row for command in commands if (row := _command(command)) is not None]
