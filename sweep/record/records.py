@@ -240,9 +240,10 @@ def _command(command: Command) -> list[Any] | None:
             return ["Suggest", trial_id]
         case Start(trial):
             row: list[Any] = ["Start", trial.id, trial.attempt, trial.placement.to_json() if trial.placement else None]
-            if trial.attempt > 1 or trial.grown is not None:
+            ref = trial.started_from if trial.started_from and trial.started_from.owner != trial.id else None
+            if trial.attempt > 1 or trial.grown is not None or ref is not None:
                 row += [dict(trial.config), trial.resources.to_json()]
-            return row
+            return row if ref is None else [*row, ref.to_json()]  # what another trial has saved
         case Continue(trial_id, _, seq):
             return ["Continue", trial_id, seq]
         case Save(trial_id, _, seq):
@@ -258,7 +259,10 @@ def _command(command: Command) -> list[Any] | None:
         case Notify(hook, trial):
             if hook in _STEADY and hook is not Hook.RESULT:
                 return None
-            return ["Notify", hook.value, trial.id]
+            row = ["Notify", hook.value, trial.id]
+            if hook not in (Hook.ERROR, Hook.RETRY):
+                return row
+            return [*row, trial.failures + trial.losses + trial.node_losses, trial.reason]
 
 
 # --- what a trial's row holds --------------------------------------------------------------------------------------

@@ -373,7 +373,7 @@ class _Shadow:
                 self._change(trial_id, **changes)
             case ["Stop", trial_id, *_]:
                 self._change(trial_id, status=Status.STOPPING)
-            case ["Notify", hook, trial_id]:
+            case ["Notify", hook, trial_id, *_]:
                 self._notified(Hook(hook), trial_id)
 
     def _notified(self, hook: Hook, trial_id: str) -> None:
