@@ -80,11 +80,11 @@ class Exited(NamedTuple):
 
 class Notified(NamedTuple):
     """What became of a trial: COMPLETE, ERROR, PAUSE or RETRY; `number` counts its failures, `reason` says why; both
-    only of ERROR and RETRY, and not in records of former versions."""
+    only of ERROR and RETRY, and not in records of former versions (-1 and empty)."""
 
     hook: Hook
     trial_id: str
-    number: int = 0
+    number: int = -1
     reason: str = ""
 
 

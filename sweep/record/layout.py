@@ -16,6 +16,7 @@ __all__ = [
     "CHECKPOINT_PATTERN",
     "DATABASE",
     "DEFAULT_STORAGE",
+    "ERROR_FILE",
     "MIRROR_STATE",
     "OUTGOING",
     "RECORD_MARK",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 DATABASE = "sweep.db"
+ERROR_FILE = "error.txt"  # in a trial's directory: its failures
 DEFAULT_STORAGE = "sweep_results"
 STORAGE_VARIABLE = "SWEEP_STORAGE"
 CACHE_VARIABLE = "SWEEP_CACHE"
