@@ -13,6 +13,7 @@ from sweep.core.ranking import replaces
 from sweep.core.results import fill
 from sweep.record.checkpoints import discard
 from sweep.record.encoding import encode
+from sweep.record.journal import Journal
 from sweep.record.schema import APPLICATION_ID
 
 T0 = 1_700_000_000.0
@@ -112,6 +113,12 @@ class MadeExperiment:
         self.event("Exited", trial_id, {"exit": {"kind": kind, **exit}}, at)
         status = "TERMINATED" if kind in ("FINISHED", "STOPPED") else "ERROR"
         self.set(trial_id, status=status, reason=reason, placement=None)
+
+    def upgrade(self) -> Path:
+        """Make what is written so far a record of today's format; no more can be written."""
+        root = self.close()
+        Journal(root / "sweep.db").close()
+        return root
 
     def commit(self) -> Path:
         self.db.execute("COMMIT")

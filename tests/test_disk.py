@@ -88,6 +88,7 @@ def run(which, **more):
     found = [[trial.status, trial.last_result.get("training_iteration")] for trial in analysis.trials]
     failures = sum(row.failures for row in analysis._reader.trials())
     print(json.dumps([found, failures]), flush=True)
+    return analysis
 """
 
 
@@ -256,6 +257,29 @@ def test_what_waited_for_room_goes_on_by_itself(started: Started, lines: str, wa
     assert said in heard
     assert "Traceback" not in heard
     assert "switched off" not in heard
+
+
+def test_log_files_are_whole_when_there_is_room_again(started: Started) -> None:
+    """What the scribe could not write is said once, and written later."""
+    process = started.start_on_small_disk(
+        "from sweep.scribe import scribe; scribe._LATER_S = 0.01\n"
+        "analysis = run('counts', callbacks=[Fill()], verbose=1)\n"
+        "for trial in analysis.trials:\n"
+        "    lines = [json.loads(line) for line in open(trial.path + '/result.json')]\n"
+        "    rows = open(trial.path + '/progress.csv').read().splitlines()\n"
+        "    assert [line['step'] for line in lines] == list(range(1, 41)), lines\n"
+        "    assert len(rows) == 41, rows"
+    )
+    assert process.stdout is not None
+    said = []
+    while "sweep.db cannot be written" not in (line := process.stdout.readline()):
+        said.append(line)
+        assert line, said
+    make_room(process)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "".join([*said, out]).count("log files in /mnt/st/one cannot be written (No space left") <= 1
+    assert "Traceback" not in out + err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

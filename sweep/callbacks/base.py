@@ -29,6 +29,9 @@ class Callback:
     `on_trial_result`, `on_checkpoint`, `on_trial_save`, then `on_trial_complete` (or `on_trial_error`; or
     `on_trial_recover` and `on_trial_start` again), at last `on_experiment_end`.
 
+    Log files (`result.json` and others) say what had happened by then when a trial has saved, paused, failed or ended,
+    and at the end; in `on_trial_result` they may be behind.
+
     A hook that raises is shown once and its callback is switched off after three errors; the sweep goes on.
     """
 

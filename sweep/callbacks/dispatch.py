@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from sweep.callbacks.base import Callback, overriding
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
@@ -18,7 +18,7 @@ from sweep.core.trial import Trial
 from sweep.errors import SweepError, taken_by
 from sweep.record.space import lacks_space
 
-__all__ = ["Dispatcher"]
+__all__ = ["Dispatcher", "LogFiles"]
 
 _LIMIT = 20_000  # messages that may wait before the driver does
 _MAX_ERRORS = 3
@@ -29,7 +29,25 @@ _STATE_S = 10.0  # between two times that the callbacks' own states are stored
 _HOOKS: Mapping[Hook, tuple[str, ...]] = {
     hook: ("on_checkpoint", "on_trial_save") if hook is Hook.SAVE else (f"on_{hook.value}",) for hook in Hook
 }
+# When somebody may look into log files: they say by then what had happened.
+_READING = frozenset({Hook.SAVE, Hook.COMPLETE, Hook.ERROR, Hook.RETRY, Hook.PAUSE})
 _OUR_FORMS = (("trial",), ("trial", "result"), ("trial", "checkpoint"))
+
+
+class LogFiles(Protocol):
+    """Who writes log files; no callback does, unless it is the user's own.
+
+    Attributes:
+        is_asleep: it writes only when it is asked.
+    """
+
+    is_asleep: bool
+
+    def catch_up(self) -> None:
+        """Return when they say all that is committed now, or that takes too long."""
+
+    def finish(self) -> bool:
+        """Write what is left and end; whether all of it is written."""
 
 
 class _Trials(Sequence[ObservedTrial]):
@@ -100,18 +118,27 @@ class Dispatcher:
         callbacks: called in this order.
         notice: called with one line that says which callback raised, was switched off, or is slow.
         about: the experiment, for what callbacks see of a trial.
+        files: are brought up to date before a hook of the user's is called who may read them, and finished before the
+            last one is.
     """
 
     def __init__(
-        self, callbacks: Sequence[Callback], notice: Callable[[str], None], *, about: ExperimentInfo | None = None
+        self,
+        callbacks: Sequence[Callback],
+        notice: Callable[[str], None],
+        *,
+        about: ExperimentInfo | None = None,
+        files: LogFiles | None = None,
     ) -> None:
         self._callbacks = list(callbacks)
         self._notice = notice
         self._about = about or ExperimentInfo()
+        self._files = files
         self._errors: dict[int, int] = {}
         self._queue: queue.SimpleQueue[Sequence[Notify] | None] = queue.SimpleQueue()
         self._sent = 0
         self._handled = 0
+        self._told = self._covered = 0  # commands told so far; and those that log files are known to say already
         self._busy: tuple[str, float] | None = None
         self._room = threading.Event()
         self._seen: dict[str, Trial] = {}
@@ -123,6 +150,9 @@ class Dispatcher:
             for hook, names in _HOOKS.items()
         }
         self._is_wanted = {hook: any(groups) for hook, groups in self._wanted.items()}
+        self._reading = {
+            hook for hook in _READING if any(_reads(one.callback) for group in self._wanted[hook] for one in group)
+        }
         # those that listen to results only until they have found something out: handing results over has its price
         self._leaving = [c for c in self._callbacks if hasattr(c, "has_heard_results")]
         self._begins = overriding(callbacks, "on_step_begin")
@@ -141,6 +171,8 @@ class Dispatcher:
             RuntimeError: the kernel allows no thread.
         """
         self._wake = wake
+        if self._files is not None and self._files.is_asleep:  # each of these wakes it
+            self._is_wanted |= dict.fromkeys(_READING, True)
         if any(self._is_wanted.values()) or self._begins or self._ends:
             thread = threading.Thread(target=self._run, name="sweep-callbacks", daemon=True)
             thread.start()
@@ -190,6 +222,8 @@ class Dispatcher:
                 is_complete = False
                 name = self._busy[0] if self._busy is not None else "a callback"
                 self._notice(f"{name} did not finish within {_FLUSH_S:g} s; what it had not written is in sweep.db")
+        if self._files is not None:
+            is_complete = self._files.finish() and is_complete
         observed = [ObservedTrial(trial, self._about) for trial in trials]
         for callback in self._callbacks:
             self._call(callback, "on_experiment_end", observed)
@@ -220,6 +254,13 @@ class Dispatcher:
         hook = command.hook
         self._seen[command.trial.id] = command.trial
         trial = ObservedTrial(command.trial, self._about)
+        self._told += 1
+        files, is_behind = self._files, self._told > self._covered
+        if files is not None and is_behind and hook in (_READING if files.is_asleep else self._reading):
+            self._busy = ("a callback that waits for log files", time.monotonic())
+            covered = self._sent  # what was handed over is committed
+            files.catch_up()
+            self._covered = covered
         for name, hooks in zip(_HOOKS[hook], self._wanted[hook], strict=True):
             extra: tuple[str, Any] | None = None
             if hooks and hook is Hook.RESULT:
@@ -242,6 +283,7 @@ class Dispatcher:
         try:
             function(*arguments, **named)
         except Exception as error:  # a callback may be the user's own; it never harms the sweep, unless it wants to
+            # One of ours is no wish of the user's: a callback that reads results may meet it.
             if isinstance(error, SweepError) and (type(error) is SweepError or not _is_ours(type(error))):
                 self.fatal = self.fatal or error
                 self._wake()
@@ -256,8 +298,13 @@ class Dispatcher:
             self._busy = None
 
 
+def _reads(callback: Callback) -> bool:
+    """Whether a callback may read log files: each that is not this package's, and what says so."""
+    return bool(getattr(callback, "reads_log_files", not _is_ours(type(callback))))
+
+
 def _is_ours(kind: type) -> bool:
-    """Whether a class of exceptions is this package's: a callback that reads results may meet one."""
+    """Whether a class is this package's."""
     return kind.__module__.partition(".")[0] in ("sweep", "searchers")
 
 

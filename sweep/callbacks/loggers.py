@@ -1,12 +1,11 @@
 """Write each trial's results where other tools look for them: `result.json`, `progress.csv`, TensorBoard events.
 
-The files are copies for reading; the record is `sweep.db`. After a crash a logger completes its files from there.
+The files are copies for reading; the record is `sweep.db`. After a crash a logger completes its files from there. A
+subclass of one of these runs in the driver; what they do themselves the scribe does in their place, by the record.
 """
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import errno
 import importlib.util
 import json
@@ -15,17 +14,18 @@ import threading
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from itertools import groupby, islice, takewhile
+from itertools import groupby, takewhile
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from sweep.callbacks.log_text import csv_line, csv_row, json_line, params_text, plain, read_csv, to_json, write_to
 from sweep.callbacks.logger_base import LoggerCallback, number_of, required, step_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
 from sweep.core.trial import Trial
-from sweep.core.values import as_float, is_held, printed, shown_int
+from sweep.core.values import as_float, printed
 from sweep.errors import refuse_unknown
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.files import write_atomically
@@ -134,7 +134,7 @@ class _Appender:
                 continue
             self._num_waiting -= len(data)
             try:
-                _write(path, data, os.O_APPEND)
+                write_to(path, data, os.O_APPEND)
             except OSError as error:
                 if not lacks_space(error):
                     raise
@@ -252,15 +252,14 @@ class JsonLoggerCallback(_FileLogger):
     def log_trial_start(self, trial: Trial) -> None:
         """Write `params.json`; again when a scheduler has changed the config."""
         path = f"{self.layout.root}/{trial.id}/params.json"
-        text = json.dumps(plain(trial.config), indent=2, sort_keys=True) + "\n"
-        _write(path, bytearray(text.encode()), os.O_TRUNC)
+        write_to(path, bytearray(params_text(trial.config).encode()), os.O_TRUNC)
 
     def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
         """Append a line."""
         known = self._configs.get(trial.id)
         if known is None or known[0] is not trial.config:
-            known = self._configs[trial.id] = (trial.config, _to_json(trial.config))
-        self._files.write(self._path(trial.id), _json_line(result, known[1]))
+            known = self._configs[trial.id] = (trial.config, to_json(trial.config))
+        self._files.write(self._path(trial.id), json_line(result, known[1]))
 
     def _forget(self, trial: Trial) -> None:
         super()._forget(trial)
@@ -273,8 +272,8 @@ class JsonLoggerCallback(_FileLogger):
         except FileNotFoundError:
             lines = []
         kept = list(takewhile(lambda line: b"\0" not in line, lines))[: len(rows)]
-        known = _to_json(config)
-        new = [_json_line(row, known).encode() for row in rows[len(kept) :]]
+        known = to_json(config)
+        new = [json_line(row, known).encode() for row in rows[len(kept) :]]
         write_atomically(path, b"".join(line + b"\n" for line in kept) + b"".join(new))
 
 
@@ -295,28 +294,28 @@ class CSVLoggerCallback(_FileLogger):
     def log_trial_result(self, iteration: int, trial: Trial, result: TrialResult) -> None:
         """Append a row."""
         path = self._path(trial.id)
-        row = _csv_row(result)
+        row = csv_row(result)
         columns = self._columns.get(trial.id)
         if columns is None:
-            columns = self._columns[trial.id] = dict.fromkeys(next(iter(_read_csv(path, limit=1)), []))
+            columns = self._columns[trial.id] = dict.fromkeys(next(iter(read_csv(path, limit=1)), []))
         if not columns:
             columns.update(dict.fromkeys(row))
-            self._files.write(path, _csv_line(columns))
+            self._files.write(path, csv_line(columns))
         elif not row.keys() <= columns.keys():
             self._files.close(path)
             columns.update(dict.fromkeys(row))
-            rows = [list(columns), *_read_csv(path)[1:]]
-            write_atomically(path, "".join(_csv_line([*old, *[""] * (len(columns) - len(old))]) for old in rows))
-        self._files.write(path, _csv_line(map(row.get, columns)))
+            rows = [list(columns), *read_csv(path)[1:]]
+            write_atomically(path, "".join(csv_line([*old, *[""] * (len(columns) - len(old))]) for old in rows))
+        self._files.write(path, csv_line(map(row.get, columns)))
 
     def _forget(self, trial: Trial) -> None:
         super()._forget(trial)
         self._columns.pop(trial.id, None)
 
     def _complete(self, path: Path, config: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> None:
-        flat = [_csv_row(row) for row in rows]
+        flat = [csv_row(row) for row in rows]
         columns = dict.fromkeys(key for row in flat for key in row)
-        write_atomically(path, "".join(map(_csv_line, [columns, *(map(row.get, columns) for row in flat)])))
+        write_atomically(path, "".join(map(csv_line, [columns, *(map(row.get, columns) for row in flat)])))
 
 
 @refuse_unknown()
@@ -404,93 +403,3 @@ def _tensorboard_value(writer: Any, name: str, value: Any, step: int) -> None:
         add(name, array, global_step=step)
     except Exception:  # pictures need Pillow, videos moviepy, histograms something finite: else they are left out
         return
-
-
-_encoder = json.JSONEncoder(default=lambda value: plain(value))
-
-
-def _to_json(value: Any) -> str:
-    try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError):  # keys that JSON does not know, whole numbers beyond what Python prints
-        return _encoder.encode(plain(value))
-
-
-def _json_line(result: Mapping[str, Any], config: str) -> str:
-    shown = _to_json({**result})
-    return f'{shown[:-1]}{", " if len(shown) > 2 else ""}"config": {config}}}\n'
-
-
-def plain(value: Any) -> Any:
-    """Return `value` in terms that JSON knows; what it does not know as text."""
-    import numpy as np
-
-    if value is None or isinstance(value, (bool, float, str)):
-        return value
-    if isinstance(value, int):
-        return value if is_held(value) else shown_int(value)
-    if isinstance(value, Mapping):
-        return {printed(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU":
-        return plain(value.tolist())
-    return printed(value)
-
-
-_SCALARS = frozenset({float, int, str, bool, type(None)})
-
-
-def _csv_row(result: Mapping[str, Any]) -> dict[str, Any]:
-    row = dict(result)
-    if not _SCALARS.issuperset(map(type, row.values())):
-        row = flatten(row)
-    row.pop("config", None)
-    return row
-
-
-def _csv_line(values: Iterable[Any]) -> str:
-    """Return one line of CSV: what `csv.writer` gives, at a third of the time."""
-    cells = []
-    for value in values:
-        kind = type(value)
-        if kind is float or kind is int:
-            cells.append(repr(value))
-        elif value is None:
-            cells.append("")
-        else:
-            cell = str(value)
-            if '"' in cell:
-                cell = cell.replace('"', '""')
-                cells.append(f'"{cell}"')
-            elif "," in cell or "\n" in cell or "\r" in cell:
-                cells.append(f'"{cell}"')
-            else:
-                cells.append(cell)
-    return ",".join(cells) + "\n" if len(cells) != 1 or cells[0] else '""\n'
-
-
-def _read_csv(path: str, limit: int | None = None) -> list[list[str]]:
-    """Return the first `limit` rows of a file, all by default; none when there is no file."""
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return list(islice(csv.reader(file), limit))
-    except FileNotFoundError:
-        return []
-
-
-def _write(path: str, data: bytearray, flag: int) -> None:
-    """Append to a file (`O_APPEND`) or write it anew (`O_TRUNC`); its directory is made when it is not there, that of
-    the experiment is not: it was deleted. What was written is taken from `data`, also before an error."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag
-    try:
-        descriptor = os.open(path, flags, 0o644)
-    except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(os.path.dirname(path))
-        descriptor = os.open(path, flags, 0o644)
-    try:
-        while data:
-            del data[: os.write(descriptor, data)]
-    finally:
-        os.close(descriptor)

@@ -44,6 +44,7 @@ class MirrorCallback(Callback):
 
     Attributes:
         await_flush: returns when what is committed now survives a power cut; no record is sent before.
+        await_files: returns when log files say what is committed now; nothing is sent before.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class MirrorCallback(Callback):
         self.sync_period_s = sync_period_s
         self.sync_timeout_s = sync_timeout_s
         self.await_flush: Callable[[], None] = lambda: None
+        self.await_files: Callable[[], None] = lambda: None
         self._artifacts = sync_artifacts
         self._artifacts_on_checkpoint = sync_artifacts and sync_artifacts_on_checkpoint
         self._notice = notice or (lambda text: None)
@@ -167,6 +169,7 @@ class MirrorCallback(Callback):
     def _try_pass(self, new: dict[str, bool], is_full: bool) -> bool:
         """Send what is new; False if that did not work, and then it is new again."""
         try:
+            self.await_files()
             if is_full:
                 self._uploader.sync(None, with_artifacts=self._artifacts)
                 self._next_full = time.monotonic() + self.sync_period_s

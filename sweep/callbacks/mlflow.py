@@ -72,7 +72,7 @@ class MLflowLoggerCallback(TrackingCallback):
         self._experiment_name = experiment_name or os.environ.get("MLFLOW_EXPERIMENT_NAME")
         self._tags = {name: str(value) for name, value in (tags or {}).items()}
         self._token = tracking_token
-        self._save_artifact = save_artifact
+        self._save_artifact = self.reads_log_files = save_artifact
         self._is_late = log_params_on_trial_end
         self._lock = threading.Lock()
         self._place: tuple[Any, str] | None = None

@@ -9,7 +9,8 @@ from typing import Any
 from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, shown_status
 from sweep.record.derived_fields import NODE_IP, date_of
-from sweep.results.trials import ERROR_FILE, ExperimentInfo, ShownTrial
+from sweep.record.layout import ERROR_FILE
+from sweep.results.trials import ExperimentInfo, ShownTrial
 
 __all__ = ["ExperimentInfo", "ObservedTrial", "plain_result"]
 

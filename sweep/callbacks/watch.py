@@ -1,11 +1,10 @@
-"""Small observers that every sweep has: the file with a trial's tracebacks, and notices for the user."""
+"""Small observers that every sweep has: notices for the user."""
 
 from __future__ import annotations
 
 import os
 import re
 import time
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -16,12 +15,10 @@ from sweep.core.failures import fell_back
 from sweep.core.results import TrialResult, flatten, own_metrics
 from sweep.core.trial import Trial
 from sweep.errors import closest, nearest
-from sweep.record.derived_fields import date_str
 from sweep.record.rows import last_exit
 from sweep.record.working import open_record
-from sweep.results.trials import ERROR_FILE
 
-__all__ = ["AlikeFailures", "DamageNotice", "ErrorFileCallback", "MissingKeys", "SpaceNotice"]
+__all__ = ["AlikeFailures", "DamageNotice", "MissingKeys", "SpaceNotice"]
 
 _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
@@ -32,38 +29,7 @@ _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|^<|^" + re.escape(_STDLIB))
 
 
-class _Failures(FilesCallback):
-    """Hear of every failure of a trial, also of those after which it is started again."""
-
-    def on_trial_recover(self, trial: Trial) -> None:
-        if not fell_back(trial):  # which is no fault of its own
-            self._failed(trial)
-
-    def on_trial_error(self, trial: Trial) -> None:
-        self._failed(trial)
-
-    @abstractmethod
-    def _failed(self, trial: Trial) -> None: ...
-
-    def _last_exit(self, trial: Trial) -> dict[str, Any]:
-        with closing(open_record(self.layout.root)) as connection:
-            return last_exit(connection, trial.id)
-
-
-class ErrorFileCallback(_Failures):
-    """Append every failure of a trial to `error.txt` in its directory, also those after which it is started again."""
-
-    def _failed(self, trial: Trial) -> None:
-        ended = self._last_exit(trial)
-        said = ended.get("traceback") or ended.get("error") or trial.reason
-        number = trial.failures + trial.losses + trial.node_losses
-        path = self.layout.trial(trial.id) / ERROR_FILE
-        path.parent.mkdir(exist_ok=True)
-        with path.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(f"Failure # {max(number, 1)} (occurred at {date_str()})\n{said}\n\n")
-
-
-class AlikeFailures(_Failures):
+class AlikeFailures(FilesCallback):
     """Say so early when all trials fail in the same way before their first report: it is the code, not the configs.
 
     Args:
@@ -76,7 +42,11 @@ class AlikeFailures(_Failures):
         self._first: tuple[str, str, str] | None = None
         self._is_over = False
 
-    def _failed(self, trial: Trial) -> None:
+    def on_trial_recover(self, trial: Trial) -> None:
+        if not fell_back(trial):  # which is no fault of its own
+            self.on_trial_error(trial)
+
+    def on_trial_error(self, trial: Trial) -> None:
         if self._is_over or trial.id in self._seen:
             return
         ended = {} if trial.last_result else self._last_exit(trial)
@@ -94,6 +64,10 @@ class AlikeFailures(_Failures):
                 f"the first {count} trials that failed did so alike, before their first report: {ended['error']}"
                 f"{where}. `sweep logs {self.layout.root.name} {trial.number:05d}` shows more; Ctrl-C ends the sweep"
             )
+
+    def _last_exit(self, trial: Trial) -> dict[str, Any]:
+        with closing(open_record(self.layout.root)) as connection:
+            return last_exit(connection, trial.id)
 
 
 class DamageNotice(Callback):

@@ -18,6 +18,7 @@ from sweep.errors import ConfigError
 from sweep.record.reader import ExperimentReader
 from sweep.record.records import decode_event
 from sweep.record.resume import read_trials
+from sweep.record.schema import last_event
 
 __all__ = ["attach"]
 
@@ -78,7 +79,7 @@ def _since(trial: Trial, now: float) -> float:
 def _look(reader: ExperimentReader, before: _Seen | None) -> _Seen:
     """Return how the sweep stands; `before` itself where nothing has happened since."""
     with reader.connect() as connection:
-        last = connection.execute("SELECT seq, at FROM event ORDER BY seq DESC LIMIT 1").fetchone()
+        last = last_event(connection)
         if before is not None and last is not None and last[0] == before.seq:
             return before
         found: dict[str, Any] = {}

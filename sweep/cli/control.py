@@ -70,9 +70,8 @@ def resume(
 
 def _driven(reader: ExperimentReader) -> float:
     """Return for how many seconds the sweep has been driven so far."""
-    with reader.connect() as connection:
-        (at,) = connection.execute("SELECT max(at) FROM event").fetchone()
-    return float(at or 0.0)
+    found = reader.last_event()
+    return found[1] if found is not None else 0.0
 
 
 def _how_in_python(reader: ExperimentReader, storage: str) -> str:

@@ -254,8 +254,7 @@ def experiment_row(path: Path) -> dict[str, Any]:
     reader = ExperimentReader(path)
     snapshot = reader.snapshot()
     counts = Counter(trial.status for trial in snapshot.trials)
-    with reader.connect() as connection:
-        (updated,) = connection.execute("SELECT wall FROM event ORDER BY seq DESC LIMIT 1").fetchone() or (None,)
+    _, _, updated = reader.last_event() or (0, 0.0, None)
     return {
         "name": path.name,
         "state": reader.state(),

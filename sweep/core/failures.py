@@ -25,6 +25,7 @@ __all__ = [
     "fell_back",
     "grace_s",
     "put_back",
+    "says_fell_back",
     "unbegun",
     "wants_save",
     "was_put_off",
@@ -174,7 +175,12 @@ def _failed(trial: Trial, failure: str, why: str, plan: Plan, *, is_final: bool 
 
 def fell_back(trial: Trial) -> bool:
     """Whether a trial waits because the checkpoint that it was started from proved damaged."""
-    return trial.reason.startswith(_FALLS_BACK)
+    return says_fell_back(trial.reason)
+
+
+def says_fell_back(reason: str) -> bool:
+    """Whether that is the reason for which a trial waits."""
+    return reason.startswith(_FALLS_BACK)
 
 
 def wants_save(trial: Trial, plan: Plan) -> bool:

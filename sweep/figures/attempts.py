@@ -113,9 +113,8 @@ def attempts_of(reader: ExperimentReader) -> tuple[dict[int, float], list[Attemp
 
 def _end(reader: ExperimentReader) -> float:
     """Return when the last event was committed, in seconds of driving."""
-    with reader.connect() as connection:
-        found = connection.execute("SELECT at FROM event ORDER BY seq DESC LIMIT 1").fetchone()
-    return float(found[0]) if found else 0.0
+    found = reader.last_event()
+    return found[1] if found is not None else 0.0
 
 
 def _events(reader: ExperimentReader) -> Iterator[tuple[float, str, str | None, int | None, str | None, str | None]]:

@@ -28,7 +28,7 @@ from sweep.launch.drive import drive
 from sweep.launch.engines import away_of, engine_of, nodes_of, with_engine
 from sweep.launch.interrupt import interruptible
 from sweep.launch.notices import Notices, resumption, surprises
-from sweep.launch.observers import about_of, callbacks_of, finish_copy, mirror_of
+from sweep.launch.observers import about_of, callbacks_of, finish_copy, mirror_of, take_log_files
 from sweep.launch.place import place_of, start_from
 from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
 from sweep.launch.spec import RunSpec
@@ -45,10 +45,12 @@ from sweep.record.resume import Loaded, load, retell
 from sweep.record.saved_spec import recorded_points, write_saved_spec
 from sweep.record.storage import check_writable
 from sweep.record.working import work_in_place, working_record
+from sweep.scribe.scribe import Scribe
 from sweep.worker import limits
 from sweep.worker.nested import process_mark
 from sweep.worker.output import parse_log_to_file
 from sweep.worker.shipping import refuse_unpicklable
+from sweep.worker.wire import Follow
 
 if TYPE_CHECKING:
     from sweep.results.analysis import ExperimentAnalysis
@@ -219,12 +221,16 @@ class Launch:
             built.plan, self.policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq
         )
         callbacks = [*callbacks_of(built, self.ending, notices), *([] if mirror is None else [mirror])]
-        dispatcher = Dispatcher(callbacks, notices.say, about=self.about)
-        stack.callback(self._close_callbacks, dispatcher, sweep, journal, guard)
         is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # files are compared with the record
+        scribe = self._scribe(take_log_files(built, callbacks), journal, is_incomplete=is_incomplete)
+        if mirror is not None:
+            mirror.await_files = scribe.catch_up
+        dispatcher = Dispatcher(callbacks, notices.say, about=self.about, files=scribe)
+        stack.callback(self._close_callbacks, dispatcher, scribe, sweep, journal, guard)
         info = setup_info(built, self.place, self.ending)
         dispatcher.setup(**info, resumed=is_incomplete, trials=tuple(loaded.trials))
         stack.callback(engine.close)  # before the callbacks are closed, so that they hear of everything
+        scribe.start()
         try:
             dispatcher.start(lambda: engine.post(Tick()))
             guard.start(lambda: engine.post(Tick()))  # wakes the loop, whose next commit is refused
@@ -249,7 +255,24 @@ class Launch:
             notices.say(text)
         return sweep
 
-    def _close_callbacks(self, dispatcher: Dispatcher, sweep: Sweep, journal: Journal, guard: DirectoryGuard) -> None:
+    def _scribe(self, files: tuple[str, ...], journal: Journal, *, is_incomplete: bool) -> Scribe:
+        """Return what writes log files: from the first event on, or from where the run before has ended in order."""
+        job = Follow(
+            root=str(self.layout.root.absolute()),
+            database=str(self.database.absolute()),
+            files=files,
+            changed=tuple(getattr(self.policies.scheduler, "mutated_paths", ())),
+            start=0 if is_incomplete else journal.seq,
+            settle=journal.seq,
+            boards_from=journal.seq,
+        )
+        return Scribe(job, lambda: journal.seq, self.notices.say)
+
+    def _close_callbacks(
+        self, dispatcher: Dispatcher, scribe: Scribe, sweep: Sweep, journal: Journal, guard: DirectoryGuard
+    ) -> None:
+        if guard.problem:
+            scribe.abandon()
         is_all_told = dispatcher.close(list(sweep.trials.values()))
         if is_all_told and not is_set(NO_LOGGERS) and not guard.problem:
             with contextlib.suppress(RecordError):  # a full disk: a resume compares the files with the record

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sweep.callbacks.base import Callback
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
-from sweep.callbacks.watch import AlikeFailures, DamageNotice, ErrorFileCallback, MissingKeys, SpaceNotice
+from sweep.callbacks.watch import AlikeFailures, DamageNotice, MissingKeys, SpaceNotice
 from sweep.display.ending import Ending, EndingNotice
 from sweep.launch.build import Built
 from sweep.launch.notices import Notices
@@ -23,7 +23,7 @@ from sweep.launch.trial_names import Namer
 if TYPE_CHECKING:
     from sweep.callbacks.mirror import MirrorCallback
 
-__all__ = ["about_of", "callbacks_of", "finish_copy", "mirror_of"]
+__all__ = ["about_of", "callbacks_of", "finish_copy", "mirror_of", "take_log_files"]
 
 _ALWAYS_THERE = ("training_iteration", "time_total_s")  # keys that every result has
 
@@ -45,8 +45,6 @@ def about_of(built: Built, place: Place, trainable_name: str, notice: Callable[[
 
 def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callback]:
     """Return the callbacks of a run in the order in which they are called; the display becomes that of `notices`."""
-    from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback
-
     spec, plan, scheduler = built.spec, built.plan, built.policies.scheduler
     found = [*(spec.callbacks or ()), *callbacks_from(os.environ)]
     rules = dict.fromkeys(plan.stop, "which stop= names; it ends nothing until it is reported")
@@ -57,19 +55,12 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
     metric = built.policies.metric if plan.required else ""
     if metric or rules or plan.checkpoint_score:
         found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say))
-    found += [ErrorFileCallback(), AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
+    found += [AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
     request = getattr(spec.engine, "request", None)
     if request is not None:  # a cluster that can grow
         from sweep.launch.autoscaling import Demand
 
         found.append(Demand(request))
-    if getattr(scheduler, "log_config", False):
-        from sweep.callbacks.pbt_policy import PolicyFiles
-
-        found.append(PolicyFiles(scheduler.mutated_paths))
-    for kind in (JsonLoggerCallback, CSVLoggerCallback):
-        if not is_set(NO_LOGGERS) and not any(isinstance(callback, kind) for callback in found):
-            found.append(kind())
     if spec.progress_reporter is not None:
         notices.display = spec.progress_reporter
     elif spec.verbosity:
@@ -80,6 +71,23 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
     if spec.verbosity and not getattr(notices.display, "shows_ending", False):
         found.append(EndingNotice(ending, can_save_on_demand=plan.can_save_on_demand))
     return found
+
+
+def take_log_files(built: Built, callbacks: list[Callback]) -> tuple[str, ...]:
+    """Return which log files the scribe writes, as `Follow` names them, and take its loggers out of the callbacks.
+
+    Loggers that are subclassed do something else than it: they stay, and it leaves their files to them.
+    """
+    from sweep.callbacks.loggers import CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback
+
+    files = ["errors", *(["policies"] if getattr(built.policies.scheduler, "log_config", False) else [])]
+    for kind, name in ((JsonLoggerCallback, "json"), (CSVLoggerCallback, "csv"), (TBXLoggerCallback, "tensorboard")):
+        is_asked = any(type(callback) is kind for callback in callbacks)
+        is_default = name != "tensorboard" and not is_set(NO_LOGGERS)
+        if is_asked or (is_default and not any(isinstance(callback, kind) for callback in callbacks)):
+            files.append(name)
+        callbacks[:] = [callback for callback in callbacks if type(callback) is not kind]
+    return tuple(files)
 
 
 def mirror_of(built: Built, place: Place, log_files: tuple[str, ...], notices: Notices) -> MirrorCallback | None:

@@ -15,10 +15,25 @@ from sweep.record.schema import SEALED, check_version, last_seq
 from sweep.record.seals import check_history, check_schema
 from sweep.record.tail import add_reports
 
-__all__ = ["open_for_reading", "understood"]
+__all__ = ["open_for_following", "open_for_reading", "understood"]
 
 # What damaged data may lead to, in SQLite, JSON, or our own reading of it.
 _UNREADABLE = (sqlite3.Error, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+
+
+def open_for_following(database: Path) -> Reading:
+    """Return a connection for whoever reads events as they are committed, each query in a transaction of its own: one
+    that stays open would keep the log from being begun anew.
+
+    Nothing is checked, for the driver has only just written it.
+
+    Raises:
+        ExperimentError: there is no record that can be read.
+    """
+    with understood(database):
+        connection = connect_for_reading(database)
+    check_version(connection, database)
+    return connection
 
 
 def open_for_reading(database: Path, *, with_events: bool = True) -> Reading:

@@ -7,26 +7,31 @@ What JSON cannot say is an object with one `$`-key:
     {"$tuple": [...]}             a tuple
     {"$bytes": "base64"}          bytes
     {"$dict": [[key, value]]}     a dict whose keys are not all texts, or begin with `$`
-    {"$pickle": "base64", "repr": "..."}   anything else, by cloudpickle; only `resume` ever loads it
+    {"$pickle": "base64", "repr": "..."}   anything else, by cloudpickle; only `resume` ever loads it. With "str" where
+                                  `str()` of it says something else
 """
 
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from sweep.core.values import is_held, mended, shown, shown_int
+from sweep.core.values import is_held, mended, printed, shown, shown_int, sound_text
 from sweep.record.importing import unpickle
 
 __all__ = ["Opaque", "decode", "decode_metrics", "encode", "is_same"]
 
 _MOST_BITS = 14_000  # of a whole number that is written in digits: Python prints 4,300 of them
+_MOST_PRINTED = 4096  # characters that are stored of how an object prints
+# What pickles of numpy's arrays name: nothing that runs code of anybody else.
+_OF_ARRAYS = frozenset({"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +39,13 @@ class Opaque:
     """A value that was stored as a pickle and was not loaded, because reading an experiment runs no code."""
 
     text: str
+    printed: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         return self.text
+
+    def __str__(self) -> str:
+        return self.printed or self.text
 
 
 def encode(value: Any) -> str:
@@ -96,7 +105,8 @@ def _tag(value: Any) -> Any:
         return value if value.bit_length() <= _MOST_BITS else {"$int": hex(value)}
     if kind is float:
         return value if math.isfinite(value) else {"$float": str(value)}
-    if isinstance(value, np.generic) and value.ndim == 0 and not isinstance(value, (np.void, np.object_)):
+    np = sys.modules.get("numpy")  # no value is one of numpy's before it was imported
+    if np and isinstance(value, np.generic) and value.ndim == 0 and not isinstance(value, (np.void, np.object_)):
         plain = value.item()
         return _pickled(value) if isinstance(plain, np.generic) else _tag(plain)  # a long double is its own item
     if kind is tuple:
@@ -121,19 +131,33 @@ def _pickled(value: Any) -> dict[str, str]:
         data = cloudpickle.dumps(value)
     except Exception as error:  # whatever the user's __reduce__ raises
         raise TypeError(f"a value of type {type(value).__name__} cannot be stored: {error}") from error
-    return {"$pickle": base64.b64encode(data).decode(), "repr": shown(value)}
+    tagged = {"$pickle": base64.b64encode(data).decode(), "repr": shown(value)}
+    text = sound_text(printed(value)[:_MOST_PRINTED])
+    return tagged if text == tagged["repr"] else tagged | {"str": text}
 
 
-def decode(text: str, *, trust: bool = False) -> Any:
+def decode(text: str, *, trust: bool = False, with_arrays: bool = False) -> Any:
     """Return the value that `encode` was given.
 
     Args:
         trust: load pickled values. This runs code from the file: only for experiments of one's own. Otherwise they
             come back as `Opaque`, which prints like the value.
+        with_arrays: load arrays of numpy, whose pickles run no code, and nothing else.
     """
     if '"$' not in text:
         return json.loads(text)
-    return _untag(json.loads(text), trust)
+    return _untag(json.loads(text), unpickle if trust else _array if with_arrays else None)
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module.partition(".")[0] == "numpy" and name in _OF_ARRAYS:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is not needed for an array")
+
+
+def _array(data: bytes) -> Any:
+    return _ArrayUnpickler(io.BytesIO(data)).load()
 
 
 def decode_metrics(text: str, *, trust: bool = False) -> Any:
@@ -142,7 +166,7 @@ def decode_metrics(text: str, *, trust: bool = False) -> Any:
     Whole numbers that no float holds are texts, and texts have no NUL and no halves of surrogate pairs.
     """
     loaded = _json_long.decode(text) if len(text) > _MOST_DIGITS else json.loads(text)
-    values = _untag(loaded, trust) if '"$' in text else loaded
+    values = _untag(loaded, unpickle if trust else None) if '"$' in text else loaded
     return mended(values) if "\\u" in text else values
 
 
@@ -157,27 +181,39 @@ _MOST_DIGITS = 308
 _json_long = json.JSONDecoder(parse_int=_whole)
 
 
-def _untag(value: Any, trust: bool) -> Any:
+def _untag(value: Any, load: Callable[[bytes], Any] | None) -> Any:
+    """Return what was tagged; `load` makes a value of a pickle, or raises UnpicklingError."""
     if isinstance(value, list):
-        return [_untag(item, trust) for item in value]
+        return [_untag(item, load) for item in value]
     if not isinstance(value, dict):
         return value
-    if len(value) <= 2:
+    if len(value) <= 3:
         if "$float" in value:
             return float(value["$float"])
         if "$int" in value:
             return int(value["$int"], 16)
         if "$tuple" in value:
-            return tuple(_untag(item, trust) for item in value["$tuple"])
+            return tuple(_untag(item, load) for item in value["$tuple"])
         if "$bytes" in value:
             return base64.b64decode(value["$bytes"])
         if "$dict" in value:
-            return {_hashable(_untag(k, trust)): _untag(v, trust) for k, v in value["$dict"]}
+            return {_hashable(_untag(k, load)): _untag(v, load) for k, v in value["$dict"]}
         if "$pickle" in value:
-            if not trust:
-                return Opaque(value.get("repr", "<object>"))
-            return unpickle(base64.b64decode(value["$pickle"]))
-    return {k: _untag(v, trust) for k, v in value.items()}
+            return _unpickled(value, load)
+    return {k: _untag(v, load) for k, v in value.items()}
+
+
+def _unpickled(tagged: dict[str, str], load: Callable[[bytes], Any] | None) -> Any:
+    opaque = Opaque(tagged.get("repr", "<object>"), tagged.get("str", ""))
+    if load is None:
+        return opaque
+    data = base64.b64decode(tagged["$pickle"])
+    if load is not _array:
+        return load(data)
+    try:
+        return load(data)
+    except Exception:  # no array of numpy, or of another version: a damaged pickle raises anything
+        return opaque
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -197,7 +233,7 @@ def _stored(tagged: Any) -> Any:
         return [_stored(item) for item in tagged]
     if isinstance(tagged, dict):
         is_pickle = "$pickle" in tagged
-        return {key: _stored(item) for key, item in tagged.items() if not (is_pickle and key == "repr")}
+        return {key: _stored(item) for key, item in tagged.items() if not (is_pickle and key in ("repr", "str"))}
     return tagged
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "CHECKPOINT_PATTERN",
     "DATABASE",
     "DEFAULT_STORAGE",
+    "ERROR_FILE",
     "MARK",
     "MIRROR_STATE",
     "OUTGOING",
@@ -42,6 +43,7 @@ __all__ = [
 
 DATABASE = "sweep.db"
 MARK = ".mark"  # suffix of the file beside it that says how far it goes
+ERROR_FILE = "error.txt"  # in a trial's directory: its failures
 DEFAULT_STORAGE = "sweep_results"
 STORAGE_VARIABLE = "SWEEP_STORAGE"
 CACHE_VARIABLE = "SWEEP_CACHE"

@@ -23,7 +23,7 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
 from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
-from sweep.record.schema import SEALED, last_seq
+from sweep.record.schema import SEALED, last_event, last_seq
 from sweep.record.seals import check_last, check_state
 from sweep.record.storage import parse_storage
 from sweep.record.working import open_record
@@ -173,6 +173,11 @@ class ExperimentReader:
             )
         self._snapshot = Snapshot(seq, meta, trials)
         return self._snapshot
+
+    def last_event(self) -> tuple[int, float, float] | None:
+        """Return number, `at` (seconds of driving) and `wall` (UTC epoch seconds) of the last event, or None."""
+        with self.connect(with_events=False) as connection:
+            return last_event(connection)
 
     @property
     def trainable_name(self) -> str:

@@ -222,8 +222,10 @@ def command_texts(event: Event, commands: Sequence[Command]) -> str | None:
     The usual: a report notifies searcher and callbacks and is answered with Continue; anything else causes nothing.
     """
     if isinstance(event, Reported):
-        if len(commands) == 2 and type(commands[0]) is Notify and type(commands[1]) is Continue:
-            return None
+        if len(commands) == 2 and type(commands[1]) is Continue:
+            first = commands[0]
+            if type(first) is Notify and first.hook is Hook.RESULT:  # else it was reported before
+                return None
     elif not commands:
         return None
     rows = [row for command in commands if (row := _command(command)) is not None]
@@ -238,9 +240,10 @@ def _command(command: Command) -> list[Any] | None:
             return ["Suggest", trial_id]
         case Start(trial):
             row: list[Any] = ["Start", trial.id, trial.attempt, trial.placement.to_json() if trial.placement else None]
-            if trial.attempt > 1 or trial.grown is not None:
+            ref = trial.started_from if trial.started_from and trial.started_from.owner != trial.id else None
+            if trial.attempt > 1 or trial.grown is not None or ref is not None:
                 row += [dict(trial.config), trial.resources.to_json()]
-            return row
+            return row if ref is None else [*row, ref.to_json()]  # what another trial has saved
         case Continue(trial_id, _, seq):
             return ["Continue", trial_id, seq]
         case Save(trial_id, _, seq):
@@ -256,7 +259,10 @@ def _command(command: Command) -> list[Any] | None:
         case Notify(hook, trial):
             if hook in _STEADY and hook is not Hook.RESULT:
                 return None
-            return ["Notify", hook.value, trial.id]
+            row = ["Notify", hook.value, trial.id]
+            if hook not in (Hook.ERROR, Hook.RETRY):
+                return row
+            return [*row, trial.failures + trial.losses + trial.node_losses, trial.reason]
 
 
 # --- what a trial's row holds --------------------------------------------------------------------------------------

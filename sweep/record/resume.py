@@ -42,7 +42,7 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.facts import END, Fact, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.records import decode_event, decode_grown, decode_pending
-from sweep.record.schema import SEALED, last_seq
+from sweep.record.schema import SEALED, last_event
 from sweep.record.seals import check_state, damaged
 from sweep.record.stored import StoredCheckpoints, strangers_of
 
@@ -98,8 +98,7 @@ def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loa
     with closing(open_for_reading(database)) as db, understood(database):
         _check_whole(db, database)
         loaded = Loaded(meta={key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")})
-        loaded.seq = last_seq(db)
-        (loaded.at,) = db.execute("SELECT coalesce(max(at), 0.0) FROM event").fetchone()
+        loaded.seq, loaded.at, _ = last_event(db) or (0, 0.0, 0.0)
         row = db.execute("SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1").fetchone()
         if row is not None:
             event = decode_event("PlanChanged", None, None, row[0], {}, trust=False)
@@ -379,7 +378,7 @@ class _Shadow:
                 self._change(trial_id, **changes)
             case ["Stop", trial_id, *_]:
                 self._change(trial_id, status=Status.STOPPING)
-            case ["Notify", hook, trial_id]:
+            case ["Notify", hook, trial_id, *_]:
                 self._notified(Hook(hook), trial_id)
 
     def _notified(self, hook: Hook, trial_id: str) -> None:

@@ -37,7 +37,17 @@ from pathlib import Path
 
 from sweep.errors import ExperimentError
 
-__all__ = ["APPLICATION_ID", "FILLED", "SCHEMA", "SEALED", "UPGRADES", "VERSION", "check_version", "last_seq"]
+__all__ = [
+    "APPLICATION_ID",
+    "FILLED",
+    "SCHEMA",
+    "SEALED",
+    "UPGRADES",
+    "VERSION",
+    "check_version",
+    "last_event",
+    "last_seq",
+]
 
 APPLICATION_ID = 0x53575031  # "SWP1"
 VERSION = 6
@@ -200,6 +210,14 @@ def last_seq(connection: sqlite3.Connection) -> int:
     tables = ("fact", "report") if version >= SEALED else ("event",)
     found = (connection.execute(f"SELECT max(seq) FROM {table}").fetchone()[0] for table in tables)
     return max((seq or 0 for seq in found), default=0)
+
+
+def last_event(connection: sqlite3.Connection) -> tuple[int, float, float] | None:
+    """Return number, `at` and `wall` of the last event; None before the first."""
+    found: tuple[int, float, float] | None = connection.execute(
+        "SELECT seq, at, wall FROM event WHERE seq = ?", (last_seq(connection),)
+    ).fetchone()
+    return found
 
 
 def check_version(connection: sqlite3.Connection, database: Path) -> int:

@@ -124,9 +124,8 @@ class ExperimentAnalysis(Experiment):
 
     def stats(self) -> dict[str, Any]:
         """Return when the sweep was created and when something last happened to it, in UTC epoch seconds."""
-        with self._reader.connect() as connection:
-            (wall,) = connection.execute("SELECT max(wall) FROM event").fetchone()
-        return {"start_time": self._reader.meta.get("created"), "timestamp": wall}
+        last = self._reader.last_event()
+        return {"start_time": self._reader.meta.get("created"), "timestamp": None if last is None else last[2]}
 
     def runner_data(self) -> dict[str, Any]:
         """Return what is recorded of the experiment as a whole: name, space, metric, number of samples ..."""

@@ -16,9 +16,7 @@ from sweep.record.layout import ExperimentLayout
 if TYPE_CHECKING:
     from sweep.record.rows import TrialRow
 
-__all__ = ["ERROR_FILE", "ExperimentInfo", "ShownTrial"]
-
-ERROR_FILE = "error.txt"
+__all__ = ["ExperimentInfo", "ShownTrial"]
 
 
 @dataclass(frozen=True)

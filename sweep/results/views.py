@@ -20,12 +20,13 @@ from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, 
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.derived_fields import complete
 from sweep.record.importing import unpickle
+from sweep.record.layout import ERROR_FILE
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
 from sweep.record.rows import ResultRow, TrialRow, trainable_name, variables_of
 from sweep.results.frames import result_frame
 from sweep.results.notebook import result_page, view_page
-from sweep.results.trials import ERROR_FILE, ExperimentInfo, ShownTrial
+from sweep.results.trials import ExperimentInfo, ShownTrial
 from sweep.results.winners import AVERAGES, best_reports
 
 if TYPE_CHECKING:

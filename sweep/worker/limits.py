@@ -18,6 +18,7 @@ from sweep.errors import ResourceError
 
 __all__ = [
     "Raised",
+    "are_processes_few",
     "describe_shortage",
     "give_back",
     "is_table_full",
@@ -33,6 +34,7 @@ __all__ = [
 MOST_FILES = 65_536
 _LEAST = 16  # descriptors for a sweep of one trial at a time: record, lock, waiting, zygote, host, worker, log files
 _RESERVE = 16  # for what is open for a moment: log files, checkpoints that are deleted, the user's callbacks
+_FEW_PROCESSES = 128
 _original: int | None = None  # the user's soft limit, while it is raised here or in an ancestor
 _num_raised = 0
 _lock = threading.Lock()
@@ -169,6 +171,15 @@ def describe_shortage(error: OSError) -> str:
         case errno.ENOMEM:
             return "memory for processes"
     return error.strerror or str(error)
+
+
+def are_processes_few() -> bool:
+    """Whether so few processes and threads are allowed that each counts which is not a trial's."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    is_limited = soft != resource.RLIM_INFINITY and os.geteuid() != 0
+    return (is_limited and soft < _FEW_PROCESSES) or min(
+        _control_group_limits(), default=_FEW_PROCESSES
+    ) < _FEW_PROCESSES
 
 
 def _process_limit() -> str:

@@ -16,6 +16,7 @@ from sweep.callbacks.base import Callback
 from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial, plain_result
+from sweep.callbacks.watch import MissingKeys
 from sweep.core.messages import Hook, Notify
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
@@ -110,6 +111,55 @@ def test_tunes_form_gets_keywords_and_a_plain_dict_with_the_config() -> None:
         ("complete", ["iteration", "trial", "trials"]),
         ("end", 2, ["train_abcde_00000"]),
     ]
+
+
+def test_log_files_are_brought_up_to_date_once_for_all_that_was_handed_over_before() -> None:
+    class Mine(Callback):
+        def on_trial_result(self, trial: Any, result: Any) -> None:
+            told_of.append("result")
+
+        def on_trial_complete(self, trial: Any) -> None:
+            told_of.append("complete")
+
+        def on_experiment_end(self, trials: Any) -> None:
+            told_of.append("end")
+
+    class Files:
+        is_asleep = False
+
+        def catch_up(self) -> None:
+            told_of.append("files")
+
+        def finish(self) -> bool:
+            told_of.append("all files")
+            return False
+
+    told_of: list[str] = []
+    dispatcher = Dispatcher([Mine()], pytest.fail, files=Files())
+    ends = [told(Hook.COMPLETE, trial())]
+    dispatcher._thread = threading.current_thread()  # not started yet: what is handed over waits
+    dispatcher.notify([told(Hook.RESULT, trial(), {"loss": 1}), *ends])
+    dispatcher.notify(ends)
+    dispatcher.start()
+    assert dispatcher.close([]) is False
+    assert told_of == ["result", "files", "complete", "complete", "all files", "end"]
+
+
+def test_callbacks_of_this_package_do_not_wait_for_log_files() -> None:
+    class Files:
+        is_asleep = False
+
+        def catch_up(self) -> None:
+            pytest.fail("nobody reads them")
+
+        def finish(self) -> bool:
+            return True
+
+    missing = MissingKeys("", {"x": "which nobody reports"}, "", lambda text: None)
+    dispatcher = Dispatcher([missing], pytest.fail, files=Files())
+    dispatcher.start()
+    dispatcher.notify([told(Hook.COMPLETE, trial())])
+    assert dispatcher.close([]) is True
 
 
 def test_parameters_may_have_other_names_in_our_form() -> None:

@@ -8,6 +8,7 @@ import math
 import os
 import sqlite3
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,6 +151,30 @@ def test_objects_come_back_only_when_trusted_and_show_themselves_otherwise(value
     back = decode(text, trust=True)["x"]
     assert np.array_equal(back, value) if isinstance(value, np.ndarray) else back == value
     assert type(back) is type(value)
+
+
+@pytest.mark.parametrize("value", [Path("a/b"), Level.LOW, "x" * 300, {1, 2}])
+def test_an_object_that_is_not_loaded_prints_as_it_did(value):
+    assert str(decode(encode({1: value}))[1]) == str(value)
+
+
+def test_arrays_are_loaded_without_trust_and_nothing_else_is(tmp_path):
+    values = {"grid": np.arange(6.0).reshape(2, 3).T, "words": np.array(["a", "bc"]), "evil": Evil(tmp_path / "ran")}
+    found = decode(encode(values), with_arrays=True)
+    assert np.array_equal(found["grid"], values["grid"])
+    assert found["words"].tolist() == ["a", "bc"]
+    assert isinstance(found["evil"], Opaque)
+    array_of_objects = decode(encode({"x": np.array([Evil(tmp_path / "ran")], dtype=object)}), with_arrays=True)
+    assert isinstance(array_of_objects["x"], Opaque)
+    assert not (tmp_path / "ran").exists()
+
+
+class Evil:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
 
 
 def test_a_lambda_comes_back_when_trusted():

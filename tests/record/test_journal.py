@@ -139,6 +139,15 @@ def test_a_trial_and_its_results_come_back_as_they_were(tmp_path, journal):
     assert row.caused is None  # what a report usually causes is not written down
 
 
+def test_a_repeated_report_that_saves_is_told_from_one_that_observers_heard_of(tmp_path, journal):
+    event, metrics = report(0, 0.5)
+    trial = Trial("abcde_00000", {}, Resources(), status=Status.RUNNING, attempt=2, count=1, judged_to=2)
+    changes = Changes({trial.id: trial}, [(1, trial.id, 2, None, metrics)])
+    journal.commit([event], [[Notify(Hook.SAVE, trial), Continue(trial.id, 2, 1)]], changes, 2.0)
+    (row,) = read_facts(tmp_path / "sweep.db")
+    assert row.caused == [["Continue", trial.id, 1]]
+
+
 def test_what_running_trials_report_is_added_to_their_rows_once_a_second_and_by_readers_until_then(
     tmp_path, journal, monkeypatch
 ):

@@ -47,7 +47,7 @@ def half_run(directory: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     script.write_text(textwrap.dedent(WORK))
     driver = subprocess.Popen([sys.executable, str(script)], cwd=directory)
     try:
-        while not (directory / "halfway").exists():
+        while not ((directory / "halfway").exists() and list(directory.glob("here/made/*/error.txt"))):
             assert driver.poll() is None
         yield directory / "here" / "made", driver
     finally:

@@ -1,0 +1,120 @@
+"""The text of log files: lines of JSON and CSV, and how they are appended to a file."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from sweep.core.results import flatten
+from sweep.core.values import is_held, printed, shown_int
+
+__all__ = ["csv_line", "csv_row", "json_line", "params_text", "plain", "read_csv", "to_json", "write_to"]
+
+_encoder = json.JSONEncoder(default=lambda value: plain(value))
+# Made once: `JSONEncoder.encode` makes it anew for every value.
+_make = getattr(json.encoder, "c_make_encoder", None)
+_chunks = (
+    _make(None, _encoder.default, json.encoder.encode_basestring_ascii, None, ": ", ", ", False, False, True)
+    if _make is not None
+    else None
+)
+
+
+def to_json(value: Any) -> str:
+    """Return `value` as JSON text on one line, as `plain` would have it."""
+    try:
+        return _encoder.encode(value) if _chunks is None else "".join(_chunks(value, 0))
+    except (TypeError, ValueError):  # keys that JSON does not know, whole numbers beyond what Python prints
+        return _encoder.encode(plain(value))
+
+
+def json_line(result: Mapping[str, Any], config: str) -> str:
+    """Return a line of `result.json`; `config` is JSON text already."""
+    shown = to_json({**result})
+    return f'{shown[:-1]}{", " if len(shown) > 2 else ""}"config": {config}}}\n'
+
+
+def plain(value: Any) -> Any:
+    """Return `value` in terms that JSON knows; what it does not know as text."""
+    if value is None or isinstance(value, (bool, float, str)):
+        return value
+    if isinstance(value, int):
+        return value if is_held(value) else shown_int(value)
+    if isinstance(value, Mapping):
+        return {printed(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    np = sys.modules.get("numpy")  # no value is one of numpy's before it was imported
+    if np and isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU":
+        return plain(value.tolist())
+    return printed(value)
+
+
+def params_text(config: Mapping[str, Any]) -> str:
+    """Return what `params.json` says."""
+    return json.dumps(plain(config), indent=2, sort_keys=True) + "\n"
+
+
+_SCALARS = frozenset({float, int, str, bool, type(None)})
+
+
+def csv_row(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `progress.csv` says of a report, by column."""
+    row = dict(result)
+    if not _SCALARS.issuperset(map(type, row.values())):
+        row = flatten(row)
+    row.pop("config", None)
+    return row
+
+
+def csv_line(values: Iterable[Any]) -> str:
+    """Return one line of CSV: what `csv.writer` gives, at a third of the time."""
+    cells = []
+    for value in values:
+        kind = type(value)
+        if kind is float or kind is int:
+            cells.append(repr(value))
+        elif value is None:
+            cells.append("")
+        else:
+            cell = str(value)
+            if '"' in cell:
+                cell = cell.replace('"', '""')
+                cells.append(f'"{cell}"')
+            elif "," in cell or "\n" in cell or "\r" in cell:
+                cells.append(f'"{cell}"')
+            else:
+                cells.append(cell)
+    return ",".join(cells) + "\n" if len(cells) != 1 or cells[0] else '""\n'
+
+
+def read_csv(path: str, limit: int | None = None) -> list[list[str]]:
+    """Return the first `limit` rows of a file, all by default; none when there is no file."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return list(islice(csv.reader(file), limit))
+    except FileNotFoundError:
+        return []
+
+
+def write_to(path: str, data: bytearray, flag: int) -> None:
+    """Append to a file (`O_APPEND`) or write it anew (`O_TRUNC`); its directory is made when it is not there, that of
+    the experiment is not: it was deleted. What was written is taken from `data`, also before an error."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag
+    try:
+        descriptor = os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.dirname(path))
+        descriptor = os.open(path, flags, 0o644)
+    try:
+        while data:
+            del data[: os.write(descriptor, data)]
+    finally:
+        os.close(descriptor)
