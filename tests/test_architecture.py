@@ -190,6 +190,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.callbacks.base",
     ),
     "sweep.launch.registry": (),
+    "sweep.launch.shutdown": ("sweep.accelerators.inventory", "sweep.engines.kept"),
     "sweep.launch.provenance": ("sweep.core.values",),
     "sweep.launch.trial_names": ("sweep.core",),
     "sweep.launch.settings": ("sweep.core.plan",),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from sweep.engines.base import EngineContext
+from sweep.engines.kept import keep, nursery_for
 from sweep.engines.loop import Loop
-from sweep.engines.nursery import Nursery, own_path
+from sweep.engines.nursery import Nursery, Run, own_path
 from sweep.engines.processes import await_end
 from sweep.engines.slots import Attempt, Slot
 from sweep.worker import limits, wire
@@ -63,7 +65,7 @@ class Hosts:
         return modules
 
     def start(self) -> Nursery:
-        """Start a zygote.
+        """Start a zygote, or take the one that an earlier run of this process has left.
 
         Raises:
             OSError: the kernel allows no process or descriptor.
@@ -71,19 +73,19 @@ class Hosts:
         is_spawning = self.context.start_method == "spawn"
         setup = wire.Setup(
             path=own_path(),
-            modules=() if is_spawning or self._has_import_crashed else self._modules,
-            is_reusing=self.context.reuse_actors,
             is_importing=not is_spawning,
             driver_pid=os.getpid(),
             num_files=limits.users_limit(),
+            began_ns=time.time_ns(),
         )
-        nursery = Nursery(
-            setup,
-            directory=self.context.directory.absolute(),
-            log=self.log,
-            environ=self.environ,
-            locks=(*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd])),
+        run = Run(
+            self.context.directory.absolute(),
+            self.log,
+            () if is_spawning or self._has_import_crashed else self._modules,
+            self.context.reuse_actors,
+            (*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd])),
         )
+        nursery = nursery_for(setup, run, self.environ)
         self._nursery = nursery
         self.loop.listen(nursery.packets.socket.fileno(), lambda: self._on_nursery(nursery))
         return nursery
@@ -148,8 +150,12 @@ class Hosts:
         elif slot.pid:
             await_end(slot.pid, patience_s=0)
 
-    def close(self) -> None:
-        """End everything, and return when it is gone."""
+    def close(self, *, is_in_order: bool = False) -> None:
+        """End everything, and return when it is gone.
+
+        Args:
+            is_in_order: the run has come to its end: the zygote may be kept for another.
+        """
         orphans = []
         for slot in self.slots.values():
             if slot.link is not None:
@@ -157,8 +163,12 @@ class Hosts:
             slot.life.close()
             if slot.pid and not slot.nursery.is_alive:
                 orphans.append(slot.pid)
-        if self._nursery is not None:
-            self._nursery.close()
+        nursery = self._nursery
+        if nursery is not None:
+            if is_in_order and nursery.is_clean and nursery.rest():
+                keep(nursery)
+            else:
+                nursery.close()
         for pid in orphans:
             await_end(pid)
         self.slots.clear()
@@ -167,6 +177,7 @@ class Hosts:
         for message in slot.life.receive_all():
             self.on_message(slot, message)
         if slot.is_dead and slot.number in self.slots:
+            slot.nursery.is_clean = False  # it has ended by itself
             self.loop.ignore(slot.life.socket.fileno())
             if not slot.nursery.is_alive:
                 self._bury(slot)
@@ -192,13 +203,17 @@ class Hosts:
                 nursery.importing = module
                 self.is_importing(module)
             case wire.Notice(text):
+                nursery.is_clean = False
                 self.say(text)
             case wire.Ready(num_threads):
                 nursery.importing = ""
                 self.is_ready(num_threads - 1, self._modules)
             case wire.Gone(number) if number in self.slots:
-                self._bury(self.slots[number])
+                slot = self.slots[number]
+                nursery.is_clean = nursery.is_clean and slot.is_dead
+                self._bury(slot)
             case wire.Refused(number, errno) if number in self.slots:
+                nursery.is_clean = False
                 slot = self.slots[number]
                 attempt, slot.attempt = slot.attempt, None
                 self._bury(slot)
