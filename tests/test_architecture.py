@@ -256,6 +256,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.launch.registry",
         "sweep.launch.spec",
         "sweep.launch.warm_start",
+        "sweep.accelerators.inventory",
+        "sweep.engines.kept",
         "sweep.record.importing",
         "sweep.record.saved_spec",
         "sweep.worker.nested",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +12,7 @@ from pathlib import Path
 from sweep.engines.base import EngineContext
 from sweep.engines.kept import keep, nursery_for
 from sweep.engines.loop import Loop
-from sweep.engines.nursery import Nursery, Run, own_path
+from sweep.engines.nursery import Nursery, Run, setup_of
 from sweep.engines.processes import await_end
 from sweep.engines.slots import Attempt, Slot
 from sweep.worker import limits, wire
@@ -71,13 +69,6 @@ class Hosts:
             OSError: the kernel allows no process or descriptor.
         """
         is_spawning = self.context.start_method == "spawn"
-        setup = wire.Setup(
-            path=own_path(),
-            is_importing=not is_spawning,
-            driver_pid=os.getpid(),
-            num_files=limits.users_limit(),
-            began_ns=time.time_ns(),
-        )
         run = Run(
             self.context.directory.absolute(),
             self.log,
@@ -85,7 +76,7 @@ class Hosts:
             self.context.reuse_actors,
             (*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd])),
         )
-        nursery = nursery_for(setup, run, self.environ)
+        nursery = nursery_for(setup_of(is_importing=not is_spawning), run, self.environ)
         self._nursery = nursery
         self.loop.listen(nursery.packets.socket.fileno(), lambda: self._on_nursery(nursery))
         return nursery

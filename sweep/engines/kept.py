@@ -8,14 +8,15 @@ when no run has come for ten minutes.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 from collections.abc import Mapping
 
-from sweep.engines.nursery import Nursery, Run, key_of
+from sweep.engines.nursery import Nursery, Run, key_of, setup_of
 from sweep.worker import wire
 
-__all__ = ["end_kept", "keep", "nursery_for"]
+__all__ = ["end_kept", "keep", "nursery_for", "prepare"]
 
 _kept: Nursery | None = None
 _lock = threading.Lock()
@@ -28,14 +29,22 @@ def nursery_for(setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> Nurs
         OSError: the kernel allows no process or descriptor.
     """
     found = _exchange(None)
-    if found is None:
-        return Nursery(setup, run, environ)
-    if found.key == key_of(setup, environ) and found.modules <= set(run.modules) and found.begin(run):
-        return found
     try:
-        return Nursery(setup, run, environ)
+        is_same = found is not None and found.key == key_of(setup, environ) and found.modules <= set(run.modules)
+        if found is not None and is_same and found.begin(run):
+            taken, found = found, None
+            return taken
+        return Nursery(setup, environ, run)
     finally:
-        found.end_resting()  # while the new one boots
+        if found is not None:
+            found.end_resting()  # while the new one boots
+
+
+def prepare(environ: Mapping[str, str]) -> None:
+    """Start a zygote for a run that is about to begin, unless one is kept: it boots while the driver gets ready."""
+    if _kept is None:
+        with contextlib.suppress(OSError):  # the run will meet the reason
+            keep(Nursery(setup_of(is_importing=True), environ))
 
 
 def keep(nursery: Nursery) -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from sweep.engines.shown_environment import with_room
 from sweep.record.proc import read
-from sweep.worker import wire
+from sweep.worker import limits, wire
 from sweep.worker.channel import Packets
 from sweep.worker.environment import (
     DRIVER_VARIABLE,
@@ -30,7 +30,7 @@ from sweep.worker.environment import (
 )
 from sweep.worker.nested import process_mark
 
-__all__ = ["Nursery", "Run", "own_path"]
+__all__ = ["Nursery", "Run", "key_of", "own_path", "setup_of"]
 
 _CLOSE_S = 10.0
 _ANSWER_S = 1.0  # of a zygote that rests; one that is swapped out takes longer than a new one
@@ -67,19 +67,21 @@ class Nursery:
         packets: the socket to it, which it closes when it ends.
         importing: the module that it imports at the moment, or empty.
         modules: that it was asked to import.
+        is_new: it has served no run so far.
         is_clean: nothing has happened that a new one would not have in it.
         key: whatever makes one zygote different from another, but for the files of its modules, which it knows itself.
     """
 
-    def __init__(self, setup: wire.Setup, run: Run, environ: Mapping[str, str]) -> None:
+    def __init__(self, setup: wire.Setup, environ: Mapping[str, str], run: Run | None = None) -> None:
         """Start the process; it does not wait for it.
 
         Args:
             environ: its environment, to which the markers and one thread per library are added.
+            run: that it serves; None: it rests until one begins.
         """
         self.importing = ""
         self.modules: frozenset[str] = frozenset()
-        self.is_clean = True
+        self.is_new = self.is_clean = True
         self.key = key_of(setup, environ)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.packets = Packets(ours)
@@ -87,14 +89,14 @@ class Nursery:
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
         # What is forked without a new program keeps this environment in the kernel's eyes.
-        variables[EXPERIMENT_VARIABLE] = with_room(str(run.directory))
+        variables[EXPERIMENT_VARIABLE] = with_room("" if run is None else str(run.directory))
         variables[DRIVER_VARIABLE] = process_mark(os.getpid())
         variables.pop(TRIAL_VARIABLE, None)
         if setup.is_importing:
             variables[IMPORTER_VARIABLE] = f"{process_mark(os.getpid())}/{next(_numbers)}"
         code = _BOOT.format(path=setup.path, descriptor=theirs.fileno())
         try:
-            with open(run.log, "ab") as output:
+            with open(os.devnull if run is None else run.log, "ab") as output:
                 self._process = subprocess.Popen(
                     [sys.executable, *_flags(), "-c", code],
                     stdin=subprocess.DEVNULL,
@@ -104,7 +106,8 @@ class Nursery:
                     env=variables,
                 )
             self.packets.send(setup)
-            self._begin(run)
+            if run is not None:
+                self._begin(run)
         except BaseException:
             ours.close()
             raise
@@ -123,13 +126,14 @@ class Nursery:
         return self._process.pid
 
     def begin(self, run: Run) -> bool:
-        """Have one that rests serve another run; False: it is of no use any more, because a module has changed, or it
-        does not answer soon."""
+        """Have one that rests serve a run; False: it is of no use, because a module has changed, or it does not answer
+        soon. A new one is not waited for: it may still boot."""
+        was_new = self.is_new
         try:
             self._begin(run)
         except OSError:
             return False
-        return self._has_said(wire.Begun, _ANSWER_S)
+        return was_new or self._has_said(wire.Begun, _ANSWER_S)
 
     def rest(self) -> bool:
         """Have it wait for another run, once the hosts have lost their sockets; False: it is not fit for one."""
@@ -179,6 +183,7 @@ class Nursery:
         self._process.returncode = 0  # no child of this process: nothing to wait for
 
     def _begin(self, run: Run) -> None:
+        self.is_new = False
         self.modules |= set(run.modules)
         with open(run.log, "ab") as log:
             descriptors = [log.fileno(), *run.locks]
@@ -199,9 +204,9 @@ class Nursery:
 
 def key_of(setup: wire.Setup, environ: Mapping[str, str]) -> tuple[object, ...]:
     """Return what a zygote that is started now would be made of, to be compared."""
-    status = read("/proc/thread-self/status").decode(errors="replace").splitlines()
-    limits = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
-    limits.pop("RLIMIT_NOFILE")  # raised while a sweep runs; the user's is in the setup
+    status = _said("thread-self/status").decode(errors="replace").splitlines()
+    bounds = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+    bounds["RLIMIT_NOFILE"] = (0, bounds["RLIMIT_NOFILE"][1])  # raised while a sweep runs; the user's is in the setup
     here = os.stat(".")
     return (
         sys.executable,
@@ -210,17 +215,36 @@ def key_of(setup: wire.Setup, environ: Mapping[str, str]) -> tuple[object, ...]:
         dict(environ),
         (os.readlink("/proc/self/cwd"), here.st_dev, here.st_ino),
         [line for line in status if line.startswith(_INHERITED)],
-        limits,
-        resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        bounds,
         os.getpriority(os.PRIO_PROCESS, 0),
-        read("/proc/self/cgroup"),
-        read("/proc/self/oom_score_adj"),
+        _said("self/cgroup"),
+        _said("self/oom_score_adj"),
     )
+
+
+def _said(name: str) -> bytes:
+    """Return what a file of /proc says; nothing where the kernel has none of that name."""
+    try:
+        return read(f"/proc/{name}")
+    except FileNotFoundError:
+        return b""
 
 
 def _flags() -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -X and the like
     return flags
+
+
+def setup_of(*, is_importing: bool) -> wire.Setup:
+    """Return what a zygote of this process is told first."""
+    return wire.Setup(
+        path=own_path(),
+        is_importing=is_importing,
+        driver_pid=os.getpid(),
+        num_files=limits.users_limit(),
+        began_ns=time.time_ns(),
+        patience_s=_REST_S,
+    )
 
 
 def own_path() -> list[str]:

@@ -53,12 +53,20 @@ class Zygote:
         self._is_reusing = False
         self._hosts: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
         self._files: LoadedFiles | None = None  # of the modules, once the first host is there: it does not wait for it
-        self._patience_s: float | None = None  # while it rests
+        self._has_begun = False  # any run
+        self._patience_s: float | None = setup.patience_s  # while it rests
         self._can_rest = True
 
-    def begin(self, begin: wire.Begin, descriptors: Sequence[int]) -> None:
+    def _begin(self, begin: wire.Begin, descriptors: Sequence[int]) -> None:
         """Serve a run: print into its log, hold its locks, bear its mark, as everything does that is forked, and import
-        what it needs."""
+        what it needs. End where a module would be another if it were imported now, or the mark cannot be shown."""
+        if self._has_begun:
+            now_ns = time.time_ns()
+            if self._files is None or not (self._files.are_same() and show(EXPERIMENT_VARIABLE, begin.directory)):
+                self._end()
+            self._began_ns, self._files = now_ns, None
+            self.send(wire.Begun())
+        self._has_begun = True
         if len(descriptors) != begin.num_descriptors:  # the kernel drops what finds no room here
             os._exit(1)
         log, *self._locks = descriptors
@@ -138,7 +146,7 @@ class Zygote:
             case (wire.Rest(patience_s), _):
                 self._rest(patience_s)
             case (wire.Begin() as begin, descriptors):
-                self._begin_again(begin, descriptors)
+                self._begin(begin, descriptors)
 
     def _fork(self, number: int, life: int) -> None:
         def be_host() -> None:
@@ -185,16 +193,6 @@ class Zygote:
         self._patience_s = patience_s
         self.send(wire.Resting())
 
-    def _begin_again(self, begin: wire.Begin, descriptors: Sequence[int]) -> None:
-        """Serve another run; end where a module would be another if it were imported now, or the run's mark cannot be
-        shown."""
-        now_ns = time.time_ns()
-        if self._files is None or not (self._files.are_same() and show(EXPERIMENT_VARIABLE, begin.directory)):
-            self._end()
-        self._began_ns, self._files = now_ns, None
-        self.send(wire.Begun())
-        self.begin(begin, descriptors)
-
     def _end(self, *, patience_s: float = _HOST_GRACE_S) -> NoReturn:
         """The driver is gone, or has no use for this any more: see that everything else goes, too."""
         self._control.close()
@@ -214,8 +212,7 @@ def main(descriptor: int) -> NoReturn:
     os.set_inheritable(descriptor, False)
     control = Packets(socket.socket(fileno=descriptor))
     setup, _ = control.receive()
-    begin, descriptors = control.receive()
-    if setup is None or begin is None:
+    if setup is None:
         os._exit(0)
     try:
         driver = os.pidfd_open(setup.driver_pid)
@@ -226,9 +223,7 @@ def main(descriptor: int) -> NoReturn:
     sys.path[:] = setup.path
     limits.set_original(setup.num_files)
     limits.raise_files()
-    zygote = Zygote(control, setup, driver)
-    zygote.begin(begin, descriptors)
-    zygote.run()
+    Zygote(control, setup, driver).run()
 
 
 def _print_into(descriptor: int) -> None:

@@ -312,6 +312,7 @@ class Setup(NamedTuple):
     Attributes:
         num_files: the soft limit of descriptors that trials get.
         began_ns: by the wall clock, before the process was started.
+        patience_s: for the first run.
     """
 
     path: list[str]
@@ -319,6 +320,7 @@ class Setup(NamedTuple):
     driver_pid: int
     num_files: int
     began_ns: int
+    patience_s: float
 
 
 class Begin(NamedTuple):

@@ -24,11 +24,11 @@ from sweep.engines.base import EngineContext
 from sweep.engines.leftovers import end_leftovers
 from sweep.engines.loaded_files import LoadedFiles
 from sweep.engines.local import LocalEngine
-from sweep.engines.nursery import key_of
+from sweep.engines.nursery import Nursery, key_of, setup_of
+from sweep.errors import ResourceError
 from sweep.record.lock import DriverLock
 from sweep.worker.nested import process_mark
 from sweep.worker.trainable import prepare
-from sweep.worker.wire import Setup
 
 GRAIN_NS = 25_000_000  # after which a file counts as changed before
 
@@ -92,6 +92,24 @@ def test_runs_at_a_time_have_one_each(tmp_path, run):
     zygotes = {one["zygote"] for one in found}
     assert len(zygotes) == 2
     assert run(meet, config={"own": paths[0], "other": paths[1]})["zygote"] in zygotes
+
+
+def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, monkeypatch):
+    made = []
+
+    class Counted(Nursery):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self.pid)
+
+    monkeypatch.setattr(kept, "Nursery", Counted)
+    assert [run()["zygote"]] == made
+
+
+def test_a_run_that_is_refused_leaves_none(run):
+    with pytest.raises(ResourceError):
+        run(resources_per_trial={"cpu": 1e6})
+    assert kept._kept is None
 
 
 # --- what makes a new one --------------------------------------------------------------------------------------------
@@ -164,7 +182,7 @@ def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
     core, umask = resource.getrlimit(resource.RLIMIT_CORE), os.umask(0o022)
 
     def key() -> object:
-        return key_of(Setup(nursery.own_path(), True, os.getpid(), 1024, time.time_ns()), os.environ)
+        return key_of(setup_of(is_importing=True), os.environ)
 
     before = key()
     try:
@@ -241,6 +259,17 @@ def test_one_that_does_not_answer_is_replaced(run, monkeypatch):
     assert watch.left() == []
 
 
+def test_a_process_that_the_driver_forks_neither_has_it_nor_ends_it(run):
+    zygote = run()["zygote"]
+    pid = os.fork()
+    if pid == 0:
+        is_without = kept._kept is None
+        kept.end_kept()
+        os._exit(0 if is_without else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert run()["zygote"] == zygote
+
+
 def test_the_hunt_for_what_dead_drivers_left_spares_it(run, tmp_path, monkeypatch):
     zygote = run()["zygote"]
     (tmp_path / "own").mkdir()
@@ -281,6 +310,7 @@ FORKING = """
 """
 
 
+@pytest.mark.slow
 def test_a_fork_of_the_driver_neither_uses_nor_ends_it_and_the_end_of_the_driver_does(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT.replace("BODY", FORKING.strip()))
     found = census(tmp_path, sys.executable, "-W", "error", "script.py")
