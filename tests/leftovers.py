@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from sweep.engines.kept import end_kept
+
 MARK = "SWEEP_TEST_MARK"
 
 
@@ -26,7 +28,11 @@ def marked(mark: str) -> dict[int, str]:
 
 
 def wait_until_gone(mark: str, limit_s: float = 10.0) -> dict[int, str]:
-    """Return what is left of the marked processes after at most `limit_s` seconds; empty: nothing."""
+    """Return what is left of the marked processes after at most `limit_s` seconds; empty: nothing.
+
+    The zygote that this process keeps for its next run is none of them, and ended first.
+    """
+    end_kept()
     give_up = time.monotonic() + limit_s
     while (found := marked(mark)) and time.monotonic() < give_up:
         time.sleep(0.01)

@@ -24,7 +24,7 @@ from sweep.cli import main as cli
 from sweep.schedulers import SCHEDULERS
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), ROOT / "benchmarks" / "RESULTS.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "benchmarks").glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DOCTESTED_ELSEWHERE = {"docs/reference/search-spaces.md", "docs/reference/searchers.md"}  # tests/searchers
 NOTEBOOKS = {"docs/how-to/use-in-a-notebook.md"}
 BARE_SITES = ("http://", "https://", "mailto:")

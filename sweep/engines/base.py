@@ -100,7 +100,8 @@ class Engine(ABC):
     5. `next_events(deadline)` blocks, then returns every event that is ready; `[Tick()]` when `deadline`, on this
        engine's own clock, is reached. None: no deadline.
     6. `post` may be called from a signal handler or another thread and wakes `next_events`.
-    7. `close` ends everything the engine started, also after an exception. It may be called twice.
+    7. `close` ends everything the engine started, also after an exception. It may be called twice. What an engine keeps
+        for the next run of this process has nothing of this one any more.
     8. `Stop` and `Kill` may precede `Started`; commands to attempts that are gone are ignored; a device that never
        clears gives `NodesChanged` without it, then `Released`.
     9. A node that leaves gives `Exited` with NODE_LOST for every attempt that had a part there, then `NodesChanged`

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.engines.base import EngineContext
+from sweep.engines.kept import keep, nursery_for
 from sweep.engines.loop import Loop
-from sweep.engines.nursery import Nursery, own_path
+from sweep.engines.nursery import Nursery, Run, setup_of
 from sweep.engines.processes import await_end
 from sweep.engines.slots import Attempt, Slot
 from sweep.worker import limits, wire
@@ -63,27 +63,20 @@ class Hosts:
         return modules
 
     def start(self) -> Nursery:
-        """Start a zygote.
+        """Start a zygote, or take the one that an earlier run of this process has left.
 
         Raises:
             OSError: the kernel allows no process or descriptor.
         """
         is_spawning = self.context.start_method == "spawn"
-        setup = wire.Setup(
-            path=own_path(),
-            modules=() if is_spawning or self._has_import_crashed else self._modules,
-            is_reusing=self.context.reuse_actors,
-            is_importing=not is_spawning,
-            driver_pid=os.getpid(),
-            num_files=limits.users_limit(),
+        run = Run(
+            self.context.directory.absolute(),
+            self.log,
+            () if is_spawning or self._has_import_crashed else self._modules,
+            self.context.reuse_actors,
+            (*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd])),
         )
-        nursery = Nursery(
-            setup,
-            directory=self.context.directory.absolute(),
-            log=self.log,
-            environ=self.environ,
-            locks=(*self.locks, *([] if self.context.lock_fd is None else [self.context.lock_fd])),
-        )
+        nursery = nursery_for(setup_of(is_importing=not is_spawning), run, self.environ)
         self._nursery = nursery
         self.loop.listen(nursery.packets.socket.fileno(), lambda: self._on_nursery(nursery))
         return nursery
@@ -148,8 +141,12 @@ class Hosts:
         elif slot.pid:
             await_end(slot.pid, patience_s=0)
 
-    def close(self) -> None:
-        """End everything, and return when it is gone."""
+    def close(self, *, is_in_order: bool = False) -> None:
+        """End everything, and return when it is gone.
+
+        Args:
+            is_in_order: the run has come to its end: the zygote may be kept for another.
+        """
         orphans = []
         for slot in self.slots.values():
             if slot.link is not None:
@@ -157,8 +154,12 @@ class Hosts:
             slot.life.close()
             if slot.pid and not slot.nursery.is_alive:
                 orphans.append(slot.pid)
-        if self._nursery is not None:
-            self._nursery.close()
+        nursery = self._nursery
+        if nursery is not None:
+            if is_in_order and nursery.is_clean and nursery.rest():
+                keep(nursery)
+            else:
+                nursery.close()
         for pid in orphans:
             await_end(pid)
         self.slots.clear()
@@ -167,6 +168,7 @@ class Hosts:
         for message in slot.life.receive_all():
             self.on_message(slot, message)
         if slot.is_dead and slot.number in self.slots:
+            slot.nursery.is_clean = False  # it has ended by itself
             self.loop.ignore(slot.life.socket.fileno())
             if not slot.nursery.is_alive:
                 self._bury(slot)
@@ -192,13 +194,17 @@ class Hosts:
                 nursery.importing = module
                 self.is_importing(module)
             case wire.Notice(text):
+                nursery.is_clean = False
                 self.say(text)
             case wire.Ready(num_threads):
                 nursery.importing = ""
                 self.is_ready(num_threads - 1, self._modules)
             case wire.Gone(number) if number in self.slots:
-                self._bury(self.slots[number])
+                slot = self.slots[number]
+                nursery.is_clean = nursery.is_clean and slot.is_dead
+                self._bury(slot)
             case wire.Refused(number, errno) if number in self.slots:
+                nursery.is_clean = False
                 slot = self.slots[number]
                 attempt, slot.attempt = slot.attempt, None
                 self._bury(slot)

@@ -112,7 +112,7 @@ def _end(pid: int, is_left: Callable[[str, str], bool]) -> tuple[int, Leftover] 
         entries = read(f"/proc/{pid}/environ").split(b"\0")
         values = dict(entry.partition(b"=")[::2] for entry in entries)
         mark = values.get(DRIVER_VARIABLE.encode(), b"").decode(errors="replace")
-        experiment = os.fsdecode(values.get(EXPERIMENT_VARIABLE.encode(), b""))
+        experiment = os.fsdecode(values.get(EXPERIMENT_VARIABLE.encode(), b"")).rstrip("/")  # see shown_environment
         is_ours = os.stat(f"/proc/{pid}").st_uid == os.geteuid() and namespace_of(pid) == namespace_of("self")
         if is_ours and experiment and is_left(mark, experiment):
             command = read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()

@@ -15,7 +15,7 @@ from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import Exit, ExitKind
 from sweep.core.resources import Node
 from sweep.core.trial import Outcome, Trial
-from sweep.engines.base import EngineCommand, EngineContext
+from sweep.engines.base import EngineCommand, EngineContext, T
 from sweep.engines.exits import NOT_STARTED, classify, num_oom_kills
 from sweep.engines.handover import HandOver
 from sweep.engines.hangs import HANG_S, LockWatch
@@ -89,6 +89,8 @@ class LocalEngine(LoopEngine):
         self._oom_kills = num_oom_kills()
         self._say_of = say_of or (lambda key, word: None)
         self._is_closed = False
+        self._is_interrupted = False
+        self._is_in_order = False  # it was driven to the end of a run, and nobody has interrupted that
         self._locks = LockWatch(hang_s, self._loop, self._attempts, say)
         self._silences = Silences(  # the host of a group watches its ranks
             None if self._jobs.is_group else context.report_timeout_s,
@@ -200,9 +202,16 @@ class LocalEngine(LoopEngine):
         except ConfigError as error:
             self._fail(attempt, error)
 
+    def run_loop(self, loop: Callable[[], T]) -> T:
+        value = loop()
+        self._is_in_order = not self._is_interrupted
+        return value
+
     def _turn(self, timeout_s: float | None) -> None:
         self._loop.run_once(timeout_s)
-        self._events += self._loop.take_posted()
+        posted = self._loop.take_posted()
+        self._is_interrupted = self._is_interrupted or messages.Asked(messages.Ask.INTERRUPT) in posted
+        self._events += posted
 
     def claims(self) -> Sequence[Claim]:
         return self._sharing.claims()
@@ -215,7 +224,7 @@ class LocalEngine(LoopEngine):
         if self._is_closed:
             return
         self._is_closed = True
-        self._hosts.close()
+        self._hosts.close(is_in_order=self._is_in_order and not self._attempts)
         self._sharing.close()
         self._attempts.clear()
         self._loop.close()

@@ -1,4 +1,4 @@
-"""The driver's end of a zygote: start it, ask it for hosts, read its messages, end it."""
+"""The driver's end of a zygote: start it, begin a run, ask it for hosts, read its messages, let it rest, end it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import contextlib
 import errno
 import itertools
 import os
+import resource
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from sweep.worker import wire
+from sweep.engines.shown_environment import with_room
+from sweep.record.proc import read
+from sweep.worker import limits, wire
 from sweep.worker.channel import Packets
 from sweep.worker.environment import (
     DRIVER_VARIABLE,
@@ -24,11 +30,34 @@ from sweep.worker.environment import (
 )
 from sweep.worker.nested import process_mark
 
-__all__ = ["Nursery", "own_path"]
+__all__ = ["Nursery", "Run", "key_of", "own_path", "setup_of"]
 
 _CLOSE_S = 10.0
+_ANSWER_S = 1.0  # of a zygote that rests; one that is swapped out takes longer than a new one
+_REST_S = 600.0  # a notebook that is left open should not hold memory for ever
 _numbers = itertools.count(1)
 _BOOT = "import sys; sys.path[:] = {path!r}; from sweep.engines.zygote import main; main({descriptor})"
+# Lines of /proc/thread-self/status that a child inherits.
+_INHERITED = ("Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNewPrivs", "Seccomp", "Cpus", "Mems")
+
+
+class Run(NamedTuple):
+    """What a zygote must know of a run.
+
+    Attributes:
+        directory: of the experiment, absolute.
+        log: gets what the imported modules print.
+        is_reusing: workers stay after their attempt.
+        modules: that trials need.
+        locks: descriptors of files that are locked: zygote and hosts hold them too, so that they are free only when
+            the hosts are gone.
+    """
+
+    directory: Path
+    log: Path
+    modules: tuple[str, ...] = ()
+    is_reusing: bool = False
+    locks: Sequence[int] = ()
 
 
 class Nursery:
@@ -37,50 +66,48 @@ class Nursery:
     Attributes:
         packets: the socket to it, which it closes when it ends.
         importing: the module that it imports at the moment, or empty.
+        modules: that it was asked to import.
+        is_new: it has served no run so far.
+        is_clean: nothing has happened that a new one would not have in it.
+        key: whatever makes one zygote different from another, but for the files of its modules, which it knows itself.
     """
 
-    def __init__(
-        self,
-        setup: wire.Setup,
-        *,
-        directory: Path,
-        log: Path,
-        environ: Mapping[str, str],
-        locks: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, setup: wire.Setup, environ: Mapping[str, str], run: Run | None = None) -> None:
         """Start the process; it does not wait for it.
 
         Args:
-            log: gets what the imported modules print.
             environ: its environment, to which the markers and one thread per library are added.
-            locks: descriptors of files that are locked: hosts hold them too, so that they are free only when those are
-                gone.
+            run: that it serves; None: it rests until one begins.
         """
         self.importing = ""
+        self.modules: frozenset[str] = frozenset()
+        self.is_new = self.is_clean = True
+        self.key = key_of(setup, environ)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.packets = Packets(ours)
         variables = dict(environ)
         # Libraries start their pools when they are imported: one thread leaves nothing to tear down in each worker.
         variables.update(dict.fromkeys(THREAD_VARIABLES, "1"))
         # What is forked without a new program keeps this environment in the kernel's eyes.
-        variables[EXPERIMENT_VARIABLE] = str(directory)
+        variables[EXPERIMENT_VARIABLE] = with_room("" if run is None else str(run.directory))
         variables[DRIVER_VARIABLE] = process_mark(os.getpid())
         variables.pop(TRIAL_VARIABLE, None)
         if setup.is_importing:
             variables[IMPORTER_VARIABLE] = f"{process_mark(os.getpid())}/{next(_numbers)}"
-        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -X and the like
         code = _BOOT.format(path=setup.path, descriptor=theirs.fileno())
         try:
-            with open(log, "ab") as output:
+            with open(os.devnull if run is None else run.log, "ab") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, *flags, "-c", code],
+                    [sys.executable, *_flags(), "-c", code],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     pass_fds=(theirs.fileno(),),
                     env=variables,
                 )
-            self.packets.send(setup, locks)
+            self.packets.send(setup)
+            if run is not None:
+                self._begin(run)
         except BaseException:
             ours.close()
             raise
@@ -97,6 +124,24 @@ class Nursery:
     def pid(self) -> int:
         """Of the zygote."""
         return self._process.pid
+
+    def begin(self, run: Run) -> bool:
+        """Have one that rests serve a run; False: it is of no use, because a module has changed, or it does not answer
+        soon. A new one is not waited for: it may still boot."""
+        was_new = self.is_new
+        try:
+            self._begin(run)
+        except OSError:
+            return False
+        return was_new or self._has_said(wire.Begun, _ANSWER_S)
+
+    def rest(self) -> bool:
+        """Have it wait for another run, once the hosts have lost their sockets; False: it is not fit for one."""
+        try:
+            self.packets.send(wire.Rest(_REST_S))
+        except OSError:
+            return False
+        return self._has_said(wire.Resting, _CLOSE_S)
 
     def ask_for_host(self, number: int, life: socket.socket) -> None:
         """Have a host forked that speaks over `life`.
@@ -116,6 +161,8 @@ class Nursery:
 
     def close(self) -> str:
         """End it and everything that it has started, wait until that is gone, and say how it ended."""
+        with contextlib.suppress(OSError):  # what this process has forked meanwhile may hold the socket, too
+            self.packets.socket.shutdown(socket.SHUT_RDWR)
         self.packets.close()  # one that still imports is ended by its watch
         try:
             code = self._process.wait(_CLOSE_S)
@@ -123,6 +170,81 @@ class Nursery:
             self._process.kill()
             code = self._process.wait()
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def end_resting(self) -> None:
+        """End one that rests, and wait until it is gone: at once, because it has nothing to end before."""
+        self._process.kill()
+        self._process.wait()
+        self.packets.close()
+
+    def forget(self) -> None:
+        """Let go of it in a process that was forked from the driver: it is the driver's."""
+        self.packets.close()
+        self._process.returncode = 0  # no child of this process: nothing to wait for
+
+    def _begin(self, run: Run) -> None:
+        self.is_new = False
+        self.modules |= set(run.modules)
+        with open(run.log, "ab") as log:
+            descriptors = [log.fileno(), *run.locks]
+            begin = wire.Begin(str(run.directory), run.modules, run.is_reusing, len(descriptors))
+            self.packets.send(begin, descriptors)
+
+    def _has_said(self, kind: type[wire.FromZygote], patience_s: float) -> bool:
+        """Wait for a message; False: it does not come, or it is gone."""
+        poll = select.poll()
+        poll.register(self.packets.socket, select.POLLIN)
+        give_up = time.monotonic() + patience_s
+        while self.packets.is_open and poll.poll(1000 * max(0.0, give_up - time.monotonic())):
+            message, _ = self.packets.receive()  # one at a time: what comes after it is for the loop
+            if isinstance(message, kind):
+                return True
+        return False
+
+
+def key_of(setup: wire.Setup, environ: Mapping[str, str]) -> tuple[object, ...]:
+    """Return what a zygote that is started now would be made of, to be compared."""
+    status = _said("thread-self/status").decode(errors="replace").splitlines()
+    bounds = {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+    bounds["RLIMIT_NOFILE"] = (0, bounds["RLIMIT_NOFILE"][1])  # raised while a sweep runs; the user's is in the setup
+    here = os.stat(".")
+    return (
+        sys.executable,
+        _flags(),
+        setup._replace(began_ns=0),
+        dict(environ),
+        (os.readlink("/proc/self/cwd"), here.st_dev, here.st_ino),
+        [line for line in status if line.startswith(_INHERITED)],
+        bounds,
+        os.getpriority(os.PRIO_PROCESS, 0),
+        _said("self/cgroup"),
+        _said("self/oom_score_adj"),
+    )
+
+
+def _said(name: str) -> bytes:
+    """Return what a file of /proc says; nothing where the kernel has none of that name."""
+    try:
+        return read(f"/proc/{name}")
+    except FileNotFoundError:
+        return b""
+
+
+def _flags() -> list[str]:
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -X and the like
+    return flags
+
+
+def setup_of(*, is_importing: bool) -> wire.Setup:
+    """Return what a zygote of this process is told first."""
+    return wire.Setup(
+        path=own_path(),
+        is_importing=is_importing,
+        driver_pid=os.getpid(),
+        num_files=limits.users_limit(),
+        began_ns=time.time_ns(),
+        patience_s=_REST_S,
+    )
 
 
 def own_path() -> list[str]:

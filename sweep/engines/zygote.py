@@ -2,6 +2,7 @@
 
 It is a subreaper: when a host is killed, its descendants become children of the zygote, which ends them. When the
 driver is gone it gives the hosts a second to do that themselves, then kills them (stopped ones too) and what is left.
+Between the runs of a driver it may rest: then it has no child, no lock and no file of the last one.
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
 from sweep.engines.host import Host
 from sweep.engines.import_watch import watched
-from sweep.engines.processes import become_subreaper, end_descendants, ended_of, fork, pidfd_of
+from sweep.engines.loaded_files import LoadedFiles
+from sweep.engines.processes import become_subreaper, children_of, end_descendants, ended_of, fork, pidfd_of
+from sweep.engines.shown_environment import show
 from sweep.record.importing import importing, why_missing
 from sweep.worker import devices, limits, wire
 from sweep.worker.channel import Packets
+from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE
 from sweep.worker.main import room_to_print
 from sweep.worker.room import make_patient
 
@@ -38,12 +43,69 @@ _PRELOADED = ("random", "threading", "logging", "traceback", "tempfile", "cloudp
 class Zygote:
     """The zygote's loop."""
 
-    def __init__(self, control: Packets, setup: wire.Setup, driver: int, locks: Sequence[int]) -> None:
+    def __init__(self, control: Packets, setup: wire.Setup, driver: int) -> None:
         self._control = control
         self._setup = setup
+        self._began_ns = setup.began_ns  # by the wall clock: no module was loaded before whose file is not known
+        self._importer = os.environ.get(IMPORTER_VARIABLE, "")
         self._driver = driver
-        self._locks = locks
+        self._locks: list[int] = []
+        self._is_reusing = False
         self._hosts: dict[int, tuple[int, int]] = {}  # pidfd -> (number, pid)
+        self._files: LoadedFiles | None = None  # of the modules, once the first host is there: it does not wait for it
+        self._has_begun = False  # any run
+        self._patience_s: float | None = setup.patience_s  # while it rests
+        self._can_rest = True
+
+    def _begin(self, begin: wire.Begin, descriptors: Sequence[int]) -> None:
+        """Serve a run: print into its log, hold its locks, bear its mark, as everything does that is forked, and import
+        what it needs. End where a module would be another if it were imported now, or the mark cannot be shown."""
+        if self._has_begun:
+            now_ns = time.time_ns()
+            if self._files is None or not (self._files.are_same() and show(EXPERIMENT_VARIABLE, begin.directory)):
+                self._end()
+            self._began_ns, self._files = now_ns, None
+            self.send(wire.Begun())
+        self._has_begun = True
+        if len(descriptors) != begin.num_descriptors:  # the kernel drops what finds no room here
+            os._exit(1)
+        log, *self._locks = descriptors
+        _print_into(log)
+        self._is_reusing, self._patience_s = begin.is_reusing, None
+        self._can_rest = show(EXPERIMENT_VARIABLE, begin.directory) and self._can_rest
+        if self._setup.is_importing:
+            self._import([name for name in (*_PRELOADED, *begin.modules) if name not in sys.modules])
+        if children_of(os.getpid()):
+            self._can_rest = False  # a module's: they end with the first host, and a new zygote would have them
+        self.send(wire.Ready(len(os.listdir("/proc/self/task"))))
+
+    def _import(self, modules: Sequence[str]) -> None:
+        if not modules:
+            return
+        if self._importer:
+            os.environ[IMPORTER_VARIABLE] = self._importer
+        limits.give_back()  # they find what the user has set
+        with watched(self._driver, self._control.socket.fileno(), self._locks), importing():
+            for name in modules:
+                self._import_one(name)
+            if "numpy" in sys.modules:
+                self._import_one("numpy.random")  # to be seeded in every trial
+        devices.find_thread_pools()
+        make_patient(room_to_print)  # every trial would do so; modules may have replaced them
+        limits.raise_files()
+        gc.collect()
+        gc.freeze()  # collections in the children then leave these pages shared
+
+    def _import_one(self, name: str) -> None:
+        top = name.partition(".")[0]
+        if not (name in _PRELOADED or name in sys.modules or top == "sweep" or top in sys.stdlib_module_names):
+            self.send(wire.Importing(name))
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # the border to the user's code; the trial will meet the error, too
+            line = traceback.format_exception_only(error)[-1].strip()
+            why = why_missing(error)
+            self.send(wire.Notice(f"importing {name} in advance failed: {line}{'. ' if why else ''}{why}"))
 
     def run(self) -> NoReturn:
         """Serve the driver until it is gone."""
@@ -52,14 +114,17 @@ class Zygote:
             poll = select.poll()
             for descriptor in (control, self._driver, *self._hosts):
                 poll.register(descriptor, select.POLLIN)
-            ready = {descriptor for descriptor, _ in poll.poll()}
+            patience_s = self._patience_s
+            ready = {descriptor for descriptor, _ in poll.poll(None if patience_s is None else 1000 * patience_s)}
             ended = [descriptor for descriptor in ready if descriptor in self._hosts]
             if ended:
                 self._on_hosts_ended(ended)
-            if self._driver in ready:
+            if self._driver in ready or not ready:
                 self._end()
             if control in ready:
                 self._on_message()
+            if self._hosts and self._files is None:
+                self._files = LoadedFiles(self._began_ns)
 
     def send(self, message: wire.FromZygote) -> None:
         """Send to the driver; that it is gone is found out by the loop."""
@@ -78,6 +143,10 @@ class Zygote:
                 for other, pid in self._hosts.values():
                     if other == number:
                         os.kill(pid, signal.SIGKILL)
+            case (wire.Rest(patience_s), _):
+                self._rest(patience_s)
+            case (wire.Begin() as begin, descriptors):
+                self._begin(begin, descriptors)
 
     def _fork(self, number: int, life: int) -> None:
         def be_host() -> None:
@@ -85,8 +154,7 @@ class Zygote:
             self._control.close()
             for pidfd in self._hosts:
                 os.close(pidfd)
-            is_reusing = self._setup.is_reusing
-            Host(socket.socket(fileno=life), self._driver, is_reusing=is_reusing, locks=self._locks).run()
+            Host(socket.socket(fileno=life), self._driver, is_reusing=self._is_reusing, locks=self._locks).run()
 
         try:
             pid = fork(be_host)
@@ -98,22 +166,38 @@ class Zygote:
 
     def _on_hosts_ended(self, ended: list[int]) -> None:
         """Reap hosts, end what they left, and say so. Strays cannot be told apart, so all of them go first."""
-        numbers = []
-        for pidfd in ended:
-            number, pid = self._hosts.pop(pidfd)
-            os.waitpid(pid, 0)
-            os.close(pidfd)
-            numbers.append(number)
+        numbers = [self._reap(pidfd) for pidfd in ended]
         end_descendants(spare=[pid for _, pid in self._hosts.values()])
         for number in numbers:
             self.send(wire.Gone(number))
 
-    def _end(self) -> NoReturn:
-        """The driver is gone: see that everything else goes, too."""
-        self._control.close()
+    def _reap(self, pidfd: int) -> int:
+        number, pid = self._hosts.pop(pidfd)
+        os.waitpid(pid, 0)
+        os.close(pidfd)
+        return number
+
+    def _rest(self, patience_s: float) -> None:
+        """See that nothing of the run is left, and wait for the next; where that is not sure, end."""
         for pidfd in ended_of(list(self._hosts), _HOST_GRACE_S):
-            _, pid = self._hosts.pop(pidfd)
-            os.waitpid(pid, 0)
+            self._reap(pidfd)
+        if self._files is None:
+            self._files = LoadedFiles(self._began_ns)
+        is_alone = not self._hosts and not children_of(os.getpid())
+        if not (self._can_rest and is_alone and show(EXPERIMENT_VARIABLE, "")):
+            self._end(patience_s=0.0)
+        for lock in self._locks:
+            os.close(lock)
+        self._locks = []
+        _print_into(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
+        self._patience_s = patience_s
+        self.send(wire.Resting())
+
+    def _end(self, *, patience_s: float = _HOST_GRACE_S) -> NoReturn:
+        """The driver is gone, or has no use for this any more: see that everything else goes, too."""
+        self._control.close()
+        for pidfd in ended_of(list(self._hosts), patience_s):
+            self._reap(pidfd)
         end_descendants()
         os._exit(0)
 
@@ -127,7 +211,7 @@ def main(descriptor: int) -> NoReturn:
     become_subreaper()
     os.set_inheritable(descriptor, False)
     control = Packets(socket.socket(fileno=descriptor))
-    setup, descriptors = control.receive()
+    setup, _ = control.receive()
     if setup is None:
         os._exit(0)
     try:
@@ -138,30 +222,12 @@ def main(descriptor: int) -> NoReturn:
         os._exit(0)
     sys.path[:] = setup.path
     limits.set_original(setup.num_files)
-    limits.give_back()  # modules find what the user has set
-    zygote = Zygote(control, setup, driver, descriptors)
-    if setup.is_importing:
-        with watched(driver, descriptor, descriptors), importing():
-            _import_all(setup, zygote)
-        devices.find_thread_pools()
-        make_patient(room_to_print)  # every trial would do so; modules may have replaced them
-        gc.collect()
-        gc.freeze()  # collections in the children then leave these pages shared
     limits.raise_files()
-    zygote.send(wire.Ready(len(os.listdir("/proc/self/task"))))
-    zygote.run()
+    Zygote(control, setup, driver).run()
 
 
-def _import_all(setup: wire.Setup, zygote: Zygote) -> None:
-    for name in (*_PRELOADED, *setup.modules, "numpy.random"):
-        if name in sys.modules or (name == "numpy.random" and "numpy" not in sys.modules):
-            continue  # numpy's generators are there to be seeded in every trial once numpy is
-        is_ours = name.startswith("sweep.")
-        if name.partition(".")[0] not in sys.stdlib_module_names and name not in _PRELOADED and not is_ours:
-            zygote.send(wire.Importing(name))
-        try:
-            importlib.import_module(name)
-        except BaseException as error:  # the border to the user's code; the trial will meet the error, too
-            line = traceback.format_exception_only(error)[-1].strip()
-            why = why_missing(error)
-            zygote.send(wire.Notice(f"importing {name} in advance failed: {line}{'. ' if why else ''}{why}"))
+def _print_into(descriptor: int) -> None:
+    """Have standard output and error go there, and close the descriptor."""
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sweep.accelerators import inventory
+from sweep.engines.kept import end_kept, prepare
 from sweep.errors import TrialsFailed
-from sweep.launch.launcher import Launch
 from sweep.launch.registry import registered
 from sweep.launch.spec import RunSpec
-from sweep.launch.warm_start import evaluated_points
 from sweep.record.importing import end_module
 from sweep.record.saved_spec import pack_saved_spec
 from sweep.worker.nested import refuse_nested
@@ -35,14 +38,33 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
     refuse_nested()
     name = trainable if isinstance(trainable, str) else None
     spec = RunSpec.of(registered(name) if name is not None else trainable, {**arguments, "trainable_name": name})
-    if spec.warm_start is not None:  # read now: the former experiment may be gone when this one is continued
-        spec = replace(spec, warm_start=evaluated_points(spec.warm_start, spec.metric, spec.mode))
-    # Packed now, because searchers and schedulers change once they are used.
-    analysis, was_interrupted = Launch(spec, pack_saved_spec(spec.changed())).run()
+    with _zygote_ahead(spec):
+        if spec.warm_start is not None:  # read now: the former experiment may be gone when this one is continued
+            from sweep.launch.warm_start import evaluated_points
+
+            spec = replace(spec, warm_start=evaluated_points(spec.warm_start, spec.metric, spec.mode))
+        # Not at the top, like what stands beside it: the zygote boots while it is imported.
+        from sweep.launch.launcher import Launch
+
+        # Packed now, because searchers and schedulers change once they are used.
+        analysis, was_interrupted = Launch(spec, pack_saved_spec(spec.changed())).run()
     is_bare = str(spec.failures.fail_fast).lower() == "raise"
     if not was_interrupted and (spec.raise_on_failed_trial or is_bare):
         raise_failed(analysis, is_bare=is_bare)
     return analysis
+
+
+@contextlib.contextmanager
+def _zygote_ahead(spec: RunSpec) -> Iterator[None]:
+    """Start the process that trials are forked from before anything else is done; where the run fails, end it."""
+    is_local = (spec.engine or inventory.default_engine()) == "local" and sys.platform == "linux"
+    if is_local and spec.start_method == "zygote" and spec.env is None:
+        prepare({**os.environ, **inventory.env_vars()})
+    try:
+        yield
+    except BaseException:
+        end_kept()
+        raise
 
 
 def raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None:

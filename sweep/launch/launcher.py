@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 import uuid
 import warnings
@@ -126,8 +127,6 @@ class Launch:
 
     def run(self) -> tuple[ExperimentAnalysis, bool]:
         """Drive to the end; returns the analysis and whether a person interrupted it."""
-        from sweep.results.analysis import own_analysis
-
         with self._stack as stack:
             if not self.place.exists:
                 make_writable(self.layout)
@@ -149,6 +148,8 @@ class Launch:
             warnings.warn(f"{self.place.name}: {silent}", stacklevel=level_of_caller())
         if is_interrupted and not getattr(self.notices.display, "says_how_to_resume", False):
             self.notices.say(f"stopped; everything is kept. Continue with: {self.place.resume_command}")
+        from sweep.results.analysis import own_analysis
+
         return own_analysis(self.layout.root), is_interrupted
 
     def _lock(self) -> DriverLock:
@@ -215,7 +216,8 @@ class Launch:
                 lock_fd=lock.fd,
                 notice=notices.say,
             )
-        # While the zygote boots, so that it costs no time.
+        # While the zygote imports, so that it costs no time.
+        importlib.import_module("sweep.results.analysis")
         end_leftovers(self.layout.root.absolute(), lock.dead, mark_of_dead_driver, notices.say)
         sweep = Sweep(
             built.plan, self.policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq

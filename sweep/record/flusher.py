@@ -228,9 +228,10 @@ class Flusher:
                 may_fold = not self._fold_above(_IDLE_BYTES)
                 continue
             # What is committed meanwhile is flushed together; during a slow flush it has waited already.
-            is_urgent = self._is_urgent.wait(max(period_s - self._took_s, 0.0))
+            self._is_urgent.wait(max(period_s - self._took_s, 0.0))
+            self._is_begun.clear()  # before it is looked at what there is: what comes later sets it again,
+            is_urgent = self._is_urgent.is_set()  # and this one before that: whoever is in a hurry is not overheard
             self._is_urgent.clear()
-            self._is_begun.clear()  # before it is looked at what there is: what comes later sets it again
             if is_urgent or is_by_time:
                 self._flush_now()
             if time.monotonic() >= self._look_at:

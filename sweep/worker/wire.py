@@ -307,14 +307,41 @@ class Refused(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """Driver to zygote, once; `num_files` is the soft limit of descriptors that trials get."""
+    """Driver to zygote, once.
+
+    Attributes:
+        num_files: the soft limit of descriptors that trials get.
+        began_ns: by the wall clock, before the process was started.
+        patience_s: for the first run.
+    """
 
     path: list[str]
-    modules: tuple[str, ...]
-    is_reusing: bool
     is_importing: bool
     driver_pid: int
     num_files: int
+    began_ns: int
+    patience_s: float
+
+
+class Begin(NamedTuple):
+    """Driver to zygote, once per run, with so many descriptors: of the log, and of files that stay locked until the
+    run is over and every host is gone.
+
+    Attributes:
+        directory: of the experiment, absolute.
+        modules: to import, as far as they are not.
+    """
+
+    directory: str
+    modules: tuple[str, ...]
+    is_reusing: bool
+    num_descriptors: int
+
+
+class Rest(NamedTuple):
+    """Driver to zygote, once the hosts have lost their sockets: the run is over. It waits for the next one, so long."""
+
+    patience_s: float
 
 
 class ForkHost(NamedTuple):
@@ -345,6 +372,14 @@ class Ready(NamedTuple):
     """Zygote or scribe to driver: everything is imported, and this process has so many threads."""
 
     num_threads: int
+
+
+class Begun(NamedTuple):
+    """Zygote to driver: it serves another run. One from which a new one would differ ends instead."""
+
+
+class Resting(NamedTuple):
+    """Zygote to driver: nothing of the run is left, and it may serve another. One that is not sure ends instead."""
 
 
 class Gone(NamedTuple):
@@ -510,8 +545,8 @@ ToWorker = Job | GroupJob | Continue | Save | Stop | Merge
 FromWorker = Started | Report | Saved | Waits | Done | Pids | Joined | Merged | Relayed
 ToHost = StartWorker | StartGroup | Kill | Retire
 FromHost = Hello | Exited | Idle | Retired | Refused
-ToZygote = Setup | ForkHost | EndHost
-FromZygote = Importing | Notice | Ready | Gone | Refused
+ToZygote = Setup | Begin | ForkHost | EndHost | Rest
+FromZygote = Importing | Notice | Ready | Gone | Refused | Begun | Resting
 ToAgent = Prepare | Order | Passed | LookOut
 FromAgent = Prepared | Happened | Passed | Written
 ToScribe = Follow | CatchUp

@@ -1,0 +1,317 @@
+"""The zygote that is kept between runs: it is used again where a new one would be the same, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from census import census
+from conformance.processes import Watch
+from kept_trainables import end_the_host, files_of, marked, meet, train, use
+
+import sweep
+from sweep.core.messages import Ask, Asked
+from sweep.engines import kept, leftovers, nursery
+from sweep.engines.base import EngineContext
+from sweep.engines.leftovers import end_leftovers
+from sweep.engines.loaded_files import LoadedFiles
+from sweep.engines.local import LocalEngine
+from sweep.engines.nursery import Nursery, key_of, setup_of
+from sweep.errors import ResourceError
+from sweep.record.lock import DriverLock
+from sweep.worker.nested import process_mark
+from sweep.worker.trainable import prepare
+
+GRAIN_NS = 25_000_000  # after which a file counts as changed before
+
+
+@pytest.fixture(autouse=True)
+def _none_before_or_after():
+    kept.end_kept()
+    yield
+    kept.end_kept()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs a sweep of one trial, and returns what that has reported."""
+    names = iter(["one", "a_second_one_whose_name_is_longer", "three", "four", "five"])
+
+    def run_once(trainable: Callable[[Any], None] = train, **more: Any) -> dict[str, Any]:
+        more = {"name": next(names), "storage_path": str(tmp_path), "verbose": 0, **more}
+        (trial,) = sweep.run(trainable, **more).trials
+        return {**trial.last_result, "directory": str(tmp_path / more["name"]), "logdir": trial.logdir}
+
+    return run_once
+
+
+# --- the next run ----------------------------------------------------------------------------------------------------
+
+
+def test_the_next_run_is_forked_from_the_same_process_and_is_a_run_of_its_own(run, tmp_path):
+    first = run()
+    zygote = first["zygote"]
+    assert not [path for path in files_of(zygote) if path.startswith(str(tmp_path))]
+    assert marked(zygote) == ""
+    assert not Path(f"/proc/{zygote}/task/{zygote}/children").read_text()
+    DriverLock(tmp_path / "one" / "driver.lock", "it is free").release()
+    second = run(preload=["wave"])
+    assert second["zygote"] == zygote
+    assert second["host"] != first["host"]
+    assert first["directory"] != second["directory"]
+    for found in (first, second):
+        directory = found["directory"]
+        assert found["own"] == found["of_child"] == found["of_zygote"] == directory
+        assert f"{directory}/driver.lock" in found["files"]
+        assert f"{directory}/code/zygote.log" in found["files"]
+        assert f"printed in {directory}\n" in Path(found["logdir"], "output.log").read_text()
+    assert not [path for path in second["files"] if path.startswith(first["directory"])]
+    assert [first["is_loaded"], second["is_loaded"]] == [False, True]
+    assert run()["zygote"] != zygote  # which has a module that this one does not need
+
+
+def test_runs_at_a_time_have_one_each(tmp_path, run):
+    found = []
+    paths = [str(tmp_path / name) for name in ("left", "right")]
+    threads = [
+        threading.Thread(target=lambda config=config: found.append(run(meet, config=config)))
+        for config in ({"own": paths[0], "other": paths[1]}, {"own": paths[1], "other": paths[0]})
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    zygotes = {one["zygote"] for one in found}
+    assert len(zygotes) == 2
+    assert run(meet, config={"own": paths[0], "other": paths[1]})["zygote"] in zygotes
+
+
+def test_a_run_takes_the_one_that_was_started_before_the_driver_was_ready(run, monkeypatch):
+    made = []
+
+    class Counted(Nursery):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self.pid)
+
+    monkeypatch.setattr(kept, "Nursery", Counted)
+    assert [run()["zygote"]] == made
+
+
+def test_a_run_that_is_refused_leaves_none(run):
+    with pytest.raises(ResourceError):
+        run(resources_per_trial={"cpu": 1e6})
+    assert kept._kept is None
+
+
+# --- what makes a new one --------------------------------------------------------------------------------------------
+
+
+def let_pass(path: Path) -> None:
+    """Wait until what was written to a file counts as written before now."""
+    while time.time_ns() < path.stat().st_ctime_ns + GRAIN_NS:
+        time.sleep(0.001)
+
+
+def test_a_module_that_was_edited_is_imported_anew(run, tmp_path, monkeypatch):
+    path = tmp_path / "helper_of_kept.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path.write_text("VALUE = 1\n")
+    let_pass(path)
+    one, two = (run(use, preload=["helper_of_kept"]) for _ in range(2))
+    path.write_text("VALUE = 22\n")
+    three = run(use, preload=["helper_of_kept"])
+    assert [found["value"] for found in (one, two, three)] == [1, 1, 22]
+    assert one["zygote"] == two["zygote"] != three["zygote"]
+
+
+def test_what_changes_while_it_is_imported_is_not_known(tmp_path, monkeypatch):
+    path = tmp_path / "helper_of_kept.py"
+    path.write_text("VALUE = 1\n")
+    module = type(sys)("helper_of_kept")
+    module.__file__ = str(path)
+    monkeypatch.setattr(sys, "modules", {"helper_of_kept": module})
+    changed = path.stat().st_ctime_ns
+    assert not LoadedFiles(changed).are_same()
+    assert LoadedFiles(changed + GRAIN_NS).are_same()
+
+
+def test_a_file_that_was_replaced_by_an_older_one_is_another(tmp_path, monkeypatch):
+    path, other = tmp_path / "helper_of_kept.py", tmp_path / "other.py"
+    path.write_text("VALUE = 1\n")
+    other.write_text("VALUE = 2\n")
+    found = path.stat()
+    os.utime(other, ns=(found.st_atime_ns, found.st_mtime_ns))
+    module = type(sys)("helper_of_kept")
+    module.__file__ = str(path)
+    monkeypatch.setattr(sys, "modules", {"helper_of_kept": module})
+    monkeypatch.setattr(sys, "path", [])
+    seen = LoadedFiles(found.st_ctime_ns + GRAIN_NS)
+    assert seen.are_same()
+    other.replace(path)
+    assert not seen.are_same()
+
+
+def test_trials_find_what_a_new_process_inherits_now(run, tmp_path, monkeypatch):
+    core = resource.getrlimit(resource.RLIMIT_CORE)
+    first = run()
+    monkeypatch.setenv("MINE", "here")
+    monkeypatch.chdir(tmp_path)
+    umask = os.umask(0o027)
+    resource.setrlimit(resource.RLIMIT_CORE, (0 if core[0] else 4096, core[1]))
+    try:
+        second = run()
+    finally:
+        os.umask(umask)
+        resource.setrlimit(resource.RLIMIT_CORE, core)
+    assert second["zygote"] != first["zygote"]
+    assert [second[key] for key in ("mine", "cwd", "umask")] == ["here", str(tmp_path), 0o027]
+    assert second["core"] == (0 if core[0] else 4096)
+
+
+@pytest.mark.parametrize("what", ["environ", "cwd", "umask", "limit", "path", "priority", "signals", "nothing"])
+def test_whatever_a_process_inherits_counts(what, tmp_path, monkeypatch):
+    core, umask = resource.getrlimit(resource.RLIMIT_CORE), os.umask(0o022)
+
+    def key() -> object:
+        return key_of(setup_of(is_importing=True), os.environ)
+
+    before = key()
+    try:
+        match what:
+            case "environ":
+                monkeypatch.setenv("MINE", "here")
+            case "cwd":
+                monkeypatch.chdir(tmp_path)
+            case "umask":
+                os.umask(0o027)
+            case "limit":
+                resource.setrlimit(resource.RLIMIT_CORE, (0 if core[0] else 4096, core[1]))
+            case "path":
+                monkeypatch.syspath_prepend(str(tmp_path))
+            case "priority":
+                monkeypatch.setattr(os, "getpriority", lambda which, who: 5)
+            case "signals":
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+        assert (key() == before) == (what == "nothing")
+    finally:
+        os.umask(umask)
+        resource.setrlimit(resource.RLIMIT_CORE, core)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
+
+
+def test_one_that_could_not_import_a_module_is_not_kept(run):
+    run(preload=["no_such_module_of_kept"])
+    assert kept._kept is None
+
+
+def test_one_whose_host_has_died_is_not_kept(run, tmp_path):
+    run(end_the_host, config={"path": str(tmp_path / "ended")})
+    assert kept._kept is None
+
+
+@pytest.mark.parametrize("ask", [None, Ask.INTERRUPT])
+def test_one_of_a_run_that_was_interrupted_is_not_kept(tmp_path, ask):
+    nodes = [sweep.Node(cpus=1)]
+    engine = LocalEngine(EngineContext(directory=tmp_path / "run", trainable=prepare(train), nodes=nodes))
+
+    def loop() -> None:
+        if ask is not None:
+            engine.post(Asked(ask))
+            assert engine.next_events(None) == [Asked(ask)]
+
+    engine.run_loop(loop)
+    engine.close()
+    assert (kept._kept is None) == (ask is not None)
+
+
+# --- its end ---------------------------------------------------------------------------------------------------------
+
+
+def test_shutdown_ends_it(run):
+    watch = Watch([run()["zygote"]])
+    sweep.shutdown()
+    assert watch.left() == []
+    assert kept._kept is None
+
+
+def test_one_that_has_waited_for_too_long_has_ended_by_itself(run, monkeypatch):
+    monkeypatch.setattr(nursery, "_REST_S", 0.01)
+    zygote = run()["zygote"]
+    assert Watch([zygote]).left() == []
+    assert run()["zygote"] != zygote
+
+
+def test_one_that_does_not_answer_is_replaced(run, monkeypatch):
+    monkeypatch.setattr(nursery, "_ANSWER_S", 0.05)
+    zygote = run()["zygote"]
+    watch = Watch([zygote])
+    os.kill(zygote, signal.SIGSTOP)
+    assert run()["zygote"] != zygote
+    assert watch.left() == []
+
+
+def test_a_process_that_the_driver_forks_neither_has_it_nor_ends_it(run):
+    zygote = run()["zygote"]
+    pid = os.fork()
+    if pid == 0:
+        is_without = kept._kept is None
+        kept.end_kept()
+        os._exit(0 if is_without else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert run()["zygote"] == zygote
+
+
+def test_the_hunt_for_what_dead_drivers_left_spares_it(run, tmp_path, monkeypatch):
+    zygote = run()["zygote"]
+    (tmp_path / "own").mkdir()
+    monkeypatch.setattr(leftovers, "is_dead", lambda mark: True)  # even then: it bears the mark of no experiment
+    assert end_leftovers(tmp_path / "own", "", lambda lock: process_mark(os.getpid()), print) == []
+    assert kept._kept is not None
+    assert kept._kept.pid == zygote
+    assert kept._kept.rest()
+
+
+SCRIPT = f"""
+import os, sys, time
+import sweep
+sys.path.append({str(Path(__file__).parents[1])!r})
+from kept_trainables import train
+
+def run():
+    return sweep.run(train, verbose=0).trials[0].last_result["zygote"]
+
+if __name__ == "__main__":
+    BODY
+"""
+
+
+def test_it_ends_with_its_driver_that_is_killed(tmp_path):
+    body = "os.kill(run(), 0); open('ready', 'w').close(); time.sleep(1000)"
+    (tmp_path / "script.py").write_text(SCRIPT.replace("BODY", body))
+    found = census(tmp_path, sys.executable, "script.py", kill_when=tmp_path / "ready")
+    assert (found.code, found.left, found.err) == (-signal.SIGKILL, (), "")
+
+
+FORKING = """
+    zygote = run()
+    child = os.fork()
+    if not child:
+        sys.exit(0 if run() != zygote else 1)
+    print(os.waitpid(child, 0)[1], run() == zygote)
+"""
+
+
+@pytest.mark.slow
+def test_a_fork_of_the_driver_neither_uses_nor_ends_it_and_the_end_of_the_driver_does(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT.replace("BODY", FORKING.strip()))
+    found = census(tmp_path, sys.executable, "-W", "error", "script.py")
+    assert (found.code, found.out, found.left) == (0, "0 True\n", ()), found.err
