@@ -14,7 +14,7 @@ NOW = {
     "sweep.callbacks.ending": "sweep.display.ending",
     "sweep.callbacks.formats": "sweep.display.formats",
     "sweep.callbacks.front": "sweep.display.front",
-    "sweep.callbacks.policy": "sweep.callbacks.pbt_policy",
+    "sweep.callbacks.policy": "sweep.scribe.policies",
     "sweep.callbacks.progress": "sweep.display.progress",
     "sweep.callbacks.rate": "sweep.display.rate",
     "sweep.callbacks.reporters": "sweep.display.reporters",
