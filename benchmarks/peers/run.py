@@ -99,8 +99,10 @@ class Runner:
             shutil.rmtree(place, ignore_errors=True)
 
     def _environment(self, place: Path) -> dict[str, str]:
+        # Everything is compiled, as it is where it was installed; a checkout is not by itself.
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return {
-            **os.environ,
+            **inherited,
             "PYTHONPATH": str(environment.ROOT),
             "SWEEP_CLAIMS": str(place / "claims"),  # what other sweeps of this machine hold does not count
             "RAY_TMPDIR": str(place),  # with names of sockets that are near to what a system allows: keep it short
@@ -250,6 +252,8 @@ def main() -> int:
     # The path is short because of the sockets that Ray keeps in it.
     scratch = Path(tempfile.mkdtemp(prefix="bench-", dir=os.environ.get("SWEEP_BENCH_DIR")))
     try:
+        for package in ("sweep", "searchers"):
+            subprocess.run([str(python), "-m", "compileall", "-q", str(environment.ROOT / package)], check=True)
         runner = Runner(str(python), scratch)
         versions = runner.versions()
         recorded: dict[str, Any] = {"heading": heading(versions, rounds, is_short, _commit()), "floors": [], "rows": {}}
