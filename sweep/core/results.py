@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from sys import intern
 from typing import Any
 
 from sweep.core.values import as_float, printed
@@ -140,8 +139,7 @@ def fill(
         time_before_s: `time_total_s` of the report before.
         restored_s: `time_total_s` of the checkpoint that the attempt started from.
     """
-    # Each report comes with copies of its keys, which take more room than its values: of ended trials one set is kept.
-    values = {intern(key) if type(key) is str else key: value for key, value in metrics.items()}
+    values = dict(metrics)
     values.setdefault("training_iteration", count)
     total = time_before_s + (as_float(values.get("time_this_iter_s")) or 0.0)
     if "time_total_s" in values:

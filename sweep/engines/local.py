@@ -423,7 +423,9 @@ class LocalEngine(LoopEngine):
                 case wire.Report(_, seq, metrics, checkpoint):
                     attempt.has_reported = True
                     self._silences.rest(attempt)
-                    self._events.append(messages.Reported(*attempt.key, seq, metrics, checkpoint))
+                    # Each comes with copies of its keys, which take more room than its values.
+                    shared = {sys.intern(key) if type(key) is str else key: metrics[key] for key in metrics}
+                    self._events.append(messages.Reported(*attempt.key, seq, shared, checkpoint))
                 case wire.Started(_, pid):
                     attempt.pids = attempt.pids or (pid,)
                     self._silences.watch(attempt)
