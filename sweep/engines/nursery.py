@@ -30,7 +30,7 @@ from sweep.worker.environment import (
 )
 from sweep.worker.nested import process_mark
 
-__all__ = ["Nursery", "Run", "key_of", "own_path", "setup_of"]
+__all__ = ["Nursery", "Run", "interpreter_flags", "key_of", "own_path", "setup_of"]
 
 _CLOSE_S = 10.0
 _ANSWER_S = 1.0  # of a zygote that rests; one that is swapped out takes longer than a new one
@@ -98,7 +98,7 @@ class Nursery:
         try:
             with open(os.devnull if run is None else run.log, "ab") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, *_flags(), "-c", code],
+                    [sys.executable, *interpreter_flags(), "-c", code],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -210,7 +210,7 @@ def key_of(setup: wire.Setup, environ: Mapping[str, str]) -> tuple[object, ...]:
     here = os.stat(".")
     return (
         sys.executable,
-        _flags(),
+        interpreter_flags(),
         setup._replace(began_ns=0),
         dict(environ),
         (os.readlink("/proc/self/cwd"), here.st_dev, here.st_ino),
@@ -230,8 +230,9 @@ def _said(name: str) -> bytes:
         return b""
 
 
-def _flags() -> list[str]:
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -X and the like
+def interpreter_flags() -> list[str]:
+    """Return the flags that this interpreter was started with, such as -O and -X."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return flags
 
 

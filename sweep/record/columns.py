@@ -6,7 +6,7 @@ import sqlite3
 from typing import NamedTuple
 
 from sweep.core.results import AUTO_FILLED
-from sweep.record.schema import FILLED, SEALED
+from sweep.record.schema import FILLED, SEALED, version_of
 
 __all__ = ["Reports", "reports_of"]
 
@@ -17,8 +17,8 @@ class Reports(NamedTuple):
     """Parts of a query of reports.
 
     Attributes:
-        all, last: what to select from: all reports, or the last one of each trial (`t` is its row). `r` has seq,
-            attempt, at, wall and checkpoint.
+        all: what to select all reports from. `r` has seq, attempt, at, wall and checkpoint.
+        last: what to join to `trial t` for the last report of each trial.
         trial_id: the column of the trial's id.
         metrics: the metrics as filled in, as JSON.
         own: at least what the trial reported itself, as JSON.
@@ -43,10 +43,10 @@ class Reports(NamedTuple):
         return f"coalesce({whole}, json_extract({text}, '{nested}'))"
 
 
-_BEFORE = Reports("result r", "trial t JOIN result r ON r.seq = t.last_result", "r.trial_id", "r.metrics", "r.metrics")
+_BEFORE = Reports("result r", "result r ON r.seq = t.last_result", "r.trial_id", "r.metrics", "r.metrics")
 _NOW = Reports(
     f"report r JOIN trial t ON t.number = r.trial {_HOST}",
-    f"trial t JOIN report r ON r.seq = t.last_result {_HOST}",
+    f"report r ON r.seq = t.last_result {_HOST}",
     "t.trial_id",
     FILLED,
     "r.metrics",
@@ -55,5 +55,4 @@ _NOW = Reports(
 
 def reports_of(connection: sqlite3.Connection) -> Reports:
     """Return how reports are selected from this record."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return _NOW if version >= SEALED else _BEFORE
+    return _NOW if version_of(connection) >= SEALED else _BEFORE

@@ -12,7 +12,7 @@ from sweep.core.messages import Event
 from sweep.record.access import open_for_reading, understood
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.records import decode_event
-from sweep.record.schema import SEALED
+from sweep.record.schema import SEALED, version_of
 
 __all__ = ["END", "Fact", "read_facts"]
 
@@ -43,9 +43,8 @@ def read_facts(
     """
     with closing(open_for_reading(database)) as db, understood(database):
         if with_results:
-            (version,) = db.execute("PRAGMA user_version").fetchone()
             with_metrics = "event"
-            if version < SEALED:
+            if version_of(db) < SEALED:
                 with_metrics = "(SELECT * FROM event LEFT JOIN (SELECT seq, metrics FROM result) USING (seq))"
             query = (
                 "SELECT seq, at, kind, trial_id, attempt, data, commands, metrics"

@@ -31,7 +31,6 @@ _DISK_GRACE_S = 600.0
 _SAY_S = 60.0  # how often it is said again that the disk is full
 _LOOK_S = 0.1  # how soon a wait for the disk ends after Ctrl-C
 _STALL_S = 0.1  # a commit that takes longer is counted
-_PROGRESS_S = 1.0  # how often what running trials reported is added to their rows
 _LONG_STALL_S = 5.0  # and one that takes so long is said
 _FAILED_FLUSHES = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 
@@ -112,7 +111,6 @@ class Journal:
             ) from error
         self._lock = threading.Lock()  # of the connection
         self._progress_at = 0.0  # on the monotonic clock: the rows of all trials were up to date
-        self._is_behind = False  # a batch was not taken: what was made of it is not in the record
 
     def _create(self) -> None:
         self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
@@ -212,14 +210,12 @@ class Journal:
             self.longest_s = seconds
 
     def _write(self, batch: Batch) -> None:
-        self._is_behind = True
         began: float | None = None  # of a wait for the disk
         said_at = 0.0
         while True:
             self._flusher.check()
             try:
-                with self._transaction() as db:
-                    batch.write(db, self._batches.tally)
+                self._write_out(batch)
                 break
             except sqlite3.OperationalError as error:
                 now = time.monotonic()
@@ -239,13 +235,12 @@ class Journal:
                     )
                 self._await_retry(error)
                 self._fold()  # a log that is begun anew needs no more room
-        self._batches.written(batch)
-        self._is_behind = False
         self._mark.write(batch.seq, batch.seq if self._is_flushed_at_once else None)
         if began is not None:
             self._notice(f"{self.database} can be written again: the sweep goes on.")
 
     def _write_out(self, batch: Batch) -> None:
+        """Commit a batch, and only then remember it."""
         with self._transaction() as db:
             batch.write(db, self._batches.tally)
         self._batches.written(batch)
@@ -327,7 +322,7 @@ class Journal:
             RecordError: a flush failed only now.
         """
         had_failed = bool(self.problem)
-        if not had_failed and not self._is_behind and (rest := self._batches.catch_up()) is not None:
+        if not had_failed and (rest := self._batches.catch_up()) is not None:
             with contextlib.suppress(sqlite3.Error, RecordError):  # whoever reads adds it
                 self._write_out(rest)
         self._flusher.close()

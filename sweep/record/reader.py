@@ -23,7 +23,7 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.layout import ExperimentLayout
 from sweep.record.remote import has_checkpoint, open_all_for_reading, open_storage_for_reading
 from sweep.record.rows import ResultRow, Snapshot, Timeline, TrialRow, last_exit, trainable_name
-from sweep.record.schema import SEALED, last_event, last_seq
+from sweep.record.schema import last_event, last_seq, version_of
 from sweep.record.seals import check_last, check_state
 from sweep.record.storage import parse_storage
 from sweep.record.working import open_record
@@ -148,9 +148,8 @@ class ExperimentReader:
             known = self._snapshot
             if known is not None and known.seq == seq:
                 return known
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version >= SEALED:
-                check_state(connection, self.layout.database)
+            version = version_of(connection)
+            check_state(connection, self.layout.database)
             check_last(connection, self.layout.database)
             meta = {key: decode(value) for key, value in connection.execute("SELECT key, value FROM meta")}
             has_names = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'label'").fetchone() is not None
@@ -159,11 +158,11 @@ class ExperimentReader:
             grown = "t.grown" if version > 3 else "NULL"
             node_losses = "t.node_losses" if version > 4 else "0"
             reports = reports_of(connection)
-            last = reports.last.replace(" JOIN re", " LEFT JOIN re", 1)  # those without any, too
             rows = connection.execute(
                 "SELECT t.trial_id, t.number, t.status, t.reason, t.attempt, t.failures, t.losses, t.count,"
                 f" t.last_result, t.best_result, t.config, t.resources, t.placement, t.checkpoint, {reports.metrics},"
-                f" r.checkpoint, r.wall, {failure}, {grown}, {node_losses} FROM {last} ORDER BY t.number"
+                f" r.checkpoint, r.wall, {failure}, {grown}, {node_losses}"
+                f" FROM trial t LEFT JOIN {reports.last} ORDER BY t.number"
             )
             shown = {status.value: shown_status(status) for status in Status}
             is_trusted = self.trust or self.is_own
@@ -346,7 +345,7 @@ class ExperimentReader:
             reports = reports_of(connection)
             value = reports.number(metric)
             which = "" if trial_id is None else f" AND {reports.trial_id} IN ({', '.join('?' * len(names))})"
-            source, order = (reports.last, "t.number") if last_only else (reports.all, "r.seq")
+            source, order = (f"trial t JOIN {reports.last}", "t.number") if last_only else (reports.all, "r.seq")
             for owner, seq, found in connection.execute(
                 f"SELECT {reports.trial_id}, r.seq, {value or reports.metrics} FROM {source}"
                 f" WHERE r.seq > ?{which} ORDER BY {order}",

@@ -42,8 +42,8 @@ from sweep.record.encoding import decode, decode_metrics
 from sweep.record.facts import END, Fact, read_facts
 from sweep.record.layout import CHECKPOINT_PATTERN, checked_checkpoint, checked_trial_id
 from sweep.record.records import decode_event, decode_grown, decode_pending
-from sweep.record.schema import SEALED, last_event
-from sweep.record.seals import check_state, damaged
+from sweep.record.schema import last_event, version_of
+from sweep.record.seals import check_state, check_structure
 from sweep.record.stored import StoredCheckpoints, strangers_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loa
     """
     root = database.parent if root is None else root
     with closing(open_for_reading(database)) as db, understood(database):
-        _check_whole(db, database)
+        check_structure(db, database)
+        check_state(db, database)
         loaded = Loaded(meta={key: decode(value) for key, value in db.execute("SELECT key, value FROM meta")})
         loaded.seq, loaded.at, _ = last_event(db) or (0, 0.0, 0.0)
         row = db.execute("SELECT data FROM event WHERE kind = 'PlanChanged' ORDER BY seq DESC LIMIT 1").fetchone()
@@ -127,16 +128,6 @@ def load(database: Path, *, root: Path | None = None, trust: bool = True) -> Loa
         return loaded
 
 
-def _check_whole(db: sqlite3.Connection, database: Path) -> None:
-    """Refuse a record that is damaged anywhere: what goes on is built on all of it."""
-    (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    if said != "ok":
-        raise damaged(database, said)
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version >= SEALED:
-        check_state(db, database)
-
-
 def read_trials(db: sqlite3.Connection, *, trust: bool) -> Iterator[Trial]:
     """Give the trials of a record as the core has them, ordered by number; see `load`."""
     results = {
@@ -147,7 +138,7 @@ def read_trials(db: sqlite3.Connection, *, trust: bool) -> Iterator[Trial]:
         )
     }
     requests: dict[str, Resources] = {}
-    (version,) = db.execute("PRAGMA user_version").fetchone()
+    version = version_of(db)
     ticket = "ticket" if version > 1 else "0"  # of older records nothing is known but the order of the trials
     times = "failure, ran_s, running_since" if version > 2 else "'', 0.0, NULL"
     grown = "grown" if version > 3 else "NULL"

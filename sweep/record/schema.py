@@ -47,6 +47,7 @@ __all__ = [
     "check_version",
     "last_event",
     "last_seq",
+    "version_of",
 ]
 
 APPLICATION_ID = 0x53575031  # "SWP1"
@@ -204,10 +205,15 @@ DROP TABLE old_label;
 }
 
 
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return the version of a record's format."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
 def last_seq(connection: sqlite3.Connection) -> int:
     """Return the number of the last event; 0 before the first."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    tables = ("fact", "report") if version >= SEALED else ("event",)
+    tables = ("fact", "report") if version_of(connection) >= SEALED else ("event",)
     found = (connection.execute(f"SELECT max(seq) FROM {table}").fetchone()[0] for table in tables)
     return max((seq or 0 for seq in found), default=0)
 
@@ -224,7 +230,7 @@ def check_version(connection: sqlite3.Connection, database: Path) -> int:
     """Return the version of a file; refuse one that is no `sweep.db`, is damaged, or is of a newer version."""
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        version = version_of(connection)
     except sqlite3.DatabaseError as error:
         raise ExperimentError(
             f"{database} cannot be read: {error}. Restore it from a copy; nothing was changed."
@@ -235,4 +241,4 @@ def check_version(connection: sqlite3.Connection, database: Path) -> int:
         raise ExperimentError(
             f"{database} has format {version}; this version of sweep knows {VERSION}. Install a newer sweep-engine."
         )
-    return int(version)
+    return version

@@ -15,17 +15,19 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweep.errors import ExperimentError
-from sweep.record.schema import SCHEMA, SEALED, last_seq
+from sweep.record.schema import SCHEMA, SEALED, last_seq, version_of
 
 __all__ = [
     "check_history",
     "check_last",
     "check_schema",
     "check_state",
+    "check_structure",
     "damaged",
     "fact_text",
     "linked",
@@ -137,7 +139,7 @@ def _objects(connection: sqlite3.Connection) -> Mapping[str, str]:
 
 
 def _expected() -> Mapping[str, str]:
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(SCHEMA)
         return _objects(connection)
 
@@ -159,12 +161,25 @@ def check_schema(connection: sqlite3.Connection, database: Path) -> None:
             raise damaged(database, f"what it says of its table or view `{name}` is not what was written")
 
 
+def check_structure(connection: sqlite3.Connection, database: Path) -> None:
+    """Have SQLite check the structure of the file.
+
+    Raises:
+        ExperimentError: it is damaged.
+    """
+    (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if said != "ok":
+        raise damaged(database, said)
+
+
 def check_state(connection: sqlite3.Connection, database: Path) -> None:
     """Check the rows of all tables that are not events.
 
     Raises:
         ExperimentError: one is not what was written, or missing.
     """
+    if version_of(connection) < SEALED:
+        return
     found: dict[str, list[tuple[Any, ...]]] = {}
     for table, order in (
         ("tally", "id"),
@@ -231,8 +246,7 @@ def check_last(connection: sqlite3.Connection, database: Path) -> None:
     Raises:
         ExperimentError: one is not what was written, or missing.
     """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < SEALED:
+    if version_of(connection) < SEALED:
         return
     before = "ifnull((SELECT p.chain FROM main.report p WHERE p.seq < r.seq ORDER BY p.seq DESC LIMIT 1), 0)"
     num_rows = 0

@@ -34,6 +34,7 @@ from sweep.record.layout import CACHE_VARIABLE, DATABASE, MARK, RECORD_MARK, cac
 from sweep.record.manifest import sync_directory
 from sweep.record.mirrored import Lease
 from sweep.record.opening import Reading
+from sweep.record.seals import check_structure
 from sweep.record.snapshot import compare, copy_record, stamp_of_record
 from sweep.record.stored import strangers_of
 
@@ -226,7 +227,7 @@ class WorkingRecord:
             copy_record(source, outgoing)
         with contextlib.closing(open_for_reading(outgoing, with_events=False)) as db:
             stamp = stamp_of_record(db)
-            _check_whole(db, outgoing)
+            check_structure(db, outgoing)
         incoming = self.root / _INCOMING
         _copy_durably(outgoing, incoming)
         self.await_flush()
@@ -354,7 +355,7 @@ class WorkingRecord:
         with contextlib.closing(open_for_reading(self.published)) as source:
             copy_record(source, incoming)
         with contextlib.closing(open_for_reading(incoming)) as db:
-            _check_whole(db, self.published)
+            check_structure(db, self.published)
             self._stamp, self._found = stamp_of_record(db), found
             strangers = strangers_of(self.root, db)
         self._clear()
@@ -368,12 +369,6 @@ class WorkingRecord:
 def _identity(db: sqlite3.Connection) -> list[tuple[str, str]]:
     """Return what tells experiments apart that lay at one place."""
     return db.execute("SELECT key, value FROM meta WHERE key IN ('created', 'prefix') ORDER BY key").fetchall()
-
-
-def _check_whole(db: sqlite3.Connection, path: Path) -> None:
-    (said,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    if said != "ok":
-        raise ExperimentError(f"{path} is damaged: {said}. Restore it from a copy; nothing was changed.")
 
 
 def _copy_durably(source: Path, target: Path) -> None:

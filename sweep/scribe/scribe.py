@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from sweep.engines.nursery import own_path
+from sweep.engines.nursery import interpreter_flags, own_path
 from sweep.record.access import open_for_following
 from sweep.record.following import has_news
 from sweep.scribe.follower import Follower
@@ -233,11 +233,10 @@ class Scribe:
         variables.pop(TRIAL_VARIABLE, None)
         variables[EXPERIMENT_VARIABLE] = self._job.root
         variables[DRIVER_VARIABLE] = process_mark(os.getpid())
-        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # -O, -X and the like
         code = _BOOT.format(nice=_NICE, path=own_path(), descriptor=theirs.fileno(), parent=os.getpid())
         try:
             process = subprocess.Popen(
-                [sys.executable, *flags, "-c", code],
+                [sys.executable, *interpreter_flags(), "-c", code],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
