@@ -15,8 +15,9 @@ from test_kill import check_no_trial_runs_after_its_end
 
 import sweep
 from sweep.core.messages import Exited, ExitKind, PlanChanged, Reported
-from sweep.engines.processes import children_of, descendants, send
+from sweep.engines.processes import descendants, send
 from sweep.record.facts import read_facts
+from sweep.record.proc import children_of
 
 LEASE_S = 2.0
 

@@ -129,7 +129,7 @@ ROWS = (
         "noop_warm",
         (
             Program("sweep", (1000,), (400,)),
-            Program("ray", (100,), (20,), says="{0} trials"),
+            Program("ray", (1000,), (20,), says="{0} trials"),
             Program("optuna", (1000,), (200,), says="threads"),
         ),
         (

@@ -62,7 +62,9 @@ class Runner:
 
     Args:
         python: the interpreter.
-        scratch: a directory of ours, in which each program gets one of its own for as long as it runs.
+        scratch: a directory of ours, in which each program gets one of its own. Nothing there is deleted before the
+            end: ext4 does not give a number of a deleted file to a new one for a minute, and creating files, which is
+            a part of what is measured, searches past all of them.
     """
 
     def __init__(self, python: str, scratch: Path) -> None:
@@ -81,22 +83,19 @@ class Runner:
             TookTooLong: it took longer than `timeout_s`.
         """
         place = Path(tempfile.mkdtemp(prefix="b", dir=self._scratch))
-        try:
-            (place / "files").mkdir()
-            command = [self._python, str(HERE / script), str(place / "files"), *map(str, arguments)]
-            # Into files: a pipe would stay open for as long as anything that the program started.
-            with open(place / "out", "w") as out, open(place / "err", "w") as err:
-                began = time.perf_counter()
-                code = _wait(command, out, err, self._environment(place), place, timeout_s)
-                process_s = time.perf_counter() - began
-            if code is None:
-                raise TookTooLong(f"it took longer than {timeout_s:.0f} s")
-            printed = (place / "out").read_text(errors="replace").splitlines()
-            if code or not printed:
-                raise Failed(_last_line((place / "err").read_text(errors="replace")) or f"it ended with {code}")
-            return {"process_s": process_s, **json.loads(printed[-1])}
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        (place / "files").mkdir()
+        command = [self._python, str(HERE / script), str(place / "files"), *map(str, arguments)]
+        # Into files: a pipe would stay open for as long as anything that the program started.
+        with open(place / "out", "w") as out, open(place / "err", "w") as err:
+            began = time.perf_counter()
+            code = _wait(command, out, err, self._environment(place), place, timeout_s)
+            process_s = time.perf_counter() - began
+        if code is None:
+            raise TookTooLong(f"it took longer than {timeout_s:.0f} s")
+        printed = (place / "out").read_text(errors="replace").splitlines()
+        if code or not printed:
+            raise Failed(_last_line((place / "err").read_text(errors="replace")) or f"it ended with {code}")
+        return {"process_s": process_s, **json.loads(printed[-1])}
 
     def _environment(self, place: Path) -> dict[str, str]:
         # Everything is compiled, as it is where it was installed; a checkout is not by itself.

@@ -1,11 +1,8 @@
 """Claims: what each sweep of this user holds of the machine, in files that all of its sweeps read.
 
-    lock          flocked for each claim, so that one is whole or not made
-    ID.claim      one for each driver, flocked by it and by the hosts of its trials: while one of them lives, it counts
-    ID.bell       a pipe of a driver that waits: whoever gives something back rings it
-
-What a file says is written by its driver alone, in place, into one of two slots in turn: a driver that is killed at any
-moment leaves one that is whole.
+lock          flocked for each claim, so that one is whole or not made
+ID.claim      one for each driver, flocked by it and by the hosts of its trials: while one of them lives, it counts
+ID.bell       a pipe of a driver that waits: whoever gives something back rings it
 """
 
 from __future__ import annotations
@@ -22,13 +19,13 @@ import stat
 import tempfile
 import time
 import uuid
-import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweep.accelerators.claim_file import is_free, newest, write
 from sweep.core.claims import Claim
 from sweep.core.resources import LOCAL, UNIT, Node, Placement, Resources, units_of
 from sweep.errors import SweepError
@@ -38,11 +35,10 @@ __all__ = ["DIRECTORY_VARIABLE", "Claims", "Unkept", "directory_of"]
 DIRECTORY_VARIABLE = "SWEEP_CLAIMS"
 
 _VERSION = 1
-_SLOT_BYTES = 1 << 20  # a hole in the file but for what is used
-_READ_BYTES = 4096
 _TURN_S = 0.05  # for the lock, which others hold for a fraction of a millisecond
 _GIVE_UP_S = 5.0  # of trying again and again to get the lock
 _RETRY_S = 1.0  # at most between two of those attempts
+_ALONE_S = 0.1  # how long it is taken for granted that there is no other driver when none was seen
 _BEAT_S = 1.0  # a driver that waits says so often that it lives
 _DEAF_S = 5.0  # one that has not for so long, for instance because it is stopped, lets others go first
 # What the drivers of GPUs call one of them, in every process and whatever the order in which it sees them.
@@ -179,6 +175,8 @@ class Claims:
         self._held: dict[Hashable, _Need] = {}
         self._sum = _Need()
         self._idle: dict[Hashable, _Need] = {}
+        self._said: Counter[Place] | None = None  # amounts in the file, where they are more than is held
+        self._alone_at = -math.inf  # when there was no other driver, seen last
         self._ticket: _Ticket | None = None
         self._others: dict[str, _Other] = {}
         self._busy_since = self._busy_at = -math.inf
@@ -270,6 +268,9 @@ class Claims:
             key: what `give_back` will be given.
         """
         need = self._need(resources, placement)
+        if self._takes_again(need):
+            self._held[key] = need
+            return True
         with self._turn() as is_mine:
             if is_mine and not self._is_blind:
                 self._read()
@@ -290,6 +291,8 @@ class Claims:
     def give_back(self, key: Hashable, idle: Hashable = None) -> None:
         """Give back what was claimed under a key; unknown ones are fine.
 
+        Where no other driver was seen a moment ago, amounts wait for `settle`, or for the next trial to take them.
+
         Args:
             idle: a process stays that still uses the devices, under this name, until `end_idle`.
         """
@@ -299,8 +302,33 @@ class Claims:
         self._sum.take_away(need)
         if idle is not None and need.devices:
             self._idle[idle] = need
+        if not need.devices and self._is_alone():
+            if self._said is None:
+                self._said = self._sum.amounts + need.amounts
+            return
         self._write()
         self._ring()
+
+    def settle(self) -> None:
+        """Say that what was given back is free, where `give_back` has not."""
+        if self._said is not None:
+            self._write()
+            self._ring()
+
+    def _is_alone(self) -> bool:
+        return time.monotonic() < self._alone_at + _ALONE_S
+
+    def _takes_again(self, need: _Need) -> bool:
+        """Take what was given back and is still claimed: nobody can have it."""
+        if self._said is None or need.devices or self._ticket is not None or not self._is_alone():
+            return False
+        wanted = self._sum.amounts + need.amounts
+        if not wanted <= self._said:
+            return False
+        self._sum.add(need)
+        if wanted == self._said:
+            self._said = None
+        return True
 
     def end_idle(self, name: Hashable) -> None:
         """A process that was left is gone, or is used again; unknown ones are fine."""
@@ -463,13 +491,10 @@ class Claims:
             "devices": [[*place, min(share, UNIT)] for place, share in devices.items()],
             "ticket": None if ticket is None else [ticket.number, ticket.beat, _wants(ticket.request)],
         }
+        self._said = None
         self._version += 1
-        text = f"{self._version} {json.dumps(body, separators=(',', ':'))}".encode()
-        data = b"%08x %d %s" % (zlib.crc32(text), len(text), text)
         try:
-            if len(data) > _SLOT_BYTES:
-                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-            os.pwrite(self.fd, data, self._version % 2 * _SLOT_BYTES)
+            write(self.fd, self._version, json.dumps(body, separators=(",", ":")))
         except OSError as error:
             if self._version == 1:
                 raise
@@ -495,6 +520,7 @@ class Claims:
         if self._name not in names and not self._is_blind:
             self._rejoin()
         self.num_others = len(self._others)
+        self._alone_at = -math.inf if self._others or self._is_blind else time.monotonic()
 
     def _rejoin(self) -> None:
         """Something has cleared the directory: make the own file again, so that others see what it says."""
@@ -519,13 +545,13 @@ class Claims:
             if other is None:
                 flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
                 other = self._others[name] = _Other(os.open(self._path(name, "claim"), flags))
-            if _is_free(other.descriptor):
+            if is_free(other.descriptor):
                 os.close(self._others.pop(name).descriptor)
                 for kind in ("claim", "bell"):
                     with contextlib.suppress(FileNotFoundError):
                         self._path(name, kind).unlink()
                 return
-            raw = _newest(other.descriptor)
+            raw = newest(other.descriptor)
         except OSError as error:
             self._say(f"another sweep of this machine is not seen: {self._path(name, 'claim')}: {error.strerror}")
             if other is not None and name in self._others:
@@ -638,34 +664,3 @@ def _ticket(number: Any, beat: Any, wants: Any) -> tuple[int, float, list[tuple[
 
 def _counted(rows: Iterable[Sequence[Any]]) -> Counter[Place]:
     return Counter({(str(machine), str(name)): int(amount) for machine, name, amount in rows})
-
-
-def _is_free(descriptor: int) -> bool:
-    """Whether no process holds a file's lock."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return True
-
-
-def _newest(descriptor: int) -> bytes:
-    """Return what the newer of the two slots says that are whole, its version first; nothing where none is."""
-    found = [_slot(descriptor, 0), _slot(descriptor, _SLOT_BYTES)]
-    return max(found, key=lambda text: int(text.partition(b" ")[0] or 0))
-
-
-def _slot(descriptor: int, offset: int) -> bytes:
-    data = os.pread(descriptor, _READ_BYTES, offset)
-    try:
-        checksum, length, text = data.split(b" ", 2)
-        missing = int(length) - len(text)
-        if missing > 0:
-            text += os.pread(descriptor, min(missing, _SLOT_BYTES), offset + len(data))
-        text = text[: int(length)]
-        return text if int(checksum, 16) == zlib.crc32(text) and text.split(b" ", 1)[0].isdigit() else b""
-    except ValueError:
-        return b""

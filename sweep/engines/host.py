@@ -16,7 +16,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from sweep.engines.processes import become_subreaper, children_of, end_descendants, fork, is_gone, send
+from sweep.engines.processes import become_subreaper, end_descendants, fork, is_gone, send
+from sweep.record.proc import children_of
 from sweep.worker import wire
 from sweep.worker.channel import Packets, SocketChannel
 from sweep.worker.limits import users_limit

@@ -207,6 +207,10 @@ class LocalEngine(LoopEngine):
         self._is_in_order = not self._is_interrupted
         return value
 
+    def next_events(self, deadline: float | None) -> Sequence[messages.Event]:
+        self._sharing.settle()
+        return super().next_events(deadline)
+
     def _turn(self, timeout_s: float | None) -> None:
         self._loop.run_once(timeout_s)
         posted = self._loop.take_posted()
@@ -265,6 +269,8 @@ class LocalEngine(LoopEngine):
                 slot.attempt, attempt.slot = attempt, slot
                 self._sharing.end_use(slot.number)
                 self._send_job(attempt, slot.link)
+                if slot.worker:
+                    self._on_started(attempt, slot.worker)
                 return True
             if set(key[1]) & set(slot.key[1]):
                 blockers.append(slot)
@@ -323,7 +329,10 @@ class LocalEngine(LoopEngine):
 
     def _send_job(self, attempt: Attempt, link: Link, ports: Sequence[int] = (), brief: Brief | None = None) -> None:
         attempt.link, link.attempt = link, attempt
-        link.send(self._jobs.make(attempt.token, attempt.trial, ports, brief))
+        job = self._jobs.make(attempt.token, attempt.trial, ports, brief)
+        if attempt.slot is not None and attempt.slot.worker and isinstance(job, wire.Job):
+            job = job._replace(is_known=True)
+        link.send(job)
 
     def _refuse(self, attempt: Attempt, errno: int) -> None:
         """What an attempt needs cannot be made: it gives its slot back and waits, unless it is to end anyway."""
@@ -427,13 +436,15 @@ class LocalEngine(LoopEngine):
                     shared = {sys.intern(key) if type(key) is str else key: metrics[key] for key in metrics}
                     self._events.append(messages.Reported(*attempt.key, seq, shared, checkpoint))
                 case wire.Started(_, pid):
-                    attempt.pids = attempt.pids or (pid,)
-                    self._silences.watch(attempt)
-                    self._events.append(messages.Started(*attempt.key, pid))
+                    if attempt.slot is not None:
+                        attempt.slot.worker = pid
+                    self._on_started(attempt, pid)
                 case wire.Saved(_, seq, checkpoint):
                     self._events.append(messages.Saved(*attempt.key, seq, checkpoint))
-                case wire.Done(_, outcome):
+                case wire.Done(_, outcome, _, is_idle):
                     attempt.outcome = outcome
+                    if is_idle and attempt.kill is None:  # otherwise its host is about to end it
+                        self._on_idle(attempt)
                 case wire.Pids(_, pids):
                     attempt.pids = pids
                 case wire.Relayed():
@@ -441,6 +452,19 @@ class LocalEngine(LoopEngine):
                 case wire.Waits(_, reason):
                     (self._silences.rest if reason else self._silences.watch)(attempt)
                     self._events.append(messages.Waiting(attempt.trial.id, reason))
+
+    def _on_started(self, attempt: Attempt, pid: int) -> None:
+        attempt.pids = attempt.pids or (pid,)
+        self._silences.watch(attempt)
+        self._events.append(messages.Started(*attempt.key, pid))
+
+    def _on_idle(self, attempt: Attempt) -> None:
+        """The worker of an attempt is ready for another, and nothing else of the attempt is left."""
+        slot = attempt.slot
+        if slot is not None and slot.link is not None:
+            slot.link.attempt = None
+            slot.held = attempt.trial
+            self._finish_with_status(attempt, None)
 
     def _drain(self, slot: Slot) -> None:
         """Take what the worker wrote before it ended or became idle: no exit may overtake the last report."""
@@ -466,10 +490,8 @@ class LocalEngine(LoopEngine):
                     self._sharing.end_use(slot.number)
             case wire.Idle(token):
                 self._drain(slot)
-                if attempt is not None and attempt.token == token and slot.link is not None:
-                    slot.link.attempt = None
-                    slot.held = attempt.trial
-                    self._finish_with_status(attempt, None)
+                if attempt is not None and attempt.token == token:
+                    self._on_idle(attempt)
             case wire.Retired():
                 slot.is_retiring = False
                 held, slot.held = slot.held, None

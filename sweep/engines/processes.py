@@ -11,13 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from sweep.record.proc import list_names, read, stat_of
+from sweep.record.proc import children_of, read, scan, stat_of
 
 __all__ = [
     "ask_for_stacks",
     "await_end",
     "become_subreaper",
-    "children_of",
     "descendants",
     "end_descendants",
     "end_marked",
@@ -38,39 +37,6 @@ def become_subreaper() -> None:
     """Make orphans among this process's descendants its own children, so that none escapes."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
-
-
-def children_of(pid: int) -> list[int]:
-    """Return the children of a process, those of all its threads; empty when it is gone."""
-    found: list[int] = []
-    try:
-        threads = list_names(f"/proc/{pid}/task")
-    except OSError:
-        return found
-    for thread in threads:
-        try:
-            found += map(int, read(f"/proc/{pid}/task/{thread}/children").split())
-        except FileNotFoundError:
-            if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-                # A kernel built without CONFIG_PROC_CHILDREN.
-                return [child for child, (parent, _) in _scan().items() if parent == pid]
-        except OSError:
-            continue  # the thread ended meanwhile
-    return found
-
-
-def _scan() -> dict[int, tuple[int, int]]:
-    """Return parent and session of every process."""
-    found = {}
-    for name in list_names("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            fields = stat_of(name)
-        except OSError:
-            continue  # gone meanwhile
-        found[int(name)] = (int(fields[1]), int(fields[3]))
-    return found
 
 
 def descendants(pid: int) -> list[int]:
@@ -190,7 +156,7 @@ def end_marked(sessions: Iterable[int], markers: Iterable[bytes]) -> None:
     """
     wanted, led = list(markers), set(sessions)
     while True:
-        found = [pid for pid, (_, sid) in _scan().items() if sid in led or _is_marked(pid, wanted)]
+        found = [pid for pid, (_, sid) in scan().items() if sid in led or _is_marked(pid, wanted)]
         living = [pid for pid in found if pid != os.getpid() and not is_gone(pid)]
         if not living:
             return

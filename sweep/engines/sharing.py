@@ -1,6 +1,6 @@
 """The engine's share of a machine on which other sweeps run, too: it claims what it starts, and looks for what is free.
 
-    Start ──claimed──> the attempt begins, and gives back what it held before its `Released`
+    Start ──claimed──> the attempt begins; what it held is given back before the engine waits again
       └─another sweep was faster──> ClaimsChanged, Declined: the trial waits again
 
 While something waits for others, their claims are looked at whenever one of them gives something back, and four times a
@@ -111,6 +111,11 @@ class Sharing:
             if idle and trial.placement is not None and trial.placement.placed_devices:
                 self._idle.add(idle)
                 self._set_alarm()
+
+    def settle(self) -> None:
+        """Let others have what was given back and not taken again since; before anything is waited for."""
+        if self._claims is not None:
+            self._claims.settle()
 
     def end_use(self, slot: int) -> None:
         """The idle worker of a slot is gone, or has another trial."""

@@ -64,7 +64,7 @@ class Slot:
         pid: of the host, 0 until it has said hello.
         attempt: that it runs, or that waits for it to say hello.
         link: to its worker, which a reused one keeps between attempts.
-        born: token of the attempt that the worker was made for.
+        born: token of the attempt that the worker was made for. worker: its pid, once known.
         key: what a reused worker is good for.
         held: the trial whose devices an idle reused worker may still use.
         is_retiring: its idle worker is being ended.
@@ -77,6 +77,7 @@ class Slot:
     attempt: Attempt | None = None
     link: Link | None = None
     born: int = 0
+    worker: int = 0
     key: Key | None = None
     held: Trial | None = None
     is_retiring: bool = False
@@ -108,6 +109,7 @@ class Slot:
             loop.ignore(self.link.socket.fileno())
             self.link.close()
         self.link = self.key = None
+        self.worker = 0
 
 
 def key_of(trial: Trial) -> Key:

@@ -24,9 +24,10 @@ from typing import NoReturn
 from sweep.engines.host import Host
 from sweep.engines.import_watch import watched
 from sweep.engines.loaded_files import LoadedFiles
-from sweep.engines.processes import become_subreaper, children_of, end_descendants, ended_of, fork, pidfd_of
+from sweep.engines.processes import become_subreaper, end_descendants, ended_of, fork, pidfd_of
 from sweep.engines.shown_environment import show
 from sweep.record.importing import importing, why_missing
+from sweep.record.proc import children_of
 from sweep.worker import devices, limits, wire
 from sweep.worker.channel import Packets
 from sweep.worker.environment import EXPERIMENT_VARIABLE, IMPORTER_VARIABLE

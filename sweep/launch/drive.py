@@ -38,6 +38,8 @@ RequestOf = Callable[[Mapping[str, Any]], Resources]
 Complete = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 Judge = Callable[[str, TrialResult], Verdict]
 
+_HOLD_S = 0.005  # how long a batch that nobody waits for is held back, so that the next event shares its commit
+
 
 class Store(Protocol):
     """The durable record."""
@@ -86,18 +88,23 @@ def drive(
     if others := tuple(engine.claims()):
         inbox.append(ClaimsChanged(others))
     while inbox or not sweep.done:
-        events = list(inbox) or list(engine.next_events(sweep.deadline))
+        arrived: Sequence[Event] = list(inbox) or engine.next_events(sweep.deadline)
         inbox.clear()
         now = engine.now()
-        commands = []
+        events: list[Event] = []
+        commands: list[Sequence[Command]] = []
         broken: SweepError | None = None
-        for i, event in enumerate(events):
-            if judge is not None and broken is None and isinstance(event, Reported):
-                try:
-                    events[i] = event = _judged(event, sweep, judge)
-                except SweepError as caught:
-                    broken = caught
-            commands.append(sweep.handle(event, now))
+        while arrived:
+            for event in arrived:
+                if judge is not None and broken is None and isinstance(event, Reported):
+                    try:
+                        event = _judged(event, sweep, judge)
+                    except SweepError as caught:
+                        broken = caught
+                events.append(event)
+                commands.append(sweep.handle(event, now))
+            is_awaited = broken is not None or sweep.done or not all(map(_is_news, chain.from_iterable(commands)))
+            arrived = () if is_awaited else engine.more_events(now + _HOLD_S)
         changes = sweep.take_changes()
         store.commit(events, commands, changes, now)  # nothing below happens before this is durable
         if broken is not None:
@@ -123,6 +130,10 @@ def drive(
             observers.notify(notifications)
         observers.step(sweep.trials, now, list(changes.trials))
         inbox.extend(ask(searcher, wish.trial_id, request_of, complete) for wish in asks)
+
+
+def _is_news(command: Command) -> bool:
+    return isinstance(command, Notify)
 
 
 def tell(searcher: Searcher, command: Notify) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["list_names", "read", "stat_of"]
+__all__ = ["children_of", "list_names", "read", "scan", "stat_of"]
 
 T = TypeVar("T")
 
@@ -36,6 +36,39 @@ def stat_of(pid: int | str) -> list[bytes]:
         OSError: the process is gone.
     """
     return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the children of a process, those of all its threads; empty when it is gone."""
+    found: list[int] = []
+    try:
+        threads = list_names(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            found += map(int, read(f"/proc/{pid}/task/{thread}/children").split())
+        except FileNotFoundError:
+            if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+                # A kernel built without CONFIG_PROC_CHILDREN.
+                return [child for child, (parent, _) in scan().items() if parent == pid]
+        except OSError:
+            continue  # the thread ended meanwhile
+    return found
+
+
+def scan() -> dict[int, tuple[int, int]]:
+    """Return parent and session of every process."""
+    found = {}
+    for name in list_names("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            fields = stat_of(name)
+        except OSError:
+            continue  # gone meanwhile
+        found[int(name)] = (int(fields[1]), int(fields[3]))
+    return found
 
 
 def _read(path: str) -> bytes:

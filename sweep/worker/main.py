@@ -21,6 +21,7 @@ from sweep.core.resources import Resources
 from sweep.core.trial import Outcome
 from sweep.record.importing import unpickle, why_missing
 from sweep.record.layout import rank_output
+from sweep.record.proc import children_of
 from sweep.record.space import lacks_space
 from sweep.worker import adapters, limits, wire
 from sweep.worker.channel import Channel, ChannelClosed, Packets, SocketChannel
@@ -99,8 +100,8 @@ def serve(
     """Run the job that comes, or one after another, and end the process.
 
     Args:
-        notify: called with the token when a job is done and the process waits for another (`reuse_actors`); None: the
-            process ends after its first job.
+        notify: called with the token when a job is done that has left something to the host, and the process waits for
+            another (`reuse_actors`); None: the process ends after its first job.
         control: descriptor over which the host is asked for groups; -1: none, as in a rank of a group.
         were_threads: of the numeric libraries in the process that this one was forked from.
     """
@@ -121,17 +122,31 @@ def serve(
         if notify is None:
             threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
         _flush()
+        is_last = notify is None or limits.is_table_full()  # what it left open would be the next trial's fault
+        is_idle = not is_last and _leaves_nothing(job)
         try:
-            channel.send(wire.frame(wire.Done(job.token, outcome, time.monotonic())))
+            channel.send(wire.frame(wire.Done(job.token, outcome, time.monotonic(), is_idle)))
         except ChannelClosed:
             os._exit(1)
-        if notify is None or limits.is_table_full():  # what it left open would be the next trial's fault
+        if is_last or notify is None:
             atexit._run_exitfuncs()
             _flush()
             os._exit(0)
-        notify(job.token)
+        if not is_idle:
+            notify(job.token)
         were_threads = job.num_threads
         os.chdir(cwd)
+
+
+def _leaves_nothing(job: wire.Job) -> bool:
+    """Whether this reused worker is all that is left of a job: no process for its host to end, no output to trim."""
+    own = os.getpid()
+    try:
+        if any(os.fstat(descriptor).st_size > job.log_limit_bytes > 0 for descriptor in (1, 2)):
+            return False
+    except OSError:
+        return False
+    return not children_of(own) and children_of(os.getppid()) == [own]  # in this order: orphans go to the host
 
 
 def _run_rank(job: wire.Job, channel: SocketChannel, environment: _Environment, were_threads: int) -> NoReturn:
@@ -249,7 +264,8 @@ def run_job(
     session: Session | None = None
     is_returned = False
     try:
-        channel.send(wire.frame(wire.Started(job.token, os.getpid())))
+        if not job.is_known:
+            channel.send(wire.frame(wire.Started(job.token, os.getpid())))
         code.load(job)
         config = unpickle(job.config)
         session = _session_of(job, channel, config, control)

@@ -77,6 +77,7 @@ class Job(NamedTuple):
         node: id of the node that its process is on, where there are several machines; empty: all nodes are this one.
         is_apart: checkpoints of other attempts of the trial may lie where this one does not see them.
         node_ip: address of that node; empty: there is only this machine.
+        is_known: the driver knows this process, a reused one, and is not told that it has started.
     """
 
     token: int
@@ -108,6 +109,7 @@ class Job(NamedTuple):
     node: str = ""
     is_apart: bool = False
     node_ip: str = ""
+    is_known: bool = False
 
     @property
     def shown_name(self) -> str:
@@ -182,7 +184,7 @@ class Merge(NamedTuple):
 
 
 class Started(NamedTuple):
-    """Worker or host to driver: the user's code is about to run."""
+    """Worker or host to driver: the user's code is about to run. A reused worker says so once, for its first job."""
 
     token: int
     pid: int
@@ -213,11 +215,16 @@ class Waits(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Worker, rank or host, upwards, last: how the user's code ended, and when by the monotonic clock."""
+    """Worker, rank or host, upwards, last: how the user's code ended, and when by the monotonic clock.
+
+    Attributes:
+        is_idle: this is a reused worker that has left nothing behind, and is ready for its next job.
+    """
 
     token: int
     outcome: Outcome
     at: float
+    is_idle: bool = False
 
 
 class Pids(NamedTuple):

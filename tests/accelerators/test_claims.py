@@ -11,11 +11,13 @@ import signal
 import socket
 import stat
 import time
+import zlib
 from pathlib import Path
 
 import pytest
 from killed import fork
 
+from sweep.accelerators import claim_file
 from sweep.accelerators import claims as claims_module
 from sweep.accelerators.claims import Claims, Unkept, directory_of
 from sweep.core.packing import Packer
@@ -99,6 +101,41 @@ def test_what_one_driver_holds_the_other_sees_and_cannot_take(driver):
     one.give_back("a")
     assert other.look() == ()
     assert other.take("c", GPU, at("0"))
+
+
+def test_a_driver_alone_takes_again_what_it_gave_back_without_saying_so_in_between(driver):
+    one = driver("digits")
+    assert one.take("a", CPU, at())
+    assert one.take("b", CPU, at())
+    said = one._version
+    for number in range(3):
+        one.give_back("a" if number == 0 else number - 1)
+        assert one.take(number, CPU, at())
+    assert one._version == said
+    one.give_back("b")
+    other = driver("letters")
+    assert other.look()[0].amounts == (("local", "cpu", 2 * UNIT),)
+    one.settle()
+    assert other.look()[0].amounts == (("local", "cpu", UNIT),)
+
+
+def test_what_is_given_back_beside_others_is_free_at_once(driver):
+    one, other = driver("digits"), driver("letters")
+    assert one.take("a", Resources((Bundle(cpu=4),)), at())
+    assert not other.take("b", CPU, at())
+    one.give_back("a")
+    assert other.take("b", CPU, at())
+    assert not one.take("c", Resources((Bundle(cpu=4),)), at()), "no trace of what it had"
+
+
+def test_a_driver_takes_no_more_again_than_it_gave_back(driver):
+    one = driver("digits")
+    assert one.take("a", CPU, at())
+    one.give_back("a")
+    said = one._version
+    assert one.take("b", Resources((Bundle(cpu=2),)), at())
+    assert one._version > said
+    assert driver("letters").look()[0].amounts == (("local", "cpu", 2 * UNIT),)
 
 
 def test_shares_of_two_drivers_fill_one_device_and_no_more(driver):
@@ -465,7 +502,7 @@ def test_a_full_disk_refuses_a_new_driver_and_lets_one_that_is_there_go_on(drive
 def test_a_file_that_cannot_be_read_is_named_once_and_hinders_nothing(driver, tmp_path, body):
     path = tmp_path / "1-odd.claim"
     text = b"7 " + body
-    path.write_bytes(body if body[:1] in b"\0d" else b"%08x %d %s" % (claims_module.zlib.crc32(text), len(text), text))
+    path.write_bytes(body if body[:1] in b"\0d" else b"%08x %d %s" % (zlib.crc32(text), len(text), text))
     with path.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         said = []
@@ -482,7 +519,7 @@ def test_what_was_half_written_when_a_driver_died_does_not_count(driver, tmp_pat
     one.take("a", GPU, at("0"))
     path = tmp_path / f"{one._name}.claim"
     with path.open("r+b") as file:
-        file.seek((one._version + 1) % 2 * claims_module._SLOT_BYTES)
+        file.seek((one._version + 1) % 2 * claim_file._SLOT_BYTES)
         file.write(b"00000000 999 99999 {")
     assert other.look()[0].devices == (("local", "0", UNIT),)
 

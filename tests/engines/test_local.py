@@ -17,16 +17,21 @@ from conformance.driving import play
 from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import Watch, of_experiment
 
-from sweep.core.messages import Continue, ExitKind, Kill, Reported, Save, Saved, Start, Stop
+from sweep.core.messages import Continue, Exited, ExitKind, Kill, Reported, Save, Saved, Start, Started, Stop
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
-from sweep.core.trial import CheckpointRef
+from sweep.core.trial import CheckpointRef, Outcome
 from sweep.engines.host import trim_output
 from sweep.engines.local import LocalEngine
 from sweep.errors import ConfigError
 from sweep.record.checkpoints import Checkpoint
+from sweep.worker import wire
 from sweep.worker.parameters import with_parameters
 from sweep.worker.session import get_checkpoint, get_context, report
 from sweep.worker.trainable import Trainable
+
+
+def train_once(config):
+    report(pid=os.getpid())
 
 
 @contextmanager
@@ -595,6 +600,42 @@ def test_reused_workers_take_one_trial_after_another_with_everything_reset(tmp_p
     assert len(set(story.values("drawn"))) == 3
     for number in range(3):
         assert f"output of {number}" in (tmp_path / f"abcde_{number:05d}" / "output.log").read_text()
+
+
+def test_a_reused_worker_is_handed_the_next_trial_and_known_to_have_started(tmp_path):
+    story = play(
+        tmp_path, lambda config: {"pid": os.getpid()}, [trial(n) for n in range(3)], in_turn=True, reuse_actors=True
+    )
+    kinds = [type(event).__name__ for event in story.events]
+    assert kinds == ["Started", "Reported", "Exited", "Released"] * 3
+    assert {event.pid for event in story.events if isinstance(event, Started)} == set(story.values("pid"))
+
+
+def test_a_reused_worker_that_says_it_is_idle_while_it_is_killed_gets_no_other_trial(tmp_path):
+    with begun(context(tmp_path, train_once, reuse_actors=True)) as engine:
+        (told,) = [e for e in collect(engine, has_reported(1), answer=None) if isinstance(e, Reported)]
+        (attempt,) = engine._attempts.values()
+        engine.execute(Kill(told.trial_id, told.attempt, "asked to", ExitKind.KILLED))
+        engine._on_worker(attempt.link, [wire.Done(attempt.token, Outcome("FINISHED"), 0.0, is_idle=True)])
+        assert not any(isinstance(event, Exited) for event in engine._events)
+        (ended,) = [e.exit for e in collect(engine, has_released(1)) if isinstance(e, Exited)]
+        assert ended.kind is ExitKind.FINISHED, "that was faster"
+        assert not Path(f"/proc/{told.metrics['pid']}").exists()
+        engine.execute(Start(trial(1)))
+        (next_one,) = [e for e in collect(engine, has_released(1)) if isinstance(e, Reported)]
+        assert next_one.metrics["pid"] != told.metrics["pid"]
+
+
+def test_what_a_reused_worker_printed_is_trimmed_at_the_end_of_its_trial(tmp_path):
+    def train(config):
+        print("x" * 100_000)
+
+    story = play(tmp_path, train, [trial(n) for n in range(2)], in_turn=True, reuse_actors=True, log_limit_bytes=10_000)
+    assert [ended.kind for ended in story.exits] == [ExitKind.FINISHED] * 2
+    for number in range(2):
+        text = (tmp_path / f"abcde_{number:05d}" / "output.log").read_text()
+        assert len(text) < 10_000
+        assert "bytes were dropped here" in text
 
 
 def test_children_of_a_reused_worker_are_gone_when_its_trials_exit_is_told(tmp_path):

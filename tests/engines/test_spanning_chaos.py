@@ -12,7 +12,8 @@ from conformance.spanning import ONE_EACH, Driver
 
 import sweep
 from sweep.core.messages import Continue, Exited, Kill, Released, Reported, Start, Stop, Tick
-from sweep.engines.processes import children_of, send
+from sweep.engines.processes import send
+from sweep.record.proc import children_of
 
 NUM_TRIALS = 40
 PLACES = (ONE_EACH, ONE_EACH[::-1], (*ONE_EACH, ("n", 1)), ONE_EACH[:1])

@@ -18,8 +18,7 @@ import pytest
 from leftovers import MARK, marked, wait_until_gone
 
 import sweep
-from sweep.engines.processes import children_of
-from sweep.record.proc import read
+from sweep.record.proc import children_of, read
 from sweep.scribe import scribe
 from sweep.scribe.scribe import Scribe
 from sweep.worker import limits
