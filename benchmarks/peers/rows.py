@@ -86,6 +86,7 @@ FLOOR_SCRIPTS: dict[str, tuple[tuple[object, ...], tuple[object, ...], str]] = {
 }
 FLOORS = (
     Figure("python_s", "`python -c pass`", " s"),
+    Figure("import_torch_s", "`python -c 'import torch'`", " s"),
     Figure("fork_bare_one_per_s", "fork, exit and wait, one process", "/s"),
     Figure("fork_bare_per_s", "forks, as many processes as CPUs", "/s"),
     Figure("fork_torch_one_per_s", "fork, exit and wait with torch imported, one process", "/s"),
@@ -177,7 +178,9 @@ ROWS = (
             Program("torchrun"),
         ),
         (
-            Figure("first_s", "a gloo group of 2, first fit() of a driver", " s", 1.6, None, None, True, "joined_s"),
+            Figure(
+                "first_s", "a gloo group of 2, first fit() of a driver", " s", 1.6, None, None, True, "import_torch_s"
+            ),
             Figure("second_s", "the same, second fit()", " s", 0.3, 0.15, None, True, "joined_s"),
         ),
     ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +31,19 @@ class Gpu:
     instances: tuple[Instance, ...] | None = None
 
 
+_NOT_HERE = "NVIDIA's driver library, libnvidia-ml.so.1, is not here"
 _opened: tuple[int, Any] | None = None  # by which process, and what
+
+
+def _is_here() -> bool:
+    """Whether there is a driver's library: to import what asks it takes longer than to look."""
+    if "pynvml" in sys.modules:
+        return True  # which knows better
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def open_library() -> Any | None:
@@ -38,6 +52,8 @@ def open_library() -> Any | None:
     A child that was forked with it open opens it for itself, and so does a process in which it was closed.
     """
     global _opened
+    if not _is_here():
+        return None
     try:
         import pynvml
     except ImportError:
@@ -74,6 +90,8 @@ def list_gpus() -> tuple[list[Gpu | None], str]:
 
     The library is closed again: an idle GPU may then go to sleep.
     """
+    if not _is_here():
+        return [], _NOT_HERE
     try:
         import pynvml
     except ImportError:
@@ -82,7 +100,7 @@ def list_gpus() -> tuple[list[Gpu | None], str]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         if type(error).__name__ == "NVMLError_LibraryNotFound":
-            return [], "NVIDIA's driver library, libnvidia-ml.so.1, is not here"
+            return [], _NOT_HERE
         return [], f"NVIDIA's driver library refuses: {str(error) or type(error).__name__}"
     try:
         handles = [ask(pynvml, "nvmlDeviceGetHandleByIndex", i) for i in range(ask(pynvml, "nvmlDeviceGetCount") or 0)]

@@ -78,17 +78,17 @@ def files() -> float:
     return number / (time.perf_counter() - began)
 
 
-def python_s() -> float:
-    """Return the median time of a Python that does nothing, in s."""
+def python_s(code: str, repeats: int) -> float:
+    """Return the median time of a Python that does this, in s."""
     spent = []
-    for _ in range(10):
+    for _ in range(repeats):
         began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        subprocess.run([sys.executable, "-c", code], check=True)
         spent.append(time.perf_counter() - began)
     return statistics.median(spent)
 
 
-found["python_s"] = python_s()
+found["python_s"] = python_s("pass", 10)
 found["commit_flushed_per_s"] = commits("flushed", "FULL")
 found["commit_per_s"] = commits("unflushed", "OFF")
 found["file_per_s"] = files()
@@ -99,4 +99,5 @@ except ImportError:
     pass
 else:
     measure_forks("torch")
+    found["import_torch_s"] = python_s("import torch", 3)
 print(json.dumps(found))
