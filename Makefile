@@ -3,34 +3,34 @@ PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run test test-docs test-wheel test-browser test-ray test-slow test-chaos test-gpu test-horovod lint docs bench bench-quick clean
+.PHONY: run compiled test test-docs test-wheel test-browser test-ray test-slow test-chaos test-gpu test-horovod lint docs bench bench-quick clean
 
-run: $(VENV)/.ok
+run: compiled
 	$(PY) examples/torch_digits_asha.py
 
-test: $(VENV)/.ok
+test: compiled
 	$(PY) -m pytest -m "not docs and not wheel and not browser and not slow and not chaos and not gpu and not ray and not agents" \
 		-n 2 --dist loadfile --no-loadscope-reorder
 
-test-docs: $(VENV)/.ok
+test-docs: compiled
 	$(PY) -m pytest -m "docs" -n 2 --dist load
 
 test-wheel: $(VENV)/.ok
 	$(PY) -m pytest -m "wheel" --timeout=600 tests/test_wheel.py
 
 # Needs chromium and its driver, Debian's packages chromium and chromium-driver; skipped, with the reason, without them.
-test-browser: $(VENV)/.ok
+test-browser: compiled
 	$(PY) -m pytest -m "browser" -rs
 
 # Several machines: agents as plain processes, and clusters of Ray on this machine's loopback interface.
-test-ray: $(VENV)/.ok
+test-ray: compiled
 	$(PY) -m pytest -m "(ray or agents) and not slow and not chaos" --timeout=300 -rs
 
-test-slow: $(VENV)/.ok
+test-slow: compiled
 	$(PY) -m pip install -q -c constraints.txt -e '.[test,integrations]'
 	$(PY) -m pytest -m "slow" --timeout=600
 
-test-chaos: $(VENV)/.ok
+test-chaos: compiled
 	$(PY) -m pytest -m "chaos" --timeout=1200
 
 test-gpu: $(VENV)/.ok
@@ -41,6 +41,10 @@ test-gpu: $(VENV)/.ok
 test-horovod: $(VENV)/.ok
 	$(PY) tests/horovod_environment.py
 	$(PY) -m pytest --timeout=600 tests/train/test_horovod_groups.py tests/integration/test_horovod.py
+
+# As pip does where it installs; Python does not where PYTHONDONTWRITEBYTECODE is set, and then each process compiles.
+compiled: $(VENV)/.ok
+	@$(PY) -m compileall -q sweep searchers
 
 lint: $(VENV)/.dev
 	$(PY) -m ruff check .

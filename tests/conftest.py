@@ -10,6 +10,8 @@ import pytest
 
 # Of a suite that was started by nohup every child would ignore a hang-up, those that are tested with one, too.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# Of each process that imports numpy a thread of OpenBLAS would otherwise keep a CPU busy for 0.1 s, waiting for work.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 LONGEST = (
     "test_docs.py",
