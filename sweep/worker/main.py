@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from sweep.core.resources import Resources
@@ -28,7 +28,7 @@ from sweep.worker.channel import Channel, ChannelClosed, Packets, SocketChannel
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import load_objects
-from sweep.worker.room import Room, make_patient
+from sweep.worker.room import Room, make_patient, restore_streams
 from sweep.worker.session import MoreNeeded, Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
 
@@ -121,9 +121,11 @@ def serve(
         outcome = _run_here(job, channel, environment, were_threads, to_host)
         if notify is None:
             threading._shutdown()  # type: ignore[attr-defined]  # wait for the user's threads, as an interpreter does
-        _flush()
+        _flush(*environment.streams)
         is_last = notify is None or limits.is_table_full()  # what it left open would be the next trial's fault
         is_idle = not is_last and _leaves_nothing(job)
+        if not is_idle and threading.active_count() > 1:  # such as those of a pool, which replace what is ended
+            is_last = is_last or bool(children_of(os.getpid()))
         try:
             channel.send(wire.frame(wire.Done(job.token, outcome, time.monotonic(), is_idle)))
         except ChannelClosed:
@@ -372,14 +374,15 @@ def redirect_output(out: str, err: str, title: str) -> None:
             for number in numbers:
                 os.dup2(descriptor, number)
         finally:
-            os.close(descriptor)
+            if descriptor not in numbers:  # as it is where a trial has closed its output
+                os.close(descriptor)
     if not faulthandler.is_enabled():  # a reused worker's descriptor 2 is a new file, its number the same
         faulthandler.enable(file=2, all_threads=True)
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
 
 
 class _Environment:
-    """Sets a job's variables; in a reused worker it first undoes what the last trial left."""
+    """Sets a job's variables; in a reused worker it first undoes what the last trial left, of its streams, too."""
 
     def __init__(self, *, is_reused: bool) -> None:
         # Compared and copied as bytes below os.environ: decoding fifty variables twice costs 0.1 ms per trial.
@@ -387,9 +390,17 @@ class _Environment:
         self._baseline = dict(os.environ) if is_reused else None
         self._expected = self._data.copy() if is_reused else None
         self._given: set[str] = set()  # names that the last job set
+        self._streams: dict[str, Any] = {}
+
+    @property
+    def streams(self) -> Collection[Any]:
+        """Return those that the first trial of a reused worker found."""
+        return self._streams.values()
 
     def set(self, variables: Mapping[str, str | None]) -> None:
         """Make the environment that of a job."""
+        if self._baseline is not None:
+            restore_streams(self._streams)
         if self._baseline is not None and self._data != self._expected:
             for name in os.environ.keys() - self._baseline.keys():
                 del os.environ[name]
@@ -407,8 +418,9 @@ class _Environment:
             self._expected = self._data.copy()
 
 
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
+def _flush(*others: Any) -> None:
+    """Write out what is printed; `others` are streams that the trial may have replaced."""
+    for stream in (sys.stdout, sys.stderr, *others):
         try:
             stream.flush()
         except (AttributeError, OSError, ValueError):

@@ -20,7 +20,7 @@ from sweep.core.resources import format_bytes
 from sweep.core.trial import WAITS_FOR_SPACE
 from sweep.record.space import free_bytes, lacks_space
 
-__all__ = ["PatientFile", "Room", "make_patient"]
+__all__ = ["PatientFile", "Room", "make_patient", "restore_streams"]
 
 _LOOK_S = 0.2
 _FIRST_S, _LAST_S = (
@@ -161,18 +161,42 @@ def make_patient(room_of: Callable[[], Room | None]) -> None:
         raw = PatientFile(number, "w", closefd=False)
         raw.room_of = room_of
         raw.name = f"<{name}>"
-        patient = io.TextIOWrapper(
-            raw if isinstance(stream.buffer, io.RawIOBase) else io.BufferedWriter(raw),
-            encoding=stream.encoding,
-            errors=stream.errors,
-            newline="\n",
-            line_buffering=stream.line_buffering,
-            write_through=stream.write_through,
-        )
-        patient.mode = "w"  # type: ignore[misc]  # as the interpreter does
+        patient = _like(stream, raw)
         _kept.append(stream)
         setattr(sys, name, patient)
         setattr(sys, f"__{name}__", patient)
+
+
+def restore_streams(first: dict[str, Any]) -> None:
+    """Make `sys.stdout` and `sys.stderr` what they were before a trial replaced or closed them.
+
+    Args:
+        first: what they were at the first call, which notes them here.
+    """
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = first.setdefault(name, getattr(sys, name))
+        buffer = getattr(stream, "buffer", None)
+        raw = getattr(buffer, "raw", buffer)
+        if type(stream) is io.TextIOWrapper and type(raw) is PatientFile and stream.closed:
+            again = PatientFile(number, "w", closefd=False)
+            again.room_of, again.name = raw.room_of, f"<{name}>"
+            stream = first[name] = _like(stream, again)
+            setattr(sys, f"__{name}__", stream)
+        setattr(sys, name, stream)
+
+
+def _like(stream: io.TextIOWrapper, raw: io.FileIO) -> io.TextIOWrapper:
+    """Return a stream that writes as another one does, to another file."""
+    made = io.TextIOWrapper(
+        raw if isinstance(stream.buffer, io.RawIOBase) else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        newline="\n",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+    made.mode = "w"  # type: ignore[misc]  # as the interpreter does
+    return made
 
 
 _kept: list[Any] = []  # those before: others may hold them, and closing one would flush it
@@ -180,4 +204,4 @@ _kept: list[Any] = []  # those before: others may hold them, and closing one wou
 
 def _is_plain(buffer: Any, number: int) -> bool:
     raw = getattr(buffer, "raw", buffer)
-    return type(raw) is io.FileIO and raw.fileno() == number
+    return type(raw) is io.FileIO and not raw.closed and raw.fileno() == number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -626,6 +627,37 @@ def test_a_reused_worker_that_says_it_is_idle_while_it_is_killed_gets_no_other_t
         assert next_one.metrics["pid"] != told.metrics["pid"]
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "sys.stdout.close()",
+        "sys.stderr.close()",
+        "sys.stdout.flush(); os.close(1); os.close(2)",
+        "sys.stdout = open(os.devnull, 'w')",
+        "sys.stdout = sys.stderr = None",
+    ],
+)
+@pytest.mark.parametrize("method", ["zygote", "spawn"])
+def test_what_a_trial_does_to_its_output_is_no_matter_of_the_next_in_a_reused_worker(tmp_path, spoil, method):
+    scope: dict = {}
+    exec(
+        "import os, sys\n"
+        "def train(config):\n"
+        "    print('out of', config['x']); print('err of', config['x'], file=sys.stderr)\n"
+        f"    {spoil}\n"
+        "    return {'pid': os.getpid()}",
+        scope,
+    )
+    trials = [trial(n) for n in range(3)]
+    story = play(tmp_path, scope["train"], trials, in_turn=True, reuse_actors=True, start_method=method)
+    assert [ended.kind for ended in story.exits] == [ExitKind.FINISHED] * 3
+    assert len(set(story.values("pid"))) == 1
+    for number in range(3):
+        text = (tmp_path / f"abcde_{number:05d}" / "output.log").read_text()
+        assert f"out of {number}" in text
+        assert f"err of {number}" in text
+
+
 def test_what_a_reused_worker_printed_is_trimmed_at_the_end_of_its_trial(tmp_path):
     def train(config):
         print("x" * 100_000)
@@ -648,6 +680,19 @@ def test_children_of_a_reused_worker_are_gone_when_its_trials_exit_is_told(tmp_p
         (told,) = [event for event in events if isinstance(event, Reported)]
         state = Path(f"/proc/{told.metrics['child']}/stat")
         assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_reused_worker_that_has_left_a_pool_takes_no_other_trial(tmp_path):
+    def train(config):
+        pool = multiprocessing.get_context("fork").Pool(2)  # its threads replace those that are ended
+        pool.map(abs, [1, 2])
+        globals()["pool"] = pool
+        return {"pid": os.getpid(), "children": [process.pid for process in pool._pool]}
+
+    story = play(tmp_path, train, [trial(n) for n in range(2)], in_turn=True, reuse_actors=True)
+    assert [ended.kind for ended in story.exits] == [ExitKind.FINISHED] * 2
+    assert len(set(story.values("pid"))) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pids in story.values("children") for pid in pids)
 
 
 def test_an_idle_worker_is_ended_before_its_device_goes_to_another_request(tmp_path):
