@@ -107,7 +107,9 @@ class Uploader:
             Exception: whatever the file system raises; nothing is broken, try again.
         """
         lease = self._hold_lease()
-        snapshot = self._copy_record()
+        if trial_ids is None and self._do_nodes_send:  # a node that was lost may have sent what it never reported
+            self._there = dict.fromkeys(remote_checkpoints(self.remote.find()), False) | self._there
+        snapshot = self._copy_record()  # after that: it knows by now what a trial that has ended has reported
         missing = self._send_checkpoints()
         self._send_files(trial_ids, with_artifacts)
         if snapshot is not None:

@@ -570,6 +570,23 @@ def test_a_checkpoint_that_a_node_has_sent_before_the_record_names_it_stays(stor
     assert {name.rpartition("/")[0] for name in remote.find() if MANIFEST in name} == {kept}
 
 
+def test_what_a_node_has_sent_that_was_lost_before_it_could_report_is_deleted_by_a_full_pass(storage, experiment):
+    kept, remote = save(experiment, 1), storage.experiment("made")
+    experiment.start(TRIAL)
+    experiment.commit()
+    uploader = uploader_of(storage, experiment, do_nodes_send=True)
+    uploader.sync()
+    lost = f"{TRIAL}/checkpoint_000002"
+    send(experiment.root / kept, remote / lost)
+    experiment.set(TRIAL, status="TERMINATED")
+    experiment.report(TRIAL, {"loss": 1.0})
+    experiment.commit()
+    uploader.sync([TRIAL])
+    assert {name.rpartition("/")[0] for name in remote.find() if MANIFEST in name} == {kept, lost}
+    uploader.sync()
+    assert {name.rpartition("/")[0] for name in remote.find() if MANIFEST in name} == {kept}
+
+
 def test_a_pass_ends_between_two_files_when_there_is_no_time_left(storage, experiment, changes, monkeypatch):
     monkeypatch.setattr(checkpoints, "AT_ONCE", 1)
     save(experiment, 1)
