@@ -70,11 +70,13 @@ def _is_whole(value: Any) -> bool:
 
 def _wrong(key: str, value: Any, what: str) -> str:
     value = shown_int(value) if isinstance(value, int) else value
-    shown, kind, expected = repr(value), f"a {type(value).__name__}", "a number"
+    shown, expected = repr(value), "a number"
+    # Of what else there is a record may not know the type, and what is decided again from it is to say the same.
+    kind = f", a {type(value).__name__}" if type(value).__module__ == "builtins" else ""
     if _is_whole(value):
-        kind, expected = f"a whole number of {len(value.removeprefix('-')):,} digits", "a number that a float holds"
+        kind, expected = f", a whole number of {len(value.removeprefix('-')):,} digits", "a number that a float holds"
     shown = shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}..."
-    text = f"the {what} {key!r} is {shown}, {kind}; expected {expected}"
+    text = f"the {what} {key!r} is {shown}{kind}; expected {expected}"
     if isinstance(value, Mapping) and what == "metric":
         inner = [f"{key}/{name}"[:_SHOWN_CHARS] for name in flatten(value)][:_SHOWN_KEYS]
         text += f". Name one of {', '.join(map(repr, inner))}" if inner else ""

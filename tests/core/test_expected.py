@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,7 @@ def test_numbers_that_a_float_holds_are_none_and_missing_ones_pass(value):
             "the metric 'loss' is {'a': {'b': 1}, '" + "k" * 43 + "..., a dict; expected a number. Name one of "
             f"'loss/a/b', 'loss/{'k' * 55}'",
         ),
+        ({"loss": date(2024, 1, 1)}, "the metric 'loss' is datetime.date(2024, 1, 1); expected a number"),
         ({"loss": {}}, "the metric 'loss' is {}, a dict; expected a number"),
         ({"training_iteration": "3"}, "the reported 'training_iteration' is '3', a str; expected a number"),
         ({"training_iteration": [3]}, "the reported 'training_iteration' is [3], a list; expected a number"),
