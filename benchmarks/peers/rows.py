@@ -215,7 +215,7 @@ ROWS = (
     Row(
         "memory",
         (Program("sweep", (20_000,), (300,), timeout_s=600.0),),
-        (Figure("mib_per_10000", "growth of the driver over 10,000 trials", " MiB", 25, None, None, True),),
+        (Figure("mib_per_10000", "growth of the driver over 10,000 trials", " MiB", 20, None, None, True),),
         is_long=True,
     ),
 )
