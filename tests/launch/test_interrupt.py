@@ -194,7 +194,7 @@ def test_that_trials_save_is_said_of_those_that_can(start, tmp_path):
     assert [trial.checkpoint is not None for trial in trials] == [True, True, False, False]
 
 
-def driver(tmp_path: Path, *arguments: str, grace_s: float = 3.0) -> subprocess.Popen[str]:
+def driver(tmp_path: Path, *arguments: str, grace_s: float = 1.0) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-u", *arguments],
         stdin=subprocess.DEVNULL,
