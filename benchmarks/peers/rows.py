@@ -13,7 +13,6 @@ TOOLS = {
     "torchrun": ("torchrun", "torch"),
 }
 OURS = "sweep"
-_TORCH = "import_torch_s"
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ FLOOR_SCRIPTS: dict[str, tuple[tuple[object, ...], tuple[object, ...], str]] = {
 }
 FLOORS = (
     Figure("python_s", "`python -c pass`", " s"),
-    Figure(_TORCH, "`python -c 'import torch'`", " s"),
+    Figure("import_torch_s", "`python -c 'import torch'`", " s"),
     Figure("fork_bare_one_per_s", "fork, exit and wait, one process", "/s"),
     Figure("fork_bare_per_s", "forks, as many processes as CPUs", "/s"),
     Figure("fork_torch_one_per_s", "fork, exit and wait with torch imported, one process", "/s"),

@@ -1,8 +1,10 @@
 """Claims: what each sweep of this user holds of the machine, in files that all of its sweeps read.
 
-lock          flocked for each claim, so that one is whole or not made
-ID.claim      one for each driver, flocked by it and by the hosts of its trials: while one of them lives, it counts
-ID.bell       a pipe of a driver that waits: whoever gives something back rings it
+    lock          flocked for each claim, so that one is whole or not made
+    ID.claim      one for each driver, flocked by it and by the hosts of its trials: while one of them lives, it counts
+    ID.bell       a pipe of a driver that waits: whoever gives something back rings it
+
+How a claim lies in its file: `claim_file`.
 """
 
 from __future__ import annotations
