@@ -484,7 +484,7 @@ class LocalEngine(LoopEngine):
             case wire.Exited(born, status, peak) if born == slot.born and slot.link is not None:
                 self._drain(slot)
                 slot.drop_link(self._loop)
-                if attempt is not None:
+                if (attempt := slot.attempt) is not None:  # its last word may have been that it is idle
                     self._finish_with_status(attempt, status, peak)
                 else:
                     self._sharing.end_use(slot.number)
@@ -510,7 +510,7 @@ class LocalEngine(LoopEngine):
                     end_marked(attempt.pids, environment.markers(str(self._layout.root), *attempt.key))
                 self._drain(slot)
                 slot.drop_link(self._loop)
-                if attempt is not None:
+                if (attempt := slot.attempt) is not None:
                     self._finish_with_status(attempt, None)
                 self._unblock(slot)
 

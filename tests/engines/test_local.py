@@ -18,10 +18,11 @@ from conformance.driving import play
 from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import Watch, of_experiment
 
-from sweep.core.messages import Continue, Exited, ExitKind, Kill, Reported, Save, Saved, Start, Started, Stop
+from sweep.core.messages import Continue, Exited, ExitKind, Kill, Released, Reported, Save, Saved, Start, Started, Stop
 from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placement, Resources
 from sweep.core.trial import CheckpointRef, Outcome
 from sweep.engines.host import trim_output
+from sweep.engines.link import Link
 from sweep.engines.local import LocalEngine
 from sweep.errors import ConfigError
 from sweep.record.checkpoints import Checkpoint
@@ -625,6 +626,21 @@ def test_a_reused_worker_that_says_it_is_idle_while_it_is_killed_gets_no_other_t
         engine.execute(Start(trial(1)))
         (next_one,) = [e for e in collect(engine, has_released(1)) if isinstance(e, Reported)]
         assert next_one.metrics["pid"] != told.metrics["pid"]
+
+
+@pytest.mark.parametrize("word", ["exited", "gone"])
+def test_a_reused_worker_that_dies_when_it_has_just_said_that_it_is_idle_ends_its_trial_once(
+    tmp_path, word, monkeypatch
+):
+    with begun(context(tmp_path, train_once, reuse_actors=True)) as engine:
+        collect(engine, has_reported(1), answer=None)
+        (attempt,) = engine._attempts.values()
+        slot, last = attempt.slot, wire.Done(attempt.token, Outcome("FINISHED"), 0.0, is_idle=True)
+        monkeypatch.setattr(Link, "drain", lambda link: [last])  # both wait to be read, and the host is heard first
+        engine._on_host(slot, wire.Exited(slot.born, 9, 0) if word == "exited" else wire.Gone(slot.number))
+        assert [event.exit.kind for event in engine._events if isinstance(event, Exited)] == [ExitKind.FINISHED]
+        assert sum(isinstance(event, Released) for event in engine._events) == 1
+        assert slot.link is None
 
 
 @pytest.mark.parametrize(
