@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from sweep.callbacks.base import Callback, overriding
@@ -153,8 +153,8 @@ class Dispatcher:
         self._reading = {
             hook for hook in _READING if any(_reads(one.callback) for group in self._wanted[hook] for one in group)
         }
-        # those that listen to results only until they have found something out: handing results over has its price
-        self._leaving = [c for c in self._callbacks if hasattr(c, "has_heard_results")]
+        # those that listen only until they have found something out: handing over wakes a thread each time
+        self._leaving = [c for c in self._callbacks if hasattr(c, "listens_to")]
         self._begins = overriding(callbacks, "on_step_begin")
         self._ends = overriding(callbacks, "on_step_end")
         self._steppers = overriding(callbacks, "on_step")
@@ -241,14 +241,23 @@ class Dispatcher:
                 self._call(callback, "on_step_end", iteration=self._iteration, trials=self._trials)
             self._handled += len(commands)
             self._room.set()
-            for leaver in [c for c in self._leaving if getattr(c, "has_heard_results")]:  # noqa: B009 - few have it
-                self._leaving.remove(leaver)
-                results = [[one for one in hooks if one.callback is not leaver] for hooks in self._wanted[Hook.RESULT]]
-                self._wanted[Hook.RESULT] = results
-                self._is_wanted[Hook.RESULT] = any(results)
+            self._let_go()
             if self._states.is_needed and time.monotonic() - self._stored_at > _STATE_S:
                 self._states.store()
                 self._stored_at = time.monotonic()
+
+    def _let_go(self) -> None:
+        """Hand nothing more over to hooks that have found out what they listened for."""
+        for leaver in list(self._leaving):
+            left: Collection[str] = getattr(leaver, "listens_to")  # noqa: B009 - few have it
+            for hook, groups in self._wanted.items():
+                stay = [[one for one in group if one.callback is not leaver or one.name in left] for group in groups]
+                if stay != groups:
+                    self._wanted[hook] = stay
+                    is_waking = self._files is not None and self._files.is_asleep and hook in _READING
+                    self._is_wanted[hook] = any(stay) or is_waking
+            if not left:
+                self._leaving.remove(leaver)
 
     def _tell(self, command: Notify) -> None:
         hook = command.hook

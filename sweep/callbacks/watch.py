@@ -124,9 +124,10 @@ class MissingKeys(Callback):
         self._notice = notice
 
     @property
-    def has_heard_results(self) -> bool:
-        """Whether there is nothing left to look for in results."""
-        return not self._metric and not self._rules
+    def listens_to(self) -> set[str]:
+        """Hooks in which there is something left to look for."""
+        looking = {"on_trial_result": self._metric or self._rules, "on_trial_complete": self._rules}
+        return {hook for hook, left in {**looking, "on_trial_save": self._score}.items() if left}
 
     def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
         """Look for the keys, until each was seen or missed."""

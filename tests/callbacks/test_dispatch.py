@@ -503,19 +503,20 @@ def test_a_reporter_refuses_what_makes_no_sense(make: Any) -> None:
         make()
 
 
-def test_who_has_heard_enough_is_told_no_more_results(tmp_path: Path) -> None:
-    """Where nobody else listens, results are not even handed over."""
+def test_who_has_heard_enough_is_told_no_more(tmp_path: Path) -> None:
+    """Where nobody else listens, nothing is even handed over."""
 
     class Listens(Callback):
         heard: ClassVar[list[str]] = []
-        has_heard_results = False
+        listens_to: ClassVar[set[str]] = {"on_trial_result", "on_trial_complete"}
 
         def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
             self.heard.append("result")
-            self.has_heard_results = True
+            self.listens_to.discard("on_trial_result")
 
         def on_trial_complete(self, trial: Trial) -> None:
             self.heard.append("complete")
+            self.listens_to.clear()
 
     listens = Listens()
     dispatcher = Dispatcher([listens], lambda text: None)
@@ -523,10 +524,14 @@ def test_who_has_heard_enough_is_told_no_more_results(tmp_path: Path) -> None:
     trial = Trial("abcde_00000", {}, Resources())
     told = Notify(Hook.RESULT, trial, TrialResult({"loss": 1}))
     dispatcher.notify([told])
-    while dispatcher._leaving:
+    while dispatcher._is_wanted[Hook.RESULT]:
         dispatcher._room.wait(0.01)
     dispatcher.notify([told])
     dispatcher.notify([Notify(Hook.COMPLETE, trial)])
+    while dispatcher._is_wanted[Hook.COMPLETE]:
+        dispatcher._room.wait(0.01)
+    dispatcher.notify([Notify(Hook.COMPLETE, trial)])
+    assert dispatcher._sent == 2
     dispatcher.close([])
     assert listens.heard == ["result", "complete"]
 
