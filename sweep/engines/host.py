@@ -14,9 +14,9 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from sweep.engines.processes import become_subreaper, end_descendants, fork, is_gone, send
+from sweep.engines.processes import become_subreaper, end_descendants, fork, is_gone, pidfd_of, send
 from sweep.record.proc import children_of
 from sweep.worker import wire
 from sweep.worker.channel import Packets, SocketChannel
@@ -29,11 +29,22 @@ if TYPE_CHECKING:
 __all__ = ["Host"]
 
 _LOG_CHECK_S = 0.5
+_SHORT_S = 0.5  # a worker that lives no longer is followed by one that is forked before it is asked for
+_SPARE_S = 1.0  # which waits for so long
 _HEAD_SHARE = 0.25
 _SPAWNED = (
     "import sys; sys.path[:] = {path!r}; "
     "from sweep.worker.main import run_spawned; run_spawned({parent}, {data}, {idle}, {control}, {files})"
 )
+
+
+class Spare(NamedTuple):
+    """A worker that was not asked for yet: it waits for its socket to the driver, which comes over `control`."""
+
+    pid: int
+    pidfd: int
+    control: Packets
+    until: float
 
 
 class Host:
@@ -57,6 +68,9 @@ class Host:
         self._pidfd = -1
         self._idle = -1
         self._control: Packets | None = None  # to the worker, which may ask for groups
+        self._is_forked = False
+        self._started_at = 0.0
+        self._spare: Spare | None = None  # only while there is no worker
         self._groups: list[HostedRanks] = []
         self._whole: HostedRanks | None = None  # the one that is the attempt itself, or its part on this node
         self._born = 0  # token that the worker, or the whole group, was made for: names it
@@ -105,10 +119,12 @@ class Host:
     def _timeout_ms(self) -> float | None:
         limited = (self._worker and self._log_limit) or any(group.log_limit_bytes for group in self._groups)
         timeout_s = _LOG_CHECK_S if limited else None
-        if self._groups:
-            now = time.monotonic()
-            for at in [at for group in self._groups if (at := group.deadline()) is not None]:
-                timeout_s = max(0.0, at - now if timeout_s is None else min(timeout_s, at - now))
+        deadlines = [at for group in self._groups if (at := group.deadline()) is not None]
+        if self._spare is not None:
+            deadlines.append(self._spare.until)
+        if deadlines:
+            left_s = max(0.0, min(deadlines) - time.monotonic())
+            timeout_s = left_s if timeout_s is None else min(timeout_s, left_s)
         return None if timeout_s is None else 1000 * timeout_s
 
     def _send(self, message: wire.FromHost) -> None:
@@ -142,42 +158,99 @@ class Host:
                 self._send(wire.Retired())
 
     def _start(self, message: wire.StartWorker, data: int) -> None:
+        try:
+            if not self._use_spare(data):
+                self._make_worker(data, is_spawned=message.is_spawned)
+        except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
+            if self._worker:
+                self._kill_worker(is_reported=False)
+            self._forget_worker()
+            self._send(wire.Refused(message.token, error.errno or 0))
+            return
+        finally:
+            os.close(data)
+        self._born, self._logs, self._log_limit = message.token, message.logs, message.log_limit_bytes
+        self._is_forked, self._started_at = not message.is_spawned, time.monotonic()
+
+    def _make_worker(self, data: int, *, is_spawned: bool) -> None:
+        """Start a worker with this socket to the driver.
+
+        Raises:
+            OSError: the kernel allows none.
+        """
         idle_end = -1
         with contextlib.ExitStack() as given:  # closed here, once the worker has them
-            given.callback(os.close, data)
-            try:
-                if self._is_reusing:
-                    self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-                    given.callback(os.close, idle_end)
-                ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                given.callback(control.close)
-                self._control = Packets(ours)
-                make = self._spawn if message.is_spawned else self._fork
-                self._worker = make(data, (control.fileno(),), idle_end, control.fileno())
-                self._pidfd = os.pidfd_open(self._worker)
-            except OSError as error:  # EAGAIN, ENOMEM, EMFILE: no capacity now; the trial is not to blame
-                if self._worker:
-                    self._kill_worker(is_reported=False)
-                self._forget_worker()
-                self._send(wire.Refused(message.token, error.errno or 0))
-                return
-        self._born, self._logs, self._log_limit = message.token, message.logs, message.log_limit_bytes
+            if self._is_reusing:
+                self._idle, idle_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+                given.callback(os.close, idle_end)
+            ours, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            given.callback(control.close)
+            self._control = Packets(ours)
+            make = self._spawn if is_spawned else self._fork
+            self._worker = make(data, (control.fileno(),), idle_end, control.fileno())
+            self._pidfd = os.pidfd_open(self._worker)
 
     def _fork(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         parent = os.getpid()
 
         def work() -> None:
-            become_worker(parent)
-            self._life.socket.close()
-            if self._control is not None:
-                self._control.socket.close()
-            others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
-            for descriptor in (self._driver, *self._locks, self._idle, self._pidfd, *others):
-                if descriptor >= 0 and descriptor not in kept:
-                    os.close(descriptor)
+            self._become_worker(parent, kept)
             serve(SocketChannel(data), say_idle_over(idle), control=control)
 
         return fork(work)
+
+    def _become_worker(self, parent: int, kept: Sequence[int] = ()) -> None:
+        """Be a worker, forked from this host, without what is the host's own."""
+        become_worker(parent)
+        self._life.socket.close()
+        if self._control is not None:
+            self._control.socket.close()
+        others = [descriptor for group in self._groups for descriptor in group.own_descriptors()]
+        for descriptor in (self._driver, *self._locks, self._idle, self._pidfd, *others):
+            if descriptor >= 0 and descriptor not in kept:
+                os.close(descriptor)
+
+    # --- the next worker, while the driver decides what it is to do ---------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Fork the next worker already."""
+        parent = os.getpid()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def wait() -> None:
+            self._become_worker(parent)
+            ours.close()
+            if descriptors := socket.recv_fds(theirs, 1, 1)[1]:
+                serve(SocketChannel(descriptors[0]), None, control=theirs.detach())
+            os._exit(0)  # it was not needed
+
+        with theirs:
+            try:
+                pid = fork(wait)
+                self._spare = Spare(pid, pidfd_of(pid), Packets(ours), time.monotonic() + _SPARE_S)
+            except OSError:
+                ours.close()  # there is no room for one now: it is made, or refused, when it is asked for
+
+    def _use_spare(self, data: int) -> bool:
+        """Give this socket to the worker that waits for one; False: none does."""
+        if self._spare is None:
+            return False
+        try:
+            socket.send_fds(self._spare.control.socket, [b"\0"], [data])
+        except OSError:  # somebody has ended it
+            self._drop_spare()
+            return False
+        self._worker, self._pidfd, self._control, _ = self._spare
+        self._spare = None
+        return True
+
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            send(signal.SIGKILL, self._spare.pid)
+            os.waitpid(self._spare.pid, 0)
+            os.close(self._spare.pidfd)
+            self._spare.control.close()
+            self._spare = None
 
     def _spawn(self, data: int, kept: Sequence[int], idle: int, control: int) -> int:
         # Not at the top: a host that forks never needs it, and it takes 50 ms.
@@ -273,6 +346,8 @@ class Host:
         self._done = max(self._done, self._born)
         if is_reported:
             self._send(wire.Exited(self._born, status, usage.ru_maxrss * 1024))
+            if self._is_forked and not self._is_reusing and time.monotonic() - self._started_at < _SHORT_S:
+                self._prepare()
 
     def _on_idle(self) -> None:
         """A reused worker is done with a job: end whatever it left running."""
@@ -299,6 +374,8 @@ class Host:
         end_descendants(spare=[self._worker])
 
     def _on_timeout(self) -> None:
+        if self._spare is not None and self._spare.until <= time.monotonic():
+            self._drop_spare()
         self._trim_log()
         for group in self._groups:
             for log in group.logs if group.log_limit_bytes else ():
