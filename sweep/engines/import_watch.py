@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 
 from sweep.engines.processes import end_marked, end_tree, fork
 from sweep.worker.environment import IMPORTER_VARIABLE
+from sweep.worker.limits import are_processes_few
 
 __all__ = ["watched"]
 
@@ -28,7 +29,8 @@ def watched(driver: int, control: int, unneeded: Sequence[int]) -> Iterator[None
     """Have this process, and what it starts, end with the driver while this is open.
 
     What is started bears the mark that this process was started with; afterwards the mark is gone. Where the kernel
-    allows no process more, nothing watches: then a driver that goes is noticed after the import only.
+    allows no process more, or so few that the driver may need this one for a thread, nothing watches: then a driver
+    that goes is noticed after the import only.
 
     Args:
         driver: pidfd of the driver.
@@ -45,11 +47,11 @@ def watched(driver: int, control: int, unneeded: Sequence[int]) -> Iterator[None
             os.close(descriptor)
         _watch(own, driver, control, zygote, mark)
 
-    try:
-        zygote = os.pidfd_open(own)
-        pid = fork(watch, 0)
-    except OSError:
-        pid = -1
+    pid = -1
+    if not are_processes_few():
+        with contextlib.suppress(OSError):
+            zygote = os.pidfd_open(own)
+            pid = fork(watch, 0)
     if zygote >= 0:
         os.close(zygote)
     try:

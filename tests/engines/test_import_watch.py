@@ -23,3 +23,10 @@ def test_without_a_process_or_descriptor_for_the_watch_the_import_goes_on(monkey
         raise ImportError
     assert "SWEEP_IMPORTER" not in os.environ
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_where_processes_are_few_the_watch_takes_none_that_the_driver_needs(monkeypatch):
+    monkeypatch.setattr("sweep.engines.import_watch.are_processes_few", lambda: True)
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("a thread of the driver found no room then"))
+    with watched(-1, -1, ()):
+        pass
