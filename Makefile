@@ -10,10 +10,10 @@ run: compiled
 
 test: compiled
 	$(PY) -m pytest -m "not docs and not wheel and not browser and not slow and not chaos and not gpu and not ray and not agents" \
-		-n 2 --dist loadfile --no-loadscope-reorder
+		-n 3 --dist loadfile --no-loadscope-reorder
 
 test-docs: compiled
-	$(PY) -m pytest -m "docs" -n 2 --dist load
+	$(PY) -m pytest -m "docs" -n 3 --dist load
 
 test-wheel: $(VENV)/.ok
 	$(PY) -m pytest -m "wheel" --timeout=600 tests/test_wheel.py
@@ -24,7 +24,7 @@ test-browser: compiled
 
 # Several machines: agents as plain processes, and clusters of Ray on this machine's loopback interface.
 test-ray: compiled
-	$(PY) -m pytest -m "(ray or agents) and not slow and not chaos" --timeout=300 -rs
+	$(PY) -m pytest -m "(ray or agents) and not slow and not chaos" -n 2 --dist loadfile --timeout=300 -rs
 
 test-slow: compiled
 	$(PY) -m pip install -q -c constraints.txt -e '.[test,integrations]'
