@@ -93,6 +93,7 @@ class Launch:
         self.start_from = start_from(spec.restore)
         nodes = nodes_of(spec)
         self.place = place_of(spec, self.trainable)
+        self._stack.callback(self.place.let_go)
         self.layout = self.place.layout
         self.shared = None if self.place.storage.is_remote else working_record(self.layout.root)
         self.database = self.layout.database if self.shared is None else self.shared.database

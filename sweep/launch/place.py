@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from sweep.errors import ConfigError, ExperimentError
 from sweep.launch.spec import HAS_NO_RESUME, RunSpec
+from sweep.record.guard import make_directory
 from sweep.record.layout import ExperimentLayout, tidy_name
 from sweep.record.remote import has_experiment, pull
 from sweep.record.storage import Storage, parse_storage
@@ -23,16 +26,24 @@ class Place:
     Attributes:
         exists: there is an experiment, and it is continued.
         resume_command: the call or the command that continues it.
+        claimed: directories that were made so that no other run invents the same name, the innermost first.
     """
 
     storage: Storage
     layout: ExperimentLayout
     exists: bool
     resume_command: str
+    claimed: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
         return self.layout.root.name
+
+    def let_go(self) -> None:
+        """Remove what was made for the name's sake and has remained empty."""
+        for path in self.claimed:
+            with contextlib.suppress(OSError):
+                path.rmdir()
 
     @property
     def parent(self) -> str:
@@ -48,15 +59,11 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
         ExperimentError: there is an experiment of that name, and it is not to be continued.
     """
     storage = parse_storage(spec.storage_path, spec.storage_filesystem)
-    name = spec.name
-    if name is None:
-        base = name = f"{tidy_name(trainable.name)}_{datetime.now():%Y-%m-%d_%H-%M-%S}"
-        number = 1
-        while (storage.local_root / name).exists() or has_experiment(storage, name):
-            number += 1
-            name = f"{base}_{number}"
+    claimed: list[Path] = []
+    if spec.name is None:
+        name, claimed = _claim(storage, f"{tidy_name(trainable.name)}_{datetime.now():%Y-%m-%d_%H-%M-%S}")
     else:
-        check_name(name)
+        check_name(name := spec.name)
     is_resumed = spec.resuming.is_wanted
     if is_resumed and storage.is_remote:
         pull(storage, name)
@@ -69,7 +76,22 @@ def place_of(spec: RunSpec, trainable: PreparedTrainable) -> Place:
             f"there already is an experiment {name!r} in {storage.uri or storage.local_root}. Continue it with "
             f"{resume}, give {other}, or delete it: {storage.deletion(name, is_shell=is_typed)}"
         )
-    return Place(storage, layout, exists, _resume_command(spec, trainable, storage, layout))
+    return Place(storage, layout, exists, _resume_command(spec, trainable, storage, layout), tuple(claimed))
+
+
+def _claim(storage: Storage, base: str) -> tuple[str, list[Path]]:
+    """Return a name that is free, such as this one, and the directories that were made so that nobody else takes it."""
+    number, name = 1, base
+    while True:
+        path = storage.local_root / name
+        if not (path.exists() or has_experiment(storage, name)):
+            try:
+                return name, make_directory(path)
+            except OSError:
+                if not path.exists():  # which is said when it is to be written to
+                    return name, []
+        number += 1
+        name = f"{base}_{number}"
 
 
 def check_name(name: str) -> None:

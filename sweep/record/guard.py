@@ -22,6 +22,21 @@ _CERTAIN_S = 0.2  # whoever deletes a directory deletes what is in it first: whi
 _DELETED = " (deleted)"  # what Linux adds to the path of an open file
 
 
+def make_directory(path: Path, *, exist_ok: bool = False) -> list[Path]:
+    """Create a directory and its parents, so that a power cut does not take them back; return those that are new, the
+    innermost first.
+
+    Raises:
+        OSError: one cannot be created, or is there already.
+    """
+    new = [one for one in (path, *path.absolute().parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=exist_ok)
+    for one in new:
+        with contextlib.suppress(PermissionError):  # of a directory that may be written and not read
+            sync_directory(str(one.absolute().parent))
+    return new
+
+
 def make_writable(layout: ExperimentLayout, *, is_resumed: bool = False) -> None:
     """Create an experiment's directory, and prove that it takes files.
 
@@ -33,11 +48,7 @@ def make_writable(layout: ExperimentLayout, *, is_resumed: bool = False) -> None
     """
     probe = layout.root / f".probe-{os.getpid()}"
     try:
-        new = [path for path in (layout.root, *layout.root.absolute().parents) if not path.exists()]
-        layout.root.mkdir(parents=True, exist_ok=True)
-        for path in new:
-            with contextlib.suppress(PermissionError):  # of a directory that may be written and not read
-                sync_directory(str(path.absolute().parent))
+        make_directory(layout.root, exist_ok=True)
         write_atomically(probe, b"x", is_durable=True)
         probe.unlink()
     except OSError as error:

@@ -16,6 +16,7 @@ import pytest
 import sweep
 from sweep.cli.main import main
 from sweep.errors import ConfigError, ExperimentError, SearchError
+from sweep.record.guard import make_directory
 from sweep.schedulers.pbt_policy import read_policy
 
 
@@ -265,3 +266,38 @@ def test_a_sweep_that_was_to_be_resumed_and_is_not_there_is_said_to_begin(
         )
     said = capfd.readouterr().err
     assert said.count(f"there is no experiment 'mine' in {tmp_path} to resume; a new one starts") == is_said
+
+
+# --- a name that is not given -----------------------------------------------------------------------------------------
+
+
+def test_a_name_that_another_run_takes_in_the_same_moment_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+
+    def late(path: Path) -> list[Path]:
+        if not taken:
+            taken.append(path.name)
+            path.mkdir(parents=True)  # by the other one
+        return make_directory(path)
+
+    monkeypatch.setattr("sweep.launch.place.make_directory", late)
+
+    def train(config: dict[str, Any]) -> dict[str, Any]:
+        return {"loss": 1}
+
+    found = sweep.run(train, engine="inline", storage_path=tmp_path / "results", verbose=0)
+    assert Path(found.experiment_path).name == f"{taken[0]}_2"
+    assert not any((tmp_path / "results" / taken[0]).iterdir())
+
+
+def test_a_run_that_is_refused_leaves_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="num_samples"):
+        sweep.run(lambda config: None, num_samples=-3, storage_path=tmp_path / "new" / "results", verbose=0)
+    with pytest.raises(ConfigError, match="num_sample"):
+        sweep.run(lambda config: None, num_sample=3, storage_path=tmp_path / "new" / "results", verbose=0)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(ExperimentError, match="cannot be written"):
+        sweep.run(lambda config: None, storage_path=tmp_path / "file", verbose=0)
