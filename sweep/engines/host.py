@@ -213,7 +213,11 @@ class Host:
     # --- the next worker, while the driver decides what it is to do ---------------------------------------------------
 
     def _prepare(self) -> None:
-        """Fork the next worker already."""
+        """Fork the next worker already.
+
+        Raises:
+            OSError: there is no room for it.
+        """
         parent = os.getpid()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
@@ -229,7 +233,8 @@ class Host:
                 pid = fork(wait)
                 self._spare = Spare(pid, pidfd_of(pid), Packets(ours), time.monotonic() + _SPARE_S)
             except OSError:
-                ours.close()  # there is no room for one now: it is made, or refused, when it is asked for
+                ours.close()
+                raise
 
     def _use_spare(self, data: int) -> bool:
         """Give this socket to the worker that waits for one; False: none does."""
@@ -347,7 +352,8 @@ class Host:
         if is_reported:
             self._send(wire.Exited(self._born, status, usage.ru_maxrss * 1024))
             if self._is_forked and not self._is_reusing and time.monotonic() - self._started_at < _SHORT_S:
-                self._prepare()
+                with contextlib.suppress(OSError):  # then one is made, or refused, when it is asked for
+                    self._prepare()
 
     def _on_idle(self) -> None:
         """A reused worker is done with a job: end whatever it left running."""

@@ -202,13 +202,17 @@ def test_after_a_trial_of_some_length_no_worker_is_forked_ahead(wired, monkeypat
     assert wire.decode(driver.recv(1000)) == wire.Exited(1, 0, ANY)
 
 
-def test_where_the_kernel_refuses_a_worker_that_nobody_asked_for_nothing_is_said_or_left(wired, monkeypatch):
-    host, _ = wired
-    monkeypatch.setattr(os, "fork", lambda: refuse(0, (), 0, 0))
-    before = set(os.listdir("/proc/self/fd"))
-    host._prepare()
+@pytest.mark.parametrize("where", ["os.fork", "os.pidfd_open", "socket.socketpair"])
+def test_where_the_kernel_refuses_a_worker_that_nobody_asked_for_nothing_is_said_or_left(wired, monkeypatch, where):
+    host, driver = wired
+    monkeypatch.setattr("sweep.engines.host.end_descendants", lambda: None)
+    before = children_of(os.getpid()), set(os.listdir("/proc/self/fd"))
+    host._worker, host._born, host._is_forked, host._started_at = fork(lambda: None, 0), 1, True, time.monotonic()
+    monkeypatch.setattr(where, lambda *_: refuse(0, (), 0, 0))
+    host._on_exit()
+    assert wire.decode(driver.recv(1000)) == wire.Exited(1, 0, ANY)
     assert host._spare is None
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert (children_of(os.getpid()), set(os.listdir("/proc/self/fd"))) == before
 
 
 def is_waiting_for_a_socket(pid: int) -> bool:
