@@ -19,6 +19,7 @@ from sweep.worker.group_environment import LOOPBACK_ADDRESS, GroupSpec, group_jo
 from sweep.worker.nested import process_mark
 from sweep.worker.parameters import store_objects
 from sweep.worker.rendezvous import Port, interface_of, open_ports
+from sweep.worker.script import script_of_driver
 from sweep.worker.shipping import store_code
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ class Brief:
         group: what the group of the trial is; None: it is no group.
         name: that the user gives to the trial, or an empty text.
         nodes: those of a group whose ranks lie on several machines, as the driver knows them; empty: on one.
+        script: that the driver runs, for processes that a trial starts.
     """
 
     config: bytes
     group: GroupSpec | None = None
     name: str = ""
     nodes: tuple[Node, ...] = ()
+    script: str = ""
 
 
 def brief_of(trial: Trial, context: EngineContext) -> Brief:
@@ -52,6 +55,7 @@ def brief_of(trial: Trial, context: EngineContext) -> Brief:
         cloudpickle.dumps(dict(trial.config)),
         None if group is None else group(trial.config),
         context.name_of(trial) if context.name_of is not None else "",
+        script=script_of_driver(),
     )
 
 
@@ -207,6 +211,7 @@ class JobMaker:
         variables = environment.attempt_variables(
             experiment=self._directory,
             driver=self._driver,
+            script=brief.script,
             trial_id=trial.id,
             attempt=trial.attempt,
             resources=trial.resources,

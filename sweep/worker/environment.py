@@ -16,6 +16,7 @@ __all__ = [
     "IMPORTER_VARIABLE",
     "KEEP_DEVICES_VARIABLE",
     "MEMORY_FRACTIONS",
+    "SCRIPT_VARIABLE",
     "THREAD_VARIABLES",
     "TRIAL_VARIABLE",
     "attempt_variables",
@@ -33,6 +34,7 @@ TRIAL_VARIABLE = "SWEEP_TRIAL"
 ATTEMPT_VARIABLE = "SWEEP_ATTEMPT"
 DRIVER_VARIABLE = "SWEEP_DRIVER"  # in what belongs to a trial: which process drives it
 IMPORTER_VARIABLE = "SWEEP_IMPORTER"  # in what a module starts while it is imported in advance: for which driver
+SCRIPT_VARIABLE = "SWEEP_SCRIPT"  # in what belongs to a trial: the driver's script, as `package:path`
 KEEP_DEVICES_VARIABLE = "SWEEP_KEEP_VISIBLE_DEVICES"  # 1: the variables are left to the user
 
 MEMORY_FRACTIONS = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")  # jax refuses both at once
@@ -54,6 +56,7 @@ def attempt_variables(
     *,
     experiment: str,
     driver: str,
+    script: str = "",
     trial_id: str,
     attempt: int,
     resources: Resources,
@@ -66,11 +69,13 @@ def attempt_variables(
     Args:
         experiment: absolute directory of the experiment; the marker by which leftovers are found.
         driver: mark of the driver's process, while which lives no sweep is driven in the trial.
+        script: that the driver runs; empty: none that could be run again.
         environ: the driver's own environment.
     """
     return {
         EXPERIMENT_VARIABLE: experiment,
         DRIVER_VARIABLE: driver,
+        SCRIPT_VARIABLE: script or None,
         TRIAL_VARIABLE: trial_id,
         ATTEMPT_VARIABLE: str(attempt),
         **thread_variables(num_threads(resources, environ), environ),

@@ -29,6 +29,7 @@ from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import load_objects
 from sweep.worker.room import Room, make_patient, restore_streams
+from sweep.worker.script import become_script
 from sweep.worker.session import MoreNeeded, Session, StopRequested, current, install
 from sweep.worker.shipping import main_globals
 
@@ -62,7 +63,9 @@ class Code:
                 self.trainable = unpickle(file.read())
             self.path = job.code
             main = sys.modules["__main__"].__dict__
-            for name, value in main_globals(self.trainable).items():
+            if theirs := main_globals(self.trainable):
+                become_script()
+            for name, value in theirs.items():
                 main.setdefault(name, value)
         if job.objects != self.objects_path:
             self.objects = load_objects(job.objects) if job.objects else {}

@@ -56,6 +56,7 @@ LEFT_OUT = (
     "TPU_ML_PLATFORM",
     "TPU_ML_PLATFORM_VERSION",
     "TPU_SKIP_MDS_QUERY",
+    "SWEEP_SCRIPT",  # the program that runs the tests, if it has a file
     "MASTER_PORT",  # any that was free; compared between the ranks
 )
 

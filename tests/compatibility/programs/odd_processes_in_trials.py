@@ -1,4 +1,4 @@
-"""Trials that start processes of their own: a torch DataLoader with workers, joblib, a multiprocessing pool."""
+"""Trials that start processes of their own: torch DataLoaders with workers, joblib, pools."""
 
 import multiprocessing
 
@@ -20,8 +20,9 @@ def double(x):
 
 
 def objective(config):
-    if config["how"] == "loader":
-        loader = torch.utils.data.DataLoader(Squares(), batch_size=4, num_workers=2)
+    if config["how"] in ("loader", "spawning loader"):
+        context = "spawn" if "spawning" in config["how"] else None
+        loader = torch.utils.data.DataLoader(Squares(), batch_size=4, num_workers=2, multiprocessing_context=context)
         value = float(sum(batch.sum() for batch in loader))
     elif config["how"] == "joblib":
         value = sum(joblib.Parallel(n_jobs=2)(joblib.delayed(double)(x) for x in range(5)))
@@ -32,7 +33,8 @@ def objective(config):
 
 
 if __name__ == "__main__":
-    results = tune.Tuner(objective, param_space={"how": tune.grid_search(["loader", "joblib", "pool"])}).fit()
+    ways = ["loader", "spawning loader", "joblib", "pool"]
+    results = tune.Tuner(objective, param_space={"how": tune.grid_search(ways)}).fit()
     assert not results.errors, results.errors
     values = {r.config["how"]: r.metrics["value"] for r in results}
-    assert values["loader"] == 140 and values["pool"] == 12 and values["joblib"] == 20, values
+    assert values == {"loader": 140, "spawning loader": 140, "pool": 12, "joblib": 20}, values
