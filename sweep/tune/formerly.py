@@ -33,7 +33,7 @@ def module_now(name: str) -> str:
 
 
 def reason_why_not(name: str) -> str:
-    """Return why a name of Ray's, with all its dots, does not exist here and what to use; empty: it is no such name."""
+    """Return why another library's name, with its dots, does not exist here and what to use; empty: it is no such."""
     asked = name
     for former in ("sweep.search.", "sweep.tune.suggest."):
         if name.startswith(former):

@@ -286,6 +286,13 @@ _SKLEARN = "fit the estimator inside the trainable and report its score, cross_v
 _GROUP = "use TorchTrainer, TensorflowTrainer, JaxTrainer or DataParallelTrainer of sweep.train, with a ScalingConfig."
 _HUGGING = "run transformers' own Trainer in a TorchTrainer, with the callback of sweep.train.huggingface.transformers."
 _RANKS = "call it on the context: sweep.train.get_context()."
+_STUDY = (
+    "call sweep.run(function, config=space, num_samples=...): it draws configs; the function gets one, and reports."
+)
+_PRUNED = "call sweep.report(loss=...) in each epoch: the scheduler, such as scheduler='asha', stops the trial there."
+_SPACE = (
+    "a space holds what is to be drawn: config={'lr': sweep.loguniform(1e-4, 1e-1)}; the function reads config['lr']."
+)
 _NO_PARALLEL_FRAMEWORK = "give a TorchTrainer the train loop, and the strategy of the library itself."
 
 
@@ -311,6 +318,11 @@ NOT_HERE = {
     **_each(_CLUSTER, "sweep: nodes timeline autoscaler cluster_utils dashboard job_submission state"),
     **_each(_RLLIB, "sweep.rllib", "sweep.tune.register_env", "sweep.tune.registry.register_env", "sweep.register_env"),
     **_each(_RLLIB, "sweep.train.rl"),
+    # --- Optuna, Weights & Biases, hyperopt
+    **_each(_STUDY, "sweep: create_study load_study Study optimize agent sweep fmin"),
+    **_each(_PRUNED, "sweep: TrialPruned should_prune"),
+    **_each(_SPACE, "sweep: suggest_float suggest_int suggest_categorical"),
+    # --- ray itself
     "sweep.exceptions": "the errors of a sweep are in sweep.errors; all of them are sweep.TuneError.",
     # --- ray.tune
     **_each(_SEARCHERS, "sweep.tune.search: ax dragonfly flaml hebo nevergrad sigopt skopt vizier zoopt"),
