@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweep.core.claims import Claim, withheld
-from sweep.core.resources import UNIT, Bundle, BundlePlacement, Node, Resources, plain_type, units_of
+from sweep.core.resources import UNIT, Bundle, BundlePlacement, Node, Resources, bare_bundle, plain_type, units_of
 
 __all__ = ["Capacity", "Free", "Look", "Need", "OneNode", "Part", "Types", "Used", "accelerator_of"]
 
@@ -175,7 +175,7 @@ class Free:
             if units_of(amount) > self.custom.get(name, 0):
                 return
         if not bundle.gpu and not bundle.tpu:
-            yield BundlePlacement(self.node.id)
+            yield bare_bundle(self.node.id)
             return
         for gpus in self._gpus(bundle, used, distinct, types, together):
             for chips in self._chips(bundle, types):

@@ -18,6 +18,7 @@ from sweep.core.resources import (
     Node,
     Placement,
     Resources,
+    bare_placement,
     format_amount,
     format_request,
     plain_type,
@@ -366,7 +367,7 @@ def _search(resources: Resources, capacity: Capacity) -> Placement | None:
         for free in capacity.best(bundle, resources):
             for way in free.ways(bundle, frozenset(), False):
                 free.add(bundle, way, -1)
-                return Placement((way,))
+                return Placement((way,)) if way.devices else bare_placement(way.node)
         return None
     if len(capacity.nodes) > 1 and not _may_hold(resources, capacity):
         return None

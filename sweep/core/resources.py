@@ -25,6 +25,8 @@ __all__ = [
     "Placement",
     "PlacementGroupFactory",
     "Resources",
+    "bare_bundle",
+    "bare_placement",
     "format_amount",
     "format_request",
     "list_devices",
@@ -402,6 +404,18 @@ class Placement:
     def from_json(cls, data: Sequence[Any]) -> Placement:
         """Read what `to_json` wrote."""
         return cls(tuple(BundlePlacement(node, tuple((d, s) for d, s in devices)) for node, devices in data))
+
+
+@lru_cache(maxsize=1024)
+def bare_bundle(node: str) -> BundlePlacement:
+    """Return the place of a bundle without devices on a node: one object for all trials there."""
+    return BundlePlacement(node)
+
+
+@lru_cache(maxsize=1024)
+def bare_placement(node: str) -> Placement:
+    """Return what a trial got whose only bundle has no devices: one object for all trials of a node."""
+    return Placement((bare_bundle(node),))
 
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}

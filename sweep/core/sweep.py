@@ -469,9 +469,7 @@ class Sweep:
             self._last_request = self._put(other).resources
 
     def _end(self, trial: Trial, status: Status, reason: str, now: float) -> None:
-        failure = trial.failure or ("user" if trial.attempt else "start") if status is Status.ERROR else ""
-        changes = {"next_status": None, "pending": None, "is_by_person": False}
-        trial = self._put(evolve(trial, status=status, reason=reason, failure=failure, **changes))
+        trial = self._put(trial.ended(status, reason))
         self._must_pump = True
         self._suggestions.hear_news()  # also when no process ended: the scheduler may have stopped one that was paused
         self._out.append(Notify(Hook.COMPLETE if status is Status.TERMINATED else Hook.ERROR, trial, trial.last_result))

@@ -233,6 +233,15 @@ class Trial(NamedTuple):
         """Whether its process waits for room on a full disk: it can neither go on nor save."""
         return self.reason.startswith(WAITS_FOR_SPACE) and self.is_held
 
+    def ended(self, status: Status, reason: str) -> Trial:
+        """Return it at its end, TERMINATED or ERROR; its reports take less memory from then on, for many may follow."""
+        for result in (self.last_result, self.best_result):
+            if result is not None:
+                result.compact()
+        failure = self.failure or ("user" if self.attempt else "start") if status is Status.ERROR else ""
+        changes = {"next_status": None, "pending": None, "is_by_person": False}
+        return evolve(self, status=status, reason=reason, failure=failure, **changes)
+
 
 _INDEX = {name: i for i, name in enumerate(Trial._fields)}
 _new = tuple.__new__

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import pickle
+import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -85,6 +88,39 @@ def test_a_result_understands_paths():
     with pytest.raises(KeyError):
         result["f1"]
     assert (list(result), len(result), result.seq) == (["eval", "a/b"], 2, 3)
+
+
+@given(
+    st.dictionaries(st.text(max_size=3), st.recursive(st.integers(), lambda inner: st.dictionaries(st.text(), inner)))
+)
+def test_a_compact_result_is_the_same(values):
+    plain, compact = TrialResult(dict(values), 7), TrialResult(dict(values), 7)
+    compact.compact()
+    compact.compact()
+    for one in (compact, pickle.loads(pickle.dumps(compact))):
+        assert one == plain == one == values
+        assert (list(one.items()), len(one), one.seq) == (list(plain.items()), len(plain), 7)
+        assert repr(one) == repr(plain)
+        for path in [*values, *flatten(values), "none such"]:
+            assert one.get(path, "none") == plain.get(path, "none")
+            assert (path in one) == (path in plain)
+        with pytest.raises(KeyError, match="none such"):
+            one["none such"]
+
+
+def test_a_compact_result_takes_less_than_half():
+    numbers = {f"metric {i}": float(i) for i in range(12)}
+
+    def size(is_compact):
+        tracemalloc.start()
+        kept = [TrialResult({key: value + i for key, value in numbers.items()}) for i in range(1000)]
+        for one in kept if is_compact else []:
+            one.compact()
+        taken, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return taken - 1000 * 12 * sys.getsizeof(1.5)
+
+    assert size(is_compact=True) < size(is_compact=False) / 2
 
 
 def test_a_result_has_no_number_before_it_is_committed():
