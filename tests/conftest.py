@@ -8,8 +8,10 @@ import signal
 
 import pytest
 
-# Of a suite that was started by nohup every child would ignore a hang-up, those that are tested with one, too.
+# Of a suite that was started by nohup every child would ignore a hang-up, and of one in the background of a script
+# Ctrl-C, those that are tested with them, too.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Of each process that imports numpy a thread of OpenBLAS would otherwise keep a CPU busy for 0.1 s, waiting for work.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
