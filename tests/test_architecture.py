@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -413,7 +414,12 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in FILES}
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+# Only where it is asked for: each process of the suite loads every file of it.
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
 def is_type_checking(node: ast.AST) -> bool:
@@ -446,10 +452,12 @@ def imports_of(module: str) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             yield from walk(child, inside, is_typing)
 
-    return walk(TREES[module], False, False)
+    return walk(tree_of(module), False, False)
 
 
-ALL = [found for module in MODULES for found in imports_of(module)]
+@cache
+def all_imports() -> list[Import]:
+    return [found for module in MODULES for found in imports_of(module)]
 
 
 def is_in(module: str, prefix: str) -> bool:
@@ -471,7 +479,7 @@ def package_of(part: str) -> str:
 
 def test_there_is_something_to_check():
     assert len(MODULES) > 30
-    assert len(ALL) > 200
+    assert len(all_imports()) > 200
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
@@ -480,7 +488,7 @@ def test_a_module_imports_only_what_its_part_may(module):
     allowed = (*MAY_IMPORT[part], package_of(part), *(() if part == "searchers" else FLOOR))
     wrong = [
         str(found)
-        for found in ALL
+        for found in all_imports()
         if found.module == module
         and found.target.split(".")[0] in OWN
         and not found.is_for_types_only
@@ -490,7 +498,7 @@ def test_a_module_imports_only_what_its_part_may(module):
 
 
 def test_only_the_table_of_names_imports_what_is_there_for_scripts_of_tune():
-    importers = {found.module for found in ALL if is_in(found.target, "sweep.tune")}
+    importers = {found.module for found in all_imports() if is_in(found.target, "sweep.tune")}
     assert {module for module in importers if not is_in(module, "sweep.tune")} == {"sweep"}
 
 
@@ -499,7 +507,7 @@ def test_there_are_no_import_rings():
     graph: dict[str, set[str]] = {
         module: {
             found.target
-            for found in ALL
+            for found in all_imports()
             if found.module == module
             and found.target in MODULES
             and found.target != module
@@ -524,7 +532,7 @@ def test_there_are_no_import_rings():
 def test_imports_inside_functions_are_only_those_of_heavy_or_optional_packages():
     wrong = [
         str(found)
-        for found in ALL
+        for found in all_imports()
         if found.is_inside_a_function
         and not found.is_for_types_only
         and found.target.split(".")[0] not in LAZY
@@ -554,10 +562,10 @@ def pure_modules() -> list[str]:
 def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(module):
     wrong = [
         str(found)
-        for found in ALL
+        for found in all_imports()
         if found.module == module and not found.is_for_types_only and found.target.split(".")[0] in FORBIDDEN_IN_PURE
     ]
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(tree_of(module)):
         where = f"{module}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_NAMES_IN_PURE:
             wrong.append(f"{where} calls {node.func.id}")
@@ -599,7 +607,7 @@ def test_a_pure_module_reads_no_clock_file_environment_or_global_randomness(modu
 def test_a_package_is_imported_only_where_it_is_at_home(package, home):
     wrong = [
         str(found)
-        for found in ALL
+        for found in all_imports()
         if found.target.split(".")[0] == package
         and not found.is_for_types_only
         and not any(is_in(found.module, prefix) for prefix in home)
@@ -609,7 +617,7 @@ def test_a_package_is_imported_only_where_it_is_at_home(package, home):
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_a_module_says_in_one_sentence_what_it_is_for(module):
-    text = ast.get_docstring(TREES[module])
+    text = ast.get_docstring(tree_of(module))
     assert text, f"{module} has no docstring"
     first = text.split("\n\n")[0].replace("\n", " ")
     assert len(first) > 15, first

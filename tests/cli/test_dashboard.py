@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import optuna_dashboard
 import pytest
 from browser import console_errors, open_page, requested_urls, screenshot
 from click.testing import CliRunner
@@ -52,6 +51,8 @@ def made(folder: Path, name: str = "digits") -> MadeExperiment:
 @contextmanager
 def served(*roots: Path) -> Iterator[str]:
     """Serve experiments in a thread, and give the address."""
+    import optuna_dashboard  # here, because each process of the suite loads this file, and it takes a second
+
     readers = [ExperimentReader(root) for root in roots]
     server = dashboard._server([(reader, objectives_for(reader)) for reader in readers], 0, optuna_dashboard)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

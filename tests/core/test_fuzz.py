@@ -506,7 +506,7 @@ def run_one(seed: int, engine_of: type[WildEngine] = WildEngine) -> tuple[Sweep,
     return sweep, error
 
 
-@pytest.mark.parametrize("block", range(15))
+@pytest.mark.parametrize("block", [*range(7), *(pytest.param(i, marks=pytest.mark.slow) for i in range(7, 15))])
 def test_a_hundred_wild_sweeps_end_clean(block):
     ended = errors = 0
     for seed in range(block * 100, block * 100 + 100):

@@ -70,8 +70,10 @@ def bodies(tmp_path):
     return [line.split() for line in (tmp_path / "bodies").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("guard", GUARDS)
-@pytest.mark.parametrize("options", ["", "reuse_actors=True", 'start_method="spawn"'])
+@pytest.mark.parametrize(
+    ("guard", "options"),
+    [("guarded", ""), ("unguarded", ""), ("unguarded", "reuse_actors=True"), ("unguarded", 'start_method="spawn"')],
+)
 def test_a_pool_of_a_trial_finds_the_functions_of_the_script(tmp_path, guard, options):
     path = script(tmp_path / "tune_me.py", guard, options=options)
     assert output(tmp_path, path) == ""

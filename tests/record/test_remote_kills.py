@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -125,12 +126,17 @@ def go_on(storage: Storage) -> None:
     check_same(storage)
 
 
-@pytest.mark.parametrize(("is_torn", "is_resumed"), [pytest.param(False, False, marks=pytest.mark.slow), (True, True)])
+def ways(*quick: Any, slow: Any) -> list[Any]:
+    """Every third point in one way at once, and every point in both ways among the slow tests."""
+    return [(3, *quick), *(pytest.param(1, *way, marks=pytest.mark.slow) for way in (quick, slow))]
+
+
+@pytest.mark.parametrize(("step", "is_torn", "is_resumed"), ways(True, True, slow=(False, False)))
 def test_a_push_that_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_torn: bool, is_resumed: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, is_torn: bool, is_resumed: bool
 ) -> None:
     reached = set()
-    for at in range(1, MOST):
+    for at in range(1, MOST, step):
         place = made_place(tmp_path / str(at), monkeypatch)
         storage = place.at("first")
         before = seq_of(storage)
@@ -160,9 +166,11 @@ def test_a_push_that_is_killed(
     assert len(reached) == 2  # before the record was there, and after
 
 
-@pytest.mark.parametrize(("is_torn", "machine"), [pytest.param(False, "new", marks=pytest.mark.slow), (True, "reader")])
-def test_a_pull_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, is_torn: bool) -> None:
-    for at in range(1, MOST):
+@pytest.mark.parametrize(("step", "is_torn", "machine"), ways(True, "reader", slow=(False, "new")))
+def test_a_pull_that_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, machine: str, is_torn: bool
+) -> None:
+    for at in range(1, MOST, step):
         place = made_place(tmp_path / str(at), monkeypatch, is_pushed=True)
         storage = place.at(machine)
         is_killed = ends_itself(lambda storage=storage: pull(storage, "made"), place.root, at, is_torn)
