@@ -17,6 +17,7 @@ from sweep.core.trial import CheckpointRef, Trial
 from sweep.errors import CheckpointError, ExperimentError, RecordError
 from sweep.record.batches import SET_TALLY, Batch, Batches, Tally
 from sweep.record.encoding import decode, encode
+from sweep.record.files import write_atomically
 from sweep.record.flusher import DURABILITIES, Flusher, Folded
 from sweep.record.manifest import sync_directory
 from sweep.record.mark import MarkFile, check_mark, mark_of
@@ -24,7 +25,7 @@ from sweep.record.opening import connect_for_reading
 from sweep.record.schema import APPLICATION_ID, SCHEMA, UPGRADES, VERSION, check_version
 from sweep.record.seals import seal_all, seal_of
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "create"]
 
 _RETRY_S = 1.0
 _DISK_GRACE_S = 600.0
@@ -35,6 +36,25 @@ _LONG_STALL_S = 5.0  # and one that takes so long is said
 _FAILED_FLUSHES = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC")
 
 _PROGRESS_S = 1.0  # how often what running trials report is added to their rows
+
+
+def create(database: Path) -> None:
+    """Make an empty record, which is there for others, and after a kill, only when it is whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        tally = ", ".join(map(str, Tally().row()))
+        made.executescript(
+            f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION};"
+            f"BEGIN; {SCHEMA} INSERT INTO tally VALUES ({tally}); COMMIT;"
+        )
+        whole = bytearray(made.serialize())
+    whole[18:20] = b"\x02\x02"  # by SQLite's file format: it has a write-ahead log, which needs no rewriting to begin
+    for end in ("-wal", "-shm"):  # of a record that somebody deleted: SQLite would take them for this one's
+        database.with_name(database.name + end).unlink(missing_ok=True)
+    write_atomically(database, bytes(whole), is_durable=True)
 
 
 class Journal:
@@ -88,11 +108,11 @@ class Journal:
         if is_new:
             check_mark(mark, 0, database)
         try:
+            if is_new:
+                create(database)
             # used by one thread at a time: the one that commits, the flusher, the one that closes
             self._db = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA busy_timeout=5000")
-            if is_new:
-                self._create()
             self._upgrade(check_version(self._db, database))
             self._db.execute("PRAGMA journal_mode=WAL")
             # NORMAL flushes the log when it is folded, and its header when it begins anew
@@ -111,13 +131,6 @@ class Journal:
             ) from error
         self._lock = threading.Lock()  # of the connection
         self._progress_at = 0.0  # on the monotonic clock: the rows of all trials were up to date
-
-    def _create(self) -> None:
-        self._db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        tally = ", ".join(map(str, Tally().row()))
-        self._db.executescript(
-            f"BEGIN; {SCHEMA} INSERT INTO tally VALUES ({tally}); PRAGMA user_version={VERSION}; COMMIT;"
-        )
 
     def _upgrade(self, version: int) -> None:
         """Bring a file of an older version up to this one, in one transaction."""

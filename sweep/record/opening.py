@@ -3,7 +3,7 @@
 Of a database with a write-ahead log SQLite wants to make `-wal` and `-shm`, or to mend them, also for reading only.
 What is there decides how it is opened instead:
 
-    -journal                      it is being made: in the usual way
+    -journal                      an older version is making it: in the usual way
     -wal and -shm                 its driver is alive, or was killed: with locks, by a `-shm` that is only read
     neither, or an empty -wal     its driver has ended in order: the file alone, without locks
     -wal without -shm             copied without it: a copy in a temporary directory, where SQLite mends what it likes

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -13,10 +18,10 @@ from sweep.core.resources import Bundle, Resources
 from sweep.core.results import TrialResult
 from sweep.core.sweep import Changes
 from sweep.core.trial import Grown, Status, Trial, evolve
-from sweep.errors import ExperimentError, RecordError
+from sweep.errors import ExperimentError, NoExperimentError, RecordError
 from sweep.record import journal as journal_module
 from sweep.record.facts import read_facts
-from sweep.record.journal import Journal
+from sweep.record.journal import Journal, create
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
 
@@ -52,6 +57,62 @@ def journal(tmp_path, told):
 def report(number, loss):
     metrics = {"loss": loss, "training_iteration": 1}
     return Reported(f"abcde_{number:05d}", 1, 1, metrics), metrics
+
+
+MAKE = """
+import sys
+from pathlib import Path
+from sweep.record.journal import Journal, create
+for i in range(60):
+    place = Path(sys.argv[1], str(i))
+    place.mkdir()
+    Journal(place / "sweep.db").close()
+"""
+
+
+def test_who_looks_while_a_record_is_made_finds_none_or_a_whole_one(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", MAKE, str(tmp_path)]) as process:
+        for i in range(60):
+            is_last = False
+            while not is_last:
+                is_last = (tmp_path / str(i + 1)).exists() or process.poll() is not None  # this one is over
+                with contextlib.suppress(NoExperimentError):
+                    assert list(ExperimentReader(tmp_path / str(i)).trials()) == []
+    assert process.returncode == 0
+    assert list(ExperimentReader(tmp_path / "59").trials()) == []
+
+
+def test_a_driver_that_is_killed_when_it_has_made_its_record_can_be_followed_by_another(tmp_path):
+    create(tmp_path / "sweep.db")
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.db"]
+    assert list(ExperimentReader(tmp_path).trials()) == []
+    with closing(Journal(tmp_path / "sweep.db")) as journal:
+        journal.set_meta({"name": "b"})
+    assert ExperimentReader(tmp_path).name == "b"
+
+
+def test_a_record_that_cannot_be_made_leaves_nothing(tmp_path, monkeypatch):
+    def refuse(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(ExperimentError, match=r"sweep\.db cannot be written: .*No space left on device"):
+        Journal(tmp_path / "sweep.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_left_of_a_deleted_record_is_not_taken_for_the_log_of_a_new_one(tmp_path):
+    old = tmp_path / "old"
+    for place in (old, tmp_path / "new"):
+        place.mkdir()
+    journal = Journal(old / "sweep.db")
+    journal.set_meta({"name": "old"})
+    for name in ("sweep.db-wal", "sweep.db-shm"):
+        shutil.copy(old / name, tmp_path / "new" / name)
+    journal.close()
+    with closing(Journal(tmp_path / "new" / "sweep.db")) as journal:
+        assert "name" not in journal.meta()
+    assert dict(ExperimentReader(tmp_path / "new").meta) == {}
 
 
 def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_written_twice(tmp_path, journal, told, monkeypatch):
