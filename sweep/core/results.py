@@ -77,7 +77,7 @@ class TrialResult(Mapping[str, Any]):
         self.seq = seq
 
     def compact(self) -> None:
-        """Keep the same values in less memory: no report comes after this one soon."""
+        """Keep the same values in less memory, at the price of slower reads."""
         if type(self._values) is dict:
             self._values = _Row(self._values)
 

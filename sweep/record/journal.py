@@ -123,7 +123,7 @@ class Journal:
             check_mark(mark, self.seq, database)
             self._mark = MarkFile(database)
             self._is_flushed_at_once = DURABILITIES[durability] is None
-            sync_directory(str(database.parent))  # the log's name
+            sync_directory(str(database.parent))  # the names of the record and of its log
             self._flusher = Flusher(database, durability, fold=self._fold, seq=lambda: self.seq, flushed=self._flushed)
         except (sqlite3.Error, OSError) as error:
             raise ExperimentError(

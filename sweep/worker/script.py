@@ -26,7 +26,7 @@ def script_of_driver() -> str:
     """Return the script that this process runs, as `package:path`; empty: none that can be run again (a notebook)."""
     main = sys.modules["__main__"]
     path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
-    if not path or (spec is not None and spec.name.endswith("__main__")):  # as multiprocessing has it
+    if not path or (spec is not None and spec.name.rpartition(".")[2] == "__main__"):  # as multiprocessing has it
         return ""
     return f"{'' if spec is None else spec.parent}:{os.path.abspath(path)}"
 
