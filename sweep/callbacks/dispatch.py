@@ -77,7 +77,7 @@ class _Hook:
     trial, result, **info)`, and gets a plain dict as its result.
     """
 
-    __slots__ = ("_function", "_is_ours", "_names", "callback", "name")
+    __slots__ = ("_function", "_is_ours", "_names", "callback", "lists_trials", "name")
 
     def __init__(self, callback: Callback, name: str) -> None:
         self.callback = callback
@@ -93,6 +93,7 @@ class _Hook:
         is_tunes = (takes_any and known.issuperset(names)) or bool({"iteration", "trials"} & set(names))
         self._is_ours = names in _OUR_FORMS or not is_tunes
         self._names = None if takes_any else frozenset(names)
+        self.lists_trials = not self._is_ours and (self._names is None or "trials" in self._names)
 
     def call(self, iteration: int, trials: _Trials, trial: ObservedTrial, extra: tuple[str, Any] | None) -> None:
         """Call it; `extra` is the name and value of what comes besides the trial."""
@@ -135,7 +136,8 @@ class Dispatcher:
         self._about = about or ExperimentInfo()
         self._files = files
         self._errors: dict[int, int] = {}
-        self._queue: queue.SimpleQueue[Sequence[Notify] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Sequence[Notify], dict[str, Trial]] | None] = queue.SimpleQueue()
+        self._changed: dict[str, Trial] = {}  # trials of earlier batches, to be handed over with the next commands
         self._sent = 0
         self._handled = 0
         self._told = self._covered = 0  # commands told so far; and those that log files are known to say already
@@ -157,6 +159,9 @@ class Dispatcher:
         self._leaving = [c for c in self._callbacks if hasattr(c, "listens_to")]
         self._begins = overriding(callbacks, "on_step_begin")
         self._ends = overriding(callbacks, "on_step_end")
+        hooks = (one for groups in self._wanted.values() for group in groups for one in group)
+        # Some are given all trials: they must hear of each change. What they see takes memory, so else it is not kept.
+        self._is_listing = bool(self._begins or self._ends) or any(one.lists_trials for one in hooks)
         self._steppers = overriding(callbacks, "on_step")
         self._states = CallbackStates(self._callbacks, self._about.root, notice)
         self._stored_at = time.monotonic()
@@ -182,11 +187,12 @@ class Dispatcher:
         """Queue the calls of callbacks; waits only while the queue is full."""
         if self._thread is None:
             return
-        wanted = commands if self._begins or self._ends else [c for c in commands if self._is_wanted[c.hook]]
+        wanted = commands if self._is_listing else [c for c in commands if self._is_wanted[c.hook]]
         if not wanted:
             return
         self._sent += len(wanted)
-        self._queue.put(wanted)
+        self._queue.put((wanted, self._changed))
+        self._changed = {}
         while self._sent - self._handled > _LIMIT and self._thread.is_alive():
             busy = self._busy
             if busy is not None and time.monotonic() - busy[1] > _SLOW_S:
@@ -198,6 +204,8 @@ class Dispatcher:
 
     def step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
         """Tell displays that a batch is committed; on the driver's own thread."""
+        if self._is_listing:
+            self._changed.update((trial_id, trials[trial_id]) for trial_id in changed)
         for callback in self._steppers:
             self._call(callback, "on_step", trials, now, changed)
         if self.fatal is not None:
@@ -231,7 +239,9 @@ class Dispatcher:
         return is_complete and not self._errors
 
     def _run(self) -> None:
-        while (commands := self._queue.get()) is not None:
+        while (item := self._queue.get()) is not None:
+            commands, changed = item
+            self._seen |= changed
             self._iteration += 1
             for callback in self._begins:
                 self._call(callback, "on_step_begin", iteration=self._iteration, trials=self._trials)
@@ -261,7 +271,8 @@ class Dispatcher:
 
     def _tell(self, command: Notify) -> None:
         hook = command.hook
-        self._seen[command.trial.id] = command.trial
+        if self._is_listing:
+            self._seen[command.trial.id] = command.trial
         trial = ObservedTrial(command.trial, self._about)
         self._told += 1
         files, is_behind = self._files, self._told > self._covered

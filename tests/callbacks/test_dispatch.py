@@ -113,6 +113,33 @@ def test_tunes_form_gets_keywords_and_a_plain_dict_with_the_config() -> None:
     ]
 
 
+def test_a_hook_that_is_given_all_trials_sees_how_the_others_are_though_it_was_not_called_for_that(
+    tmp_path: Path,
+) -> None:
+    seen = []
+
+    class Counts(Callback):
+        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:  # type: ignore[override]
+            seen.append((trial.trial_id[-1], [str(one.status) for one in trials]))
+
+    def train(config: dict[str, Any]) -> None:
+        sweep.report(loss=1)
+
+    space, several = (
+        {"x": sweep.grid_search([1, 2, 3])},
+        {"callbacks": [Counts()], "verbose": 0, "storage_path": tmp_path},
+    )
+    sweep.run(train, config=space, max_concurrent_trials=1, **several)
+    assert seen == [
+        ("0", ["RUNNING"]),
+        ("1", ["TERMINATED", "RUNNING"]),
+        ("2", ["TERMINATED", "TERMINATED", "RUNNING"]),
+    ]
+    seen.clear()
+    sweep.run(train, config=space, resources_per_trial={"cpu": sweep.cluster_resources()["CPU"]}, **several)
+    assert seen[0] == ("0", ["RUNNING", "PENDING", "PENDING"])
+
+
 def test_log_files_are_brought_up_to_date_once_for_all_that_was_handed_over_before() -> None:
     class Mine(Callback):
         def on_trial_result(self, trial: Any, result: Any) -> None:
@@ -456,13 +483,13 @@ def test_a_reporter_of_ones_own_is_called_with_the_trials(tmp_path: Path) -> Non
 
     class Mine(sweep.ProgressReporter):
         def should_report(self, trials: Any, done: bool = False) -> bool:
-            return done or len(trials) == 1
+            return done or any(trial.last_result for trial in trials)
 
         def report(self, trials: Any, done: bool, *sys_info: Any) -> None:
             calls.append((done, [trial.status for trial in trials]))
 
     shown_by(lambda out: Mine(), tmp_path)
-    assert calls[0] == (False, ["RUNNING"])
+    assert (calls[0][0], calls[0][1][0]) == (False, "RUNNING")
     assert calls[-1] == (True, ["TERMINATED", "TERMINATED", "ERROR"])
 
 
