@@ -135,7 +135,7 @@ class _Row(Mapping[str, Any]):
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._places = _places_of(tuple(values))
-        self._values = tuple(values.values())
+        self._values = tuple(map(_shared, values, values.values()))
 
     def __getitem__(self, key: str) -> Any:
         return self._values[self._places[key]]
@@ -148,6 +148,16 @@ class _Row(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def _shared(key: str, value: Any) -> Any:
+    """Return the first of the equal values that many trials have in common, so that the others need not be kept."""
+    return _first(value) if key in ("hostname", "node_ip", "pid") and type(value) in (str, int) else value
+
+
+@lru_cache(maxsize=256, typed=True)
+def _first(value: Any) -> Any:
+    return value
 
 
 @lru_cache(maxsize=64)
@@ -174,13 +184,14 @@ def fill(
     """
     values = dict(metrics)
     values.setdefault("training_iteration", count)
-    total = time_before_s + (as_float(values.get("time_this_iter_s")) or 0.0)
+    this = as_float(values.get("time_this_iter_s")) or 0.0
+    total = time_before_s + this if time_before_s else this
     if "time_total_s" in values:
         stated = as_float(values["time_total_s"])
     else:
         stated = values["time_total_s"] = total
     values["trial_id"] = trial_id
-    values["time_since_restore"] = stated - restored_s if stated is not None else 0.0
+    values["time_since_restore"] = 0.0 if stated is None else stated - restored_s if restored_s else stated
     values["iterations_since_restore"] = since_restore
     values.setdefault("done", False)
     return values
