@@ -213,8 +213,8 @@ class Dispatcher:
 
     def setup(self, **info: Any) -> None:
         """Tell all callbacks what is about to run, each as much as it takes; an error here is raised."""
-        for trial in info.get("trials", ()):
-            self._seen[trial.id] = trial
+        if self._is_listing:
+            self._seen |= {trial.id: trial for trial in info.get("trials", ())}
         for callback in self._callbacks:
             callback.setup(**taken_by(callback.setup, info))
         if info.get("is_resumed"):

@@ -10,7 +10,9 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Status, Trial, shown_status
 from sweep.record.derived_fields import NODE_IP, date_of
 from sweep.record.layout import ERROR_FILE
+from sweep.record.reader import ExperimentReader
 from sweep.results.trials import ExperimentInfo, ShownTrial
+from sweep.results.winners import metric_analysis
 
 __all__ = ["ExperimentInfo", "ObservedTrial", "plain_result"]
 
@@ -48,6 +50,14 @@ class ObservedTrial(ShownTrial):
     def last_result(self) -> TrialResult:
         """The last report; empty before the first."""
         return self._facts.last_result or TrialResult({})
+
+    @property
+    def metric_analysis(self) -> dict[str, dict[str, float]]:
+        """For each number that it has reported, by its flattened name: max, min, avg, last, last-5-avg and last-10-avg.
+
+        Read from the record, which may already know of later reports than the one that a callback is called for.
+        """
+        return metric_analysis(ExperimentReader(self._about.root), self.trial_id)
 
     @property
     def error_file(self) -> str | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +25,7 @@ from sweep.record.rows import ResultRow, TrialRow, trainable_name, variables_of
 from sweep.results.frames import result_frame
 from sweep.results.notebook import result_page, view_page
 from sweep.results.trials import ExperimentInfo, ShownTrial
-from sweep.results.winners import AVERAGES, best_reports
+from sweep.results.winners import best_reports, metric_analysis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +44,6 @@ __all__ = [
 ]
 
 _Scored = tuple[Checkpoint, dict[str, Any]]  # a checkpoint that still exists, and the metrics it was taken at
-# Numbers that say nothing about how good a trial is.
-_NOT_ANALYSED = frozenset({"trial_id", "timestamp", "date", "pid", "hostname", "node_ip", "done", "experiment_tag"})
 
 
 class TrialView(ShownTrial):
@@ -112,20 +108,7 @@ class TrialView(ShownTrial):
 
         NaN is skipped by max and min and carries over into the averages.
         """
-        series: dict[str, list[float]] = defaultdict(list)
-        for row in self._reader.results(self.trial_id):
-            for key, value in flatten(row.metrics).items():
-                if key not in _NOT_ANALYSED and isinstance(value, (int, float)):
-                    series[key].append(value)
-        return {
-            key: {
-                "max": max((v for v in values if v == v), default=math.nan),
-                "min": min((v for v in values if v == v), default=math.nan),
-                "last": values[-1],
-                **{scope: average(values) for scope, average in AVERAGES.items()},
-            }
-            for key, values in series.items()
-        }
+        return metric_analysis(self._reader, self.trial_id)
 
     @property
     def max_failures(self) -> int:

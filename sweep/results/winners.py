@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 from searchers.pareto import pareto_front
 from sweep.core.ranking import beats, best_of, rankable
-from sweep.core.results import TrialResult
+from sweep.core.results import TrialResult, flatten
 from sweep.record.reader import ExperimentReader, TrialRow
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "best_reports",
     "better_earlier",
     "front_of",
+    "metric_analysis",
     "objectives_front",
     "scores",
 ]
@@ -35,6 +37,8 @@ AVERAGES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last-10-avg": lambda values: _mean(values[-10:]),
 }
 SCOPES = ("last", *AVERAGES, "all")
+# Numbers that say nothing about how good a trial is.
+_NOT_ANALYSED = frozenset({"trial_id", "timestamp", "date", "pid", "hostname", "node_ip", "done", "experiment_tag"})
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,27 @@ def scores(
             series[trial_id].append(value)
         found = {trial_id: AVERAGES[scope](values) for trial_id, values in series.items()}
     return [(row.trial_id, found[row.trial_id]) for row in reader.trials() if row.trial_id in found]
+
+
+def metric_analysis(reader: ExperimentReader, trial_id: str) -> dict[str, dict[str, float]]:
+    """Return max, min, last and the averages of each number that a trial has reported, by its flattened name.
+
+    NaN is skipped by max and min and carries over into the averages.
+    """
+    series: dict[str, list[float]] = defaultdict(list)
+    for row in reader.results(trial_id):
+        for key, value in flatten(row.metrics).items():
+            if key not in _NOT_ANALYSED and isinstance(value, (int, float)):
+                series[key].append(value)
+    return {
+        key: {
+            "max": max((v for v in values if v == v), default=math.nan),
+            "min": min((v for v in values if v == v), default=math.nan),
+            "last": values[-1],
+            **{scope: average(values) for scope, average in AVERAGES.items()},
+        }
+        for key, values in series.items()
+    }
 
 
 def best_by_last(reader: ExperimentReader, metric: str | None, mode: str | None) -> Best | None:

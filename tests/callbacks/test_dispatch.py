@@ -140,6 +140,22 @@ def test_a_hook_that_is_given_all_trials_sees_how_the_others_are_though_it_was_n
     assert seen[0] == ("0", ["RUNNING", "PENDING", "PENDING"])
 
 
+def test_a_callback_can_ask_for_what_a_metric_has_been(tmp_path: Path) -> None:
+    seen = []
+
+    class Asks(Callback):
+        def on_trial_complete(self, trial: Any) -> None:
+            seen.append(trial.metric_analysis["inner/loss"])
+
+    def train(config: dict[str, Any]) -> None:
+        for loss in (3, 1, 2):
+            sweep.report(inner={"loss": loss})
+
+    analysis = sweep.run(train, callbacks=[Asks()], engine="inline", storage_path=tmp_path, verbose=0)
+    assert seen == [{"max": 3, "min": 1, "last": 2, "avg": 2, "last-5-avg": 2, "last-10-avg": 2}]
+    assert analysis.trials[0].metric_analysis["inner/loss"] == seen[0]
+
+
 def test_log_files_are_brought_up_to_date_once_for_all_that_was_handed_over_before() -> None:
     class Mine(Callback):
         def on_trial_result(self, trial: Any, result: Any) -> None:
