@@ -11,6 +11,7 @@ LOCAL = os.path.abspath("res")
 
 
 def objective(config):
+    open(os.path.join(LOCAL, "begun"), "w").close()
     for i in range(40):
         time.sleep(0.05)
         tune.report(i=i)
@@ -19,7 +20,9 @@ def objective(config):
 
 
 def interrupt():
-    time.sleep(1.5)
+    while not os.path.exists(os.path.join(LOCAL, "begun")):
+        time.sleep(0.05)
+    time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGINT)
 
 
