@@ -11,8 +11,8 @@ from sweep.core.trial import Status, Trial, shown_status
 from sweep.record.derived_fields import NODE_IP, date_of
 from sweep.record.layout import ERROR_FILE
 from sweep.record.reader import ExperimentReader
+from sweep.results.scopes import metric_analysis
 from sweep.results.trials import ExperimentInfo, ShownTrial
-from sweep.results.winners import metric_analysis
 
 __all__ = ["ExperimentInfo", "ObservedTrial", "plain_result"]
 

@@ -9,7 +9,7 @@ from sweep.core.ranking import beats, rankable
 from sweep.errors import MetricError
 from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, is_wide, number_text, plain, rounded, some
 from sweep.record.reader import ExperimentReader
-from sweep.results.winners import scores
+from sweep.results.scopes import scores
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -17,6 +17,7 @@ from sweep.record.remote import open_storage_for_reading
 from sweep.record.rows import TrialRow
 from sweep.results.experiment import Experiment
 from sweep.results.frames import result_frame
+from sweep.results.scopes import SCOPES, scores
 from sweep.results.views import (
     Choice,
     Result,
@@ -25,10 +26,6 @@ from sweep.results.views import (
     result_of,
     results_of,
     views_of,
-)
-from sweep.results.winners import (
-    SCOPES,
-    scores,
 )
 
 if TYPE_CHECKING:

@@ -15,16 +15,9 @@ from sweep.record.rows import TrialRow
 from sweep.results.frames import event_frame, history_frame, trial_frame
 from sweep.results.notebook import analysis_page
 from sweep.results.optuna_study import to_study
+from sweep.results.scopes import SCOPES, best_reports, scores
 from sweep.results.views import local_filesystem, several_objectives
-from sweep.results.winners import (
-    SCOPES,
-    best_by_last,
-    best_reports,
-    better_earlier,
-    front_of,
-    objectives_front,
-    scores,
-)
+from sweep.results.winners import best_by_last, better_earlier, front_of, objectives_front
 
 if TYPE_CHECKING:
     import optuna

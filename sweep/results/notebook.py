@@ -13,7 +13,8 @@ from sweep.core.results import flatten, own_metrics
 from sweep.core.values import printed
 from sweep.record.encoding import Opaque
 from sweep.results.glance import config_to_paste, figures
-from sweep.results.winners import best_by_last, better_earlier, objectives_front, scores
+from sweep.results.scopes import scores
+from sweep.results.winners import best_by_last, better_earlier, objectives_front
 
 if TYPE_CHECKING:
     from sweep.record.reader import TrialRow

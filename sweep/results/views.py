@@ -24,8 +24,8 @@ from sweep.record.remote import open_storage_for_reading
 from sweep.record.rows import ResultRow, TrialRow, trainable_name, variables_of
 from sweep.results.frames import result_frame
 from sweep.results.notebook import result_page, view_page
+from sweep.results.scopes import best_reports, metric_analysis
 from sweep.results.trials import ExperimentInfo, ShownTrial
-from sweep.results.winners import best_reports, metric_analysis
 
 if TYPE_CHECKING:
     import pandas as pd
