@@ -505,7 +505,7 @@ def test_a_reporter_of_ones_own_is_called_with_the_trials(tmp_path: Path) -> Non
             calls.append((done, [trial.status for trial in trials]))
 
     shown_by(lambda out: Mine(), tmp_path)
-    assert (calls[0][0], calls[0][1][0]) == (False, "RUNNING")
+    assert calls[0] == (False, ["RUNNING", "PENDING", "PENDING"])
     assert calls[-1] == (True, ["TERMINATED", "TERMINATED", "ERROR"])
 
 

@@ -90,10 +90,11 @@ def test_a_result_understands_paths():
     assert (list(result), len(result), result.seq) == (["eval", "a/b"], 2, 3)
 
 
-NAMES = st.text("ab/", max_size=3)
+NAMES = st.text("ab/", max_size=3) | st.sampled_from(["pid", "hostname", "node_ip"])
+VALUES = st.integers() | st.booleans() | st.text("ab", max_size=2) | st.lists(st.integers(), max_size=1)
 
 
-@given(st.dictionaries(NAMES, st.integers() | st.dictionaries(NAMES, st.integers(), max_size=3), max_size=13))
+@given(st.dictionaries(NAMES, VALUES | st.dictionaries(NAMES, st.integers(), max_size=3), max_size=13))
 def test_a_compact_result_is_the_same(values):
     plain, compact = TrialResult(dict(values), 7), TrialResult(dict(values), 7)
     compact.compact()
@@ -107,6 +108,14 @@ def test_a_compact_result_is_the_same(values):
             assert (path in one) == (path in plain)
         with pytest.raises(KeyError, match="none such"):
             one["none such"]
+
+
+def test_compact_results_keep_once_what_they_have_in_common():
+    one, other = (TrialResult({"hostname": "".join(["no", "de"]), "pid": int("70000"), "loss": 1.0}) for _ in range(2))
+    for result in (one, other):
+        result.compact()
+    assert one["hostname"] is other["hostname"]
+    assert one["pid"] is other["pid"]
 
 
 def test_a_compact_result_takes_less_than_half():
