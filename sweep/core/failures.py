@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ __all__ = [
     "unbegun",
     "wants_save",
     "was_put_off",
+    "without_numbers",
 ]
 
 CLASSES = {
@@ -50,9 +52,15 @@ _MEMORY_ERRORS = frozenset({"MemoryError", "OutOfMemoryError"})
 # JAX and TensorFlow say it in the text of an error that may mean anything else.
 _MEMORY_TEXTS = ("RESOURCE_EXHAUSTED", "CUDA out of memory", "DefaultCPUAllocator: can't allocate memory")
 
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 _BUDGET = "the time budget of"
 _FALLS_BACK = "starts again from "
 DISOBEYED = " and did not stop when it was asked to"
+
+
+def without_numbers(reason: str) -> str:
+    """Return a reason with N for each number: failures for which it is the same are alike."""
+    return _NUMBERS.sub("N", reason)
 
 
 def class_of(ended: Exit, *, has_begun: bool) -> str:

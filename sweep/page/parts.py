@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from sweep.core.failures import without_numbers
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import flatten
 from sweep.display.formats import at_step, duration
@@ -25,7 +25,6 @@ from sweep.results.winners import Best, better_earlier
 __all__ = ["ENDED", "PARTS", "TITLES", "counts_of", "span_text"]
 
 
-_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 _MAX_GROUPS = 20
 _MAX_FRONT = 50
 _MAX_NAMES = 50
@@ -94,7 +93,7 @@ def failures(subject: Subject) -> str:
     groups: dict[str, list[TrialRow]] = {}
     for row in trials:
         if row.status == "ERROR":
-            groups.setdefault(_NUMBERS.sub("N", row.reason), []).append(row)
+            groups.setdefault(without_numbers(row.reason), []).append(row)
     retried = sum(row.failures + row.losses + row.node_losses for row in trials if row.status != "ERROR")
     found = ""
     for some in sorted(groups.values(), key=len, reverse=True)[:_MAX_GROUPS]:
@@ -127,7 +126,7 @@ def waits(subject: Subject) -> str:
         if span.kind in times:
             times[span.kind].append(span.end - span.begin)
             if span.text and span.kind != "paused":
-                said[_NUMBERS.sub("N", span.text)] += 1
+                said[without_numbers(span.text)] += 1
     words = {"waiting": "for a place", "paused": "paused", "starting": "for the process to start"}
     body = [
         (words[kind], len(some), span_text(statistics.median(some)), span_text(max(some)), span_text(sum(some)))
