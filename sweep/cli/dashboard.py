@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import socketserver
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -14,12 +17,13 @@ import click
 from sweep.callbacks.logger_base import required
 from sweep.cli.inspect import goal_option, storage_option
 from sweep.display.formats import clean
-from sweep.errors import ConfigError
+from sweep.errors import ConfigError, MetricError
 from sweep.record.reader import find_experiment
 from sweep.results.optuna_study import objectives_for
 
 __all__ = ["dashboard"]
 
+_App = Callable[..., Iterable[bytes]]
 _HOST = "127.0.0.1"
 _OWN_NAMES = (_HOST, "localhost")
 
@@ -89,7 +93,7 @@ def _server(experiments: list[Any], port: int, dashboards: Any) -> WSGIServer:
     """
     from sweep.results.optuna_storage import ExperimentStorage
 
-    app = _own_only(dashboards.wsgi(ExperimentStorage(experiments)))
+    app = _own_only(_with_importances(dashboards.wsgi(ExperimentStorage(experiments)), experiments))
     try:
         server = _Server((_HOST, port), _Quiet)
     except OSError as error:
@@ -100,7 +104,34 @@ def _server(experiments: list[Any], port: int, dashboards: Any) -> WSGIServer:
     return server
 
 
-def _own_only(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+def _with_importances(app: _App, experiments: list[Any]) -> _App:
+    """Return the application with the importances of our figures: its own leave out trials that were stopped early, and
+    say something of two trials."""
+    from sweep.figures.importance import importances
+    from sweep.figures.trials import Chosen, Field
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        asked = re.fullmatch(r"/api/studies/(\d+)/param_importances", environ.get("PATH_INFO", ""))
+        if asked is None or int(asked[1]) >= len(experiments):
+            return app(environ, start_response)
+        reader, objectives = experiments[int(asked[1])]
+        found: list[list[dict[str, Any]]] = []
+        for metric, mode in objectives:
+            found.append([])
+            with suppress(ConfigError, MetricError):  # of too few trials there is nothing to show
+                shares, varied, _ = importances(Field(reader, Chosen(metric, mode)))
+                kinds = {name: "Float" if one.labels is None else "Categorical" for name, one in varied.items()}
+                found[-1] = [
+                    {"name": name, "importance": share, "distribution": f"{kinds[name]}Distribution"}
+                    for name, (share, _, _) in shares.items()
+                ]
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps({"param_importances": found}).encode()]
+
+    return answer
+
+
+def _own_only(app: _App) -> _App:
     """Return an application that answers only who calls it by a name of this machine: a page from elsewhere, whose own
     name was pointed to 127.0.0.1, must not read the sweeps."""
 

@@ -103,9 +103,11 @@ class Plots:
         return self._draw("parallel", self._field(metric, None), params)
 
     def importance(self, metric: str | None = None, evaluator: Any = None) -> go.Figure:
-        """Show how much each parameter matters for the value, by an evaluator of Optuna.
+        """Show how much each parameter matters for the value, by an evaluator of Optuna, and how sure that is: a line
+        through the end of each bar spans what other draws of the trials say, the same each time.
 
-        More than 2,000 trials are thinned evenly. Trials that were stopped early count with their last value.
+        More than 1,000 trials are thinned evenly; of fewer than 20 there is no figure. Trials that were stopped early
+        count with their last value.
 
         Args:
             evaluator: "ped_anova" (None), "fanova", "mean_decrease_impurity", or an object of `optuna.importance`. Only

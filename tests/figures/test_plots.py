@@ -76,10 +76,10 @@ def test_whatever_a_config_holds_is_drawn(tmp_path: Path) -> None:
 
 def test_what_suits_an_experiment_is_printed_and_listed(tmp_path: Path) -> None:
     plot = ExperimentAnalysis(make(tmp_path, "stopped")).plot
-    assert plot.suited() == ["history", "curves", "parallel", "importance", "slice", "rungs", "timeline"]
+    assert plot.suited() == ["history", "curves", "parallel", "slice", "rungs", "timeline"]  # too few for importances
     assert repr(plot) == (
-        "figures of stopped: history(), curves(), parallel(), importance(), slice(), rungs(), timeline(); of two "
-        "parameters contour(x, y)"
+        "figures of stopped: history(), curves(), parallel(), slice(), rungs(), timeline(); of two parameters "
+        "contour(x, y)"
     )
     assert {*NAMES, "suited"} <= set(dir(plot))
 
