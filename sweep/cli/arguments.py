@@ -18,7 +18,15 @@ from sweep.errors import ConfigError, ExperimentError, TrainableError, nearest
 from sweep.record.files import write_atomically
 from sweep.record.importing import DriverCalled, ended_at, importing, load_file, why_missing
 
-__all__ = ["COMMAND_FILE", "RunArguments", "import_trainable", "parse_count", "parse_seconds", "split_target"]
+__all__ = [
+    "COMMAND_FILE",
+    "RunArguments",
+    "import_trainable",
+    "parse_count",
+    "parse_seconds",
+    "refuse_shadows",
+    "split_target",
+]
 
 # Beside `sweep.db`: the arguments, for `sweep resume`.
 COMMAND_FILE = "command.json"
@@ -229,7 +237,7 @@ def import_trainable(target: str, notice: Callable[[str], None] | None = None) -
         known = sorted(other.name for other in path.parent.glob("*.py")) if path.parent.is_dir() else []
         hint = nearest(path.name, known) if known else f"{path.parent} holds no Python files."
         raise ConfigError(f"there is no file {path}. {hint}")
-    _refuse_shadows(path.parent)
+    refuse_shadows(path.parent)
     module = _import(path)
     call = ended_at(module.__name__)
     if call is not None and notice is not None:
@@ -250,7 +258,7 @@ def import_trainable(target: str, notice: Callable[[str], None] | None = None) -
     return value
 
 
-def _refuse_shadows(directory: Path) -> None:
+def refuse_shadows(directory: Path) -> None:
     """Say when a file beside the script hides this package: the script and all trials would import that one."""
     import sweep
 

@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "resume": "sweep.cli.control:resume",
     "replay": "sweep.cli.replay:replay",
     "simulate": "sweep.cli.simulate:simulate",
+    "migrate": "sweep.cli.migrate:migrate",
 }
 """Name of a command -> where it is."""
 
