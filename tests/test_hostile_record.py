@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,14 @@ import pytest
 import record_5
 from click.testing import CliRunner
 
+import sweep
 from sweep import ExperimentAnalysis, Tuner
 from sweep.cli.main import sweep as command_line
-from sweep.errors import ExperimentError
+from sweep.errors import ExperimentError, SweepError
 from sweep.record.checkpoints import discard_in
 from sweep.record.layout import checked_checkpoint, checked_name, checked_trial_id, leads_outside
+from sweep.record.mirrored import MirrorState
+from sweep.record.reader import ExperimentReader
 
 GOLDEN = Path(__file__).parent / "golden"
 SECRET = "what the neighbour printed"
@@ -175,3 +181,126 @@ def test_what_a_record_may_name(check: Callable[[Any], str], good: list[Any], ba
     for one in bad:
         with pytest.raises(ExperimentError, match="the record names a "):
             check(one)
+
+
+# --- a bomb in every file: looking loads no pickle -------------------------------------------------------------------
+
+
+class Bomb(Exception):
+    """Makes a directory when it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.makedirs, (BOMB_MARK, 0o777, True)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
+BOMB_MARK = ""
+NOTES = {"pickle": {"uri": None, "shown": "x"}, "address": {"uri": "memory://somewhere/made", "shown": "x"}}
+
+
+@pytest.fixture(scope="module")
+def mined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An experiment of somebody else, with a pickle that acts in each of its files and in all that its record holds."""
+    global BOMB_MARK
+    storage = tmp_path_factory.mktemp("mined")
+    BOMB_MARK = str(storage / "ran")
+
+    def train(config: dict[str, Any]) -> None:
+        with sweep.checkpoint_dir() as directory:
+            Path(directory, "model.pkl").write_text("x")
+        sweep.report({"loss": config["x"]})
+        if config["x"] > 2:
+            raise Bomb
+
+    class Stateful(sweep.Callback):
+        def get_state(self) -> Any:
+            return Bomb()
+
+    space = {"x": sweep.grid_search([1.0, 2.0, 3.0]), "y": sweep.uniform(0, 1), "bomb": Bomb()}
+    sweep.run(
+        train,
+        config=space,
+        metric="loss",
+        mode="min",
+        name="made",
+        storage_path=storage,
+        engine="inline",
+        verbose=0,
+        raise_on_failed_trial=False,
+        callbacks=[Stateful()],
+    )
+    root = storage / "made"
+    (root / "code").mkdir()
+    for path in (root / "code" / "x.pkl", *(trial / "output.log" for trial in root.glob("*_0000?"))):
+        path.touch()
+    for path in root.rglob("*"):
+        if path.is_file() and path.suffix not in (".db", ".mark"):
+            path.write_bytes(pickle.dumps(Bomb()))
+    yield root
+    BOMB_MARK = ""
+
+
+def read_by_python(root: Path) -> None:
+    analysis, reader = ExperimentAnalysis(root), ExperimentReader(root)
+    assert len(analysis.trials) == 3
+    analysis.dataframe(), analysis.history(), analysis.events(), analysis.stats(), analysis.runner_data()
+    repr(analysis), analysis._repr_html_(), dict(analysis.trial_dataframes), analysis.get_all_configs()
+    repr([analysis.best_config, analysis.best_result, analysis.best_trial, analysis.results, analysis.best_logdir])
+    for trial in analysis.trials:
+        result = sweep.Result.from_path(trial.path)
+        repr([trial.error, trial.get_error(), trial.get_pickled_error(), trial.metric_analysis, trial.config])
+        repr([result, result.error, result.metrics, result.checkpoint, result._repr_html_()])
+    repr([reader.timelines(), reader.damage(), list(reader.results()), reader.plan(), reader.state()])
+    repr([sweep.Curves.from_experiment(root).curves, Tuner.can_restore(root)])
+
+
+def read_checkpoints(root: Path) -> None:
+    analysis = ExperimentAnalysis(root)
+    found = [analysis.best_checkpoint, analysis.get_last_checkpoint(), analysis.best_trial.checkpoint]
+    for checkpoint in [*found, *(result.checkpoint for result in analysis.trials)]:
+        for read in (lambda c: c.get_metadata(), lambda c: c.as_directory().__enter__(), lambda c: c.to_directory()):
+            with pytest.raises(SweepError, match="copy that was made elsewhere"):
+                read(checkpoint)
+
+
+def read_by_commands(root: Path, *more: tuple[str, ...]) -> None:
+    for command in more or LOOKING:
+        words = [root.name if word == "function" else word for word in command]
+        done = CliRunner().invoke(command_line, [*words, "--storage", str(root.parent)])
+        assert done.exit_code == 0, (command, done.output, done.exception)
+
+
+def read_as_pictures(root: Path) -> None:
+    analysis = ExperimentAnalysis(root)
+    for name in analysis.plot.suited():
+        getattr(analysis.plot, name)()
+    analysis.to_html(root.parent / "page.html")
+    analysis.to_optuna()
+    read_by_commands(
+        root, ("html", "function", "--output", str(root.parent / "other.html")), ("watch", "--text", "function")
+    )
+
+
+@pytest.mark.parametrize(
+    "read",
+    [read_by_python, read_checkpoints, read_by_commands, pytest.param(read_as_pictures, marks=pytest.mark.slow)],
+)
+@pytest.mark.parametrize("note", NOTES)
+def test_looking_runs_no_code_whatever_the_files_hold(
+    mined: Path, tmp_path: Path, note: str, read: Callable[..., None]
+):
+    root = tmp_path / "made"
+    shutil.copytree(mined, root)
+    (root / ".sweep-remote.json").write_text(json.dumps(NOTES[note]))
+    (root / ".sweep-remote.json.pkl").write_bytes(pickle.dumps(Bomb()))
+    checkpoints = [path.relative_to(root).as_posix() for path in root.glob("*/checkpoint_*")]
+    (root / ".sweep-mirror.json").write_text(json.dumps(asdict(MirrorState(elsewhere=checkpoints))))
+    for path in checkpoints:
+        shutil.rmtree(root / path)
+    shutil.rmtree(BOMB_MARK, ignore_errors=True)
+    read(root)
+    assert not os.path.exists(BOMB_MARK)
+    ExperimentAnalysis(root, trust=True).get_all_configs()
+    assert os.path.exists(BOMB_MARK)

@@ -43,7 +43,8 @@ class RecordedCurve:
 
     Attributes:
         points: in order, without gaps.
-        is_cut: it was stopped, so what it would have reported afterwards is unknown; in a simulation it ends there.
+        is_cut: it was stopped before it reached `max_t` or a bound of `stop`, so what it would have reported afterwards is
+            unknown; in a simulation it ends there.
         error: what it failed with after its last point; empty: it did not fail.
         resources: what it asked for; None: not known.
     """
@@ -123,8 +124,9 @@ class Curves:
                 can_save = fact.event.plan.can_save_on_demand
             elif isinstance(fact.event, NodesChanged) and len(fact.event.nodes) >= len(nodes or ()):
                 nodes = fact.event.nodes  # those of the time when most of them were there
-        meta = ExperimentReader(layout.root).meta
-        curves = [_finished(trial_id, draft) for trial_id, draft in drafts.items()]
+        reader = ExperimentReader(layout.root)
+        meta, reached = reader.meta, {row.trial_id for row in reader.trials() if row.reason.startswith("reached ")}
+        curves = [_finished(trial_id, draft, trial_id in reached) for trial_id, draft in drafts.items()]
         metric, mode = meta.get("metric") or None, meta.get("mode") or None
         return cls(curves, metric=metric, mode=mode, can_save_on_demand=can_save, nodes=nodes)
 
@@ -309,13 +311,13 @@ def _drop(drafts: Mapping[str, _Draft], paths: Iterable[str]) -> None:
             draft.saved.pop(path, None)
 
 
-def _finished(trial_id: str, draft: _Draft) -> RecordedCurve:
+def _finished(trial_id: str, draft: _Draft, has_reached: bool) -> RecordedCurve:
     points = tuple(draft.points[count] for count in sorted(draft.points))
     kind = draft.end.exit.kind if draft.end is not None else None
     error = draft.end.exit.error or kind.value if draft.end is not None and kind is not None else ""
     is_failed = kind not in _NO_FAILURES
     is_done = bool(points) and points[-1].metrics.get("done") is True
-    is_cut = not is_failed and kind is not ExitKind.FINISHED and not is_done
+    is_cut = not (is_failed or kind is ExitKind.FINISHED or is_done or has_reached)
     return RecordedCurve(trial_id, draft.config, points, is_cut, error if is_failed else "", draft.resources)
 
 

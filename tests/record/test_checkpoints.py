@@ -381,6 +381,7 @@ def test_a_missing_checkpoint_of_a_copy_is_fetched_when_it_is_used(tmp_path, buc
 
 @pytest.mark.parametrize(("uri", "is_found"), [("memory://b/run", True), (None, False)])
 def test_another_process_knows_the_home_of_a_copy_by_its_uri_only(tmp_path, bucket, monkeypatch, uri, is_found):
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path))
     root = tmp_path / "run"
     remember_home(root, RemoteDirectory(bucket, "/b/run"), uri)
     monkeypatch.setattr("sweep.record.filesystems._homes", {})
