@@ -77,7 +77,7 @@ def run(
     log_to_file: bool | str | Sequence[str] = False,
     trial_name_creator: Callable[[Any], str] | None = None,
     trial_dirname_creator: Callable[[Any], str] | None = None,
-    chdir_to_trial_dir: bool = False,
+    chdir_to_trial_dir: bool | None = None,
     sync_config: SyncConfig | None = None,
     max_failures: int = 0,
     fail_fast: bool | str = False,
@@ -129,7 +129,8 @@ def run(
         trial_name_creator: function of a trial that returns the name by which people see it.
         trial_dirname_creator: function of a trial that returns a name without separators; a link of that name to the
             trial's directory, which bears its id, is made in the experiment's.
-        chdir_to_trial_dir: run each trial in its own directory.
+        chdir_to_trial_dir: run each trial in its own directory. None: in the caller's; of what is called through
+            `sweep.tune`, as in Tune, in its own unless the environment has RAY_CHDIR_TO_TRIAL_DIR=0.
         sync_config: how a URI is kept up to date.
         max_failures: failures a trial may have and still be started again; -1: unlimited.
         fail_fast: the first failed trial ends the sweep; "raise": its exception leaves `run`.

@@ -296,7 +296,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sweep.tune": (),
     "sweep.tune.dicts": ("sweep.display.formats", "sweep.core.results"),
     "sweep.tune.experiments": OWN,
-    "sweep.tune.running": ("sweep.api", "sweep.results"),
+    "sweep.tune.running": OWN,
     "sweep.tune.session_functions": ("sweep.worker.session",),
     "sweep.cli": OWN,
     "sweep": OWN,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import os
 import signal
@@ -26,9 +27,11 @@ from sweep import (
     SyncConfig,
     TuneConfig,
     Tuner,
+    tune,
 )
-from sweep.errors import ConfigError, ResourceError, TrainableError, UnknownNameError, UserCodeError
+from sweep.errors import ConfigError, ResourceError, TrainableError, TrialsFailed, UnknownNameError, UserCodeError
 from sweep.launch.spec import ResumeMode, RunSpec
+from sweep.worker.environment import CALLER_VARIABLE as CALLER
 
 
 def half(config: dict[str, Any]) -> None:
@@ -417,6 +420,116 @@ def test_trials_run_where_the_caller_is_unless_asked_otherwise(tmp_path: Path) -
     assert usual["cwd"] == os.getcwd()
     moved = sweep.run(where, chdir_to_trial_dir=True, **options(tmp_path, engine="local")).trials[0].last_result
     assert moved["cwd"] == moved["own"]
+
+
+def reads(config: dict[str, Any]) -> None:
+    where = {"cwd": os.getcwd(), "own": sweep.get_context().get_trial_dir(), "caller": os.environ[CALLER]}
+    sweep.report(where | {"text": Path(os.environ[CALLER], "data", "words.txt").read_text()})
+
+
+def through_run(trainable: Any, storage: Path, **more: Any) -> dict[str, Any]:
+    return dict(tune.run(trainable, storage_path=storage, verbose=0, **more).trials[0].last_result)
+
+
+def through_tuner(trainable: Any, storage: Path, **more: Any) -> dict[str, Any]:
+    given = {"tune_config": TuneConfig(**more), "run_config": RunConfig(storage_path=storage, verbose=0)}
+    return dict(tune.Tuner(trainable, **given).fit()[0].metrics)
+
+
+def through_experiments(trainable: Any, storage: Path) -> dict[str, Any]:
+    one = sweep.Experiment("one", trainable, storage_path=storage)
+    return dict(tune.run_experiments(one, verbose=0)[0].last_result)
+
+
+@pytest.mark.parametrize("way", [through_run, through_tuner, through_experiments])
+def test_what_is_called_through_tune_runs_its_trials_in_their_own_directories(
+    way: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "words.txt").write_text("hello")
+    monkeypatch.chdir(tmp_path)
+    found = way(reads, tmp_path / "results")
+    assert (found["cwd"], found["caller"], found["text"]) == (found["own"], str(tmp_path), "hello")
+
+
+@pytest.mark.parametrize("way", [through_run, through_tuner])
+@pytest.mark.parametrize("switch", ["argument", "variable", "init"])
+def test_trials_of_tune_stay_with_the_caller_where_that_is_said(
+    way: Callable[..., dict[str, Any]], switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def where(config: dict[str, Any]) -> None:
+        sweep.report(cwd=os.getcwd())
+
+    more = {"chdir_to_trial_dir": False} if switch == "argument" else {}
+    if switch == "variable":
+        monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    if switch == "init":
+        sweep.init(runtime_env={"env_vars": {"RAY_CHDIR_TO_TRIAL_DIR": "0"}})
+    try:
+        assert way(where, tmp_path, **more)["cwd"] == os.getcwd()
+    finally:
+        sweep.shutdown()
+
+
+@pytest.mark.parametrize(
+    "load",
+    [lambda: Path("data/words.txt").read_text(), lambda: importlib.import_module("numpy").load("data/words.txt")],
+)
+def test_a_file_that_is_only_where_the_caller_is_is_named(
+    load: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(config: dict[str, Any]) -> None:
+        load()
+
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "words.txt").write_text("hello")
+    monkeypatch.chdir(tmp_path)
+    error = tune.run(train, storage_path=tmp_path, verbose=0, raise_on_failed_trial=False).trials[0].error
+    assert f"data/words.txt is in {tmp_path}, and this trial runs in its own directory, as in Tune. Write " in str(
+        error
+    )
+
+
+def checkpointing(where: str) -> Callable[[dict[str, Any]], None]:
+    def train(config: dict[str, Any]) -> None:
+        place = where.format(id=sweep.get_context().get_trial_id())
+        os.makedirs(place, exist_ok=True)
+        Path(place, "model.txt").write_text(str(config["x"]))
+        sweep.report({"x": config["x"]}, checkpoint=sweep.Checkpoint.from_directory(place))
+
+    return train
+
+
+def saved(analysis: ExperimentAnalysis) -> list[tuple[Any, str]]:
+    found = [(trial.config["x"], trial.checkpoint) for trial in analysis.trials]
+    return [(x, Path(checkpoint.path, "model.txt").read_text()) for x, checkpoint in found]
+
+
+@pytest.mark.parametrize(
+    ("where", "more"),
+    [
+        ("my_model", {"chdir_to_trial_dir": True}),
+        ("my_model", {"max_concurrent_trials": 1}),
+        ("my_model", {"resources_per_trial": {"cpu": 2}}),
+        ("model_{id}", {}),
+    ],
+)
+def test_a_checkpoint_under_a_relative_path_is_its_trials_own(
+    where: str, more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = {"config": {"x": sweep.grid_search([1, 2, 3])}, "nodes": [sweep.Node("one", 3)], **more}
+    found = saved(sweep.run(checkpointing(where), **options(tmp_path, engine="local", **more)))
+    assert found == [(1, "1"), (2, "2"), (3, "3")]
+
+
+def test_a_relative_checkpoint_that_trials_may_share_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = {"config": {"x": sweep.grid_search([1, 2])}, "nodes": [sweep.Node("one", 2)]}
+    with pytest.raises(TrialsFailed, match=r"the checkpoint 'my_model' lies in .*, where several trials may write it"):
+        sweep.run(checkpointing("my_model"), **options(tmp_path, engine="local", **more))
 
 
 def test_what_a_trial_prints_goes_to_the_files_that_were_named(tmp_path: Path) -> None:

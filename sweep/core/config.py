@@ -388,7 +388,7 @@ class TuneConfig(_ShowsChanges):
     """What is searched and how; the fields are parameters of `sweep.run`.
 
     Attributes:
-        chdir_to_trial_dir: run each trial in its own directory; by default in that of the caller.
+        chdir_to_trial_dir: run each trial in its own directory; None: as `sweep.run` says.
     """
 
     metric: str | Sequence[str] | None = None
@@ -401,7 +401,7 @@ class TuneConfig(_ShowsChanges):
     reuse_actors: bool = False
     trial_name_creator: Callable[[Any], str] | None = None
     trial_dirname_creator: Callable[[Any], str] | None = None
-    chdir_to_trial_dir: bool = False
+    chdir_to_trial_dir: bool | None = None
     seed: int | None = field(default=None)
     warm_start: Any = None
 

@@ -41,6 +41,7 @@ class EngineContext:
         environ: the variables that trials start from; None: those of this process.
         env: additional environment variables for all trials; those of the trainable come before them.
         is_chdir: trials run in their own directory.
+        has_company: several trials may run at a time.
         name_of: returns the name that the user gives to a trial, or an empty text.
         start_from: checkpoint of trials that have none of their own; empty: they start from nothing.
         log_to_file: names of the files for standard output and standard error; None: both go to `output.log`.
@@ -70,6 +71,7 @@ class EngineContext:
     environ: Mapping[str, str] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     is_chdir: bool = False
+    has_company: bool = False
     name_of: Callable[[Trial], str] | None = None
     start_from: str = ""
     log_to_file: tuple[str, str] | None = None

@@ -10,6 +10,7 @@ code waits in `report`, except when a deadline passes or an event is posted mean
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -256,6 +257,7 @@ class InlineEngine(Engine):
         try:
             _set_variables(variables)
             if self._context.is_chdir:
+                sys.path += [cwd] * ("" in sys.path)
                 os.chdir(trial_dir)
             seed_generators(job.seed)
             with inside_trial(trial.id):

@@ -106,6 +106,7 @@ class JobMaker:
         self._nodes = tuple(context.nodes)
         self._directory = str(context.directory.absolute())
         self._driver = process_mark(os.getpid())
+        self._caller = os.getcwd()
         self._env = {**context.trainable.env, **context.env}
         environ = os.environ if context.environ is None else context.environ
         self.environ: Mapping[str, str] = {**environ, **self._env}
@@ -231,7 +232,7 @@ class JobMaker:
             name=self._trainable.name,
             objects=self._stored.objects,
             config=brief.config,
-            variables={**self._env, **variables},
+            variables={**self._env, **variables, environment.CALLER_VARIABLE: self._caller},
             num_threads=request[1],
             seed=environment.trial_seed(self._context.seed, trial.id),
             base_count=start.count if start is not None else 0,
@@ -240,6 +241,7 @@ class JobMaker:
             else start_from or self._context.start_from,
             resources=request[0],
             is_chdir=self._context.is_chdir,
+            has_company=self._context.has_company,
             placement=trial.placement.to_json() if trial.placement is not None else None,
             devices=self._held(trial),
             own_threads=self.environ.get("OMP_NUM_THREADS", ""),

@@ -69,7 +69,8 @@ def engine_of(built: Built, place: Place, **more: Any) -> Engine:
         nodes=built.packer.nodes,
         seed=built.seed,
         env={**inventory.env_vars(), **(spec.env or {})},
-        is_chdir=spec.chdir_to_trial_dir,
+        is_chdir=bool(spec.chdir_to_trial_dir),
+        has_company=_has_company(built),
         report_timeout_s=spec.failures.report_limit_s,
         reuse_actors=spec.reuse_actors,
         start_method=spec.start_method,
@@ -80,6 +81,15 @@ def engine_of(built: Built, place: Place, **more: Any) -> Engine:
     )
     assert spec.engine is not None
     return _factory(spec.engine)(context)
+
+
+def _has_company(built: Built) -> bool:
+    """Whether several trials may run at a time."""
+    most = getattr(built.policies.searcher, "max_concurrent", None)
+    if built.spec.engine == "inline" or 1 in (most, built.plan.num_trials):
+        return False
+    wanted = built.wanted
+    return wanted is None or built.packer.could_ever_fit(replace(wanted, bundles=wanted.bundles * 2, strategy="PACK"))
 
 
 def _home_of(built: Built, place: Place) -> Home | None:

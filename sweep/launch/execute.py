@@ -13,7 +13,7 @@ from sweep.accelerators import inventory
 from sweep.engines.kept import end_kept, prepare
 from sweep.errors import TrialsFailed
 from sweep.launch.registry import registered
-from sweep.launch.spec import RunSpec
+from sweep.launch.spec import IS_AS_IN_TUNE, RunSpec
 from sweep.record.importing import end_module
 from sweep.record.saved_spec import pack_saved_spec
 from sweep.worker.nested import refuse_nested
@@ -38,6 +38,9 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
     refuse_nested()
     name = trainable if isinstance(trainable, str) else None
     spec = RunSpec.of(registered(name) if name is not None else trainable, {**arguments, "trainable_name": name})
+    if spec.chdir_to_trial_dir is None and IS_AS_IN_TUNE.get():
+        variables = {**os.environ, **inventory.env_vars(), **(spec.env or {})}
+        spec = replace(spec, chdir_to_trial_dir=variables.get("RAY_CHDIR_TO_TRIAL_DIR") != "0")
     with _zygote_ahead(spec):
         if spec.warm_start is not None:  # read now: the former experiment may be gone when this one is continued
             from sweep.launch.warm_start import evaluated_points

@@ -30,10 +30,12 @@ from sweep.errors import ConfigError, nearest
 from sweep.launch.stop_rules import StopRules
 from sweep.schedulers import Scheduler
 
-__all__ = ["FORMER_FORMS", "HAS_NO_RESUME", "ResumeMode", "RunSpec", "changed", "metric_and_mode"]
+__all__ = ["FORMER_FORMS", "HAS_NO_RESUME", "IS_AS_IN_TUNE", "ResumeMode", "RunSpec", "changed", "metric_and_mode"]
 
 # The call that runs the sweep takes no `resume=`: what it began is continued by `Tuner.restore`.
 HAS_NO_RESUME: ContextVar[bool] = ContextVar("HAS_NO_RESUME", default=False)
+# The call came through `sweep.tune`: trials run in their own directory unless something else is said.
+IS_AS_IN_TUNE: ContextVar[bool] = ContextVar("IS_AS_IN_TUNE", default=False)
 # Deprecated forms of fields of CheckpointConfig, as parameters of `run`.
 _CHECKPOINT_FORMS = {
     "keep_checkpoints_num": "num_to_keep",
@@ -135,7 +137,7 @@ class RunSpec:
     log_to_file: bool | str | Sequence[str] = False
     trial_name_creator: Callable[[Any], str] | None = None
     trial_dirname_creator: Callable[[Any], str] | None = None
-    chdir_to_trial_dir: bool = False
+    chdir_to_trial_dir: bool | None = None
     sync_config: SyncConfig | None = None
     max_failures: int = 0
     fail_fast: bool | str = False

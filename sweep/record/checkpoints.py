@@ -98,6 +98,7 @@ class Checkpoint:
                 f"a checkpoint was made from {type(path).__name__}; expected the path of a directory. Write the state "
                 "into a directory and pass that."
             )
+        self._given = os.fspath(path)
         self.filesystem, self.path = locate(path, filesystem)
 
     @classmethod

@@ -83,7 +83,7 @@ from sweep import Trainable as Trainable
 from sweep import TrialPlateauStopper as TrialPlateauStopper
 from sweep import TuneConfig as TuneConfig
 from sweep import TuneError as TuneError
-from sweep import Tuner as Tuner
+from sweep.tune.running import Tuner as Tuner
 from sweep import available_resources as available_resources
 from sweep import checkpoint_dir as checkpoint_dir
 from sweep import choice as choice
@@ -117,7 +117,7 @@ from sweep import replay as replay
 from sweep import report as report
 from sweep import rerun as rerun
 from sweep.tune.running import run as run
-from sweep import run_experiments as run_experiments
+from sweep.tune.running import run_experiments as run_experiments
 from sweep import sample_from as sample_from
 from sweep import shutdown as shutdown
 from sweep import simulate as simulate

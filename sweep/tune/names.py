@@ -140,7 +140,7 @@ TUNE = {
     "sweep.train.xgboost": "sweep.integration.xgboost: RayTrainReportCallback",
     "sweep.tune": """
         sweep: *
-        sweep.tune.running: run
+        sweep.tune.running: Tuner run run_experiments
         sweep.results.analysis: Analysis=ExperimentAnalysis
         sweep.worker.session: TuneContext=Context
     """,
@@ -247,9 +247,9 @@ TUNE = {
     "sweep.tune.trainable.trainable": "sweep: Trainable",
     "sweep.tune.trainable.util": "sweep: with_parameters with_resources",
     "sweep.tune.trial": "sweep.callbacks.observed: Trial=ObservedTrial",
-    "sweep.tune.tune": "sweep.tune.running: run sweep: run_experiments",
+    "sweep.tune.tune": "sweep.tune.running: run run_experiments",
     "sweep.tune.tune_config": "sweep: ResumeConfig TuneConfig",
-    "sweep.tune.tuner": "sweep: Tuner",
+    "sweep.tune.tuner": "sweep.tune.running: Tuner",
     "sweep.tune.utils": """
         sweep.tune.dicts: deep_update flatten_dict merge_dicts unflatten_dict unflattened_lookup
         sweep: wait_for_gpu

@@ -1,28 +1,44 @@
-"""`tune.run` of scripts written for Tune: `sweep.run`, and dataframes with all of the columns that Tune's have."""
+"""What runs sweeps of scripts written for Tune: `sweep.run` and the others, where trials run in their own directory as
+in Tune, and dataframes with all of the columns that Tune's have."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
 from sweep.api import run as plain_run
+from sweep.launch.spec import IS_AS_IN_TUNE
+from sweep.launch.tuner import Tuner as PlainTuner
 from sweep.results.analysis import ExperimentAnalysis
+from sweep.tune.experiments import run_experiments as plain_run_experiments
 
-__all__ = ["run"]
+__all__ = ["Tuner", "run", "run_experiments"]
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def _with_all_columns(function: Callable[P, ExperimentAnalysis]) -> Callable[P, ExperimentAnalysis]:
+def _as_in_tune(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
-    def run_and_show_all(*args: P.args, **kwargs: P.kwargs) -> ExperimentAnalysis:
-        analysis = function(*args, **kwargs)
-        analysis._is_full = True
-        return analysis
+    def run_as_in_tune(*args: P.args, **kwargs: P.kwargs) -> R:
+        token = IS_AS_IN_TUNE.set(True)
+        try:
+            found = function(*args, **kwargs)
+        finally:
+            IS_AS_IN_TUNE.reset(token)
+        if isinstance(found, ExperimentAnalysis):
+            found._is_full = True
+        return found
 
-    run_and_show_all.__module__ = __name__  # so that it is pickled as itself
-    return run_and_show_all
+    run_as_in_tune.__module__ = __name__  # so that it is pickled as itself
+    return run_as_in_tune
 
 
-run = _with_all_columns(plain_run)
+class Tuner(PlainTuner):
+    fit = _as_in_tune(PlainTuner.fit)
+
+
+Tuner.__doc__ = PlainTuner.__doc__
+run = _as_in_tune(plain_run)
+run_experiments = _as_in_tune(plain_run_experiments)

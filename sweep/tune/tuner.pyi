@@ -1,3 +1,3 @@
 # Written by `python tests/stubs.py` from the table of names in sweep/tune/names.py.
 
-from sweep import Tuner as Tuner
+from sweep.tune.running import Tuner as Tuner

@@ -10,6 +10,7 @@ from sweep.core.resources import Bundle, BundlePlacement, Device, Node, Placemen
 
 __all__ = [
     "ATTEMPT_VARIABLE",
+    "CALLER_VARIABLE",
     "DRIVER_VARIABLE",
     "GPU_VARIABLES",
     "EXPERIMENT_VARIABLE",
@@ -33,6 +34,7 @@ EXPERIMENT_VARIABLE = "SWEEP_EXPERIMENT"
 TRIAL_VARIABLE = "SWEEP_TRIAL"
 ATTEMPT_VARIABLE = "SWEEP_ATTEMPT"
 DRIVER_VARIABLE = "SWEEP_DRIVER"  # in what belongs to a trial: which process drives it
+CALLER_VARIABLE = "TUNE_ORIG_WORKING_DIR"  # as Tune calls it: where the driver is, which trials may have left
 IMPORTER_VARIABLE = "SWEEP_IMPORTER"  # in what a module starts while it is imported in advance: for which driver
 SCRIPT_VARIABLE = "SWEEP_SCRIPT"  # in what belongs to a trial: the driver's script, as `package:path`
 KEEP_DEVICES_VARIABLE = "SWEEP_KEEP_VISIBLE_DEVICES"  # 1: the variables are left to the user

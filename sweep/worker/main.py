@@ -8,6 +8,7 @@ import ctypes
 import faulthandler
 import os
 import pickle
+import re
 import signal
 import socket
 import sys
@@ -26,6 +27,7 @@ from sweep.record.space import lacks_space
 from sweep.worker import adapters, limits, wire
 from sweep.worker.channel import Channel, ChannelClosed, Packets, SocketChannel
 from sweep.worker.devices import find_thread_pools, limit_threads, offer_to_oom_killer, seed_generators
+from sweep.worker.environment import CALLER_VARIABLE
 from sweep.worker.output import OUTPUT_NAME
 from sweep.worker.parameters import load_objects
 from sweep.worker.room import Room, make_patient, restore_streams
@@ -332,9 +334,31 @@ def describe(error: BaseException) -> Outcome:
     line = f"{name}: {text.strip().splitlines()[0]}" if text.strip() else name
     if isinstance(error, NameError) and (why := why_missing(error)):
         line = f"{line}. {why}"
+    if why := _left_behind(error):
+        line = f"{line}. {why}"
+        error.add_note(why)
     rendered = user_traceback(error)
     print(rendered, file=sys.stderr, flush=True)
     return Outcome(FAILED, line[:_MAX_ERROR], rendered[-_MAX_TRACEBACK:], name, _pickled(error))
+
+
+def _left_behind(error: BaseException | None) -> str:
+    """Say what a trial that runs in its own directory did not find there and would find where the caller is."""
+    here, caller = os.path.realpath("/proc/self/cwd"), os.environ.get(CALLER_VARIABLE)  # getcwd fails in a deleted one
+    while error is not None and caller:
+        text = str(error)
+        is_lack = isinstance(error, FileNotFoundError) or re.search(r"(?i)no such|not exist|not found|n.t find", text)
+        words = [str(getattr(error, "filename", "")), *re.split(r"[\s'\"`,;()]+", text)] if is_lack else []
+        for word in words:
+            name = word.rstrip(".:").removeprefix(f"{here}/")
+            if not os.path.exists(name or here) and os.path.exists(os.path.join(caller, name)):
+                return (
+                    f"{name} is in {caller}, and this trial runs in its own directory, as in Tune. Write "
+                    f"os.path.join(os.environ[{CALLER_VARIABLE!r}], {name!r}) or an absolute path, or pass "
+                    "chdir_to_trial_dir=False"
+                )
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def user_traceback(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from sweep.record.space import lacks_space, tree_bytes
 from sweep.worker import wire
 from sweep.worker.channel import Channel, Packets, SocketChannel
 from sweep.worker.context import Context
+from sweep.worker.environment import CALLER_VARIABLE
 from sweep.worker.metrics import MAX_BYTES, note_once, plain_metrics, within_size
 from sweep.worker.room import Room
 
@@ -134,6 +135,7 @@ class Session:
                         f"report() was given checkpoint={checkpoint!r}; expected a Checkpoint. Write the state into a "
                         "directory and pass checkpoint=Checkpoint(directory)."
                     )
+                self._refuse_shared(checkpoint)
                 stored = self._keep(checkpoint, self.num_reports + 1)
             now = time.monotonic()
             values.setdefault("timestamp", int(time.time()))
@@ -200,6 +202,19 @@ class Session:
         path = checkpoint.path
         is_stored = path.startswith(self.job.directory + os.sep) and os.path.exists(os.path.join(path, MANIFEST))
         return self._patiently(lambda: self._store(path, seq, is_source_immutable=is_stored), path)
+
+    def _refuse_shared(self, checkpoint: Checkpoint) -> None:
+        """Refuse a directory that is named from where the caller is, where other trials write into it meanwhile."""
+        given = checkpoint._given
+        if not self.job.has_company or self.job.is_chdir or os.path.isabs(given) or self.job.trial_id in given:
+            return
+        caller = self.job.variables[CALLER_VARIABLE] or ""
+        if checkpoint.path == os.path.abspath(os.path.join(caller, given)):
+            raise CheckpointError(
+                f"the checkpoint {given!r} lies in {caller}, where several trials may write it at the same time, so it "
+                "may hold another's model. Write it into a directory of its own (with tempfile.TemporaryDirectory() as "
+                "directory: ...), or pass chdir_to_trial_dir=True, and each trial runs in its own directory."
+            )
 
     def _framed(self, values: dict[str, Any], stored: str | None) -> bytes:
         return wire.frame(wire.Report(self.job.token, self.num_reports + 1, values, stored))

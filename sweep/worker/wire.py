@@ -77,6 +77,7 @@ class Job(NamedTuple):
         node: id of the node that its process is on, where there are several machines; empty: all nodes are this one.
         is_apart: checkpoints of other attempts of the trial may lie where this one does not see them.
         node_ip: address of that node; empty: there is only this machine.
+        has_company: other trials may run at the same time.
         is_known: the driver knows this process, a reused one, and is not told that it has started.
     """
 
@@ -109,6 +110,7 @@ class Job(NamedTuple):
     node: str = ""
     is_apart: bool = False
     node_ip: str = ""
+    has_company: bool = False
     is_known: bool = False
 
     @property

@@ -23,9 +23,9 @@ from sweep.tune.names import NOT_HERE, TUNE
 # As the pages of Tune and Train, old and new, import: statement -> what the last name is.
 IMPORTS = {
     # one module for all
-    "from sweep import tune; it = tune.Tuner": "sweep.launch.tuner.Tuner",
+    "from sweep import tune; it = tune.Tuner": "sweep.tune.running.Tuner",
     "import sweep; it = sweep.tune.run": "sweep.tune.running.run",
-    "import sweep as ray; it = ray.tune.Tuner": "sweep.launch.tuner.Tuner",
+    "import sweep as ray; it = ray.tune.Tuner": "sweep.tune.running.Tuner",
     "import sweep as ray; it = ray.tune.utils.wait_for_gpu": "sweep.worker.gpu_memory.wait_for_gpu",
     "import sweep as ray; it = ray.train.report": "sweep.worker.session.report",
     "import sweep as ray; it = ray.air.session.report": "sweep.worker.session.report",
@@ -34,7 +34,7 @@ IMPORTS = {
     "import sweep as ray; it = ray.get_gpu_ids": "sweep.tune.session_functions.get_gpu_ids",
     "import sweep as tune; it = tune.Tuner": "sweep.launch.tuner.Tuner",
     "import sweep.tune as tune; it = tune.TuneConfig": "sweep.core.config.TuneConfig",
-    "from sweep.tune import *; it = Tuner": "sweep.launch.tuner.Tuner",
+    "from sweep.tune import *; it = Tuner": "sweep.tune.running.Tuner",
     "from sweep.tune import Analysis as it": "sweep.results.analysis.ExperimentAnalysis",
     "from sweep.tune import CLIReporter as it": "sweep.display.reporters.CLIReporter",
     "from sweep.tune import Checkpoint as it": "sweep.record.checkpoints.Checkpoint",
@@ -44,7 +44,7 @@ IMPORTS = {
     "from sweep.tune import Trainable as it": "sweep.worker.trainable.Trainable",
     "from sweep.tune import grid_search as it": "searchers.space.grid_search",
     "from sweep.tune.tune import run as it": "sweep.tune.running.run",
-    "from sweep.tune.tuner import Tuner as it": "sweep.launch.tuner.Tuner",
+    "from sweep.tune.tuner import Tuner as it": "sweep.tune.running.Tuner",
     "from sweep.tune.tune_config import TuneConfig as it": "sweep.core.config.TuneConfig",
     "from sweep.tune.result_grid import ResultGrid as it": "sweep.results.analysis.ResultGrid",
     "from sweep.tune.analysis import ExperimentAnalysis as it": "sweep.results.analysis.ExperimentAnalysis",
@@ -299,7 +299,9 @@ def test_a_module_of_tune_lists_its_names_and_its_modules(name):
 def test_everything_that_sweep_has_is_in_tune_and_is_the_same():
     names = [name for name in sweep.__all__ if name not in sweep._MODULES and name != "__version__"]
     assert len(names) > 80
-    assert [name for name in names if getattr(tune, name) is not getattr(sweep, name)] == ["run"]
+    others = [name for name in names if getattr(tune, name) is not getattr(sweep, name)]
+    assert others == ["Tuner", "run", "run_experiments"]
+    assert issubclass(tune.Tuner, sweep.Tuner)
     assert inspect.signature(tune.run) == inspect.signature(sweep.run)
     assert names_of("sweep.tune").keys() - set(names) == {"Analysis", "TuneContext"}
 
@@ -326,8 +328,8 @@ def test_a_warning_of_tunes_run_names_the_line_that_calls_it(tmp_path):
 def test_modules_and_classes_are_what_tools_expect():
     assert "class Tuner" in pydoc.render_doc(tune, renderer=pydoc.plaintext)
     assert "class OptunaSearch" in pydoc.render_doc(tune.search.optuna, renderer=pydoc.plaintext)
-    assert ("Tuner", sweep.Tuner) in inspect.getmembers(tune, inspect.isclass)
-    assert inspect.getmodule(tune.Tuner).__name__ == "sweep.launch.tuner"
+    assert ("Tuner", tune.Tuner) in inspect.getmembers(tune, inspect.isclass)
+    assert inspect.getmodule(tune.Tuner).__name__ == "sweep.tune.running"
     assert repr(tune.search) == "<module 'sweep.tune.search' (sweep.tune.names)>"
     config = tune.tune_config.TuneConfig(metric="loss", mode="min")
     assert pickle.loads(pickle.dumps(config)) == copy.deepcopy(config) == config
