@@ -33,7 +33,7 @@ __all__ = ["LEASE", "LINK", "VERSION", "Gate", "Guest", "Hello", "Invitation", "
 VERSION: str = sys.modules["sweep"].__version__  # this module's own package, so it is loaded
 
 LINK, LEASE = "link", "lease"  # what a connection is for
-PROTOCOL = 1  # of the messages after the welcome
+PROTOCOL = 2  # of the messages after the welcome
 _HANDSHAKE_S = 20.0
 _MOST_AT_ONCE = 256  # connections that have not shown yet that they know the key
 _MOST_BYTES = 1 << 16

@@ -32,6 +32,8 @@ _LOG_CHECK_S = 0.5
 _SHORT_S = 0.5  # a worker that lives no longer is followed by one that is forked before it is asked for
 _SPARE_S = 1.0  # which waits for so long
 _HEAD_SHARE = 0.25
+_PIPE_BYTES = 1 << 16
+_MOST_AHEAD = 1 << 32  # attempts between two jobs of one worker
 _SPAWNED = (
     "import sys; sys.path[:] = {path!r}; "
     "from sweep.worker.main import run_spawned; run_spawned({parent}, {data}, {idle}, {control}, {files})"
@@ -276,8 +278,11 @@ class Host:
     def _on_group_request(self) -> None:
         """The worker asks for a group, or is gone."""
         assert self._control is not None
-        message, descriptors = self._control.receive()
-        if message is None:
+        try:
+            message, descriptors = self._control.receive()
+        except wire.StrayBytesError:
+            message, descriptors = None, []
+        if not isinstance(message, wire.StartGroup):
             self._drop_control()
         elif len(descriptors) < message.num_descriptors:
             for descriptor in descriptors:  # the worker sees its socket close
@@ -358,12 +363,12 @@ class Host:
     def _on_idle(self) -> None:
         """A reused worker is done with a job: end whatever it left running."""
         try:
-            data = os.read(self._idle, 8)
+            data = os.read(self._idle, _PIPE_BYTES)[-8:]
         except BlockingIOError:
             return
-        if len(data) < 8:
-            return  # it died; its pidfd tells
         token = int.from_bytes(data, "little")
+        if len(data) < 8 or not self._done < token < self._done + _MOST_AHEAD:
+            return  # it died, and its pidfd tells; or user code wrote into the pipe
         self._end_groups()
         if children_of(self._worker) or len(children_of(os.getpid())) > 1:
             self._end_strays()

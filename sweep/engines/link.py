@@ -7,30 +7,43 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from sweep.core.trial import Outcome
 from sweep.worker import wire
 from sweep.worker.channel import receive_from
 
 __all__ = ["Link"]
 
+_STRAY = (
+    "the trial's process, or one that it has started, wrote into the socket over which it reports. Write only to files "
+    "and descriptors that the trial has opened itself"
+)
 _READ_BYTES = 1 << 16  # above 128 KB each buffer is mapped anew by malloc
 
 
 class Link:
-    """One end of a socket: messages are cut out of what is read; what cannot be written at once is kept."""
+    """One end of a socket: messages are cut out of what is read; what cannot be written at once is kept.
 
-    __slots__ = ("_frames", "_on_full", "_unsent", "attempt", "is_open", "socket")
+    Attributes:
+        problem: what came is no message, which ended the stream; None: all were.
+    """
 
-    def __init__(self, ours: socket.socket, on_full: Callable[[Link, bool], None] | None = None) -> None:
+    __slots__ = ("_frames", "_on_full", "_unsent", "attempt", "is_open", "problem", "socket")
+
+    def __init__(
+        self, ours: socket.socket, on_full: Callable[[Link, bool], None] | None = None, *, is_workers: bool = False
+    ) -> None:
         """Take over a socket.
 
         Args:
             on_full: called with True when the socket takes no more for now, with False when everything is written.
+            is_workers: user code may write into the other end.
         """
         ours.setblocking(False)
         self.socket = ours
         self.attempt: Any = None  # whose messages these are
         self.is_open = True
-        self._frames = wire.Frames()
+        self.problem: Outcome | None = None
+        self._frames = wire.Frames(is_workers=is_workers)
         self._unsent = bytearray()
         self._on_full = on_full
 
@@ -99,15 +112,24 @@ class Link:
 
     def receive(self) -> list[Any]:
         """Read once and return the messages that are complete; `is_open` becomes False at the end of the stream."""
-        data = self._read()
-        return self._frames.feed(data) if data else []
+        messages: list[Any] = []
+        self._cut(self._read(), messages)
+        return messages
 
     def drain(self) -> list[Any]:
         """Return everything that a worker which is gone, or idle, has written."""
         messages: list[Any] = []
         while data := self._read():
-            messages += self._frames.feed(data)
+            self._cut(data, messages)
         return messages
+
+    def _cut(self, data: bytes, messages: list[Any]) -> None:
+        try:
+            messages += self._frames.feed(data)
+        except wire.StrayBytesError as error:
+            self.is_open = False
+            text = f"{_STRAY} ({error})"
+            self.problem = Outcome("FAILED", text, class_name=type(error).__name__)
 
     def _read(self) -> bytes:
         """Read once; empty: there is nothing now, or at the end of the stream."""

@@ -317,7 +317,7 @@ class LocalEngine(LoopEngine):
             except OSError:
                 ours.close()
                 raise
-        link = Link(ours, self._on_full)
+        link = Link(ours, self._on_full, is_workers=True)
         self._loop.listen(ours.fileno(), lambda: self._on_link(link))
         slot.link, slot.born, slot.key = link, attempt.token, key_of(attempt.trial)
         numbers = tuple(port.number for port in ports)
@@ -452,6 +452,16 @@ class LocalEngine(LoopEngine):
                 case wire.Waits(_, reason):
                     (self._silences.rest if reason else self._silences.watch)(attempt)
                     self._events.append(messages.Waiting(attempt.trial.id, reason))
+        if link.problem is not None:
+            self._end_garbled(link, link.problem)
+
+    def _end_garbled(self, link: Link, problem: Outcome) -> None:
+        """What a worker says cannot be understood any more: end it."""
+        slot = next((slot for slot in self._hosts.slots.values() if slot.link is link), None)
+        if (attempt := link.attempt) is not None:
+            attempt.outcome = attempt.outcome or problem
+        if slot is not None:
+            slot.tell(wire.Kill(attempt.token)) if attempt is not None else slot.retire()
 
     def _on_started(self, attempt: Attempt, pid: int) -> None:
         attempt.pids = attempt.pids or (pid,)

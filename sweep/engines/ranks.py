@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,7 @@ class Ranks:
         self._hear = hear
         self._gone = gone
         self._members: dict[int, _Member] = {}
+        self._token = 0  # of the attempt, for whom they speak
         self._unborn = -1  # our end of the socket to the rank that is being made
         self._oom_kills = num_oom_kills()
 
@@ -109,6 +111,7 @@ class Ranks:
             OSError: the kernel refuses one; all are gone again.
         """
         job = group.job
+        self._token = job.token
         trial_dir = os.path.join(job.directory, job.home or job.trial_id)
         try:
             for rank, variables, threads in group.ranks:
@@ -141,7 +144,7 @@ class Ranks:
         finally:
             self._unborn = -1
             theirs.close()
-        link = Link(ours)
+        link = Link(ours, is_workers=True)
         self._members[rank] = _Member(pid, pidfd, link, log)
         link.send(job)
 
@@ -150,15 +153,20 @@ class Ranks:
         known = list(self._members.items())  # one made meanwhile may bear the number of a descriptor that was ready
         for rank, member in known:
             if member.link.is_open and ready.get(member.link.socket.fileno(), 0) & ~select.POLLOUT:
-                self._hear(rank, member.link.receive())
+                self._take_in(rank, member.link, member.link.receive())
                 if not member.link.is_open:
                     member.link.socket.close()
         for rank, member in known:
             if not member.is_gone and ready.get(member.pidfd, 0):
                 if member.link.is_open:
-                    self._hear(rank, member.link.drain())
+                    self._take_in(rank, member.link, member.link.drain())
                 if not member.is_gone:  # what it wrote may have ended all
                     self._gone(rank, self._bury(member))
+
+    def _take_in(self, rank: int, link: Link, messages: list[Any]) -> None:
+        if link.problem is not None:
+            messages.append(wire.Done(self._token, link.problem, time.monotonic()))
+        self._hear(rank, messages)
 
     def send(self, rank: int, message: wire.Message) -> None:
         """Write to a rank."""

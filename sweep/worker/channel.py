@@ -86,7 +86,7 @@ class SocketChannel:
                 continue  # the driver closed with a message of ours unread; what it had written still comes
             if not data:
                 raise ChannelClosed
-            self._ready = self._frames.feed(data)
+            self._ready += self._frames.feed(data)
         return self._ready.pop(0)
 
 
@@ -117,7 +117,11 @@ class Packets:
         socket.send_fds(self.socket, [encode(message)], descriptors)
 
     def receive(self) -> tuple[Any, list[int]]:
-        """Wait for a message and its descriptors; None, and `is_open` becomes False, where the other side is gone."""
+        """Wait for a message and its descriptors; None, and `is_open` becomes False, where the other side is gone.
+
+        Raises:
+            StrayBytesError: what came is no message.
+        """
         try:
             data, descriptors, _, _ = socket.recv_fds(self.socket, _PACKET_BYTES, _MAX_DESCRIPTORS)
         except ConnectionResetError:

@@ -9,13 +9,23 @@ A token counts the attempts of an engine, so that a reused worker cannot take an
 
 from __future__ import annotations
 
+import io
 import pickle
 import struct
-from typing import Any, NamedTuple, get_args
+from collections.abc import Iterator
+from functools import cache
+from types import UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from zlib import crc32
 
 from sweep.core.trial import Outcome
+from sweep.errors import SweepError
 
-_LENGTH = struct.Struct("<I")
+MAX_BYTES = 1 << 26
+"""What a worker's message takes at most: a report takes 1 MiB, an outcome little more, and any text that strays into
+the socket gives a greater length."""
+
+_HEAD = struct.Struct("<II")  # length and checksum
 
 # --- to a worker -----------------------------------------------------------------------------------------------------
 
@@ -566,6 +576,17 @@ Message = (
 
 _KINDS: tuple[Any, ...] = get_args(Message)
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
+_FROM_WORKER = frozenset(get_args(FromWorker))
+
+
+# What the messages of a worker, and those that a host passes on, may consist of beside plain values. By name, because
+# the rules of groups are imported only where there are groups.
+_PARTS = {(kind.__module__, kind.__name__) for kind in (*_KINDS, RankGone, Seen, Outcome)}
+_PARTS |= {("sweep.core.group", name) for name in ("Dismiss", "Dump", "KillAll")}
+
+
+class StrayBytesError(SweepError):
+    """What came over a socket is no message."""
 
 
 def encode(message: Message) -> bytes:
@@ -573,39 +594,90 @@ def encode(message: Message) -> bytes:
     return pickle.dumps((_NUMBERS[type(message)], *message), 5)
 
 
-def decode(data: bytes | memoryview) -> Any:
-    """Return the message that `encode` gave these bytes for."""
-    number, *values = pickle.loads(data)
-    return _KINDS[number]._make(values)
+def decode(data: bytes | memoryview, *, is_workers: bool = False) -> Any:
+    """Return the message that `encode` gave these bytes for.
+
+    Args:
+        is_workers: user code may have written them: nothing of it is run, and the fields have their types.
+
+    Raises:
+        StrayBytesError: they are something else.
+    """
+    try:
+        if not is_workers:
+            number, *values = pickle.loads(data)
+            return _KINDS[number]._make(values)
+        number, *values = _Plain(io.BytesIO(data)).load()
+        message = _KINDS[number]._make(values)
+        if _KINDS[number] not in _FROM_WORKER or not _is_sound(message):
+            raise TypeError(f"{type(message).__name__} with other fields")
+        return message
+    except (Exception, SystemExit) as error:  # whatever bytes make pickle do
+        raise StrayBytesError(f"{type(error).__name__}: {error}") from error
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _PARTS:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a message")
+        return super().find_class(module, name)
+
+
+@cache
+def _types_of(kind: type) -> tuple[Any, ...]:
+    hints = get_type_hints(kind).values()
+    return tuple(object if h is Any else h if isinstance(h, UnionType) else get_origin(h) or h for h in hints)
+
+
+def _is_sound(message: Any) -> bool:
+    kind: Any = type(message)
+    fields = zip(message, _types_of(kind), strict=True)
+    return all(isinstance(value, wanted) and (wanted is not Outcome or _is_sound(value)) for value, wanted in fields)
 
 
 def frame(message: Message) -> bytes:
     """Return the bytes that carry a message over a stream."""
     data = encode(message)
-    return _LENGTH.pack(len(data)) + data
+    return _HEAD.pack(len(data), crc32(data)) + data
 
 
 class Frames:
-    """Cut a stream of bytes into messages."""
+    """Cut a stream of bytes into messages.
 
-    __slots__ = ("_rest",)
+    Args:
+        is_workers: a worker holds the other end, and with it the user's code.
+    """
 
-    def __init__(self) -> None:
-        self._rest = b""
+    __slots__ = ("_is_workers", "_needed", "_rest")
 
-    def feed(self, data: bytes) -> list[Any]:
-        """Return the messages that `data` completes."""
+    def __init__(self, *, is_workers: bool = False) -> None:
+        self._is_workers = is_workers
+        self._rest = bytearray()
+        self._needed = 0  # before the first of the rest is complete
+
+    def feed(self, data: bytes) -> Iterator[Any]:
+        """Give the messages that `data` completes.
+
+        Raises:
+            StrayBytesError: what follows is none; the stream is of no use any more.
+        """
         if self._rest:
-            data = self._rest + data
-        size = len(data)
-        view = memoryview(data)
-        messages = []
-        at = 0
-        while size - at >= 4:
-            end = at + 4 + _LENGTH.unpack_from(data, at)[0]
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
+        view, at, size = memoryview(data), 0, len(data)
+        self._needed = _HEAD.size
+        while size - at >= _HEAD.size:
+            length, checksum = _HEAD.unpack_from(data, at)
+            if self._is_workers and length > MAX_BYTES:
+                raise StrayBytesError(f"a message of {length:,} bytes; at most {MAX_BYTES:,} are taken")
+            begin, end = at + _HEAD.size, at + _HEAD.size + length
             if end > size:
+                self._needed = end - at
                 break
-            messages.append(decode(view[at + 4 : end]))
+            if crc32(view[begin:end]) != checksum:
+                raise StrayBytesError("a wrong checksum")
+            yield decode(view[begin:end], is_workers=self._is_workers)
             at = end
-        self._rest = data[at:]
-        return messages
+        self._rest = bytearray(view[at:])

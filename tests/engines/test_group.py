@@ -569,7 +569,7 @@ class Bench:
             data = self.driver.recv(1 << 20)
         except BlockingIOError:
             return []
-        return wire.Frames().feed(data)
+        return list(wire.Frames().feed(data))
 
     def leave(self) -> None:
         """Close the driver's end, and wait until the group can see it: a process that was just made may hold a copy of
@@ -666,6 +666,20 @@ def test_what_is_said_with_the_token_of_another_attempt_is_not_heard(bench):
     bench.say(0, wire.Report(7, 1, {"loss": 0.5}, None))
     bench.handle(bench.group.descriptors()[1][0])
     assert bench.heard() == [wire.Report(7, 1, {"loss": 0.5}, None)]
+
+
+def test_a_rank_whose_code_writes_into_its_socket_has_failed_and_the_group_with_it(bench):
+    bench.start(2)
+    for rank in range(2):
+        bench.say(rank, wire.Joined(7))
+    os.write(bench.ranks[1], b"Epoch 1: loss 0.5")
+    bench.handle(*[number for number, _ in bench.group.descriptors()[1:3]])
+    bench.now += 1.0
+    bench.handle()
+    *_, done = bench.heard()
+    assert done.outcome.kind == "FAILED"
+    assert "wrote into the socket over which it reports" in done.outcome.error
+    assert bench.group.is_over
 
 
 def test_shards_of_a_checkpoint_that_was_never_completed_are_removed(bench):

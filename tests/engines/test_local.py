@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
 import multiprocessing
@@ -10,6 +11,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import zlib
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -68,6 +70,39 @@ def test_an_end_is_told_for_what_it_was(tmp_path, body, kind, says):
     story = play(tmp_path, scope["train"])
     assert story.exit.kind is kind, story.exit
     assert says in story.exit.error
+
+
+@pytest.mark.parametrize(
+    ("stray", "options"),
+    [
+        ("b'Epoch 1: loss 0.5'", {}),
+        ("b'Epoch 1: loss 0.5'", {"reuse_actors": True}),
+        ("b'Epoch 1: loss 0.5'", {"start_method": "spawn"}),
+        ("b'abc'", {"reuse_actors": True}),
+        ("bytes(64)", {}),
+        ("b'\\xff' * 8", {}),
+        ("wire.frame(wire.Kill(1))", {}),
+        ("wire.frame(wire.Started(1, 2))[:-3]", {}),
+        ("(lambda data: len(data).to_bytes(4, 'little') + crc32(data).to_bytes(4, 'little') + data)(b'rubbish')", {}),
+    ],
+)
+def test_stray_bytes_in_any_descriptor_of_a_trial_fail_that_trial_and_the_others_go_on(tmp_path, stray, options):
+    def train(config):
+        report(a=1)
+        if config["x"] == 0:
+            data = eval(stray, {"wire": wire, "crc32": zlib.crc32})
+            for name in os.listdir("/proc/self/fd"):
+                if int(name) > 2:
+                    with contextlib.suppress(OSError):
+                        os.write(int(name), data)
+        report(a=2)
+
+    story = play(tmp_path, train, [trial(0), trial(1)], **options)
+    exits = {event.trial_id: event.exit for event in story.events if isinstance(event, Exited)}
+    assert exits["abcde_00000"].kind is ExitKind.FAILED
+    assert "wrote into the socket over which it reports" in exits["abcde_00000"].error
+    assert exits["abcde_00001"].kind is ExitKind.FINISHED
+    assert [event.metrics["a"] for event in story.events if isinstance(event, Reported)].count(1) == 2
 
 
 def test_a_failure_keeps_the_users_frames_and_the_exception_itself(tmp_path):

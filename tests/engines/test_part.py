@@ -50,7 +50,7 @@ class Bench:
     def told(self):
         """Return what has come up, without times; of what is relayed rank and word."""
         try:
-            messages = self.frames.feed(self.agent.recv(1 << 16))
+            messages = list(self.frames.feed(self.agent.recv(1 << 16)))
         except BlockingIOError:
             return []
         assert {one.token for one in messages} == {42}

@@ -30,7 +30,7 @@ class Driver:
         self.stop_at = stop_at
 
     def send(self, data):
-        messages = self.frames.feed(data)
+        messages = list(self.frames.feed(data))
         self.reports += [message for message in messages if isinstance(message, wire.Report)]
         self.saved += [message for message in messages if isinstance(message, wire.Saved)]
 
