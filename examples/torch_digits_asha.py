@@ -80,8 +80,8 @@ def main():
         checkpoint_config=sweep.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="accuracy"),
         seed=0,
     )
-    best = analysis.get_best_trial("accuracy", "max", scope="all")
-    accuracy = best.metric_analysis["accuracy"]["max"]
+    best = analysis.best_trial
+    accuracy = best.last_result["accuracy"]
     stopped = sum(
         trial.last_result["training_iteration"] < MAX_EPOCHS for trial in analysis.trials if trial.last_result
     )

@@ -133,7 +133,7 @@ def test_the_words_of_optuna_and_others_name_our_parameter(word, said):
         (sweep.CheckpointConfig, "_checkpoint_upload_from_workers", "Workers write into the trial's directory"),
         (sweep.train.ScalingConfig, "elastic_resize_monitor_interval_s", "A group keeps its size: num_workers is one"),
         (sweep.train.ScalingConfig, "num_gpus_per_worker", "Write use_gpu=True, or resources_per_worker={'GPU': ...}"),
-        (sweep.SyncConfig, "syncer", "Pass storage_filesystem, an fsspec file system, beside storage_path."),
+        (sweep.SyncConfig, "syncer", "Leave it out: nothing is copied from a local storage_path."),
         (JaxConfig, "use_tpu", "It is a field of ScalingConfig: scaling_config=ScalingConfig(use_tpu=True)."),
         (sweep.Tuner, "num_samples", "It is a field of TuneConfig: tune_config=sweep.TuneConfig(num_samples=...)."),
         (sweep.Tuner, "num_sample", "Did you mean 'num_samples'? It is a field of TuneConfig: tune_config="),

@@ -255,7 +255,8 @@ class CheckpointConfig(_ShowsChanges):
 @refuse_unknown(
     {
         "upload_dir": "Give the URI as storage_path.",
-        "syncer": "Pass storage_filesystem, an fsspec file system, beside storage_path.",
+        "syncer": "Leave it out: nothing is copied from a local storage_path. In place of a Syncer of your own pass "
+        "storage_filesystem, an fsspec file system, beside storage_path.",
         "sync_to_driver": "Everything is written in place; leave it out.",
         "sync_on_checkpoint": "Checkpoints are copied at once; leave it out.",
         "sync_process_timeout": "It is called sync_timeout.",

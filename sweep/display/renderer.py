@@ -145,10 +145,10 @@ def draw_end(
     if best is not None:
         lines.append([("best config:", "bold")])
         lines += [[(f"  {line}", "")] for line in to_yaml(best.trial.config).splitlines()]
-    for message, group in sorted(view.failures.items(), key=lambda item: -len(item[1].numbers))[:_MAX_MESSAGES]:
+    for group in sorted(view.failures.values(), key=lambda group: -len(group.numbers))[:_MAX_MESSAGES]:
         of_class = f"{group.failure} · " if group.failure else ""
         which = of_class + _which(list(group.numbers))
-        lines.append([(f"failed {len(group.numbers)} x ", "bad"), (f"{message}   ", ""), (which, "dim")])
+        lines.append([(f"failed {len(group.numbers)} x ", "bad"), (f"{group.message}   ", ""), (which, "dim")])
     if len(view.failures) > _MAX_MESSAGES:
         lines.append([(f"failed with {len(view.failures) - _MAX_MESSAGES} other messages", "bad")])
     if view.silent:

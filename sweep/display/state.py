@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweep.core.expected import is_silent
+from sweep.core.failures import without_numbers
 from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
@@ -74,8 +75,9 @@ class Change:
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Trials that failed with the same message: their numbers, and the class of the failure."""
+    """Trials that failed alike: the first one's message and the class of its failure, and the numbers of all."""
 
+    message: str
     failure: str
     numbers: dict[int, None] = field(default_factory=dict)
 
@@ -357,17 +359,18 @@ class ViewState:
             return
         self.last_failures.append(trial)
         message = clean(trial.reason.partition("\n")[0]) or "failed"
-        if message not in self.failures and len(self.failures) >= _MAX_GROUPS:
-            message = "other messages"
-        group = self.failures.setdefault(message, FailureGroup(trial.failure))
+        kind = without_numbers(message)
+        if kind not in self.failures and len(self.failures) >= _MAX_GROUPS:
+            kind = message = "other messages"
+        group = self.failures.setdefault(kind, FailureGroup(message, trial.failure))
         group.numbers[trial.number] = None
 
     def _forget_failure(self, trial: Trial) -> None:
         """A failed trial is started again: it is no longer among the failures."""
-        message, group = next(item for item in self.failures.items() if trial.number in item[1].numbers)
+        kind, group = next(item for item in self.failures.items() if trial.number in item[1].numbers)
         del group.numbers[trial.number]
         if not group.numbers:
-            del self.failures[message]
+            del self.failures[kind]
 
 
 def _iterations(result: TrialResult | None) -> float:

@@ -154,7 +154,9 @@ def tell(searcher: Searcher, command: Notify) -> None:
                 searcher.on_pause(command.trial.id)
             case Hook.START:
                 searcher.on_unpause(command.trial.id)
-    except Exception as error:  # a searcher may be the user's own
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a searcher may be the user's own, and `sys.exit` in it no wish of the user's
         raise SearchError(
             f"{type(searcher).__name__} failed when it was told of trial {command.trial.id}: "
             f"{type(error).__name__}: {error}"
@@ -171,7 +173,9 @@ def ask(searcher: Searcher, trial_id: str, request_of: RequestOf, complete: Comp
             raise TypeError(f"suggest() returned {answer!r:.200}; expected a dict, NOT_NOW or EXHAUSTED")
         config = answer if complete is None else complete(answer, trial_id)
         return Suggested(trial_id, config, request_of(config), searcher.suggestion_state(trial_id))
-    except Exception as error:  # the searcher and the resources function may be the user's own; three in a row end it
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # it may be the user's own; three in a row end it
         return Suggested(trial_id, Failed(f"{type(searcher).__name__}: {type(error).__name__}: {error}"))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from sweep import checks
+from sweep.core.config import level_of_caller
 from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, refuse_unknown
 from sweep.record.reader import ExperimentReader
@@ -163,7 +164,7 @@ class ExperimentAnalysis(Experiment):
         try:
             return self._view(self._best(metric, mode, scope, filter_nan_and_inf)[0])
         except MetricError as error:
-            warnings.warn(str(error), stacklevel=2)
+            warnings.warn(str(error), stacklevel=level_of_caller())
             return None
 
     def get_pareto_trials(
@@ -210,7 +211,7 @@ class ExperimentAnalysis(Experiment):
         try:
             return result_of(self._reader, row).get_best_checkpoint(metric, mode)
         except (CheckpointError, MetricError) as error:
-            warnings.warn(str(error), stacklevel=2)
+            warnings.warn(str(error), stacklevel=level_of_caller())
             return None
 
     def get_last_checkpoint(
@@ -221,7 +222,7 @@ class ExperimentAnalysis(Experiment):
         found = self.get_best_trial(metric, mode) if trial is None else self._view(self._row_of(trial))
         checkpoint = None if found is None else found.checkpoint
         if checkpoint is None and found is not None:
-            warnings.warn(f"trial {found.trial_id} has no checkpoint.", stacklevel=2)
+            warnings.warn(f"trial {found.trial_id} has no checkpoint.", stacklevel=level_of_caller())
         return checkpoint
 
     def get_trial_checkpoints_paths(self, trial: Any, metric: str | None = None) -> list[tuple[str, Any]]:

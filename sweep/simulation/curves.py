@@ -43,8 +43,8 @@ class RecordedCurve:
 
     Attributes:
         points: in order, without gaps.
-        is_cut: it was stopped before it reached `max_t` or a bound of `stop`, so what it would have reported afterwards is
-            unknown; in a simulation it ends there.
+        is_cut: it was stopped before it reached `max_t` or a bound of `stop`, so what it would have reported afterwards
+            is unknown; in a simulation it ends there.
         error: what it failed with after its last point; empty: it did not fail.
         resources: what it asked for; None: not known.
     """

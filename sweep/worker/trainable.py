@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["PreparedTrainable", "Trainable", "prepare"]
 
 
+class _Iteration:
+    """What Tune calls `iteration`, to be read; a subclass that assigns it has an attribute of its own."""
+
+    def __get__(self, instance: Trainable, owner: type[Trainable]) -> int:
+        return instance.iteration
+
+
 @refuse_unknown()
 class Trainable:
     """A trial as a class: `setup` once, then `step` until it is asked to stop or until a result says `done`.
@@ -46,6 +53,7 @@ class Trainable:
     """
 
     iteration: int = 0
+    _iteration = _Iteration()
     _sweep_is_made = False  # a subclass may have an `__init__` that does not call this one's
     _sweep_given: tuple[dict[str, Any], Mapping[str, Any]] | None = None  # by a sweep: config and shared objects
     _sweep_clock = Clock()  # replaced, never changed

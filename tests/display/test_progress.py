@@ -236,7 +236,7 @@ def test_the_last_frame_stays_with_the_best_config_and_the_failures_by_message(
     feed.end(0)
     for number in (3, 4, 5):
         feed.run(number)
-        feed.end(number, Status.ERROR, "CUDA out of memory")
+        feed.end(number, Status.ERROR, f"CUDA out of memory: {number}.5 GiB asked for")  # alike but for a number
     feed.finish()
     screen = [line for line in file.screen() if line]
     assert screen[0].startswith("sweep mnist   interrupted after 0:13")
@@ -245,7 +245,7 @@ def test_the_last_frame_stays_with_the_best_config_and_the_failures_by_message(
         "  lr: 0.1",
         "  act: gelu",
         "  width: 64",
-        "failed 3 x CUDA out of memory   trials 00003 00004 00005",
+        "failed 3 x CUDA out of memory: 3.5 GiB asked for   trials 00003 00004 00005",
         "what they printed: sweep logs mnist 00003",
         "2 trials had not ended",
         "resume: sweep resume mnist",

@@ -216,6 +216,32 @@ def test_a_searcher_that_fails_when_told_is_named_and_its_error_is_the_cause():
     assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit()])
+@pytest.mark.parametrize("hook", ["suggest", "on_trial_complete"])
+def test_whatever_a_searcher_raises_is_its_failure(hook, error):
+    searcher = given_configs([{"x": 1}])
+
+    def raises(*arguments):
+        raise error
+
+    setattr(searcher, hook, raises)
+    with pytest.raises(SearchError, match=rf"Given.*{type(error).__name__}") as caught:
+        run(searcher)
+    assert hook == "suggest" or caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("hook", ["suggest", "on_trial_complete"])
+def test_ctrl_c_is_no_failure_of_the_searcher_that_it_interrupts(hook):
+    searcher = given_configs([{"x": 1}])
+
+    def is_pressed(*arguments):
+        raise KeyboardInterrupt
+
+    setattr(searcher, hook, is_pressed)
+    with pytest.raises(KeyboardInterrupt):
+        run(searcher)
+
+
 def test_a_failure_is_raised_after_the_commit_and_after_everybody_was_told():
     with pytest.raises(MetricError) as error:
         run(given_configs([{"x": 1}] * 3), metric="acc", required=("acc",), num_trials=3)

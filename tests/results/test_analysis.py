@@ -339,8 +339,11 @@ def test_a_trial_view_is_frozen_and_complete(mixed: ExperimentAnalysis) -> None:
 
 
 def test_nothing_found_is_a_warning_that_names_what_was_reported(mixed: ExperimentAnalysis) -> None:
-    with pytest.warns(UserWarning, match="Did you mean 'loss'"):
+    with pytest.warns(UserWarning, match="Did you mean 'loss'") as said:
         assert mixed.get_best_trial("los", "min") is None
+    with pytest.warns(UserWarning, match="Did you mean 'loss'") as also:
+        assert mixed.get_best_config("los", "min") is None
+    assert {warning.filename for warning in (*said, *also)} == {__file__}, "the caller's line, not one of the library"
     with pytest.warns(UserWarning, match="no checkpoint"):
         assert mixed.get_best_checkpoint(mixed.trials[1], "loss", "min") is None
     with pytest.warns(UserWarning, match="no checkpoint"):

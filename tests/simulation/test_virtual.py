@@ -382,9 +382,11 @@ def test_the_command_refuses_what_makes_no_sense(tmp_path: Path, arguments: list
 
 
 def test_cut_curves_are_said(tmp_path: Path) -> None:
-    root = run(tmp_path, engine="inline", scheduler=sweep.ASHAScheduler(max_t=9, reduction_factor=3))
+    root = run(tmp_path, engine="inline", scheduler=sweep.ASHAScheduler(max_t=6, reduction_factor=3))
     curves = Curves.from_experiment(root)
-    assert curves.num_cut > 0
+    reasons = [trial.reason for trial in sweep.ExperimentAnalysis(root).trials]
+    assert any(reason.startswith("reached max_t") for reason in reasons), "which is no cut"
+    assert curves.num_cut == sum(reason.startswith("stopped early") for reason in reasons) > 0
     shown = call(root, "simulate", "made", "--scheduler", "asha", "--max-t", "3")
     assert f"note: {curves.num_cut} of 8 recorded trials had been stopped" in shown.output
 

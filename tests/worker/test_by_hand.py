@@ -273,3 +273,26 @@ def test_a_subclass_may_hand_on_an_empty_logger_creator_but_no_real_one():
     assert Handing({"start": 2}).value == 2
     with pytest.raises(TrainableError, match="logged by callbacks"):
         Handing({"start": 2}, logger_creator=print)
+
+
+class Tunes(Counter):
+    """Reads the count under the name that it has in Tune."""
+
+    def step(self):
+        return {"value": self._iteration}
+
+
+class Own(Counter):
+    """Has a count of its own under that name."""
+
+    def step(self):
+        self._iteration = getattr(self, "_iteration", 0) + 5
+        return {"value": self._iteration}
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(Tunes, [0, 1, 2]), (Own, [5, 10, 15])])
+def test_the_iteration_is_read_under_its_name_in_tune_and_a_subclass_may_have_that_name_for_itself(kind, expected):
+    made = kind({"start": 0})
+    steps = [made.train() for _ in range(3)]
+    assert [step["value"] for step in steps] == expected
+    assert [step["training_iteration"] for step in steps] == [1, 2, 3]
