@@ -33,9 +33,9 @@ AFTER_S = 10.0  # the display is looked at from then on ...
 AT_MOST_S = 90.0  # ... until then, for a frame that shows everything
 # A gang, a share of a GPU, a trial that waits and why, a failed one, the best of those so far, when it will end.
 WANTED = (
-    r"RUN x2 +\d+/27",
-    r"(RUN +[2-9]/27 .*\n.*){3}",
-    r"WAIT .*gpu=2.*held by",
+    r"running x2 +\d+/27",
+    r"(running +[2-9]/27 .*\n.*){3}",
+    r"waiting .*gpu=2.*held by",
     r"^failed +\d{5}",
     r"^best ",
     r"stopped early [1-9]",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from sweep.core.resources import Placement, Resources
 
@@ -18,6 +18,7 @@ __all__ = [
     "ENDED",
     "HELD",
     "LEGAL",
+    "STATES",
     "WAITS_FOR_SPACE",
     "CheckpointRef",
     "Grown",
@@ -29,8 +30,8 @@ __all__ = [
     "evolve",
     "number_of",
     "revived",
+    "shown_state",
     "shown_status",
-    "says_stopped_early",
 ]
 
 WAITS_FOR_SPACE = "waits for disk space"  # the reason of a trial that cannot write begins so
@@ -63,12 +64,11 @@ LEGAL: Mapping[Status, frozenset[Status]] = {
 }
 
 
+STATES = ("running", "paused", "waiting", "finished", "stopped early", "failed")
+"""Where a trial is, in the one word that people are shown."""
+
+_STATES = {"PENDING": "waiting", "PAUSED": "paused", "TERMINATED": "finished", "ERROR": "failed"}
 _EARLY = ("stopped early", "never promoted", "not needed beyond")  # how the reasons of schedulers begin
-
-
-def says_stopped_early(reason: str) -> bool:
-    """Whether the reason for which a trial ended is that a scheduler thought no more of it."""
-    return reason.startswith(_EARLY)
 
 
 def number_of(trial_id: str) -> int:
@@ -76,8 +76,25 @@ def number_of(trial_id: str) -> int:
     return int(trial_id.rpartition("_")[2])
 
 
+class _Facts(Protocol):
+    @property
+    def status(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def placement(self) -> Placement | None: ...
+
+
+def shown_state(trial: _Facts) -> str:
+    """Return where a trial is, one of `STATES`; one that holds resources is running, if its process only starts."""
+    if trial.status == "TERMINATED" and trial.reason.startswith(_EARLY):
+        return "stopped early"
+    state = _STATES.get(trial.status, "running")
+    return "running" if state == "waiting" and trial.placement is not None else state
+
+
 def shown_status(status: Status) -> str:
-    """Return the status as users see it: STARTING shows as PENDING, STOPPING as RUNNING."""
+    """Return the status as Tune has it: STARTING shows as PENDING, STOPPING as RUNNING."""
     return {Status.STARTING: "PENDING", Status.STOPPING: "RUNNING"}.get(status, status.value)
 
 

@@ -13,7 +13,7 @@ __all__ = ["LiveCurves"]
 _MAX_POINTS = 120  # of one trial; then every second one goes
 _MAX_ENDED = 40
 _MAX_SHOWN = 60
-_ENDED = ("done", "stopped", "failed")
+_ENDED = ("finished", "stopped early", "failed")
 
 
 class LiveCurves:
@@ -24,7 +24,7 @@ class LiveCurves:
 
     def __init__(self) -> None:
         self._points: dict[int, list[tuple[float, float]]] = {}
-        self._fates: dict[int, str] = {}
+        self._states: dict[int, str] = {}
         self._ended: deque[int] = deque()
 
     def add(self, trial: int, step: Any, value: Any) -> None:
@@ -41,30 +41,30 @@ class LiveCurves:
         if len(points) > _MAX_POINTS:
             del points[1:-1:2]
 
-    def put(self, trial: int, fate: str, best: int | None) -> None:
-        """Let a trial be running, paused, done, stopped or failed; `best` is kept whatever becomes of it."""
-        if fate in ("waiting", "starting"):
+    def put(self, trial: int, state: str, best: int | None) -> None:
+        """Let a trial be in one of `sweep.core.trial.STATES`; `best` is kept whatever becomes of it."""
+        if state == "waiting":
             return
         self._points.setdefault(trial, [])
-        was_ended, is_ended = self._fates.get(trial) in _ENDED, fate in _ENDED
+        was_ended, is_ended = self._states.get(trial) in _ENDED, state in _ENDED
         if is_ended and not was_ended:
             self._ended.append(trial)
         elif was_ended and not is_ended:
             self._ended.remove(trial)
-        self._fates[trial] = fate
+        self._states[trial] = state
         for _ in range(len(self._ended) - _MAX_ENDED):
             oldest = self._ended.popleft()
             if oldest == best:
                 self._ended.append(oldest)
             else:
                 self._points.pop(oldest, None)
-                self._fates.pop(oldest, None)
+                self._states.pop(oldest, None)
 
     def shown(self, best: int | None) -> list[Curve]:
         """Return the curves that are drawn: the last trials, and the best."""
-        for trial in self._points.keys() - self._fates.keys():  # ended long ago, and heard of late
+        for trial in self._points.keys() - self._states.keys():  # ended long ago, and heard of late
             del self._points[trial]
         numbers = sorted(self._points)[-_MAX_SHOWN:]
         if best in self._points and best not in numbers:
             numbers.append(best)
-        return [Curve(trial, self._fates[trial], self._points[trial], trial == best) for trial in numbers]
+        return [Curve(trial, self._states[trial], self._points[trial], trial == best) for trial in numbers]

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from sweep.core.results import flatten
-from sweep.core.trial import Trial
+from sweep.core.trial import Status, Trial, shown_state
 from sweep.display.formats import clean, duration, fit, text
 from sweep.display.renderer import row_of
 from sweep.display.state import ViewState
@@ -19,7 +19,6 @@ __all__ = ["curves_below", "table_below"]
 _MAX_LIVE, _MAX_WAITING, _MAX_ENDED, _MAX_AT_END = 12, 3, 8, 20
 _MAX_PARAMETERS = 10
 _MAX_CELL = 24
-_WORDS = {"done": "ENDED", "stopped": "STOPPED EARLY", "failed": "FAILED"}
 _LINE = "1px solid rgba(128,128,128,0.35)"
 _CELL = (
     f"white-space:nowrap;padding:1px 12px 1px 0;border:0;border-bottom:{_LINE};color:inherit;background:none;"
@@ -31,13 +30,13 @@ def table_below(view: ViewState, now: float, *, is_last: bool) -> str:
     """Return the trials that run and the best that have ended; at the end the best of all, and those that had begun."""
     rows = [row_of(view, live, now) for live in islice(view.live.values(), _MAX_LIVE)]
     waiting = islice(view.waiting.values(), 0 if is_last else _MAX_WAITING)
-    rows += [{"trial": f"{trial.number:05d}", "state": "WAIT", "where": clean(trial.reason)} for trial in waiting]
+    rows += [{"trial": f"{trial.number:05d}", "state": "waiting", "where": clean(trial.reason)} for trial in waiting]
     ended = view.first_ended(_MAX_AT_END if is_last else _MAX_ENDED)
     best = {number for number, _ in view.front} if view.best is None else {view.best.trial.number}
-    rows += [_row(view, trial, _WORDS[kind]) | {"": "★" * (trial.number in best)} for kind, trial in ended]
+    rows += [_row(view, trial) | {"": "★" * (trial.number in best)} for trial in ended]
     if is_last:
         begun = [trial for trial in view.unfinished() if trial.last_result is not None][: _MAX_AT_END - len(ended)]
-        rows += [_row(view, trial, "NOT ENDED") for trial in begun]
+        rows += [_row(view, trial) for trial in begun]
     if not rows:
         return ""
     parameters = list(view.varying)
@@ -50,7 +49,7 @@ def table_below(view: ViewState, now: float, *, is_last: bool) -> str:
     return _table([[_cell(head, 40, "th") for head in heads], *cells]) + more
 
 
-def _row(view: ViewState, trial: Trial, state: str) -> dict[str, str]:
+def _row(view: ViewState, trial: Trial) -> dict[str, str]:
     """Return the cells of a trial that has no process."""
     flat = flatten(trial.config)
     last: Mapping[str, Any] = trial.last_result or {}
@@ -58,10 +57,10 @@ def _row(view: ViewState, trial: Trial, state: str) -> dict[str, str]:
     return row | {
         **{metric: text(last.get(metric)) for metric in view.metrics},
         "trial": f"{trial.number:05d}",
-        "state": state,
+        "state": shown_state(trial),
         "step": text(last.get("training_iteration")),
         "time": duration(last.get("time_total_s") or 0.0),
-        "where": clean(trial.reason.partition("\n")[0]) if state == _WORDS["failed"] else "",
+        "where": clean(trial.reason.partition("\n")[0]) if trial.status is Status.ERROR else "",
     }
 
 
@@ -75,7 +74,7 @@ def curves_below(view: ViewState) -> str:
     if len(curves) < 2 or any(len(curve.points) > 1 for curve in curves):
         return learning_curves(curves, metric)
     return best_so_far(
-        sorted((curve.trial, curve.points[0][1], curve.fate) for curve in curves), metric, view.plan.mode
+        sorted((curve.trial, curve.points[0][1], curve.state) for curve in curves), metric, view.plan.mode
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import format_bytes
 from sweep.core.results import flatten
-from sweep.core.trial import Status, Trial
+from sweep.core.trial import Status, Trial, shown_state
 from sweep.display.ending import Ending, waited_for
 from sweep.display.formats import (
     aligned,
@@ -46,16 +46,7 @@ Line = list[tuple[str, str]]  # (text, style); styles: "", dim, bold, good, bad
 
 STOP_HINT = "^C once: stop, to be resumed   twice: kill"
 
-_WORDS = {
-    "running": "RUNNING",
-    "paused": "PAUSED",
-    "done": "TERMINATED",
-    "stopped": "STOPPED EARLY",
-    "failed": "ERROR",
-    "retry": "PENDING",
-}
-_STATES = {Status.STARTING: "START", Status.RUNNING: "RUN", Status.STOPPING: "STOP"}
-_SHORT = {"stopped": "stop", "failed": "fail", "paused": "pause", "starting": "start"}
+_SHORT = {"stopped early": "stop", "failed": "fail", "paused": "pause"}
 _FLUSH_LEFT = frozenset({"trial", "state", "trend", "where"})
 _MAX_CELL = 24
 _MAX_WAITING = 3
@@ -194,7 +185,7 @@ def status_line(view: ViewState, now: float) -> str:
     if front:
         parts.append(f"pareto={len(front)}")
     parts.append(f"run={view.counts['running']}")
-    parts += [f"{short}={view.counts[kind]}" for kind, short in _SHORT.items() if view.counts[kind]]
+    parts += [f"{short}={view.counts[state]}" for state, short in _SHORT.items() if view.counts[state]]
     if rate is not None:
         parts.append("rate={}/{}".format(*_per(rate)))
     if eta is not None:
@@ -206,17 +197,15 @@ def status_line(view: ViewState, now: float) -> str:
 
 
 def change_line(view: ViewState, about: About, change: Change, now: float) -> str:
-    """Return what became of a trial, for a log; nothing for what says little: it is waiting, or starting."""
-    trial, kind, last, metric = change.trial, change.kind, change.trial.last_result, view.plan.metric
-    if kind not in _WORDS:
-        return ""
-    line = f"{duration(now)} {trial.number:05d} {_WORDS[kind]}"
-    match kind:
+    """Return what became of a trial, for a log."""
+    trial, last, metric = change.trial, change.trial.last_result, view.plan.metric
+    line = f"{duration(now)} {trial.number:05d} {change.state}"
+    match change.state:
         case "running":
             line += f" {pairs(varying_pairs(view, trial.config))}"
         case "failed":
             line += f" {clean(trial.reason)}   {_logs(about, trial.number)}"
-        case "retry" | "paused":
+        case "waiting" | "paused":
             line += f" {clean(trial.reason)}"
         case _:
             if last is not None:
@@ -298,8 +287,8 @@ def _counts(view: ViewState, *, is_last: bool = False) -> Line:
     retried = f" ({view.retries} retries used)" if view.retries else ""
     waiting = f"waiting {len(view.waiting)} · " if is_last and view.waiting else ""  # before that it is the queue
     return [
-        (f"{waiting}running {counts['running'] + counts['starting']} · paused {counts['paused']}", ""),
-        (f" · done {counts['done']} · stopped early {counts['stopped']} · ", ""),
+        (f"{waiting}running {counts['running']} · paused {counts['paused']}", ""),
+        (f" · finished {counts['finished']} · stopped early {counts['stopped early']} · ", ""),
         (f"failed {counts['failed']}{retried}", "bad" if counts["failed"] else ""),
     ]
 
@@ -428,7 +417,7 @@ def row_of(view: ViewState, live: Live, now: float) -> dict[str, str]:
     step = "-" if last is None else text(last.get("training_iteration"))
     row |= {
         "trial": f"{trial.number:05d}",
-        "state": _STATES.get(trial.status, trial.status.value) + (f" x{ranks}" if ranks > 1 else ""),
+        "state": shown_state(trial) + (f" x{ranks}" if ranks > 1 else ""),
         "step": f"{step}/{number(limit)}" if limit is not None and last is not None else step,
         "trend": sparkline(live.trend),
         "time": duration(now - live.since),
@@ -439,8 +428,10 @@ def row_of(view: ViewState, live: Live, now: float) -> dict[str, str]:
 
 
 def _where(trial: Trial) -> str:
-    if trial.status in (Status.STARTING, Status.RUNNING) and trial.reason:
-        return clean(trial.reason)
+    if trial.status is Status.STOPPING:
+        return "stopping"
+    if trial.reason or trial.status is Status.STARTING:
+        return clean(trial.reason) or "starting"
     if trial.placement is None:
         return ""
     nodes = dict.fromkeys(bundle.node for bundle in trial.placement.bundles)

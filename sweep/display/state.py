@@ -14,7 +14,7 @@ from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
 from sweep.core.results import TrialResult, flatten
-from sweep.core.trial import Status, Trial, says_stopped_early
+from sweep.core.trial import STATES, Status, Trial, shown_state
 from sweep.display.curves import LiveCurves
 from sweep.display.forecast import Eta, Forecast, Progress
 from sweep.display.formats import clean
@@ -23,15 +23,7 @@ from sweep.display.rate import Rate
 
 __all__ = ["BestTrial", "Change", "FailureGroup", "Live", "ViewState", "varying_pairs"]
 
-_KINDS = {
-    Status.PENDING: "waiting",
-    Status.STARTING: "starting",
-    Status.RUNNING: "running",
-    Status.STOPPING: "running",
-    Status.PAUSED: "paused",
-    Status.ERROR: "failed",
-}
-_ENDED = ("done", "stopped", "failed")
+_ENDED = ("finished", "stopped early", "failed")
 _TREND_LENGTH = 8
 _ETA_S = 2.0
 _MAX_GROUPS = 50
@@ -66,9 +58,9 @@ class BestTrial:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A trial came into another state: `kind` is waiting, starting, running, paused, done, stopped, failed or retry."""
+    """A trial came into another state, one of `sweep.core.trial.STATES`; a new one that waits is no news."""
 
-    kind: str
+    state: str
     trial: Trial
     ran_s: float = 0.0
 
@@ -113,7 +105,7 @@ class ViewState:
         self.plan = plan
         self.num_trials = num_trials if num_trials is None or num_trials >= 0 else None
         self.nodes = tuple(nodes)
-        self.counts = dict.fromkeys((*_KINDS.values(), *_ENDED), 0)
+        self.counts = dict.fromkeys(STATES, 0)
         self.retries = 0
         self.live: dict[str, Live] = {}
         self.waiting: dict[str, Trial] = {}
@@ -128,7 +120,7 @@ class ViewState:
         self.last_report_at: float | None = None
         self._ranking = Ranking(plan.mode)
         self._front = Front(objectives) if objectives else None
-        self._known: dict[int, tuple[str, Trial]] = {}  # by number: its kind, and the trial as it is now
+        self._known: dict[int, tuple[str, Trial]] = {}  # by number: its state, and the trial as it is now
         self._holding: dict[str, Trial] = {}
         self._first_config: dict[str, Any] = {}
         self._ends = Rate()
@@ -175,22 +167,22 @@ class ViewState:
     @property
     def num_ended(self) -> int:
         """How many trials are TERMINATED or in ERROR."""
-        return sum(self.counts[kind] for kind in _ENDED)
+        return sum(self.counts[state] for state in _ENDED)
 
     def update(self, first: float, now: float, trial: Trial) -> Change | None:
         """Take a trial as it is `now`, which changed for the first time since the last call at `first` (seconds of
         driving); return what became of it, None when its state is the same."""
-        kind = _KINDS.get(trial.status, "stopped" if says_stopped_early(trial.reason) else "done")
+        state = shown_state(trial)
         self._ends.begin(first)
         self._forecast.begin(first)
         before, last = self._known.get(trial.number, (None, None))
-        self._known[trial.number] = (kind, trial)
+        self._known[trial.number] = (state, trial)
         if last is None:
             self._meet(trial)
         self.retries += max(0, _retries(trial) - (0 if last is None else _retries(last)))
         _keep(self._holding, trial, is_kept=trial.placement is not None)
-        _keep(self.waiting, trial, is_kept=kind == "waiting")
-        _keep(self.paused, trial, is_kept=kind == "paused")
+        _keep(self.waiting, trial, is_kept=state == "waiting")
+        _keep(self.paused, trial, is_kept=state == "paused")
         self._rank(trial)
         live = self.live.get(trial.id)
         if live is None and (trial.is_held or (trial.is_ended and trial.attempt and before not in _ENDED)):
@@ -199,14 +191,14 @@ class ViewState:
             live.trial = trial
             if trial.last_result is not None and trial.last_result is not live.last:
                 self._report(live, trial.last_result, now)
-        if kind == before:
+        if state == before:
             return None
         if before is not None:
             self.counts[before] -= 1
-        self.counts[kind] += 1
+        self.counts[state] += 1
         if self.curves is not None:
             best = self._ranking.best()
-            self.curves.put(trial.number, kind, None if best is None else best[0])
+            self.curves.put(trial.number, state, None if best is None else best[0])
         ran = 0.0
         if not trial.is_held and live is not None:
             ran = now - live.since
@@ -217,9 +209,9 @@ class ViewState:
             self.silent.add(trial.number)
         else:
             self.silent.discard(trial.number)
-        if kind in _ENDED:
-            self._end(trial, kind, now, ran)
-        return Change("retry" if kind == "waiting" and before is not None else kind, trial, ran)
+        if state in _ENDED:
+            self._end(trial, state, now, ran)
+        return None if state == "waiting" and before is None else Change(state, trial, ran)
 
     def restart(self, trials: Iterable[Trial]) -> None:
         """Take trials of earlier runs of the driver: they count, but are no news and say nothing about speed."""
@@ -231,15 +223,14 @@ class ViewState:
         self.last_failures.clear()
         self.last_report_at = None
 
-    def first_ended(self, count: int) -> list[tuple[str, Trial]]:
-        """Return (kind, trial) of those that have ended: the best first (of several objectives the Pareto set), then
+    def first_ended(self, count: int) -> list[Trial]:
+        """Return those that have ended: the best first (of several objectives the Pareto set), then
         the last ones."""
         numbers = [number for number, _ in self.front] or self._ranking.first(count + len(self.live))
         ranked = (self._known[number] for number in numbers)
-        found = [(kind, trial) for kind, trial in ranked if kind in _ENDED][:count]
-        seen = {trial.number for _, trial in found}
-        others = [self._known[trial.number] for trial in reversed(self._last_ended) if trial.number not in seen]
-        return [*found, *(one for one in others if one[0] in _ENDED)][:count]
+        last = (self._known[trial.number] for trial in reversed(self._last_ended))
+        found = {trial.number: trial for state, trial in (*ranked, *last) if state in _ENDED}
+        return [*found.values()][:count]
 
     def used(self) -> dict[str, tuple[float, float]]:
         """Return (allocated, total) of cpu, gpu, tpu and memory (bytes), those that there are any of."""
@@ -347,7 +338,7 @@ class ViewState:
             ):
                 self.best_ever = BestTrial(value, trial, report.get("training_iteration"))
 
-    def _end(self, trial: Trial, kind: str, now: float, ran: float) -> None:
+    def _end(self, trial: Trial, state: str, now: float, ran: float) -> None:
         self._ends.add(now)
         self._last_ended.append(trial)
         if trial.attempt:
@@ -355,7 +346,7 @@ class ViewState:
         best = self.best
         if best is not None:
             self._best_at_ends.append(best.value)
-        if kind != "failed":
+        if state != "failed":
             return
         self.last_failures.append(trial)
         message = clean(trial.reason.partition("\n")[0]) or "failed"

@@ -17,26 +17,25 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 24, 34
 _MAX_POINTS = 60
 _LOG_FROM = 50.0  # a positive metric that spans so many times its least value has a logarithmic axis
 # Between light and dark, so that each is seen on both; what has none is in the colour of the page's text.
-_COLOURS = {"running": "#2f81f7", "done": "#2da44e", "failed": "#e5534b", "best": "#d9822b"}
-_WORDS = {"done": "ended", "stopped": "stopped early"}
-_ORDER = ("stopped", "paused", "failed", "done", "running", "best")
+_COLOURS = {"running": "#2f81f7", "finished": "#2da44e", "failed": "#e5534b", "best": "#d9822b"}
+_ORDER = ("waiting", "stopped early", "paused", "failed", "finished", "running", "best")
 
 _Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What a trial reported: `points` are (step, value), `fate` is running, paused, done, stopped or failed."""
+    """What a trial reported: `points` are (step, value), `state` is one of `sweep.core.trial.STATES`."""
 
     trial: int
-    fate: str
+    state: str
     points: Sequence[_Point]
     is_best: bool = False
 
     @property
     def style(self) -> str:
         """By what it is coloured."""
-        return "best" if self.is_best else self.fate
+        return "best" if self.is_best else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +80,9 @@ def best_so_far(values: Sequence[tuple[int, float, str]], metric: str, mode: str
     """Return an SVG element of what each trial reached, and of the best until then; nothing without a finite value.
 
     Args:
-        values: (number of the trial, value, fate), ordered by number.
+        values: (number of the trial, value, state), ordered by number.
     """
-    known = [(number, value, fate) for number, value, fate in values if math.isfinite(value)]
+    known = [(number, value, state) for number, value, state in values if math.isfinite(value)]
     if not known:
         return ""
     x, y = _axes([(float(number), value) for number, value, _ in known])
@@ -94,7 +93,7 @@ def best_so_far(values: Sequence[tuple[int, float, str]], metric: str, mode: str
             best.append((float(trial), value))
     best.append((float(known[-1][0]), best[-1][1]))
     kept = known[:: math.ceil(len(known) / 400)]  # so many that the dots become a band
-    dots = [_dot((float(trial), value), x, y, fate, f"trial {trial:05d}") for trial, value, fate in kept]
+    dots = [_dot((float(trial), value), x, y, state, f"trial {trial:05d}") for trial, value, state in kept]
     line = _path(best, x, y, "best", "best so far")
     return _svg(f"{clean(metric)} of the trials", [*_frame(x, y, metric, "trial"), *dots, line], ["best so far"])
 
@@ -173,9 +172,8 @@ def _svg(title: str, parts: Iterable[str], legend: Sequence[str]) -> str:
     place = float(_WIDTH - _RIGHT)
     shown = []
     for style in reversed(legend):
-        word = _WORDS.get(style, style)
-        shown.append(_label(place, 13, word, "end", "best" if style == "best so far" else style))
-        place -= 7 * len(word) + 12
+        shown.append(_label(place, 13, style, "end", "best" if style == "best so far" else style))
+        place -= 7 * len(style) + 12
     head = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {head} aria-label="{html.escape(title)}" font-size="12"'

@@ -350,7 +350,7 @@ def _clones(found: Mapping[int, Sequence[Stretch]]) -> list[Any]:
             sizes += [0, 8, 0]
     if not x:
         return []
-    look = FATES["stopped"]
+    look = FATES["stopped early"]
     return [
         graph_objects().Scatter(
             x=x[:-1],

@@ -72,7 +72,7 @@ class Look(NamedTuple):
 # little lighter, for dark pages.
 FATES: dict[str, Look] = {
     "finished": Look("finished", "#1A7FC2", "circle", "solid"),
-    "stopped": Look("stopped early", "#E69F00", "triangle-down", "dot"),
+    "stopped early": Look("stopped early", "#E69F00", "triangle-down", "dot"),
     "failed": Look("failed", "#D55E00", "x", "dash"),
     "paused": Look("paused", "#CC79A7", "diamond", "dashdot"),
     "running": Look("running", "#56B4E9", "circle-open", "longdash"),

@@ -31,7 +31,7 @@ class _Kind(NamedTuple):
 # Told apart by a pattern, too.
 _KINDS: dict[str, _Kind] = {
     "waiting": _Kind("waiting", "#B0B0B0", ""),
-    "starting": _Kind("starting", FATES["stopped"].color, "/"),
+    "starting": _Kind("starting", FATES["stopped early"].color, "/"),
     "running": _Kind("running", FATES["finished"].color, ""),
     "failed": _Kind("failed", FATES["failed"].color, "x"),
     "paused": _Kind("paused", FATES["paused"].color, "."),

@@ -16,7 +16,7 @@ from sweep.figures.style import FATES, lines_of, number_text, plain, some
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
 
-__all__ = ["Chosen", "Field", "by_fate", "chosen_metric", "fate_of", "spread", "step_of_stop"]
+__all__ = ["Chosen", "Field", "by_fate", "chosen_metric", "spread", "step_of_stop"]
 
 _STEP = re.compile(r"\bat ([\d.]+(?:e[+-]?\d+)?)(?:,| is not among| where|:|$)|\bbeyond ([\d.]+(?:e[+-]?\d+)?):")
 _MOST_FAILED = 50
@@ -27,13 +27,6 @@ def step_of_stop(row: TrialRow) -> float | None:
     """Return the rung or the step at which a scheduler stopped a trial, as its reason says; None: it did not."""
     found = _STEP.search(row.reason) if row.was_stopped_early else None
     return None if found is None else float(found[1] or found[2])
-
-
-def fate_of(row: TrialRow) -> str:
-    """Return what became of a trial, one of `FATES`."""
-    if row.status == "TERMINATED":
-        return "stopped" if row.was_stopped_early else "finished"
-    return {"ERROR": "failed", "PAUSED": "paused", "RUNNING": "running"}.get(row.status, "waiting")
 
 
 @dataclass(frozen=True)
@@ -168,7 +161,7 @@ class Field:
 
     def about(self, row: TrialRow) -> str:
         """Return what hovers say of a trial: number, fate and reason, config."""
-        look = FATES[fate_of(row)]
+        look = FATES[row.state]
         lines = [f"<b>trial {row.number:05d}</b> {look.name}"]
         if row.reason:
             lines.append(f"<i>{lines_of(row.reason)}</i>")
@@ -210,5 +203,5 @@ def by_fate(rows: Collection[TrialRow]) -> dict[str, list[TrialRow]]:
     """Return the trials by what became of them, in the order of `FATES`, without fates that none had."""
     found: Mapping[str, list[TrialRow]] = {fate: [] for fate in FATES}
     for row in rows:
-        found[fate_of(row)].append(row)
+        found[row.state].append(row)
     return {fate: some_rows for fate, some_rows in found.items() if some_rows}

@@ -11,11 +11,11 @@ from typing import Any
 from sweep.core.failures import without_numbers
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import flatten
+from sweep.core.trial import STATES
 from sweep.display.formats import at_step, duration
 from sweep.figures.attempts import Attempt, spans_of
 from sweep.page.markup import code, escaped, facts, line, rows, shown
 from sweep.page.subject import Subject
-from sweep.page.table import FATES, fate
 from sweep.record.derived_fields import MOST_SECONDS
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
@@ -37,8 +37,8 @@ ENDED = ("finished", "stopped early", "failed")
 
 def counts_of(reader: ExperimentReader) -> dict[str, int]:
     """Return how many trials have come to what, without those that none has."""
-    counts = Counter(map(fate, reader.trials()))
-    return {name: counts[name] for name in FATES if counts[name]}
+    counts = Counter(row.state for row in reader.trials())
+    return {name: counts[name] for name in STATES if counts[name]}
 
 
 def head(subject: Subject) -> str:
@@ -76,7 +76,7 @@ def winner(subject: Subject) -> str:
         return line(f"No trial has reported a number under {escaped(repr(metric))}.", known)
     found = ""
     if best is not None:
-        what = fate(best.row)
+        what = best.row.state
         note = "" if what == "finished" else f"({escaped(what)})"
         found += line(_value(best), note, "by the last report of each trial") + _pasted(best.row.config)
         if best.row.checkpoint is not None:
@@ -115,7 +115,7 @@ def failures(subject: Subject) -> str:
 def waits(subject: Subject) -> str:
     """Return what trials wait for now, and how long they waited for their places."""
     trials = subject.reader.trials()
-    now = Counter(row.reason or "waits for its turn" for row in trials if fate(row) in ("waiting", "paused"))
+    now = Counter(row.reason or "waits for its turn" for row in trials if row.state in ("waiting", "paused"))
     found = ""
     if now:
         found += rows(["now", "trials"], now.most_common(_MAX_GROUPS), "What trials wait for now")
@@ -273,7 +273,7 @@ def _saved(reader: ExperimentReader) -> tuple[int, float, float] | None:
     for row in reader.trials():
         last = row.last_metrics or {}
         step, took = last.get("training_iteration"), last.get("time_total_s")
-        if fate(row) == "stopped early" and step and took and step < max_t:
+        if row.state == "stopped early" and step and took and step < max_t:
             saved += (max_t - step) / step * took
             trials += 1
     return (trials, max_t, saved / 3600) if trials else None

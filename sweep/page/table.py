@@ -10,33 +10,15 @@ from sweep.core.values import printed, sound_text
 from sweep.page.subject import Subject
 from sweep.record.rows import TrialRow
 
-__all__ = ["MAX_COLUMNS", "FATES", "TrialTable", "fate"]
+__all__ = ["MAX_COLUMNS", "TrialTable"]
 
 MAX_COLUMNS = 200  # parameters and metrics that a page has
 _MAX_TEXT = 300
 _EXACT = 1 << 53  # larger whole numbers are no longer themselves in a browser
 
-FATES = ("running", "waiting", "paused", "finished", "stopped early", "failed")
-"""What has become of a trial, in the order in which a page counts them."""
-
 _FIXED = ("trial", "state", "step")
 _NAMED = ("trial", "name", "state", "step")  # where trials were given names
 _TAIL = ("time_s", "attempts", "reason")
-
-
-def fate(row: TrialRow) -> str:
-    """Return what has become of a trial, one of `FATES`."""
-    match row.status:
-        case "RUNNING":
-            return "running"
-        case "PAUSED":
-            return "paused"
-        case "ERROR":
-            return "failed"
-        case "TERMINATED":
-            return "stopped early" if row.was_stopped_early else "finished"
-        case _:
-            return "waiting"
 
 
 class TrialTable:
@@ -89,7 +71,7 @@ class TrialTable:
         fixed = {
             "trial": row.number,
             "name": _text(row.trial_name),
-            "state": fate(row),
+            "state": row.state,
             "step": _plain(last.get("training_iteration")),
             "time_s": _plain(last.get("time_total_s")),
             "attempts": row.attempt,

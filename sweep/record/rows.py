@@ -11,7 +11,7 @@ from typing import Any
 
 from sweep.core.naming import experiment_tag
 from sweep.core.resources import Placement, Resources
-from sweep.core.trial import CheckpointRef, Grown, says_stopped_early
+from sweep.core.trial import CheckpointRef, Grown, shown_state
 from sweep.record.encoding import decode, decode_metrics
 from sweep.record.records import decode_grown
 
@@ -135,10 +135,15 @@ class TrialRow:
         """What `trial_name_creator` called it, else `<trainable>_<trial id>`."""
         return self.name or f"{self.trainable_name}_{self.trial_id}"
 
+    @cached_property
+    def state(self) -> str:
+        """Where it is, one of `sweep.core.trial.STATES`."""
+        return shown_state(self)
+
     @property
     def was_stopped_early(self) -> bool:
         """Whether a scheduler ended it before it was through."""
-        return self.status == "TERMINATED" and says_stopped_early(self.reason)
+        return self.state == "stopped early"
 
     @property
     def is_ended(self) -> bool:

@@ -36,7 +36,9 @@ _OPTUNA_STATES = {
 # Before the metrics and the config, and after them; what follows is left out where only these are asked for.
 _HEAD = ("number", "trial_id", "state")
 _PROGRESS = ("training_iteration", "time_total_s", "timesteps_total", "episodes_total")
+_END = ("stopped_early", "reason")
 _BOOKED = (
+    "status",
     *("start_time", "end_time", "wait_s", "attempt", "cpus", "gpus", "peak_rss_mb"),
     *("error_class", "failure", "error", "logdir"),
 )
@@ -87,7 +89,7 @@ def trial_frame(
     metrics = [report.metrics if report is not None else {} for report in reports]
     user, filled = _split([_flat(one) for one in metrics])
     configs = _columns([_flat(trial.config) for trial in trials])
-    taken = {*_HEAD, *_PROGRESS, *_BOOKED, *(f"config/{name}" for name in configs), *AUTO_FILLED}
+    taken = {*_HEAD, *_PROGRESS, *_END, *_BOOKED, *(f"config/{name}" for name in configs), *AUTO_FILLED}
     shown = {(f"metric/{name}" if name in taken else name): values for name, values in user.items()}
     config = {f"config/{name}": values for name, values in configs.items()}
     columns = _own_columns(trials, filled)
@@ -95,7 +97,7 @@ def trial_frame(
         {name: columns[name] for name in _HEAD}
         | shown
         | config
-        | {name: columns[name] for name in _PROGRESS if name in columns}
+        | {name: columns[name] for name in (*_PROGRESS, *_END) if name in columns}
     )
     if style == "sweep" and not full:
         return _frame(own, len(trials))
@@ -122,14 +124,16 @@ def _last(trial: TrialRow) -> ResultRow | None:
 
 
 def _own_columns(trials: Sequence[TrialRow], filled: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the columns of `_HEAD` and `_PROGRESS`; the totals that Tune counts only where they were reported."""
+    """Return the columns but `_BOOKED`; the totals that Tune counts only where they were reported."""
     nothing: list[Any] = [None] * len(trials)
     return {
         "number": _ints(trial.number for trial in trials),
         "trial_id": _texts(trial.trial_id for trial in trials),
-        "state": _texts(trial.status for trial in trials),
+        "state": _texts(trial.state for trial in trials),
         "training_iteration": _ints(filled.get("training_iteration", nothing)),
         "time_total_s": _floats(filled.get("time_total_s", nothing)),
+        "stopped_early": _booleans(trial.was_stopped_early for trial in trials),
+        "reason": _texts(trial.reason or None for trial in trials),
     } | {name: _floats(filled[name]) for name in _PROGRESS[2:] if name in filled}
 
 
@@ -139,6 +143,7 @@ def _booked_columns(reader: ExperimentReader, trials: Sequence[TrialRow], times:
     totals = {text: trial.resources.total for text, trial in {t.resources_text: t for t in trials}.items()}
     failed = [trial.status == "ERROR" for trial in trials]
     return {
+        "status": _texts(trial.status for trial in trials),
         "start_time": _times(time.started for time in times),
         "end_time": _times(time.exited if trial.is_ended else None for trial, time in zip(trials, times, strict=True)),
         "wait_s": _floats(_difference(time.created, time.started) for time in times),

@@ -17,7 +17,6 @@ __all__ = ["as_python", "config_to_paste", "figures"]
 
 _MAX_CURVES = 30
 _MAX_REPORTS = 50_000  # read for one page: a tenth of a second
-_FATES = {"RUNNING": "running", "PAUSED": "paused", "TERMINATED": "done", "ERROR": "failed"}
 _PRE = (
     "margin:0.3em 0;padding:0.4em 0.6em;border-left:3px solid rgba(128,128,128,0.35);background:none;color:inherit;"
     "max-height:16em;overflow:auto;white-space:pre"
@@ -52,8 +51,8 @@ def figures(
     """
     chosen = _chosen(trials, best_ids)
     points = _points(reader, [row.trial_id for row in chosen], metric)
-    curves = [Curve(row.number, _fate(row), points[row.trial_id], row.trial_id in best_ids) for row in chosen]
-    values = [(row.number, float(last[row.trial_id]), _fate(row)) for row in trials if row.trial_id in last]
+    curves = [Curve(row.number, row.state, points[row.trial_id], row.trial_id in best_ids) for row in chosen]
+    values = [(row.number, float(last[row.trial_id]), row.state) for row in trials if row.trial_id in last]
     has_lines = any(len(curve.points) > 1 for curve in curves)
     shown = [
         learning_curves(curves, metric) if has_lines else "",
@@ -91,10 +90,6 @@ def _points(reader: ExperimentReader, trial_ids: Collection[str], metric: str) -
             points.pop()
         points.append((step, float(value)))
     return found
-
-
-def _fate(row: TrialRow) -> str:
-    return "stopped" if row.was_stopped_early else _FATES.get(row.status, "paused")
 
 
 def _plain(value: Any) -> Any:

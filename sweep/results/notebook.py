@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.core.ranking import rankable, shown_objectives
 from sweep.core.results import flatten, own_metrics
+from sweep.core.trial import STATES
 from sweep.core.values import printed
 from sweep.record.encoding import Opaque
 from sweep.results.glance import config_to_paste, figures
@@ -36,7 +37,6 @@ _MORE = (
     "<p>more: figures <code>.plot</code>, a page of its own <code>.to_html()</code>, tables "
     "<code>.dataframe()</code></p>"
 )
-_ORDER = ("RUNNING", "PENDING", "PAUSED", "TERMINATED", "ERROR")
 
 
 def analysis_page(analysis: Experiment) -> str:
@@ -44,8 +44,8 @@ def analysis_page(analysis: Experiment) -> str:
     of several objectives, a table of trials, their curves, and where there is more."""
     reader, metric, mode = analysis._reader, analysis.default_metric, analysis.default_mode
     trials = reader.trials()
-    counts = Counter(trial.status for trial in trials)
-    words = ", ".join(f"{counts[status]} {status}" for status in _ORDER if counts[status])
+    counts = Counter(trial.state for trial in trials)
+    words = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
     hint = f"<br><i>{_text(reader.state_hint(), 0)}</i>" if reader.state_hint() else ""
     head = f"<strong>{_text(reader.name)}</strong> &middot; {_trials(len(trials))}{f': {words}' if words else ''}{hint}"
     objectives = analysis._objectives if not metric else ()
@@ -96,7 +96,7 @@ def _page(head: Iterable[str], body: str, path: str, *, most: int = 0) -> str:
 def _trial_page(
     name: str, row: TrialRow, choice: str, reports: Mapping[str, Mapping[str, Any]], place: str, path: str
 ) -> str:
-    head = [f"<strong>{_text(name)}</strong> &middot; {_text(row.status)}{choice}"]
+    head = [f"<strong>{_text(name)}</strong> &middot; {row.state}{choice}"]
     if row.reason:
         head.append(f"<i>{_text(row.reason, 300)}</i>")
     own = {
@@ -152,7 +152,7 @@ def _trial_table(trials: Sequence[TrialRow], first_columns: Sequence[str], best_
         [
             _Titled("★", "best") if trial.trial_id in best else "",
             _Titled(f"{trial.number:05d}", trial.trial_id),
-            trial.status,
+            trial.state,
             (trial.last_metrics or {}).get("training_iteration"),
             *(values[which].get(key) for key, which in columns),
             *([trial.reason] if reason else []),

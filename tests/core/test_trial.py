@@ -7,9 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from sweep.core.resources import Resources
+from sweep.core.resources import Placement, Resources
 from sweep.core.results import TrialResult
-from sweep.core.trial import ENDED, HELD, LEGAL, CheckpointRef, Status, Trial, evolve, revived, shown_status
+from sweep.core.trial import (
+    ENDED,
+    HELD,
+    LEGAL,
+    STATES,
+    CheckpointRef,
+    Status,
+    Trial,
+    evolve,
+    revived,
+    shown_state,
+    shown_status,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "life-of-a-trial.md"
 
@@ -55,6 +67,27 @@ def test_every_status_has_a_row_and_is_shown_to_users_under_a_name_of_tune():
     assert {shown_status(status) for status in Status} == {"PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"}
     assert shown_status(Status.STARTING) == "PENDING"
     assert shown_status(Status.STOPPING) == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "is_holding", "state"),
+    [
+        (Status.PENDING, "waits for 1 CPU", False, "waiting"),
+        (Status.PENDING, "", True, "running"),  # how a record shows STARTING
+        (Status.STARTING, "", True, "running"),
+        (Status.RUNNING, "", True, "running"),
+        (Status.STOPPING, "stopped early: worse", True, "running"),
+        (Status.PAUSED, "", False, "paused"),
+        (Status.TERMINATED, "reached max_t", False, "finished"),
+        (Status.TERMINATED, "stopped early: worse", False, "stopped early"),
+        (Status.TERMINATED, "never promoted", True, "stopped early"),
+        (Status.ERROR, "stopped early, it says", False, "failed"),
+    ],
+)
+def test_people_are_shown_one_of_six_words(status: Status, reason: str, is_holding: bool, state: str):
+    placement = Placement(()) if is_holding else None
+    assert shown_state(Trial("a_00000", {}, Resources(), status, reason=reason, placement=placement)) == state
+    assert state in STATES
 
 
 def test_an_end_is_final_unless_somebody_asks_for_a_retry():

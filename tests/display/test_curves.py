@@ -16,14 +16,14 @@ def shown(curves: LiveCurves, best: int | None = None) -> dict[int, Any]:
 
 def test_what_a_trial_reported_is_drawn_with_its_fate() -> None:
     curves = LiveCurves()
-    for trial, fate in enumerate(("running", "stopped")):
+    for trial, fate in enumerate(("running", "stopped early")):
         curves.put(trial, "running", None)
         for step in (1, 2):
             curves.add(trial, step, float(step))
         curves.put(trial, fate, 0)
     found = shown(curves, best=0)
     assert found[0].points == [(1.0, 1.0), (2.0, 2.0)]
-    assert [found[0].style, found[1].style] == ["best", "stopped"]
+    assert [found[0].style, found[1].style] == ["best", "stopped early"]
 
 
 @pytest.mark.parametrize("value", [None, "high", math.nan, math.inf, object()])
@@ -59,7 +59,7 @@ def test_of_many_trials_those_that_run_the_last_and_the_best_are_kept() -> None:
     curves.add(1_000, 1, 1.0)
     for trial in range(500):
         curves.add(trial, 1, 1.0)
-        curves.put(trial, "done", 7)
+        curves.put(trial, "finished", 7)
     for trial in range(100):
         curves.add(trial, 2, 1.0)  # heard of late
     found = shown(curves, best=7)
@@ -73,6 +73,6 @@ def test_a_trial_that_is_tried_again_runs_again() -> None:
     curves.add(0, 1, 1.0)
     curves.put(0, "failed", None)
     curves.put(0, "running", None)
-    assert shown(curves)[0].fate == "running"
-    curves.put(0, "done", None)
-    assert shown(curves)[0].fate == "done"
+    assert shown(curves)[0].state == "running"
+    curves.put(0, "finished", None)
+    assert shown(curves)[0].state == "finished"

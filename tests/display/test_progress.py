@@ -148,11 +148,11 @@ def test_a_pipe_gets_one_line_per_change_of_state() -> None:
     progress.refresh()
     assert file.getvalue().splitlines() == [
         "sweep mnist: 100 trials, searcher tpe (limit 4), scheduler asha, seed 7 -> /results/mnist",
-        "0:04 00000 RUNNING lr=0.1 width=64",
-        "0:04 00001 RUNNING lr=0.01 width=128",
-        "0:08 00000 TERMINATED loss=0.04123 at step 3 in 0:06",
-        "0:08 00001 STOPPED EARLY in 0:06   stopped early: loss=2 at 1, cutoff 1",
-        "0:10 00002 ERROR ValueError: lr more   sweep logs mnist 00002",
+        "0:04 00000 running lr=0.1 width=64",
+        "0:04 00001 running lr=0.01 width=128",
+        "0:08 00000 finished loss=0.04123 at step 3 in 0:06",
+        "0:08 00001 stopped early in 0:06   stopped early: loss=2 at 1, cutoff 1",
+        "0:10 00002 failed ValueError: lr more   sweep logs mnist 00002",
     ]
 
 
@@ -214,14 +214,14 @@ def test_a_terminal_shows_one_block_in_place(monkeypatch: pytest.MonkeyPatch) ->
     text = "\n".join(screen)
     assert "0/100 trials" in text
     assert "queue 1" in text
-    assert "running 2 · paused 0 · done 0 · stopped early 0 · failed 0" in text
+    assert "running 2 · paused 0 · finished 0 · stopped early 0 · failed 0" in text
     assert "CPU 4/8 ████░░░░" in text
     assert "GPU 2/2 ████████" in text
     assert "best so far  loss 0.04123  trial 00000 at step 3" in text
     heading = next(line for line in screen if line.startswith("trial"))
     assert heading.split() == ["trial", "state", "step", "loss", "trend", "lr", "width", "time", "where"]
     row = next(line for line in screen if line.startswith("00000"))
-    assert row.split() == ["00000", "RUN", "3/27", "0.04123", "█▄▁", "0.1", "64", "0:05", "gpu0"]
+    assert row.split() == ["00000", "running", "3/27", "0.04123", "█▄▁", "0.1", "64", "0:05", "gpu0"]
     waiting = next(line for line in screen if line.startswith("00002"))
     assert waiting.endswith("needs 1 GPU; 2 of 2 held by 00000, 00001")
     assert "^C once: stop, to be resumed   twice: kill" in text
@@ -724,7 +724,7 @@ def test_the_thread_draws_by_itself_and_ends_with_the_sweep() -> None:
 
     class File(io.StringIO):
         def write(self, text: str) -> int:
-            if "RUNNING" in text:
+            if " running " in text:
                 drawn.set()
             return super().write(text)
 
@@ -736,7 +736,7 @@ def test_the_thread_draws_by_itself_and_ends_with_the_sweep() -> None:
     feed.end(0)
     feed.finish()
     assert not [thread for thread in threading.enumerate() if thread.name == "sweep-progress"]
-    assert "TERMINATED" in file.getvalue()
+    assert "finished" in file.getvalue()
     feed.finish()  # a second end is harmless
 
 
@@ -751,10 +751,10 @@ def test_where_the_kernel_allows_no_thread_it_is_drawn_when_something_happens(mo
     feed = Feed(progress)
     time[0] = 2.0
     feed.run(0)
-    assert "00000 RUNNING" in file.getvalue()
+    assert "00000 running" in file.getvalue()
     feed.end(0)
     feed.finish()
-    assert "TERMINATED" in file.getvalue()
+    assert "finished" in file.getvalue()
 
 
 @pytest.mark.parametrize("is_given", [False, True], ids=["found at the first step", "given at setup"])
@@ -765,7 +765,7 @@ def test_after_a_resume_old_trials_count_but_are_no_news(is_given: bool) -> None
     feed.trials |= old
     feed.run(40)
     progress.refresh()
-    assert file.getvalue().splitlines()[1:] == ["0:01 00040 RUNNING lr=1e-41 act=gelu width=2624"]
+    assert file.getvalue().splitlines()[1:] == ["0:01 00040 running lr=1e-41 act=gelu width=2624"]
     assert progress._view is not None
     assert progress._view.num_ended == 40
 
@@ -857,8 +857,8 @@ def test_a_page_has_the_table_and_the_curves_below_the_block_and_keeps_them_at_t
         assert "<script>" not in page
         assert page.count("<tr ") == 4
     assert "Interrupt the kernel once: stop" in running
-    assert (">RUN<" in running, ">RUN<" in last) == (True, False)
-    assert all(word in last for word in ("★", ">ENDED<", ">STOPPED EARLY<", ">FAILED<", "best config:"))
+    assert (">running<" in running, ">running<" in last) == (True, False)
+    assert all(word in last for word in ("★", ">finished<", ">stopped early<", ">failed<", "best config:"))
     assert last.count("<polyline") == 3
 
 

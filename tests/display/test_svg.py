@@ -24,9 +24,9 @@ def lines_of(picture: str) -> list[ElementTree.Element]:
 
 def test_each_trial_is_a_line_that_is_coloured_by_its_fate_and_the_best_is_on_top() -> None:
     curves = [
-        Curve(7, "done", [(1, 3.0), (2, 1.0)], is_best=True),
+        Curve(7, "finished", [(1, 3.0), (2, 1.0)], is_best=True),
         Curve(1, "running", [(1, 3.0), (2, 2.0)]),
-        Curve(2, "stopped", [(1, 4.0), (2, 3.5)]),
+        Curve(2, "stopped early", [(1, 4.0), (2, 3.5)]),
     ]
     lines = lines_of(learning_curves(curves, "loss"))
     assert [line.findtext(f"{_NAME}title") for line in lines] == [
@@ -42,7 +42,7 @@ def test_each_trial_is_a_line_that_is_coloured_by_its_fate_and_the_best_is_on_to
 
 def test_names_of_users_are_text() -> None:
     evil = '"><script>alert(1)</script>\x1b[2J'
-    picture = learning_curves([Curve(1, "done", [(1, 1.0), (2, 2.0)])], evil)
+    picture = learning_curves([Curve(1, "finished", [(1, 1.0), (2, 2.0)])], evil)
     assert not [one for one in ElementTree.fromstring(picture).iter() if "script" in one.tag]
     assert "\x1b" not in picture
 
@@ -51,27 +51,27 @@ def test_names_of_users_are_text() -> None:
 def test_without_a_finite_point_there_is_no_picture(points: list[tuple[float, float]]) -> None:
     assert learning_curves([Curve(1, "running", points)], "loss") == ""
     assert (
-        best_so_far([(number, value, "done") for number, (_, value) in enumerate(points) if value != 1], "x", "min")
+        best_so_far([(number, value, "finished") for number, (_, value) in enumerate(points) if value != 1], "x", "min")
         == ""
     )
 
 
 def test_one_value_is_a_dot_and_what_is_not_finite_is_left_out() -> None:
-    picture = learning_curves([Curve(1, "running", [(1, 5.0)]), Curve(2, "done", [(1, math.inf), (2, 5.0)])], "x")
+    picture = learning_curves([Curve(1, "running", [(1, 5.0)]), Curve(2, "finished", [(1, math.inf), (2, 5.0)])], "x")
     assert picture.count("<circle") == 2
     assert "nan" not in picture
     assert "inf" not in picture.replace("info", "")
 
 
 def test_a_trial_that_diverged_does_not_squeeze_the_others() -> None:
-    good = [Curve(k, "done", [(step, k - 5 + 0.1 * step) for step in range(20)]) for k in range(10)]
+    good = [Curve(k, "finished", [(step, k - 5 + 0.1 * step) for step in range(20)]) for k in range(10)]
     picture = learning_curves([*good, Curve(99, "failed", [(0, 1.0), (1, -1e30)])], "loss")
     heights = [max(ys(line.get("points") or "")) - min(ys(line.get("points") or "")) for line in lines_of(picture)]
     assert sorted(heights)[3] > 10
 
 
 def test_what_spans_orders_of_magnitude_has_a_logarithmic_axis() -> None:
-    picture = learning_curves([Curve(1, "done", [(step, 10.0**-step) for step in range(5)])], "loss")
+    picture = learning_curves([Curve(1, "finished", [(step, 10.0**-step) for step in range(5)])], "loss")
     assert "loss (log)" in picture
     heights = ys(lines_of(picture)[0].get("points") or "")
     steps = [after - before for before, after in itertools.pairwise(heights)]
@@ -79,7 +79,7 @@ def test_what_spans_orders_of_magnitude_has_a_logarithmic_axis() -> None:
 
 
 def test_a_long_curve_is_drawn_with_few_points_its_ends_among_them() -> None:
-    line = lines_of(learning_curves([Curve(1, "done", [(k, math.sin(k)) for k in range(10_000)])], "x"))[0]
+    line = lines_of(learning_curves([Curve(1, "finished", [(k, math.sin(k)) for k in range(10_000)])], "x"))[0]
     pairs = (line.get("points") or "").split()
     assert len(pairs) <= 60
     assert (pairs[0].split(",")[0], pairs[-1].split(",")[0]) == ("64.0", "472.0")
@@ -87,12 +87,14 @@ def test_a_long_curve_is_drawn_with_few_points_its_ends_among_them() -> None:
 
 @pytest.mark.parametrize(("mode", "expected"), [("min", [3.0, 1.0]), ("max", [3.0, 5.0])])
 def test_the_history_follows_the_best_until_then(mode: str, expected: list[float]) -> None:
-    picture = best_so_far([(0, 3.0, "done"), (1, 5.0, "done"), (2, 1.0, "stopped"), (3, math.nan, "failed")], "x", mode)
+    picture = best_so_far(
+        [(0, 3.0, "finished"), (1, 5.0, "finished"), (2, 1.0, "stopped early"), (3, math.nan, "failed")], "x", mode
+    )
     found = ys(lines_of(picture)[0].get("points") or "")
     assert (found[-1] > found[0]) == (expected[-1] < expected[0])  # down the page is less
     assert picture.count("<circle") == 3
 
 
 def test_of_many_trials_the_history_has_few_dots() -> None:
-    picture = best_so_far([(number, float(number % 97), "done") for number in range(10_000)], "x", "min")
+    picture = best_so_far([(number, float(number % 97), "finished") for number in range(10_000)], "x", "min")
     assert len(re.findall("<circle", picture)) <= 400

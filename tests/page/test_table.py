@@ -12,7 +12,8 @@ from made_experiment import MadeExperiment
 from record_5 import LABELS_5 as LABELS
 from shown_experiment import SCRIPT, shown_experiment, subject
 
-from sweep.page.table import FATES, MAX_COLUMNS, TrialTable
+from sweep.core.trial import STATES
+from sweep.page.table import MAX_COLUMNS, TrialTable
 
 
 def updated(root: Path) -> tuple[TrialTable, list[int]]:
@@ -31,7 +32,7 @@ def test_every_trial_has_a_row_with_its_fate_metrics_and_parameters(tmp_path: Pa
     assert column(table, "trial") == list(range(10))
     fates = ["finished"] * 4 + ["stopped early"] * 2 + ["failed"] * 2 + ["running", "waiting"]
     assert column(table, "state") == fates
-    assert set(fates) <= set(FATES)
+    assert set(fates) <= set(STATES)
     assert column(table, "loss")[:4] == [1.0, 1.111111, 1.222222, 1.333333]
     assert column(table, "loss")[6] == "nan"
     assert column(table, "step")[8:] == [1, None]

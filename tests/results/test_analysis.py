@@ -16,8 +16,9 @@ from sweep.results.analysis import SCOPES, ExperimentAnalysis, ExperimentReader,
 
 NAN = math.nan
 
-OWN = ["training_iteration", "time_total_s"]
+OWN = ["training_iteration", "time_total_s", "stopped_early", "reason"]
 BOOKED = [
+    "status",
     "start_time",
     "end_time",
     "wait_s",
@@ -119,7 +120,10 @@ def test_no_column_is_of_dtype_object_and_each_kind_has_its_own(mixed: Experimen
 
 def test_the_rows_say_what_became_of_each_trial(mixed: ExperimentAnalysis) -> None:
     frame = mixed.get_dataframe()
-    assert frame["state"].tolist() == ["TERMINATED", "TERMINATED", "TERMINATED", "ERROR", "RUNNING", "PENDING"]
+    assert frame["state"].tolist() == ["finished", "finished", "stopped early", "failed", "running", "waiting"]
+    assert frame["stopped_early"].tolist() == [False, False, True, False, False, False]
+    assert frame["reason"].dropna().tolist() == ["stopped early at rung 1", "failed: ValueError", "waits for 1 CPU"]
+    assert frame["status"].tolist() == [*["TERMINATED"] * 3, "ERROR", "RUNNING", "PENDING"]
     assert frame["loss"].tolist()[:2] == [1.0, 4.0]
     assert frame["config/net/width"].isna().tolist() == [False, False, True, True, True, True]
     assert frame["config/layers"][3] == "[1, 2]"
@@ -211,7 +215,7 @@ def test_the_ray_style_begins_with_rays_columns_in_rays_order(mixed: ExperimentA
 
 def test_a_metric_named_like_a_column_is_kept_beside_it(tmp_path: Path) -> None:
     frame = analysis_of(tmp_path, ({"x": 1}, [{"state": "weird", "loss": 1.0}])).dataframe()
-    assert frame["state"].tolist() == ["PENDING"]
+    assert frame["state"].tolist() == ["waiting"]
     assert frame["metric/state"].tolist() == ["weird"]
 
 
@@ -474,10 +478,10 @@ def test_a_running_experiment_is_seen_as_it_grows(tmp_path: Path) -> None:
     first = made.trial({"x": 1})
     made.commit()
     analysis = ExperimentAnalysis(made.root)
-    assert analysis.dataframe()["state"].tolist() == ["PENDING"]
+    assert analysis.dataframe()["state"].tolist() == ["waiting"]
     made.start(first)
     made.report(first, {"loss": 3.0})
-    assert analysis.dataframe()["state"].tolist() == ["PENDING"]  # not committed yet
+    assert analysis.dataframe()["state"].tolist() == ["waiting"]  # not committed yet
     made.commit()
     assert analysis.dataframe()["loss"].tolist() == [3.0]
     assert analysis.best_config == {"x": 1}

@@ -71,7 +71,7 @@ def test_an_experiment_shows_its_counts_its_best_what_had_been_better_and_a_mark
     analysis: ExperimentAnalysis,
 ) -> None:
     page = Page(analysis._repr_html_())
-    assert "digits · 3 trials: 1 PENDING, 2 TERMINATED" in page.text
+    assert "digits · 3 trials: 1 waiting, 2 finished" in page.text
     assert "no driver runs digits now" in page.text
     assert "★ best loss = 2 (min, scope='last': by the last report of each trial), trial 00000" in page.text
     assert page.code == ["{'lr': 0.1}"]
@@ -79,9 +79,9 @@ def test_an_experiment_shows_its_counts_its_best_what_had_been_better_and_a_mark
     assert page.text.count("best loss") == 1
     assert page.rows == [
         ["", "trial", "state", "iter", "loss", "lr", "reason"],
-        ["★", "00000", "TERMINATED", "2", "2", "0.1", ""],
-        ["", "00001", "TERMINATED", "2", "9", "0.2", ""],
-        ["", "00002", "PENDING", "", "", "0.3", "waits for 1 CPU"],
+        ["★", "00000", "finished", "2", "2", "0.1", ""],
+        ["", "00001", "finished", "2", "9", "0.2", ""],
+        ["", "00002", "waiting", "", "", "0.3", "waits for 1 CPU"],
     ]
     assert ResultGrid(analysis)._repr_html_() == analysis._repr_html_()
 
@@ -102,7 +102,7 @@ def test_of_several_objectives_the_pareto_set_is_counted_and_marked(tmp_path: Pa
 
 def test_a_result_shows_its_last_and_its_best_report_side_by_side(analysis: ExperimentAnalysis) -> None:
     page = Page(ResultGrid(analysis).get_best_result(scope="all")._repr_html_())
-    assert "abcde_00001 · TERMINATED · best of 3 trials by loss (min, scope='all'): 0.5" in page.text
+    assert "abcde_00001 · finished · best of 3 trials by loss (min, scope='all'): 0.5" in page.text
     assert page.rows == [
         ["", "last", "best"],
         ["loss", "9", "0.5"],
@@ -115,7 +115,7 @@ def test_a_result_shows_its_last_and_its_best_report_side_by_side(analysis: Expe
 
 def test_a_trial_shows_its_state_and_why(analysis: ExperimentAnalysis) -> None:
     page = Page(analysis.trials[2]._repr_html_())
-    assert "trial_abcde_00002 · PENDING" in page.text
+    assert "trial_abcde_00002 · waiting" in page.text
     assert "waits for 1 CPU" in page.text
     assert "nothing was reported yet" in page.text
     assert Page(analysis.trials[0]._repr_html_()).rows[1] == ["loss", "2"]

@@ -74,7 +74,8 @@ def look(root: Path, state: str) -> None:
                 assert (Path(directory) / "step").read_text() == str(trial.last_result["training_iteration"])
     assert (trials[2].reason == "") == (state == "runs")
     frame = analysis.dataframe(full=True)
-    assert frame["state"].tolist() == STATUSES
+    assert frame["status"].tolist() == STATUSES
+    assert frame["state"].tolist() == ["finished", "failed", "running", "waiting"]
     assert frame["done"].tolist() == [True, True, False, False]
     assert frame["logdir"].tolist() == [trial.path for trial in trials]
     assert analysis.dataframe("loss", "min")["loss"].tolist() == [0.0, 1 / 3, 1.0]
