@@ -69,7 +69,7 @@ def simulate(name: str, storage: str | None, as_json: bool, **options: Any) -> i
     reader = find_experiment(name, storage)
     if not any(value not in (None, ()) for value in options.values()):
         return _again(reader, as_json)
-    curves = Curves.from_experiment(reader.root, trust=False)
+    curves = Curves.from_experiment(reader.root)
     found = run_simulation(
         curves,
         scheduler=_scheduler(options),

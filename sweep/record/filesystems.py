@@ -14,7 +14,7 @@ from typing import Any
 
 from sweep.errors import ConfigError, ExperimentError, nearest
 from sweep.record.files import SUFFIXES, create_private, write_atomically
-from sweep.record.layout import REMOTE_NOTE
+from sweep.record.layout import REMOTE_NOTE, cache_root
 
 __all__ = ["TEMPORARY", "RemoteDirectory", "as_filesystem", "identity", "locate", "remember_home", "home_of"]
 
@@ -321,15 +321,15 @@ def home_of(root: Path) -> RemoteDirectory | None:
     """Return where the whole of the copy `root` lies; None when it is no copy.
 
     Raises:
-        ExperimentError: it lies on a file system that was given as an object to another process.
+        ExperimentError: it lies on a file system that was given as an object to another process; or no process of
+            this user has made the copy.
     """
     known = _homes.get(str(root))
-    if known is not None:
+    if known is not None or not (root / REMOTE_NOTE).is_file():
         return known
-    try:
-        note = json.loads((root / REMOTE_NOTE).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    if not root.is_relative_to(cache_root()):  # anybody may have written that note, which would be believed
+        raise ExperimentError(f"{root} is a copy that was made elsewhere. Open the experiment where it is stored")
+    note = json.loads((root / REMOTE_NOTE).read_text(encoding="utf-8"))
     if note["uri"] is None and (root / _HOME_OBJECT).is_file():
         home: RemoteDirectory = pickle.loads((root / _HOME_OBJECT).read_bytes())
         return home

@@ -102,14 +102,14 @@ class Curves:
         self._scale: _Scale | None = None
 
     @classmethod
-    def from_experiment(cls, path: str | os.PathLike[str], *, trust: bool = True) -> Curves:
+    def from_experiment(cls, path: str | os.PathLike[str], *, trust: bool = False) -> Curves:
         """Return the curves of an experiment, running or ended.
 
         A trial that was started again continues from its checkpoint; what was repeated counts once.
 
         Args:
-            trust: load config values that were stored as pickles, which runs code from the record; False: they stay
-                what they print like.
+            trust: load config values that were stored as pickles, which runs code from the record; else they stay what
+                they print like.
 
         Raises:
             ExperimentError: there is no such experiment, nothing was reported, or a scheduler changed configs on the
