@@ -67,6 +67,7 @@ _NAMES = {
 
 _MODULES = {
     "air": "sweep.air",
+    "cloudpickle": "cloudpickle",
     "errors": "sweep.errors",
     "logger": "sweep.tune.logger",
     "schedulers": "sweep.schedulers",
@@ -74,12 +75,13 @@ _MODULES = {
     "stopper": "sweep.tune.stopper",
     "train": "sweep.train",
     "tune": "sweep.tune",
+    "util": "sweep.util",
 }
 """Modules under the names that they have in Ray."""
 _HOME_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-# Type checkers and editors read __init__.pyi; the two left out are there for scripts written for Tune.
-__all__ = sorted({*_HOME_OF, *_MODULES, "__version__"} - {"logger", "stopper"})
+# Type checkers and editors read __init__.pyi; those left out are there for scripts written for Tune.
+__all__ = sorted({*_HOME_OF, *_MODULES, "__version__"} - {"cloudpickle", "logger", "stopper", "util"})
 
 answer_to_former_names()
 

@@ -1,6 +1,7 @@
 # Written by `python tests/stubs.py` from the table of names in __init__.py.
 
 from sweep import air as air
+import cloudpickle as cloudpickle
 from sweep import errors as errors
 from sweep.tune import logger as logger
 from sweep import schedulers as schedulers
@@ -11,6 +12,7 @@ search = _search
 from sweep.tune import stopper as stopper
 from sweep import train as train
 from sweep import tune as tune
+from sweep import util as util
 from searchers import BOHBSearch as BOHBSearch
 from searchers import BasicVariantGenerator as BasicVariantGenerator
 from searchers import BayesOptSearch as BayesOptSearch

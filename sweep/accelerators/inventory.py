@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import socket
 import sys
 import warnings
 from collections import Counter, defaultdict
@@ -109,6 +110,17 @@ _OF_AN_ENVIRONMENT = frozenset(
 )
 _NO_CLUSTER = "Give the address of a cluster of Ray: sweep.init(engine='ray', address='HOST:PORT')."
 _NOT_HERE = {"redis_address": _NO_CLUSTER, "redis_password": _NO_CLUSTER, "node_ip_address": _NO_CLUSTER}
+
+
+class _Inventory(tuple[Node, ...]):
+    """The nodes, and what scripts written for Ray read of the cluster that `init` has joined or started there."""
+
+    address_info: Mapping[str, str] = {"node_ip_address": "127.0.0.1"} | dict.fromkeys(
+        ("address", "gcs_address", "redis_address", "webui_url", "session_dir", "object_store_address"), ""
+    )
+    dashboard_url = ""
+
+
 _declared: tuple[Node, ...] | None = None
 _env_vars: dict[str, str] | None = None
 _notices: tuple[str, ...] = ()  # of what was declared
@@ -152,8 +164,9 @@ def init(
     but a `CUDA_VISIBLE_DEVICES` that is set is law.
 
     Args:
-        address: None or "local": this machine. "HOST:PORT": a cluster of Ray, as with `engine="ray"`. "auto" alone, in
-            scripts written for a cluster, means this machine, too, with a warning.
+        address: "local": this machine. "HOST:PORT": a cluster of Ray, as with `engine="ray"`. "auto": the cluster that
+            `$RAY_ADDRESS` names or that this machine belongs to, if one answers there; else this machine, with a
+            warning. None: the same where `$RAY_ADDRESS` is set and nothing is declared, else this machine.
         engine: "ray": sweeps run on the nodes of a cluster of Ray, which is joined when a sweep begins: the one at
             `address` ("auto": the one that this machine belongs to), else the one that `ray.init` has joined. What the
             nodes have is read from the cluster. "local": on this machine again.
@@ -188,7 +201,7 @@ def init(
             it, once. With `ignore_reinit_error=True` a call after another one changes nothing.
 
     Returns:
-        The inventory.
+        The inventory; empty for a cluster. For scripts written for Ray it has `address_info` and `dashboard_url`.
 
     Raises:
         ResourceError: a negative or non-numeric amount, more GPUs than `CUDA_VISIBLE_DEVICES` allows, a TPU type or
@@ -226,21 +239,25 @@ def init(
         )
     if shared not in (None, True, False):
         raise ConfigError(f"sweep.init: shared is {shared!r}; expected True or False.")
+    silent = ""
+    given = (engine, address, nodes, local_mode, shared, *machine.values(), *wishes.values())
+    if (engine, address) == (None, "auto") or all(value is None for value in given):
+        address, silent = _answering(address)
     if engine == "ray" or (engine is None and address not in (None, "local", "auto")):
         for_all = _variables_for_ray(runtime_env)
         own = {**machine, "nodes": nodes, "local_mode": local_mode or None}
         _cluster = {"address": address, "runtime_env": dict(runtime_env or {}), **_checked_wishes(wishes, own)}
         _env_vars = for_all if runtime_env is not None else _env_vars
         _is_shared = _is_shared if shared is None else bool(shared)
-        return ()
+        return _Inventory()
     for name, value in wishes.items():
         if value is not None:
             raise ConfigError(f"sweep.init: {name} is for a cluster. Add engine='ray', or leave it out.")
     if local_mode not in (None, True, False):
         raise ConfigError(f"sweep.init: local_mode is {local_mode!r}; expected True or False.")
     if of_a_cluster.pop("ignore_reinit_error", False) and _declared is not None:
-        return available()
-    unused = [*["address='auto'"] * (address == "auto"), *of_a_cluster]
+        return _Inventory(available())
+    unused = list(of_a_cluster)
     if isinstance(runtime_env, Mapping):
         unused += [f"runtime_env[{key!r}]" for key in runtime_env if key in _OF_AN_ENVIRONMENT]
         runtime_env = {key: value for key, value in runtime_env.items() if key not in _OF_AN_ENVIRONMENT}
@@ -259,7 +276,27 @@ def init(
     _is_local_mode = _is_local_mode if local_mode is None else bool(local_mode)
     _is_shared = _is_shared if shared is None else bool(shared)
     _warn_of(unused)
-    return available()
+    if silent:
+        warnings.warn(f"sweep.init: {silent}; sweeps run on this machine.", stacklevel=3)
+    return _Inventory(available())
+
+
+def _answering(address: str | None) -> tuple[str | None, str]:
+    """Return the address of the cluster that "auto" or `$RAY_ADDRESS` mean in Ray, and why it is none; see `init`."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named == "local":
+        return address and named, ""
+    if address == "auto" and named in ("", "auto"):
+        with suppress(OSError):  # what `ray start` has written
+            named = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster").read_text().strip()
+    if not named:
+        return "local", "this machine belongs to no cluster of Ray, which address='auto' means" if address else ""
+    host, _, port = named.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), 2.0).close()
+    except (OSError, ValueError, OverflowError):
+        return "local", f"no cluster of Ray answers at {named}"
+    return named, ""
 
 
 def _one_machine(

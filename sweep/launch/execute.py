@@ -38,6 +38,9 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
     refuse_nested()
     name = trainable if isinstance(trainable, str) else None
     spec = RunSpec.of(registered(name) if name is not None else trainable, {**arguments, "trainable_name": name})
+    is_undeclared = spec.engine is None and spec.nodes is None and not inventory.is_initialized()
+    if IS_AS_IN_TUNE.get() and os.environ.get("RAY_ADDRESS") and is_undeclared:
+        inventory.init()  # as Tune does
     if spec.chdir_to_trial_dir is None and IS_AS_IN_TUNE.get():
         variables = {**os.environ, **inventory.env_vars(), **(spec.env or {})}
         spec = replace(spec, chdir_to_trial_dir=variables.get("RAY_CHDIR_TO_TRIAL_DIR") != "0")

@@ -109,6 +109,7 @@ TUNE = {
     "sweep.air.integrations.wandb": "sweep.integration.wandb: *",
     "sweep.air.result": "sweep.train: Result",
     "sweep.air.session": "sweep.tune.session_functions: *",
+    "sweep.cloudpickle": "cloudpickle",
     "sweep.train.base_trainer": "sweep.train: TrainingFailedError",
     "sweep.train.context": "sweep.train: TrainContext get_context",
     "sweep.train.data_parallel_trainer": "sweep.train: DataParallelTrainer",
@@ -250,6 +251,7 @@ TUNE = {
     "sweep.tune.tune": "sweep.tune.running: run run_experiments",
     "sweep.tune.tune_config": "sweep: ResumeConfig TuneConfig",
     "sweep.tune.tuner": "sweep.tune.running: Tuner",
+    "sweep.util": "",
     "sweep.tune.utils": """
         sweep.tune.dicts: deep_update flatten_dict merge_dicts unflatten_dict unflattened_lookup
         sweep: wait_for_gpu
@@ -276,6 +278,7 @@ _LOADING = "load the data inside the train loop, each worker its part: get_conte
 _DATA = f"there is no Ray Data here; {_LOADING}"
 _CLUSTER = "there is no cluster here, but one machine: `sweep ls` and `sweep why` show what runs and what holds what."
 _RLLIB = "there is no RLlib here; make the environment inside the trainable."
+_JOBLIB = "leave out register_ray() and parallel_backend('ray'): joblib runs its jobs on this machine without them."
 _CALLBACK = "write a sweep.Callback that tells it, or pass callbacks=[WandbLoggerCallback()] or MLflowLoggerCallback()."
 _LOGGERS = "loggers are callbacks now: pass callbacks=[...] with a class derived from sweep.tune.logger.LoggerCallback."
 _ENGINE = "it is a part of Tune's own engine. Callbacks, searchers and schedulers are told what happens in sweep's."
@@ -308,7 +311,10 @@ def _each(text: str, *places: str) -> dict[str, str]:
 NOT_HERE = {
     **_each(
         _TRIALS,
-        "sweep: remote wait method kill cancel actor get_actor ObjectRef ObjectID get_runtime_context util",
+        "sweep: remote wait method kill cancel actor get_actor ObjectRef ObjectID get_runtime_context",
+        "sweep.util: ActorPool get_current_placement_group placement_group placement_group_table",
+        "sweep.util: actor_pool as_completed collective dask iter list_named_actors metrics multiprocessing queue",
+        "sweep.util: inspect_serializability remove_placement_group scheduling_strategies spark state",
         "sweep: workflow serve",
     ),
     **_each(_OBJECTS, "sweep: get put", "sweep.tune.utils.pin_in_object_store", "sweep.tune.utils.get_pinned_object"),
@@ -318,6 +324,7 @@ NOT_HERE = {
     **_each(_CLUSTER, "sweep: nodes timeline autoscaler cluster_utils dashboard job_submission state"),
     **_each(_RLLIB, "sweep.rllib", "sweep.tune.register_env", "sweep.tune.registry.register_env", "sweep.register_env"),
     **_each(_RLLIB, "sweep.train.rl"),
+    **_each(_JOBLIB, "sweep.util: joblib register_ray"),
     # --- Optuna, Weights & Biases, hyperopt
     **_each(_STUDY, "sweep: create_study load_study Study optimize agent sweep fmin"),
     **_each(_PRUNED, "sweep: TrialPruned should_prune"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import warnings
 
 import pytest
@@ -738,13 +739,66 @@ def test_what_only_concerns_a_cluster_of_ray_changes_nothing(machine):
     assert inventory.env_vars() == {"A": "1"}
 
 
-@pytest.mark.parametrize("address", [None, "local", "auto"])
-def test_an_address_that_is_this_machine_is_accepted(machine, address):
+@pytest.fixture
+def ray_address(tmp_path, monkeypatch):
+    """The address of something that listens, as a cluster of Ray does; none is known on this machine."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+NOBODY = "no cluster of Ray answers at 127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "why"),
+    [
+        (None, "", ""),
+        ("local", "", ""),
+        ("local", "127.0.0.1:1", ""),
+        (None, "local", ""),
+        ("auto", "", "this machine belongs to no cluster of Ray, which address='auto' means"),
+        ("auto", "127.0.0.1:1", NOBODY),
+        (None, "127.0.0.1:1", NOBODY),
+        (None, "nonsense", "no cluster of Ray answers at nonsense"),
+    ],
+)
+def test_where_no_cluster_answers_sweeps_run_on_this_machine(machine, ray_address, monkeypatch, address, variable, why):
+    monkeypatch.setenv("RAY_ADDRESS", variable)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        assert sweep.init(address) == sweep.init(address=address) == inventory.detected()
-    expected = ["sweep.init: address='auto' has no effect: there is no cluster; sweeps run on this machine."]
-    assert [str(one.message) for one in said] == (expected if address == "auto" else [])
+        assert sweep.init(address) == inventory.detected()
+    assert [str(one.message) for one in said] == ([f"sweep.init: {why}; sweeps run on this machine."] if why else [])
+    assert [one.filename for one in said] == [__file__] * bool(why)
+    assert inventory.default_engine() == "local"
+
+
+@pytest.mark.parametrize("way", ["auto by variable", "auto by file", "variable alone", "variable and tune.run"])
+def test_a_cluster_that_answers_is_joined(machine, ray_address, monkeypatch, tmp_path, way):
+    if way == "auto by file":
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / "ray_current_cluster").write_text(ray_address)
+    else:
+        monkeypatch.setenv("RAY_ADDRESS", ray_address)
+    if way == "variable and tune.run":
+        with pytest.raises(ConfigError, match=f"address='{ray_address}'"):  # nothing there speaks as Ray does
+            sweep.tune.run(lambda config: None, storage_path=tmp_path, verbose=0)
+    else:
+        assert sweep.init("auto" if way.startswith("auto") else None) == ()
+    assert inventory.default_engine() == "ray"
+    assert inventory.cluster_options()["address"] == ray_address
+
+
+def test_what_declares_this_machine_is_not_taken_elsewhere_by_a_variable(machine, ray_address, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", ray_address)
+    assert sweep.init(num_cpus=3)[0].cpus == 3
+    assert inventory.default_engine() == "local"
+
+
+def test_init_returns_what_scripts_for_ray_read_of_it(machine):
+    found = sweep.init(num_cpus=3)
+    assert (found.dashboard_url, found.address_info["node_ip_address"]) == ("", "127.0.0.1")
 
 
 def test_environment_variables_alone_leave_the_inventory_as_it_is(machine):

@@ -42,6 +42,17 @@ def trials_of(analysis: Any) -> list[Any]:
     return list(ExperimentReader(Path(analysis.experiment_path)).trials())
 
 
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_script_for_ray_runs_on_the_cluster_that_the_environment_names(cluster, tmp_path, monkeypatch, is_declared):
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    if is_declared:
+        assert sweep.init(address="auto") == ()
+    analysis = sweep.tune.run(lambda config: {"loss": 1}, num_samples=8, storage_path=tmp_path, verbose=0)
+    nodes = {place for places in where_of(analysis).values() for place in places}
+    assert nodes
+    assert "local" not in nodes
+
+
 def test_the_block_of_the_guide_runs_with_sweep_s_name_and_leaves_nothing(cluster, tmp_path, monkeypatch, left):
     import ray
 

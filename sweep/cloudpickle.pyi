@@ -1,0 +1,3 @@
+# Written by `python tests/stubs.py` from the table of names in sweep/tune/names.py.
+
+from cloudpickle import *
