@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
-__all__ = ["MOST", "as_float", "is_held", "mended", "printed", "shown", "shown_int", "sound_text", "summed"]
+__all__ = [
+    "MOST",
+    "as_float",
+    "is_held",
+    "mended",
+    "printed",
+    "shown",
+    "shown_int",
+    "shown_range",
+    "sound_text",
+    "summed",
+]
 
 MOST = 2**1024 - 2**971
 """The largest float, as a whole number: most libraries fail at those beyond it."""
@@ -88,3 +99,34 @@ def mended(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [mended(item) for item in value]
     return value
+
+
+def shown_range(values: Iterable[float], best: float | None = None, wide: float = 1000.0) -> tuple[float, float, bool]:
+    """Return from where to where an axis shows numbers, and whether it is logarithmic, so that outliers do not flatten
+    the others.
+
+    It is logarithmic where numbers above 0 spread over magnitudes, or their middle half would fill less than a tenth of
+    a linear axis and more of a logarithmic one. A linear one leaves out what is more than ten times as far outside the
+    middle half as that is wide.
+
+    Args:
+        best: is not left outside.
+        wide: of the largest to the smallest, without a twentieth at each end: what counts as magnitudes.
+    """
+    known = sorted(value for value in values if math.isfinite(value))
+    if not known:
+        return 0.0, 1.0, False
+    low, high, few = known[0], known[-1], int(0.05 * (len(known) - 1))
+    first, last = known[len(known) // 4], known[-1 - len(known) // 4]
+    if low > 0 and high > low:
+        part = last / high - first / high  # of a linear axis
+        is_flat = part < 0.1 * (1 - low / high) and math.log(last) - math.log(first) > part * (
+            math.log(high) - math.log(low)
+        )
+        if is_flat or known[-1 - few] / known[few] >= wide:
+            return low, high, True
+    reach = 10 * (last - first)
+    if 0 < reach < math.inf:
+        near = [value for value in known if first - reach <= value <= last + reach or value == best]
+        low, high = near[0], near[-1]
+    return low, high, False

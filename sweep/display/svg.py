@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sweep.core.ranking import beats
+from sweep.core.values import shown_range
 from sweep.display.formats import clean, number
 
 __all__ = ["Curve", "best_so_far", "learning_curves"]
@@ -15,7 +16,6 @@ __all__ = ["Curve", "best_so_far", "learning_curves"]
 _WIDTH, _HEIGHT = 480, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 24, 34
 _MAX_POINTS = 60
-_LOG_FROM = 50.0  # a positive metric that spans so many times its least value has a logarithmic axis
 # Between light and dark, so that each is seen on both; what has none is in the colour of the page's text.
 _COLOURS = {"running": "#2f81f7", "finished": "#2da44e", "failed": "#e5534b", "best": "#d9822b"}
 _ORDER = ("waiting", "stopped early", "paused", "failed", "finished", "running", "best")
@@ -108,14 +108,10 @@ def _thinned(points: Sequence[_Point]) -> list[_Point]:
 
 def _axes(points: Sequence[_Point]) -> tuple[_Axis, _Axis]:
     """Return both axes. A few values far outside, as of trials that diverged, do not squeeze the others."""
-    xs, ys = sorted(x for x, _ in points), sorted(y for _, y in points)
-    low, high = ys[0], ys[-1]
-    inner_low, inner_high = ys[len(ys) // 50], ys[-1 - len(ys) // 50]
-    is_log = inner_low > 0 and inner_high / inner_low > _LOG_FROM
-    if inner_high > inner_low and high - low > 3 * (inner_high - inner_low) and not is_log:
-        low, high = inner_low, inner_high
-    y = _Axis(low, high, _HEIGHT - _BOTTOM, _TOP, is_log=is_log and low > 0)
-    return _Axis(xs[0], xs[-1], _LEFT, _WIDTH - _RIGHT), y
+    xs = [x for x, _ in points]
+    low, high, is_log = shown_range(y for _, y in points)
+    y = _Axis(low, high, _HEIGHT - _BOTTOM, _TOP, is_log)
+    return _Axis(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT), y
 
 
 def _path(points: Sequence[_Point], x: _Axis, y: _Axis, style: str, name: str) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.ranking import beats, rankable
+from sweep.core.values import shown_range
 from sweep.errors import MetricError
-from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, is_wide, number_text, plain, rounded, some
+from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, number_text, plain, rounded, some
 from sweep.record.reader import ExperimentReader
 from sweep.results.scopes import scores
 
@@ -87,7 +88,7 @@ def draw_values(readers: Mapping[str, ExperimentReader], metric: str, mode: str)
         for (name, values), look in zip(found.items(), _looks(len(found)), strict=True)
     ]
     sizes = ", ".join(f"{plain(name)} {some(len(values), 'trial')}" for name, values in found.items())
-    is_log = is_wide(value for values in found.values() for value in values)
+    is_log = shown_range(value for values in found.values() for value in values)[2]
     return finish(
         traces,
         "values",
@@ -123,4 +124,4 @@ def _looks(number: int) -> list[Any]:
 
 
 def _is_log(series: Mapping[str, Sequence[tuple[int, float, float]]]) -> bool:
-    return is_wide(point[2] for points in series.values() for point in points)
+    return shown_range(point[2] for points in series.values() for point in points)[2]

@@ -6,12 +6,14 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sweep.core.values import shown_range
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.parameters import Parameter, parameters
 from sweep.figures.slices import axis_of
-from sweep.figures.style import FATES, SCALE, finish, graph_objects, is_wide, rounded, some
+from sweep.figures.style import FATES, SCALE, finish, graph_objects, rounded, some
 from sweep.figures.trials import Field, by_fate
 from sweep.record.rows import TrialRow
 
@@ -41,7 +43,7 @@ def draw_contour(field: Field, x: str, y: str) -> go.Figure:
     rows = [with_value[i] for i in having]
     across, up = (_only(one, having) for one in both)
     numbers = [field.ranked[row.number] for row in rows]
-    is_log = is_wide(numbers)
+    is_log = shown_range(numbers)[2]
     drawn, note = field.thinned(rows, _MOST)
     if len(rows) < len(field.rows) and not note:
         note = f"{len(rows):,} of {some(len(field.rows), 'trial')}: those with both parameters and a number."
@@ -59,7 +61,7 @@ def draw_contour(field: Field, x: str, y: str) -> go.Figure:
 
 
 def _only(parameter: Parameter, which: Sequence[int]) -> Parameter:
-    return Parameter(parameter.name, tuple(parameter.values[i] for i in which), parameter.labels, parameter.is_log)
+    return replace(parameter, values=tuple(parameter.values[i] for i in which))
 
 
 def _areas(field: Field, across: Parameter, up: Parameter, numbers: Sequence[float], is_log: bool) -> Any:

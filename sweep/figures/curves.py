@@ -10,7 +10,18 @@ from sweep import checks
 from sweep.core.results import TrialResult
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError, nearest
-from sweep.figures.style import FATES, finish, graph_objects, is_wide, plain, rounded, some
+from sweep.figures.style import (
+    BEST,
+    FATES,
+    Look,
+    axis_of_values,
+    finish,
+    graph_objects,
+    plain,
+    rounded,
+    some,
+    whole_ticks,
+)
 from sweep.figures.trials import Field, by_fate
 from sweep.record.columns import reports_of
 from sweep.record.encoding import decode_metrics
@@ -94,20 +105,28 @@ def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -
     if any(len(sparse[number]) < len(curves[number]) for number in sparse):
         note = f"{note} Of each curve at most {share} points.".strip()
     has_texts = sum(map(len, sparse.values())) <= _MOST_TEXTS
-    traces = [_trace(field, fate, some_rows, sparse, has_texts) for fate, some_rows in by_fate(rows).items()][::-1]
+    best = field.best()
+    others = by_fate([row for row in rows if row.number != best])
+    traces = [_trace(field, FATES[fate], some_rows, sparse, has_texts) for fate, some_rows in others.items()][::-1]
     for trace in traces if len(rows) > _MANY else ():
         trace.update(opacity=0.6, line_width=1)
+    for row in [row for row in rows if row.number == best]:
+        look = Look(f"best: trial {best}", BEST, "star", FATES[row.state].dash)
+        traces.append(_trace(field, look, [row], sparse, has_texts).update(line_width=3, opacity=1))
     every = [value for curve in sparse.values() for _, value, _ in curve]
+    axis, outside = axis_of_values(field.chosen.shown, every, None if best is None else field.ranked[best])
+    steps = [step for curve in sparse.values() for step, _, _ in curve]
+    is_whole = all(step == int(step) for step in steps)
     metric = field.chosen.shown
     counts = ", ".join(f"{len(found)} {FATES[fate].name}" for fate, found in by_fate(rows).items())
     return finish(
         traces,
         "curves",
         f"{metric} while training",
-        note=note,
+        note=f"{note} {outside}".strip(),
         summary=f"Learning curves of {metric} over {plain(x, 40)} of {some(len(rows), 'trial')}: {counts}.",
-        xaxis={"title": plain(x, 40)},
-        yaxis={"title": metric, "type": "log" if is_wide(every) else "linear"},
+        xaxis={"title": plain(x, 40)} | (whole_ticks(min(steps), max(steps)) if is_whole else {}),
+        yaxis=axis,
         legend_traceorder="reversed",  # those that finished lie above the others, and are named first
     )
 
@@ -146,8 +165,7 @@ def _fewer(curve: Curve, most: int) -> Curve:
     return [curve[i] for i in [*kept, len(curve) - 1]]
 
 
-def _trace(field: Field, fate: str, rows: Sequence[TrialRow], curves: Mapping[int, Curve], has_texts: bool) -> Any:
-    look = FATES[fate]
+def _trace(field: Field, look: Look, rows: Sequence[TrialRow], curves: Mapping[int, Curve], has_texts: bool) -> Any:
     x: list[Any] = []
     y: list[Any] = []
     numbers: list[Any] = []
@@ -155,7 +173,7 @@ def _trace(field: Field, fate: str, rows: Sequence[TrialRow], curves: Mapping[in
     sizes: list[int] = []
     for row in rows:
         curve = curves[row.number]
-        about, short = field.about(row), f"<b>trial {row.number:05d}</b> {look.name}"
+        about, short = field.about(row), f"<b>trial {row.number:05d}</b> {row.state}"
         last = max(index for index, (_, value, _) in enumerate(curve) if math.isfinite(value))
         if last + 1 < len(curve):
             about += f"<br>then {curve[-1][1]:g}"
@@ -168,7 +186,7 @@ def _trace(field: Field, fate: str, rows: Sequence[TrialRow], curves: Mapping[in
                 y.append(rounded(value))
                 numbers.append([row.number])
                 texts.append(about if has_texts or index == last else short)
-                sizes.append(7 if index == last else 0)
+                sizes.append((14 if look.symbol == "star" else 7) if index == last else 0)
         if x[-1] is not None:
             _gap(row.number, x, y, numbers, texts, sizes)
     return graph_objects().Scatter(

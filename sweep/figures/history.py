@@ -11,12 +11,13 @@ from sweep.figures.style import (
     BEST,
     FATES,
     axis_of_time,
+    axis_of_values,
     finish,
     graph_objects,
-    is_wide,
     number_text,
     rounded,
     some,
+    whole_ticks,
 )
 from sweep.figures.trials import Field, by_fate
 from sweep.record.rows import TrialRow
@@ -48,8 +49,8 @@ def draw_history(field: Field, over: str) -> go.Figure:
     traces += _without_number(field, lacking, x_of)
     improved = _improvements(field, at)
     traces.append(_best_line(field, improved, at, divisor))
-    is_log = is_wide(field.ranked.values())
     metric, best = field.chosen.shown, field.best()
+    axis, outside = axis_of_values(metric, field.ranked.values(), None if best is None else field.ranked[best])
     summary = f"{metric} of {some(len(field.ranked), 'trial')} by their last reports"
     if best is not None:
         goal = "lowest" if field.chosen.mode == "min" else "highest"
@@ -61,10 +62,12 @@ def draw_history(field: Field, over: str) -> go.Figure:
         traces,
         "history",
         f"{metric} of each trial",
-        note=note,
+        note=f"{note} {outside}".strip(),
         summary=summary + ".",
-        xaxis_title=f"{unit} of driving" if over == "time" else "trial",
-        yaxis={"title": metric, "type": "log" if is_log else "linear"},
+        xaxis={"title": f"{unit} of driving"}
+        if over == "time"
+        else {"title": "trial"} | whole_ticks(0, len(field.rows)),
+        yaxis=axis,
         yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
     )
 
@@ -140,8 +143,9 @@ def _best_line(field: Field, improved: Sequence[int], at: dict[int, float], divi
     return graph_objects().Scatter(
         x=[rounded(value / divisor) for value in x] if at else x,
         y=[rounded(field.ranked[number]) for number in numbers],
-        mode="lines",
+        mode="lines+markers",
         line={"shape": "hv", "color": BEST, "width": 2.5},
+        marker={"symbol": "star", "size": [0] * (len(improved) - 1) + [14, 0]},  # the best trial's
         name="best so far",
         customdata=[[number] for number in numbers],
         hovertemplate="best so far: %{y:.4~g}<br>trial %{customdata[0]}<extra></extra>",

@@ -6,15 +6,18 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sweep.core.values import shown_range
 from sweep.figures.parameters import Parameter, parameters, ticks_of_log
 from sweep.figures.style import (
+    GREY,
     LINE_SCALE,
     NOTE_LINE,
     finish,
     graph_objects,
-    is_wide,
     num_lines,
+    number_text,
     one_line,
+    plain,
     rounded,
     some,
 )
@@ -27,7 +30,8 @@ __all__ = ["draw_parallel"]
 
 _MOST = 500  # lines: of more none can be followed
 _MOST_AXES = 8
-_MOST_LETTERS = 14  # of a category
+_MOST_LETTERS = 14  # of a category, and of a name
+_NARROW = 270  # pixels on which axes and their texts have to find room
 _ROOM = 0.12  # of an axis, below it, for trials that lack the parameter
 
 
@@ -40,11 +44,12 @@ def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
     numbers = [field.ranked[row.number] for row in rows]
     if len(rows) < len(field.rows) and not note:
         left_out = [*left_out, f"Without {some(len(field.rows) - len(rows), 'trial')} that have no number."]
-    is_log = is_wide(numbers)
-    value = Parameter(field.chosen.metric, tuple(numbers), None, is_log)
+    value = Parameter(field.chosen.metric, tuple(numbers), None, shown_range(numbers)[2])
     # The worse first, so that the better lines lie above them.
     order = sorted(range(len(rows)), key=lambda i: numbers[i], reverse=field.chosen.mode == "min")
-    axes = [_axis(one, order) for one in (*shown, value)]
+    letters = min(_MOST_LETTERS, max(5, _NARROW // len(shown) // 6))
+    axes = [_axis(one, order, letters) for one in (*shown, value)]
+    ends = [numbers[order[round(part * (len(order) - 1))]] for part in (0, 0.5, 1)]
     trace = graph_objects().Parcoords(
         dimensions=axes,
         customdata=[[rows[i].number] for i in order],
@@ -53,11 +58,23 @@ def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
             "colorscale": LINE_SCALE,
             "cmin": 0,
             "cmax": 1,
-            "showscale": False,
+            "colorbar": {
+                "orientation": "h",
+                "y": 0,
+                "yanchor": "top",
+                "ypad": 14,
+                "thickness": 8,
+                "outlinewidth": 0,
+                "tickvals": [0, 0.5, 1],
+                "ticktext": [number_text(end) for end in ends],
+                "tickfont": {"size": 10},
+                "ticklabelposition": "outside",
+                "title": {"text": f"{field.chosen.shown}, from worst to best", "font": {"size": 11}, "side": "bottom"},
+            },
         },
         labelfont={"size": 11},
-        tickfont={"size": 10, "shadow": "none"},
-        labelangle=-12,
+        tickfont={"size": 10, "shadow": "none", "weight": 700},
+        labelangle=-30,
         labelside="top",
         rangefont={"size": 1, "color": "rgba(0,0,0,0)"},
     )
@@ -73,14 +90,27 @@ def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
         margin={
             "l": 20 + 6 * max(map(len, axes[0]["ticktext"])),
             "r": 40,
-            "t": 92 + NOTE_LINE * num_lines(note),
-            "b": 24,
+            "t": 110 + NOTE_LINE * num_lines(note),
+            "b": 70,
         },
-        height=500,
+        height=540,
+        shapes=[  # plotly's own axes are black
+            {
+                "type": "line",
+                "xref": "paper",
+                "yref": "paper",
+                "x0": x,
+                "x1": x,
+                "y0": 0,
+                "y1": 1,
+                "line": {"color": GREY},
+            }
+            for x in (place / (len(axes) - 1) for place in range(len(axes)))
+        ],
     )
 
 
-def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
+def _axis(parameter: Parameter, order: Sequence[int], letters: int) -> dict[str, Any]:
     """Return an axis with a place of its own, below, for what trials lack."""
     values = [parameter.values[i] for i in order]
     if parameter.is_log:
@@ -88,17 +118,17 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
     known = [value for value in values if value is not None]
     if parameter.labels is not None:
         low, high = 0.0, float(max(len(parameter.labels) - 1, 1))
-        ticks, texts = [float(i) for i in range(len(parameter.labels))], _distinct(parameter.labels)
+        ticks, texts = [float(i) for i in range(len(parameter.labels))], _distinct(parameter.labels, letters)
     else:
         low, high = (float(rounded(one) or 0) for one in ((min(known), max(known)) if known else (0, 1)))
-        ticks, texts = ticks_of_log(low, high) if parameter.is_log else _ticks(low, high)
+        ticks, texts = ticks_of_log(low, high) if parameter.is_log else _ticks(low, high, parameter.is_whole)
     if low == high:
         low, high = low - 0.5, high + 0.5
     absent = float(f"{low - _ROOM * min(high - low, 1e300):.6g}")
     if len(known) < len(values):
         ticks, texts, low = [absent, *ticks], ["absent", *texts], absent
     return {
-        "label": parameter.title,
+        "label": plain(parameter.name, _MOST_LETTERS),
         "values": [rounded(absent if value is None else value) for value in values],
         "range": [low, high],
         "tickvals": ticks,
@@ -106,18 +136,18 @@ def _axis(parameter: Parameter, order: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _distinct(labels: Sequence[str]) -> list[str]:
+def _distinct(labels: Sequence[str], letters: int) -> list[str]:
     """Return short labels, each another one: plotly takes equal ones for the same place."""
-    texts = [one_line(label, _MOST_LETTERS) for label in labels]
+    texts = [one_line(label, letters) for label in labels]
     return [f"{text} {texts[: i + 1].count(text)}" if texts.count(text) > 1 else text for i, text in enumerate(texts)]
 
 
-def _ticks(low: float, high: float) -> tuple[list[float], list[str]]:
+def _ticks(low: float, high: float, is_whole: bool) -> tuple[list[float], list[str]]:
     """Return about five round numbers between two."""
     if not low < high or math.isinf(high - low):
         return [low, high], [f"{low:.4g}", f"{high:.4g}"]
     rough = (high - low) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
+    power = 10.0 ** math.floor(math.log10(max(rough, 1.0) if is_whole else rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     places = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
     return places, [f"{place:.4g}" for place in places]

@@ -12,9 +12,9 @@ from typing import Any
 from sweep import checks
 from sweep.core.naming import evaluated_params
 from sweep.core.results import flatten
-from sweep.core.values import as_float
+from sweep.core.values import as_float, shown_range
 from sweep.errors import ConfigError, nearest
-from sweep.figures.style import brief, is_wide, plain
+from sweep.figures.style import brief, plain
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow, variables_of
 
@@ -36,12 +36,14 @@ class Parameter:
             number.
         labels: of the categories, texts as they are, all different; None: it is numeric.
         is_log: whether its axis is logarithmic.
+        is_whole: whether all are whole numbers.
     """
 
     name: str
     values: tuple[float | None, ...]
     labels: tuple[str, ...] | None
     is_log: bool
+    is_whole: bool = False
 
     @property
     def title(self) -> str:
@@ -139,8 +141,10 @@ def _parameter(space: Any, name: str, values: Sequence[Any]) -> Parameter:
         known = [number for number in numbers if number is not None]
         if known:
             is_positive = min(known) > 0
-            is_log = is_positive and (described == "log" or (described == "" and is_wide(known, _LOG_RATIO)))
-            return Parameter(name, tuple(numbers), None, is_log)
+            is_log = is_positive and (
+                described == "log" or (described == "" and shown_range(known, wide=_LOG_RATIO)[2])
+            )
+            return Parameter(name, tuple(numbers), None, is_log, is_whole=kinds == {int})
     return _categories(name, values, is_sorted=is_numeric)
 
 

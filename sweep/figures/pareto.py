@@ -9,7 +9,7 @@ from searchers.pareto import pareto_front
 from sweep import checks
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError, nearest
-from sweep.figures.style import BEST, GREY, finish, graph_objects, is_wide, number_text, plain, rounded, some
+from sweep.figures.style import BEST, GREY, axis_of_values, finish, graph_objects, number_text, plain, rounded, some
 from sweep.figures.trials import Field
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
@@ -45,10 +45,12 @@ def draw_pareto(reader: ExperimentReader, metrics: Sequence[str] | None, modes: 
         _trace(field, front_shown, values, names, "Pareto front", BEST, "diamond", 8),
     ]
     goals_shown = " and ".join(f"{plain(name, 30)} ({mode})" for name, mode in zip(names, goals, strict=True))
-    axes = [
-        {"title": f"{plain(name, 30)} ({mode})", "type": "log" if is_wide(values[name].values()) else "linear"}
-        for name, mode in zip(names, goals, strict=True)
-    ]
+    axes = []
+    for name, mode in zip(names, goals, strict=True):
+        best = (min if mode == "min" else max)(values[name].values())
+        axis, outside = axis_of_values(f"{plain(name, 30)} ({mode})", values[name].values(), best)
+        axes.append({"type": "linear"} | axis)
+        notes += [outside] if outside and outside not in notes else []
     layout: dict[str, Any] = {"xaxis": axes[0], "yaxis": axes[1]}
     if len(names) == 3:
         scene = {

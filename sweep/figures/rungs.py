@@ -13,7 +13,7 @@ from sweep.core.results import AUTO_FILLED
 from sweep.core.values import as_float
 from sweep.errors import ConfigError, MetricError
 from sweep.figures.curves import Curve, curves_of
-from sweep.figures.style import FATES, finish, graph_objects, is_wide, plain, rounded, some
+from sweep.figures.style import FATES, axis_of_values, finish, graph_objects, plain, rounded, some
 from sweep.figures.trials import Field, by_fate, spread, step_of_stop
 from sweep.record.rows import TrialRow
 
@@ -102,6 +102,8 @@ def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) 
         f"{step:g}<br>{came:,} came<br>{stopped:,} out" for step, (came, stopped) in zip(steps, counts, strict=True)
     ]
     every = [value for values in table.values() for value in values if value is not None]
+    axis, outside = axis_of_values(field.chosen.shown, every)
+    notes += [outside] if outside else []
     return finish(
         traces,
         "rungs",
@@ -115,7 +117,7 @@ def draw_rungs(field: Field, at: Sequence[float] | None, time_attr: str | None) 
             "range": [-0.3, len(steps) - 0.7],
             "zeroline": False,
         },
-        yaxis={"title": field.chosen.shown, "type": "log" if is_wide(every) else "linear"},
+        yaxis=axis,
         height=680 if is_compared else 440,
         **(_matrix_axes(steps, time_attr) if is_compared else {}),
     )

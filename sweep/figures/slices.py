@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweep.figures.parameters import Parameter, parameters
-from sweep.figures.style import FATES, finish, graph_objects, is_wide, plain, rounded, some
+from sweep.figures.parameters import Parameter, parameters, ticks_of_log
+from sweep.figures.style import FATES, axis_of_values, finish, graph_objects, plain, rounded, some, whole_ticks
 from sweep.figures.trials import Field, by_fate
 
 if TYPE_CHECKING:
@@ -46,18 +46,17 @@ def draw_slice(field: Field, names: Sequence[str] | None) -> go.Figure:
         vertical_spacing=(0.5 if has_words else 0.34) / (panels + 1),
     )
     traces, layout = _traces(field, drawn, shown), {}
-    is_log = is_wide(field.ranked.values())
+    best = field.best()
+    axis, outside = axis_of_values("", field.ranked.values(), None if best is None else field.ranked[best])
     for index, one in enumerate(shown):
         number = "" if index == 0 else str(index + 1)
         layout[f"xaxis{number}"] = axis_of(one, len(drawn))
-        layout[f"yaxis{number}"] = {"type": "log" if is_log else "linear"}
-        if index % columns == 0:
-            layout[f"yaxis{number}"]["title"] = field.chosen.shown
+        layout[f"yaxis{number}"] = axis | {"title": field.chosen.shown if index % columns == 0 else None}
     return finish(
         traces,
         "slice",
         f"{field.chosen.shown} over each parameter",
-        note=" ".join([note, *left_out]).strip(),
+        note=" ".join([note, *left_out, outside]).strip(),
         summary=f"{field.chosen.shown} of {some(len(drawn), 'trial')} over {', '.join(one.title for one in shown)}, a "
         "panel for each.",
         figure=figure,
@@ -72,9 +71,7 @@ def axis_of(parameter: Parameter, num_trials: int) -> dict[str, Any]:
     if parameter.num_missing:
         title += f" (in {num_trials - parameter.num_missing:,} of {num_trials:,})"
     if parameter.labels is None:
-        return {"title": title, "type": "log" if parameter.is_log else "linear"} | (
-            {"dtick": "D1" if _span(parameter) < 10 else 1} if parameter.is_log and _span(parameter) < 1e6 else {}
-        )
+        return {"title": title, "type": "log" if parameter.is_log else "linear"} | _ticks(parameter)
     texts = [plain(label, _MOST_LETTERS) for label in parameter.labels]
     return {
         "title": title,
@@ -86,9 +83,17 @@ def axis_of(parameter: Parameter, num_trials: int) -> dict[str, Any]:
     }
 
 
-def _span(parameter: Parameter) -> float:
+def _ticks(parameter: Parameter) -> dict[str, Any]:
+    """Return what gives an axis at least two ticks with texts, and none between whole numbers."""
     known = [value for value in parameter.values if value is not None]
-    return max(known) / min(known)
+    low, high = min(known), max(known)
+    if not parameter.is_log:
+        return whole_ticks(low, high) if parameter.is_whole else {}
+    if high / low >= 1e6:
+        return {}
+    places, texts = ticks_of_log(math.log10(low), math.log10(high))
+    step = -(-len(places) // 4)  # on half of a narrow page there is room for four
+    return {"tickvals": [rounded(10**place) for place in places[::step]], "ticktext": texts[::step]}
 
 
 def _traces(field: Field, rows: Sequence[Any], shown: Sequence[Parameter]) -> list[Any]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sweep.core.values import as_float, printed, sound_text
+from sweep.core.values import as_float, printed, shown_range, sound_text
 from sweep.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ __all__ = [
     "NOTE_LINE",
     "Look",
     "axis_of_time",
+    "axis_of_values",
     "brief",
     "finish",
     "graph_objects",
-    "is_wide",
     "lines_of",
     "num_lines",
     "number_text",
@@ -37,6 +37,7 @@ __all__ = [
     "plain",
     "rounded",
     "some",
+    "whole_ticks",
 ]
 
 GREY = "#7a7a7a"  # at least 4:1 on white and on nearly black: nothing else is known of the page
@@ -50,7 +51,7 @@ LINE_SCALE = [
     [1.0, "#1173b8"],
 ]  # of lines: both ends are seen on white and on black
 NOTE_LINE = 15  # pixels
-_NOTE_WIDTH = 58  # characters on a line, on a page of 400 px
+_NOTE_WIDTH = 48  # characters on a line, on a page of 300 px
 # Tags, entities, attributes of a page, formulas ($...$) and what hover templates fill in (%{...}).
 _ENTITIES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\"'${"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MOST = 1e300
@@ -153,17 +154,21 @@ def some(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def is_wide(values: Iterable[float], ratio: float = 1000.0) -> bool:
-    """Whether numbers are all above 0 and spread over so many magnitudes that an axis should be logarithmic.
+def axis_of_values(title: str, values: Iterable[float], best: float | None = None) -> tuple[dict[str, Any], str]:
+    """Return an axis on which outliers do not flatten the others, and what is to be said of those outside."""
+    values = list(values)
+    low, high, is_log = shown_range(values, best)
+    num_outside = sum(not low <= value <= high for value in values if math.isfinite(value))
+    if not num_outside:
+        return {"title": title, "type": "log" if is_log else "linear"}, ""
+    room = 0.05 * (high - low)
+    note = f"{some(num_outside, 'point')} far outside: a double click shows all."
+    return {"title": title, "range": [rounded(low - room), rounded(high + room)]}, note
 
-    Args:
-        ratio: of the largest to the smallest, without a twentieth at each end.
-    """
-    known = sorted(value for value in values if math.isfinite(value))
-    if not known or known[0] <= 0:
-        return False
-    few = int(0.05 * (len(known) - 1))
-    return known[-1 - few] / known[few] >= ratio
+
+def whole_ticks(low: float, high: float) -> dict[str, Any]:
+    """Return what keeps an axis of whole numbers from ticks between them."""
+    return {"dtick": 1} if high - low < 6 else {}
 
 
 def axis_of_time(most_seconds: float) -> tuple[float, str]:

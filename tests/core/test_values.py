@@ -11,7 +11,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sweep.core.values import MOST, as_float, is_held, mended, printed, shown, shown_int, sound_text, summed
+from sweep.core.values import (
+    MOST,
+    as_float,
+    is_held,
+    mended,
+    printed,
+    shown,
+    shown_int,
+    shown_range,
+    sound_text,
+    summed,
+)
 
 
 def test_the_largest_whole_number_that_counts_is_the_largest_float():
@@ -87,3 +98,25 @@ def test_a_text_is_sound_without_nul_and_half_characters():
 def test_what_older_records_hold_is_mended_at_any_depth():
     old = {"a": [10**400, {"\ud800": "x\0"}, (1, MOST)], "b": 0.5, "c": None}
     assert mended(old) == {"a": ["1" + "0" * 400, {"\\ud800": "x\\x00"}, [1, MOST]], "b": 0.5, "c": None}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1e-3, 1.0], (1e-3, 1.0, True)),  # spread over magnitudes
+        ([1e-3, *(1 + n / 100 for n in range(100))], (1e-3, 1.99, False)),
+        ([0.0, 1.0, 1e9], (0.0, 1e9, False)),  # no logarithm of 0, and too few to say what is outside
+        ([*(1 + n / 100 for n in range(100)), 5000.0], (1.0, 5000.0, True)),  # one flattens all
+        ([0.5, 0.6, 0.7, 0.8, 90.0], (0.5, 90.0, True)),
+        ([0.01, *(0.9 + n / 1000 for n in range(10))], (0.9, 0.909, False)),  # which a logarithm would flatten, too
+        ([-1e6, *(n / 10 for n in range(10))], (0.0, 0.9, False)),
+        ([5e-324, 1e308, 1.0], (5e-324, 1e308, True)),
+        ([-1e308, 1e308], (-1e308, 1e308, False)),
+        ([2.0, 2.0, 2.0, 2.0, math.nan], (2.0, 2.0, False)),
+        ([math.nan, math.inf], (0.0, 1.0, False)),
+    ],
+)
+def test_an_axis_is_such_that_outliers_do_not_flatten_the_others(values, expected):
+    assert shown_range(values) == pytest.approx(expected)
+    outlier = values[0]
+    assert shown_range(values, best=outlier)[0] <= outlier or math.isnan(outlier)

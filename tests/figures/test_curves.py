@@ -54,11 +54,14 @@ def test_what_became_of_the_trial_tells_curves_apart(tmp_path: Path) -> None:
     figure = ExperimentAnalysis(make(tmp_path, "stopped")).plot.curves()
     assert {trace.name: len({row[0] for row in trace.customdata}) for trace in figure.data} == {
         "finished": 3,
-        "stopped early": 6,
+        "stopped early": 5,
+        "best: trial 0": 1,
     }
+    best = figure.data[-1]  # above the others
+    assert (best.line.width, best.marker.symbol, best.marker.size[-1]) == (3, "star", 14)
     stopped = figure.data[0]
-    assert "stopped early: loss=1 at 3, cutoff 0.5" in stopped.text[3]
-    assert "lr = 1" in stopped.text[3]
+    assert "stopped early: loss=1 at 3, cutoff 0.5" in stopped.text[2]
+    assert "lr = 1" in stopped.text[2]
 
 
 def test_any_number_is_shown_over_any_other(tmp_path: Path) -> None:
@@ -92,10 +95,10 @@ def test_a_line_ends_where_a_trial_went_back_to_a_checkpoint_and_where_it_diverg
         made.report(back, {"loss": 1 / step, "training_iteration": step}, attempt=attempt)
     made.end(back)
     run(made, {"lr": 2}, [1.0, 0.5, math.nan])
-    (trace,) = ExperimentAnalysis(made.close()).plot.curves().data
-    assert list(trace.x) == [1, 2, 3, None, 2, 3, None, 1, 2]
-    assert "then nan" in trace.text[-1]
-    assert [size for size in trace.marker.size if size] == [7, 7]
+    diverged, best = ExperimentAnalysis(made.close()).plot.curves().data
+    assert [list(trace.x) for trace in (best, diverged)] == [[1, 2, 3, None, 2, 3], [1, 2]]
+    assert "then nan" in diverged.text[-1]
+    assert [[size for size in trace.marker.size if size] for trace in (best, diverged)] == [[14], [7]]
 
 
 def test_of_many_trials_some_are_drawn_and_the_figure_says_which(tmp_path: Path) -> None:

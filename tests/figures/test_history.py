@@ -37,6 +37,8 @@ def test_the_line_is_the_best_so_far_and_each_trial_is_marked_once(values: list[
     steps = list(line.y[:-1])
     assert steps == sorted(steps, reverse=mode == "min")
     assert [row[0] for row in line.customdata[:-1]] == list(line.x[:-1])
+    starred = [number for (number,), size in zip(line.customdata, line.marker.size, strict=True) if size]
+    assert [finite[number] for number in starred] == [best]
 
 
 def test_trials_that_ended_without_a_number_stand_at_the_edge_and_tell_failures_apart(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pytest
 from made_experiment import MadeExperiment
 from odd_experiments import HOSTILE, make, run
 
@@ -30,6 +31,25 @@ def test_a_line_goes_through_the_values_of_its_trial(tmp_path: Path) -> None:
     assert list(loss["values"]) == sorted(loss["values"])  # the best, by max, above the others
     assert set(lr["ticktext"]) >= {"0.0001", "0.01", "1"}
     assert min(beta["range"]) == min(beta["values"])
+
+
+def test_colours_are_explained_axes_are_seen_on_dark_pages_and_whole_numbers_have_whole_ticks(tmp_path: Path) -> None:
+    made = MadeExperiment(tmp_path)
+    for number in range(9):
+        run(
+            made, {"depth": 1 + number % 3, "x": number / 7, "name": "a very long name indeed" * (number % 2)}, [number]
+        )
+    figure = ExperimentAnalysis(made.close()).plot.parallel()
+    (lines,) = figure.data
+    assert list(lines.dimensions[0]["ticktext"]) == ["1", "2", "3"]
+    assert list(lines.line.colorbar.ticktext) == ["8", "4", "0"]  # from worst to best, by ranks
+    assert [shape.x0 for shape in figure.layout.shapes] == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert max(map(len, lines.dimensions[2]["ticktext"])) <= 14
+    many = MadeExperiment(tmp_path, "many")
+    for number in range(9):
+        run(many, {f"p{place}": "a very long name indeed" * (1 + number % 2) for place in range(8)}, [number])
+    (lines,) = ExperimentAnalysis(many.close()).plot.parallel().data
+    assert {len(text) for axis in lines.dimensions[:-1] for text in axis["ticktext"]} <= {7}  # for 390 pixels
 
 
 def test_text_of_the_user_is_shown_as_it_is_and_alike_ones_are_told_apart(tmp_path: Path) -> None:

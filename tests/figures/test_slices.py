@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from odd_experiments import make
+from made_experiment import MadeExperiment
+from odd_experiments import make, run
 
 from sweep.errors import ConfigError
 from sweep.results.analysis import ExperimentAnalysis
@@ -31,6 +32,37 @@ def test_an_axis_is_logarithmic_or_has_its_categories(tmp_path: Path) -> None:
     assert list(figure.layout.xaxis2.ticktext) == ["adam", "sgd"]
     kinds = figure.data[1]
     assert [round(x) for x in kinds.x] == [1 - row[0] % 2 for row in kinds.customdata]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.001, 0.004, ["0.001", "0.002"]),
+        (0.0012, 0.0018, ["0.0012", "0.0018"]),  # no round number
+        (0.02, 0.5, ["0.02", "0.1", "0.5"]),
+        (1e-4, 1.0, ["0.0001", "0.01", "1"]),
+    ],
+)
+def test_a_logarithmic_axis_has_two_to_four_ticks_with_texts(
+    low: float, high: float, expected: list[str], tmp_path: Path
+) -> None:
+    made = MadeExperiment(tmp_path, space={"lr": "Float(1, 2).LogUniform()"})
+    for number in range(4):
+        run(made, {"lr": low if number else high, "layers": 1 + number % 3}, [number])
+    figure = ExperimentAnalysis(made.close()).plot.slice()
+    assert list(figure.layout.xaxis.ticktext) == expected
+    assert figure.layout.xaxis2.dtick == 1  # of whole numbers
+
+
+def test_an_outlier_below_0_stays_outside_unless_it_is_the_best(tmp_path: Path) -> None:
+    for mode, is_outside in (("max", True), ("min", False)):
+        made = MadeExperiment(tmp_path, mode, mode=mode)
+        for number in range(12):
+            run(made, {"lr": number}, [-1e6 if number == 5 else number / 10])
+        plot = ExperimentAnalysis(made.close()).plot
+        for figure in (plot.slice(), plot.history(), plot.curves()):
+            assert (figure.layout.yaxis.range is not None) == is_outside
+            assert ("1 point far outside: a double click shows all." in figure.layout.meta["note"]) == is_outside
 
 
 def test_a_constant_parameter_can_be_named_and_an_unknown_one_cannot(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from odd_experiments import HOSTILE
 
-from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, is_wide, lines_of, plain, rounded
+from sweep.figures.style import FATES, axis_of_time, finish, graph_objects, lines_of, plain, rounded
 
 
 @given(st.text(), st.integers(1, 100))
@@ -42,14 +42,6 @@ def test_a_number_is_kept_on_six_digits_and_what_is_none_has_no_place(value: obj
         assert found == pytest.approx(float(value), rel=1e-5)
     elif not isinstance(value, int):
         assert found is None or math.isfinite(found)
-
-
-def test_what_spreads_over_magnitudes_is_shown_on_a_logarithmic_axis() -> None:
-    assert is_wide([1e-3, 1.0])
-    assert not is_wide([1e-3, *(1 + n / 100 for n in range(100))])  # one of many
-    assert not is_wide([1.0, 2.0])
-    assert not is_wide([0.0, 1.0, 1e9])
-    assert not is_wide([math.nan])
 
 
 def test_time_has_the_unit_that_suits_it() -> None:
