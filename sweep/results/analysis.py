@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from sweep import checks
 from sweep.core.config import level_of_caller
@@ -184,7 +184,7 @@ class ExperimentAnalysis(Experiment):
 
     def ranking(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
-    ) -> list[tuple[TrialRow, float]]:
+    ) -> list[tuple[TrialView, float]]:
         """Return (trial, value) of all trials that have a finite value, best first, the earlier of equals first.
 
         Raises:
@@ -192,8 +192,8 @@ class ExperimentAnalysis(Experiment):
         """
         metric, mode = self.chosen_metric(metric, mode)
         found = scores(self._reader, metric, mode, checks.one_of("scope", scope, SCOPES))
-        rows = self._reader.snapshot().by_id
-        finite = [(rows[trial_id], value) for trial_id, value in found if math.isfinite(value)]
+        trials = {trial.trial_id: trial for trial in self.trials}
+        finite = [(trials[trial_id], value) for trial_id, value in found if math.isfinite(value)]
         return sorted(finite, key=lambda item: item[1] if mode == "min" else -item[1])
 
     def get_best_config(
@@ -319,27 +319,11 @@ class ResultGrid(Experiment):
         super().__init__(analysis._reader, analysis.default_metric, analysis.default_mode)
         self._experiment_analysis = analysis  # the name by which Tune's users reach it
 
-    def __len__(self) -> int:
-        return len(self._reader.trials())
-
-    @overload
-    def __getitem__(self, index: int) -> Result: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Result]: ...
-
-    def __getitem__(self, index: int | slice) -> Result | list[Result]:
-        rows = self._reader.trials()
-        if isinstance(index, slice):
-            return results_of(self._reader, rows[index])
-        try:
-            row = rows[index]
-        except IndexError:
-            raise IndexError(f"there is no result {index}: the experiment has {len(rows)} trials.") from None
-        return result_of(self._reader, row)
-
-    def __iter__(self) -> Iterator[Result]:
-        return iter(self[:])
+    _elsewhere = dict.fromkeys(
+        ("best_params", "best_config", "best_hyperparameters"), "get_best_result(metric, mode).config"
+    ) | dict.fromkeys(
+        ("best_value", "best_score", "best_metric", "best_result", "best_trial"), "get_best_result(metric, mode)"
+    )
 
     @property
     def errors(self) -> list[SweepError]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from sweep import checks
 from sweep.core.ranking import Objectives, best_of, shown_objectives
+from sweep.core.trial import STATES
 from sweep.errors import ConfigError, MetricError, nearest
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow
@@ -16,7 +17,7 @@ from sweep.results.frames import event_frame, history_frame, trial_frame
 from sweep.results.notebook import analysis_page
 from sweep.results.optuna_study import to_study
 from sweep.results.scopes import SCOPES, best_reports, scores
-from sweep.results.views import local_filesystem, several_objectives
+from sweep.results.views import Result, local_filesystem, result_of, results_of, several_objectives
 from sweep.results.winners import best_by_last, better_earlier, front_of, objectives_front
 
 if TYPE_CHECKING:
@@ -32,8 +33,24 @@ _MAX_SHOWN = 5  # trials of a Pareto set
 
 
 class Experiment:
-    """What the analysis of an experiment and the grid of its results have in common: tables, and the best trial."""
+    """What the analysis of an experiment and the grid of its results have in common: tables, and the best trial.
 
+    Both are sequences of the trials' results, in the order of their numbers.
+    """
+
+    # What others call it, without the underscore of scikit-learn: what is written here.
+    _elsewhere: Mapping[str, str] = {
+        "best_params": "best_config",
+        "best_hyperparameters": "best_config",
+        "best_value": "best_result[metric]",
+        "best_score": "best_result[metric]",
+        "best_metric": "best_result[metric]",
+        "best_trials": "get_pareto_trials()",
+        "get_trials": "trials",
+        "trials_dataframe": 'dataframe(style="optuna")',
+        "df": "dataframe()",
+        "to_dataframe": "dataframe()",
+    }
     _is_full = False  # what `dataframe()` shows unless it is told
 
     def __init__(self, reader: ExperimentReader, default_metric: str | None, default_mode: str | None) -> None:
@@ -41,6 +58,36 @@ class Experiment:
         self._objectives: Objectives = reader.objectives
         self.default_metric = default_metric
         self.default_mode = default_mode
+
+    def __len__(self) -> int:
+        return len(self._reader.trials())
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Result]: ...
+
+    def __getitem__(self, index: int | slice) -> Result | list[Result]:
+        rows = self._reader.trials()
+        if isinstance(index, slice):
+            return results_of(self._reader, rows[index])
+        try:
+            row = rows[index]
+        except IndexError:
+            raise IndexError(f"there is no result {index}: the experiment has {len(rows)} trials.") from None
+        return result_of(self._reader, row)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self[:])
+
+    def __getattr__(self, name: str) -> Any:
+        known = [one for one in dir(type(self)) if not one.startswith("_")]
+        if name.startswith("_") or name in known:  # a property that failed says so itself
+            return object.__getattribute__(self, name)
+        there = self._elsewhere.get(name.rstrip("_"))
+        hint = f"Write {there}." if there else nearest(name, known)
+        raise AttributeError(f"{type(self).__name__} has no {name!r}. {hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({_summary(self)})"
@@ -76,7 +123,8 @@ class Experiment:
     ) -> pd.DataFrame:
         """Return one row per trial, ordered by number, with a RangeIndex (docs/reference/dataframes.md).
 
-        Columns: number, trial_id, state, the metrics, `config/...`, training_iteration and time_total_s.
+        Columns: number, trial_id, state, the metrics, `config/...`, training_iteration, time_total_s, stopped_early and
+        reason.
 
         Args:
             metric, mode: show each trial's best report ever by them instead of its last, the last where none has a
@@ -105,10 +153,10 @@ class Experiment:
         Tune's `ResultGrid` has."""
         return self.dataframe(filter_metric, filter_mode, style=style, full=True)
 
-    def history(self) -> pd.DataFrame:
-        """Return one row per report: trial_id, step, time_s (of driving), the metrics, attempt, time_total_s,
-        timestamp."""
-        return history_frame(self._reader)
+    def history(self, *, config: bool = False) -> pd.DataFrame:
+        """Return one row per report: number, trial_id, step, time_s (of driving), the metrics, attempt, time_total_s,
+        timestamp, wall; with `config` the columns `config/...` as well."""
+        return history_frame(self._reader, config=config)
 
     def events(self) -> pd.DataFrame:
         """Return one row per recorded event: what happened, to which trial, and what the sweep did about it."""
@@ -223,8 +271,8 @@ def _summary(analysis: Experiment) -> str:
     """Say what there is and what is best, with the scope that was used; of several objectives the Pareto set."""
     reader = analysis._reader
     trials = reader.trials()
-    counts = Counter(row.status for row in trials)
-    states = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none yet"
+    counts = Counter(row.state for row in trials)
+    states = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) or "none yet"
     text = f"{reader.name}: {len(trials)} trials ({states})"
     if analysis._objectives and not analysis.default_metric:
         front = objectives_front(reader)

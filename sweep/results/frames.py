@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import checks
 from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.trial import number_of
 from sweep.core.values import printed, shown, sound_text
 from sweep.record.derived_fields import NODE_IP, complete, date_of
 from sweep.record.encoding import Opaque
@@ -227,13 +228,15 @@ def _optuna_state(trial: TrialRow, has_value: bool) -> str:
     return "PRUNED" if trial.was_stopped_early else "COMPLETE" if has_value else "FAIL"
 
 
-def history_frame(reader: ExperimentReader) -> pd.DataFrame:
-    """Return one row per report in the order of the record: trial_id, step, time_s, the metrics, then attempt,
-    time_total_s and timestamp. `step` is the training iteration, `time_s` seconds of driving since the sweep began."""
+def history_frame(reader: ExperimentReader, *, config: bool = False) -> pd.DataFrame:
+    """Return one row per report in the order of the record: number, trial_id, step, time_s, the metrics, then attempt,
+    time_total_s, timestamp and wall, and on request the config. `step` is the training iteration, `time_s` seconds of
+    driving since the sweep began."""
     rows = list(reader.results())
     user, filled = _split([_flat(row.metrics) for row in rows])
     nothing: list[Any] = [None] * len(rows)
     frame: dict[str, Any] = {
+        "number": _ints(number_of(row.trial_id) for row in rows),
         "trial_id": _texts(row.trial_id for row in rows),
         "step": _ints(filled.get("training_iteration", nothing)),
         "time_s": _floats(row.at for row in rows),
@@ -241,8 +244,16 @@ def history_frame(reader: ExperimentReader) -> pd.DataFrame:
     tail = {
         "attempt": _ints(row.attempt for row in rows),
         "time_total_s": _floats(filled.get("time_total_s", nothing)),
-        "timestamp": _times(row.wall for row in rows),
+        "timestamp": _ints(
+            told if isinstance(told, (int, float)) else row.wall
+            for told, row in zip(filled.get("timestamp", nothing), rows, strict=True)
+        ),
+        "wall": _times(row.wall for row in rows),
     }
+    if config:
+        configs = {trial.trial_id: _flat(trial.config) for trial in reader.trials()}
+        values = _columns([configs[row.trial_id] for row in rows])
+        tail |= {f"config/{name}": column for name, column in values.items()}
     taken = {*frame, *tail}
     frame |= {(f"metric/{name}" if name in taken else name): values for name, values in user.items()}
     return _frame(frame | tail, len(rows))

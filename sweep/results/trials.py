@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweep.core.naming import evaluated_params, experiment_tag
 from sweep.core.resources import Resources
-from sweep.core.trial import Trial
+from sweep.core.trial import Trial, shown_state
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.layout import ExperimentLayout
 
@@ -106,6 +106,11 @@ class ShownTrial:
     def status(self) -> str:
         """PENDING, RUNNING, PAUSED, TERMINATED or ERROR."""
         return self._facts.status
+
+    @property
+    def state(self) -> str:
+        """Where it is as people are shown it, one of `sweep.core.trial.STATES`: running, stopped early ..."""
+        return shown_state(self._facts)
 
     @property
     def evaluated_params(self) -> dict[str, Any]:

@@ -221,6 +221,8 @@ class Result(TrialView):
             parts.append(f"best_checkpoint={checkpoint.path!r} of {own_metrics(metrics, 'training_iteration')!r}")
         return f"Result({', '.join(parts)}, path={self.path!r})"
 
+    __str__ = __repr__
+
     def _repr_html_(self) -> str:
         return result_page(self)
 

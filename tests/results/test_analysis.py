@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -254,13 +255,53 @@ def test_mixed_values_and_huge_integers_become_text_or_floats_but_never_fail(tmp
 
 def test_history_has_one_row_per_report_and_events_one_per_event(mixed: ExperimentAnalysis) -> None:
     history = mixed.history()
-    assert list(history.columns[:4]) == ["trial_id", "step", "time_s", "loss"]
-    assert list(history.columns[-3:]) == ["attempt", "time_total_s", "timestamp"]
+    assert list(history.columns[:5]) == ["number", "trial_id", "step", "time_s", "loss"]
+    assert list(history.columns[-4:]) == ["attempt", "time_total_s", "timestamp", "wall"]
     assert len(history) == 8
     assert history["step"].tolist()[:4] == [1, 1, 2, 2]
     events = mixed.events()
     assert events["event"].value_counts().to_dict() == {"Reported": 8, "Suggested": 6, "Started": 5, "Exited": 4}
     assert not events["detail"].str.contains("gASV").any()
+
+
+def test_a_time_stamp_is_of_one_dtype_in_every_table(mixed: ExperimentAnalysis) -> None:
+    tables = [mixed.history(), mixed.dataframe(full=True), mixed[0].metrics_dataframe]
+    assert {str(table["timestamp"].dtype) for table in tables} == {"Int64"}
+    assert str(mixed.history()["wall"].dtype) == str(mixed.events()["wall"].dtype) == "datetime64[us, UTC]"
+
+
+def test_history_names_the_trial_by_its_number_and_has_the_config_on_request(mixed: ExperimentAnalysis) -> None:
+    history = mixed.history(config=True)
+    of_trial = dict(zip(mixed.dataframe()["number"], mixed.dataframe()["config/lr"], strict=True))
+    assert history["config/lr"].tolist() == [of_trial[number] for number in history["number"]]
+    assert history.drop(columns=[name for name in history if name.startswith("config/")]).equals(mixed.history())
+
+
+def test_an_analysis_is_a_sequence_of_results_as_the_grid_is(mixed: ExperimentAnalysis) -> None:
+    assert len(mixed) == len(ResultGrid(mixed)) == 6
+    assert [result.number for result in mixed] == [0, 1, 2, 3, 4, 5]
+    assert (mixed[1], mixed[-2:]) == (ResultGrid(mixed)[1], ResultGrid(mixed)[-2:])
+    assert str(mixed[1]) == repr(mixed[1])  # with its metrics
+    assert "last={'loss': 4.0" in f"{mixed[1]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "of_analysis", "of_grid"),
+    [
+        ("best_params", "Write best_config.", "Write get_best_result(metric, mode).config."),
+        ("best_params_", "Write best_config.", "Write get_best_result(metric, mode).config."),
+        ("best_value", "Write best_result[metric].", "Write get_best_result(metric, mode)."),
+        ("best_trials", "Write get_pareto_trials().", "Known: chosen_metric,"),
+        ("dataframes", "Did you mean 'dataframe'?", "Did you mean 'dataframe'?"),
+    ],
+)
+def test_names_of_others_say_what_to_write(
+    mixed: ExperimentAnalysis, name: str, of_analysis: str, of_grid: str
+) -> None:
+    for one, hint in ((mixed, of_analysis), (ResultGrid(mixed), of_grid)):
+        assert not hasattr(one, name)
+        with pytest.raises(AttributeError, match=re.escape(hint)):
+            getattr(one, name)
 
 
 def test_best_by_every_scope(mixed: ExperimentAnalysis) -> None:
@@ -374,7 +415,7 @@ def test_the_repr_says_which_scope_was_used(mixed: ExperimentAnalysis) -> None:
     text = repr(mixed)
     assert "best loss=1 (min, trial 00000, scope='last'" in text
     assert "at an earlier step loss=0.1 (trial 00001 at step 1, scope='all')" in text
-    assert "1 PENDING" in text
+    assert "1 waiting" in text
     page = ResultGrid(mixed)._repr_html_()
     assert "scope=" in page
     assert "<table" in page
