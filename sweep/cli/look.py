@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import secrets
+import threading
 import webbrowser
 from pathlib import Path
 
@@ -126,6 +128,8 @@ def _serve(subjects: list[Subject], port: int, *, is_opened: bool) -> None:
         click.echo("Ctrl-C ends this page; a sweep that runs goes on")
         if is_opened:
             webbrowser.open(address)
+        # What draws importances takes seconds to import: a thread of its own, so that no figure waits for it.
+        threading.Thread(target=importlib.import_module, args=("optuna.importance",), daemon=True).start()
         os.nice(5)  # the sweep has the machine first
         config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
         try:

@@ -61,8 +61,12 @@ def page(models: Sequence[PageModel], *, events: str = "") -> str:
 
 def payload_of(models: Sequence[PageModel], events: str = "") -> str:
     """Return as JSON what the page's script is given to begin with."""
-    experiments = [experiment_json(model.news(0), model, index, with_parts=False) for index, model in enumerate(models)]
-    head = json.dumps({"version": [model.version for model in models], "events": events})
+    experiments, versions = [], []
+    for index, model in enumerate(models):
+        with model.lock:
+            experiments.append(experiment_json(model.news(0), model, index, with_parts=False))
+            versions.append(model.version)
+    head = json.dumps({"version": versions, "events": events})
     return f'{head[:-1]}, "experiments": [{",".join(experiments)}]}}'
 
 

@@ -8,9 +8,8 @@ import json
 import re
 import secrets
 import socket
-import threading
 import traceback
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +17,7 @@ import psutil
 
 from sweep.errors import ConfigError, ExperimentError
 from sweep.page.build import experiment_json, page
-from sweep.page.model import models_of
+from sweep.page.model import PageModel, models_of
 from sweep.page.subject import Subject
 
 __all__ = ["LivePage", "application", "listening_socket"]
@@ -33,7 +32,7 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _IDLE_PERCENT = 40.0  # of the machine's CPUs: then pages may take `_EASE` times as much
-_EASE = 6.0
+_EASE = 4.0
 _EASE_AT_REST = 20.0  # for a sweep that nobody drives
 _END = object()
 _REST_S = 0.5  # between two looks at the records
@@ -41,50 +40,51 @@ _BEAT_S = 15.0  # between two signs of life to a browser that nothing else is se
 
 
 class LivePage:
-    """The pages of experiments, brought up to date by one thread while somebody looks.
+    """The pages of experiments, brought up to date by two threads while somebody looks.
 
-    Nothing is read while nobody does, and it takes about 5% of one CPU at most, more only where those are idle.
+    Nothing is read while nobody does; a figure or a part takes 2% of one CPU at most, more only where those are idle.
     """
 
     def __init__(self, subjects: Sequence[Subject]) -> None:
         self.models = models_of(subjects)
         self.num_watching = 0
-        self._lock = threading.Lock()  # held while models change or are read
+        self._ease = 1.0
 
     def page(self, events: str) -> str:
         """Return the page as of now; figures that were not made before follow by `news`."""
-        with self._lock:
-            for model in self.models:
-                model.refresh(with_figures=False)
-            return page(self.models, events=events)
+        for model in self.models:
+            model.refresh(with_figures=False)
+        return page(self.models, events=events)
+
+    def look(self) -> Iterator[None]:
+        """Bring what is quick up to date: how far each is, the tables."""
+        self._ease = _EASE if psutil.cpu_times_percent().idle > _IDLE_PERCENT else 1.0
+        for model in self.models:
+            with contextlib.suppress(ExperimentError):  # it is just being continued, or was removed: tried again
+                model.look(self._ease_of(model))
+        yield
 
     def renew(self) -> Iterator[None]:
-        """Bring the pages up to date in steps: browsers are sent what one step has found before the next."""
-        ease = _EASE if psutil.cpu_times_percent().idle > _IDLE_PERCENT else 1.0
+        """Bring the rest up to date in steps: browsers are sent what one step has found before the next."""
         for model in self.models:
-            steps = model.renew(ease if model.is_running else _EASE_AT_REST)
-            while True:
-                # An experiment that is just being continued, or was removed: what is shown stays; it is tried again.
-                with self._lock, contextlib.suppress(ExperimentError):
-                    try:
-                        next(steps)
-                    except StopIteration:
-                        break
-                yield
+            with contextlib.suppress(ExperimentError):
+                yield from model.renew(self._ease_of(model))
 
-    def news(self, versions: Sequence[int]) -> str:
-        """Return what changed since some versions, one for each experiment, as JSON; empty: nothing did."""
-        with self._lock:
-            now = [model.version for model in self.models]
-            if now == list(versions):
-                return ""
-            changed = [
-                experiment_json(model.news(version), model, index)
-                for index, (model, version) in enumerate(zip(self.models, versions, strict=True))
-                if model.version != version
-            ]
-            head = {"version": now, "title": self.models[0].title}
-        return f'{json.dumps(head)[:-1]}, "experiments": [{",".join(changed)}]}}'
+    def _ease_of(self, model: PageModel) -> float:
+        return self._ease if model.is_running else _EASE_AT_REST
+
+    def news(self, versions: Sequence[int]) -> tuple[list[int], str]:
+        """Return the versions now, and as JSON what changed since some, one for each experiment; empty: nothing did."""
+        found, now = [], []
+        for index, (model, version) in enumerate(zip(self.models, versions, strict=True)):
+            with model.lock:
+                now.append(model.version)
+                if model.version != version:
+                    found.append(experiment_json(model.news(version), model, index))
+        if not found:
+            return now, ""
+        head = {"version": now, "title": self.models[0].title}
+        return now, f'{json.dumps(head)[:-1]}, "experiments": [{",".join(found)}]}}'
 
 
 def application(live: LivePage, token: str) -> Any:
@@ -129,9 +129,9 @@ def application(live: LivePage, token: str) -> Any:
 
     changed = asyncio.Condition()
 
-    async def keep_fresh() -> None:
+    async def keep_fresh(renew: Callable[[], Iterator[None]]) -> None:
         while True:
-            steps = live.renew() if live.num_watching else iter(())
+            steps = renew() if live.num_watching else iter(())
             try:
                 while await asyncio.to_thread(next, steps, _END) is not _END:
                     async with changed:
@@ -143,11 +143,12 @@ def application(live: LivePage, token: str) -> Any:
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        task = asyncio.create_task(keep_fresh())
+        tasks = [asyncio.create_task(keep_fresh(renew)) for renew in (live.look, live.renew)]
         try:
             yield
         finally:
-            task.cancel()
+            for task in tasks:
+                task.cancel()
 
     return Starlette(routes=[Route("/", whole), Route("/events", events)], lifespan=lifespan)
 
@@ -172,9 +173,8 @@ async def _stream(live: LivePage, versions: list[int], changed: asyncio.Conditio
         yield "retry: 2000\n\n"
         sent = loop.time() - 1.0
         while True:
-            text = await asyncio.to_thread(live.news, versions)
+            versions, text = await asyncio.to_thread(live.news, versions)
             if text:
-                versions = json.loads(text)["version"]
                 yield f"data: {text}\n\n"
                 sent = loop.time()
             elif loop.time() - sent > _BEAT_S:

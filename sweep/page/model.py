@@ -1,12 +1,12 @@
-"""Pages as pieces, each made again when its records have grown and the budget allows."""
+"""Pages as pieces, each made again when its records have grown, the dearer the more seldom."""
 
 from __future__ import annotations
 
 import json
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,13 +15,15 @@ from sweep.errors import ExperimentError, SweepError
 from sweep.figures.comparison import draw_best_so_far, draw_values
 from sweep.figures.plots import Plots
 from sweep.page.comparison import COMPARISON_PARTS, COMPARISON_TITLES
-from sweep.page.parts import ENDED, PARTS, TITLES, counts_of
+from sweep.page.parts import PARTS, TITLES
 from sweep.page.subject import Subject
 from sweep.page.table import TrialTable
 
-__all__ = ["Budget", "ExperimentModel", "PageModel", "Piece", "models_of"]
+__all__ = ["ExperimentModel", "PageModel", "Piece", "models_of"]
 
 _LEAST_S = 1.0  # between two makings of one piece
+_SHARE = 0.02  # of one CPU, for each piece, while a sweep runs that needs the machine
+_OLD_S = 5.0  # a figure that is this much older than what is known says so
 
 
 @dataclass
@@ -32,45 +34,23 @@ class Piece:
     text: str = ""
     version: int = 0
     state: Any = None  # of the record when it was made
+    as_of: tuple[float, int] = (0.0, 0)  # of that state: when it was read, how many trials had ended
     made_at: float = -math.inf
+    cost_s: float = 0.0  # seconds of CPU
 
-
-class Budget:
-    """How much CPU some pieces may take: a share of one CPU, saved up; what was taken beyond that is made up for first.
-
-    Args:
-        share: of one CPU, in (0, 1).
-        most_s: seconds of CPU that are saved up at most; so many there are at the beginning.
-        clock, cpu: seconds that pass, and seconds of CPU that the calling thread has used.
-    """
-
-    def __init__(self, share: float, most_s: float, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
-        self._share = share
-        self._most_s = self._left_s = most_s
-        self._clock, self._cpu = clock, cpu
-        self._at = clock()
-
-    def has_some(self, ease: float) -> bool:
-        """Whether something is left; `ease` times the share has accrued since the last call."""
-        now = self._clock()
-        self._left_s = min(self._most_s, self._left_s + ease * self._share * (now - self._at))
-        self._at = now
-        return self._left_s > 0
-
-    @contextmanager
-    def spent(self) -> Iterator[None]:
-        """Take off what the block uses."""
-        began = self._cpu()
-        try:
-            yield
-        finally:
-            self._left_s -= self._cpu() - began
+    def is_due(self, now: float, share: float) -> bool:
+        """Whether it may be made again, if it is to take at most a share of one CPU."""
+        return now - self.made_at >= max(_LEAST_S, self.cost_s / share)
 
 
 class PageModel:
-    """Part of a page as data: pieces, made all at once by `refresh` or in turn, as the records grow, by `renew`.
+    """Part of a page as data: pieces, made all at once by `refresh`, or as the records grow.
+
+    Then `look` makes what is seen first (how far it is, the table) and `renew` the rest, each in a thread of its own if
+    it is to be: so what is dear holds up nothing.
 
     Attributes:
+        lock: held while a piece or the table is replaced.
         version: grows with every change of any piece; 0: nothing was made yet.
         parts, figures: name -> piece; the JSON text of a part is its HTML, that of a figure what plotly draws, or null.
         order: names of the figures in the order of the page.
@@ -82,17 +62,19 @@ class PageModel:
 
     def __init__(self, name: str, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
         self.name = name
+        self.lock = threading.RLock()
         self.version = 0
         self.is_running = False
         self.order: list[str] = []
         self.parts: dict[str, Piece] = {}
         self.figures: dict[str, Piece] = {}
-        self._clock = clock
+        self._clock, self._cpu = clock, cpu
         self._quick: list[Piece] = []  # what is seen first: how far it is, the table
         self._others: list[Piece] = []
-        self._for_quick = Budget(0.015, 0.1, clock, cpu)
-        self._for_others = Budget(0.01, 0.2, clock, cpu)
-        self._for_figures = Budget(0.02, 1.0, clock, cpu)
+        self._looked = Piece(str)  # at the record and what is quick, as if that were one piece
+        self._old = Piece(str, "{}")
+        self._state_now: Any = None
+        self._as_of = (0.0, 0)
 
     @property
     def title(self) -> str:
@@ -105,58 +87,89 @@ class PageModel:
         Raises:
             ExperimentError: a record is gone or damaged.
         """
-        state = self._state()
-        for piece in (*self._quick, *self._others):
-            self._refresh(piece, state)
+        self.look(math.inf)
+        for piece in self._others:
+            self._refresh(piece)
         for name in self.order if with_figures else ():
-            self._refresh(self.figures[name], state)
+            self._refresh(self.figures[name])
+
+    def look(self, ease: float = 1.0) -> None:
+        """Look at the record if that is due, and make what is quick.
+
+        Raises:
+            ExperimentError: the record is gone or damaged.
+        """
+        if not self._looked.is_due(self._clock(), ease * _SHARE) and ease < math.inf:
+            return
+        with self.lock:
+            began, self._looked.made_at = self._cpu(), self._clock()
+            self._state_now = self._state()
+            self._as_of = time.time(), self._num_ended()
+            for piece in self.figures.values():
+                if piece.state == self._state_now:
+                    piece.as_of = self._as_of
+            for piece in self._quick:
+                self._refresh(piece)
+            self._mark_old()
+            self._looked.cost_s = self._cpu() - began
 
     def renew(self, ease: float = 1.0) -> Iterator[None]:
-        """Make what is out of date, the oldest first, as far as the budgets allow; stop after each piece for a moment.
+        """Make what else is out of date and due, the oldest first; stop after each piece for a moment.
 
-        All together take at most 4.5% of one CPU, `ease` times as much where nobody else needs it.
+        No piece takes more than `ease` times 2% of one CPU, but its first making, which imports what it needs.
 
         Raises:
             ExperimentError: a record is gone or damaged.
         """
-        if not self._for_quick.has_some(ease):
-            return
-        with self._for_quick.spent():
-            state = self._state()
-            for piece in self._quick:
-                self._refresh(piece, state)
-        yield
-        for budget in (self._for_others, self._for_figures):
-            now = self._clock()
-            pieces = self._others if budget is self._for_others else [self.figures[name] for name in self.order]
-            stale = [piece for piece in pieces if piece.state != state and now - piece.made_at >= _LEAST_S]
-            for piece in sorted(stale, key=lambda piece: piece.made_at):
-                if not budget.has_some(ease):
-                    break
-                with budget.spent():
-                    self._refresh(piece, state)
-                yield
+        for group in ("others", "figures"):  # the others say which figures there are
+            pieces = self._others if group == "others" else [self.figures[name] for name in self.order]
+            for piece in sorted(pieces, key=lambda piece: piece.made_at):
+                if piece.state != self._state_now and piece.is_due(self._clock(), ease * _SHARE):
+                    self._refresh(piece)
+                    yield
+        self._mark_old()
 
     def news(self, version: int) -> dict[str, Any]:
         """Return what changed after a version, as `page.js` takes it; texts of parts and figures are JSON already."""
-        return {
+        found: dict[str, Any] = {
             "parts": {name: piece.text for name, piece in self.parts.items() if piece.version > version},
             "figures": {name: piece.text for name, piece in self.figures.items() if piece.version > version},
         }
+        if self._old.version > version:
+            found["old"] = json.loads(self._old.text)
+        return found
 
     def _state(self) -> Any:
         """Return what is another value when there is something new to show."""
         raise NotImplementedError
 
-    def _refresh(self, piece: Piece, state: Any) -> None:
-        if piece.state == state:
+    def _num_ended(self) -> int:
+        """Return how many trials have ended."""
+        raise NotImplementedError
+
+    def _refresh(self, piece: Piece) -> None:
+        if piece.state == self._state_now:
             return
+        state, as_of = self._state_now, self._as_of
+        began, piece.made_at = self._cpu(), self._clock()
         text = piece.make()
-        piece.state, piece.made_at = state, self._clock()
-        if text != piece.text:
-            piece.text = text
-            self.version += 1
-            piece.version = self.version
+        piece.cost_s = 0.0 if piece.state is None else self._cpu() - began
+        piece.state, piece.as_of = state, as_of
+        self._set(piece, text)
+
+    def _set(self, piece: Piece, text: str) -> None:
+        with self.lock:
+            if text != piece.text:
+                piece.text = text
+                self.version += 1
+                piece.version = self.version
+
+    def _mark_old(self) -> None:
+        """Say of figures that are older than the rest as of when they are, and how many trials had ended."""
+        latest = self._as_of[0] - _OLD_S
+        pieces = {name: self.figures[name] for name in self.order}
+        old = {name: piece.as_of for name, piece in pieces.items() if piece.text and piece.as_of[0] < latest}
+        self._set(self._old, json.dumps(old))
 
 
 class ExperimentModel(PageModel):
@@ -190,10 +203,8 @@ class ExperimentModel(PageModel):
     @property
     def title(self) -> str:
         """What a browser's tab says: how far it is, and the name."""
-        counts = counts_of(self.reader)
-        ended = sum(counts.get(name, 0) for name in ENDED)
         planned = self.reader.meta.get("num_trials")
-        return f"{ended}/{planned if isinstance(planned, int) else sum(counts.values())} {self.name}"
+        return f"{self._num_ended()}/{planned if isinstance(planned, int) else len(self.reader.trials())} {self.name}"
 
     def news(self, version: int) -> dict[str, Any]:
         """Return what changed after a version; with the rows as [index, cells] pairs."""
@@ -207,6 +218,9 @@ class ExperimentModel(PageModel):
         state = self.reader.state()
         self.is_running = state == "running"
         return self.reader.snapshot().seq, state
+
+    def _num_ended(self) -> int:
+        return sum(row.is_ended for row in self.reader.trials())
 
     def _update_table(self) -> str:
         before = self.table.columns
@@ -264,6 +278,9 @@ class ComparisonModel(PageModel):
         states = [model._state() for model in self._models]
         self.is_running = any(model.is_running for model in self._models)
         return states
+
+    def _num_ended(self) -> int:
+        return sum(model._num_ended() for model in self._models)
 
 
 def models_of(subjects: Sequence[Subject]) -> list[PageModel]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -139,6 +140,15 @@ def test_columns_of_one_name_are_told_apart_and_a_short_number_has_the_whole_as_
         title = "return document.querySelector('.trials tbody tr').cells[7].title"
         assert driver.execute_script(title) == "123456781"
         assert console_errors(driver) == []
+
+
+def test_a_figure_that_is_old_says_as_of_when_until_it_is_drawn_again(driver: Any) -> None:
+    age = "return window.sweepPage.experiments[0].figures.get('curves').age.innerText"
+    driver.execute_script("window.sweepPage.experiments[0].apply({ old: { curves: [86400 * 365, 31] } })")
+    assert re.fullmatch(r"as of \d\d:\d\d:\d\d, 31 trials", driver.execute_script(age))
+    driver.execute_script("const one = window.sweepPage.experiments[0].figures.get('curves'); one.set(one.spec)")
+    assert driver.execute_script(age) == ""
+    until(lambda: driver.execute_script(DRAWN))
 
 
 def test_nothing_sticks_out_at_400_pixels(driver: Any) -> None:

@@ -35,6 +35,8 @@ function shown(value, kind) {
   return typeof value === "number" ? shownNumber(value) : String(value);
 }
 
+const clockTime = (seconds) => new Date(seconds * 1000).toTimeString().slice(0, 8);
+
 // The headings of columns: their names, and of those that are taken what they are, as in `sweep trials`.
 function labelsOf(columns) {
   const named = (...kinds) => new Set(columns.filter(([, kind]) => kinds.includes(kind)).map(([name]) => name));
@@ -209,7 +211,8 @@ class Figure {
   constructor(experiment, name) {
     this.experiment = experiment;
     this.plot = element("div", { class: "plot", role: "img" });
-    this.frame = element("figure", { "data-figure": name, class: WIDE.has(name) ? "wide" : null }, this.plot);
+    this.age = element("p", { class: "age" });
+    this.frame = element("figure", { "data-figure": name, class: WIDE.has(name) ? "wide" : null }, this.age, this.plot);
     this.isNear = false;
     this.observer = new IntersectionObserver((entries) => {
       if (entries.some((entry) => entry.isIntersecting)) { this.isNear = true; this.draw(); }
@@ -219,6 +222,7 @@ class Figure {
 
   set(spec) {
     this.spec = spec;
+    this.age.textContent = "";
     const meta = spec.layout.meta ?? {};
     this.plot.setAttribute("aria-label", [meta.summary ?? meta.figure ?? "figure", meta.note].filter(Boolean).join(" "));
     this.isDrawn = false;
@@ -363,6 +367,10 @@ class Experiment {
       this.figures.get(name).set(spec);
     }
     place.closest("section").toggleAttribute("hidden", !this.figures.size);
+    for (const [name, figure] of data.old ? this.figures : []) {
+      const [seconds, trials] = data.old[name] ?? [];
+      figure.age.textContent = seconds ? `as of ${clockTime(seconds)}, ${trials} trials` : "";
+    }
   }
 
   select(numbers, isAdded = false) {
