@@ -276,6 +276,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.record.importing",
         "sweep.record.saved_spec",
         "sweep.worker.nested",
+        "sweep.worker.trainable",
     ),
     "sweep.launch.tuner": OWN,
     "sweep.simulation": (

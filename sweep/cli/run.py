@@ -19,7 +19,7 @@ from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.errors import ConfigError
 
-__all__ = ["execute", "join", "run"]
+__all__ = ["carry_out", "execute", "join", "run", "say"]
 
 
 @click.command(short_help="Start a sweep of a function or a spec file.")
@@ -108,17 +108,26 @@ def join(engine: str | None, address: str | None) -> None:
 
 def execute(arguments: RunArguments, *, resume: bool | str | None, verbose: int, as_json: bool = False) -> int:
     """Run a sweep with these arguments and return its exit code."""
-    import sweep
-
-    trainable = import_trainable(arguments.target, _note if verbose else None)
+    trainable = import_trainable(arguments.target, say if verbose else None)
     kwargs = arguments.run_kwargs()
     number = arguments.num_configs()
     if verbose and arguments.trials is None and number is not None and 1 < number < arguments.num_samples():
-        _note(f"{arguments.num_samples()} trials draw from {number} configurations; --searcher grid tries each once")
-    callbacks: list[Callback] = [_CommandFile(arguments)]
+        say(f"{arguments.num_samples()} trials draw from {number} configurations; --searcher grid tries each once")
+    kwargs["callbacks"] = [_CommandFile(arguments)]
+    return carry_out(trainable, kwargs, resume=resume, verbose=verbose, as_json=as_json)
+
+
+def carry_out(
+    trainable: Any, kwargs: dict[str, Any], *, resume: bool | str | None, verbose: int, as_json: bool = False
+) -> int:
+    """Call `sweep.run` with these arguments and return the exit code."""
+    import sweep
+
+    callbacks: list[Callback] = [one for one in kwargs.pop("callbacks", ()) if not isinstance(one, _JsonLines)]
     if as_json:
         callbacks.append(_JsonLines())
-    analysis = sweep.run(trainable, resume=resume, verbose=verbose, callbacks=callbacks, **kwargs)
+    kwargs |= {"resume": resume, "verbose": verbose, "callbacks": callbacks}
+    analysis = sweep.run(trainable, **kwargs)
     statuses = [trial.status for trial in analysis.trials]
     if any(status not in ("TERMINATED", "ERROR") for status in statuses):
         return 130
@@ -126,7 +135,8 @@ def execute(arguments: RunArguments, *, resume: bool | str | None, verbose: int,
     return 0 if not failed else 1 if failed == len(statuses) else 3
 
 
-def _note(text: str) -> None:
+def say(text: str) -> None:
+    """Print a note where it does not get into what a program reads."""
     click.echo(f"note: {text}", err=True)
 
 

@@ -51,9 +51,10 @@ def execute(trainable: Any, arguments: Mapping[str, Any]) -> ExperimentAnalysis:
             spec = replace(spec, warm_start=evaluated_points(spec.warm_start, spec.metric, spec.mode))
         # Not at the top, like what stands beside it: the zygote boots while it is imported.
         from sweep.launch.launcher import Launch
+        from sweep.worker.trainable import kept
 
         # Packed now, because searchers and schedulers change once they are used.
-        analysis, was_interrupted = Launch(spec, pack_saved_spec(spec.changed())).run()
+        analysis, was_interrupted = Launch(spec, pack_saved_spec(spec.changed() | kept(spec.trainable))).run()
     is_bare = str(spec.failures.fail_fast).lower() == "raise"
     if not was_interrupted and (spec.raise_on_failed_trial or is_bare):
         raise_failed(analysis, is_bare=is_bare)

@@ -64,8 +64,10 @@ def write_saved_spec(root: Path, data: bytes) -> None:
     write_atomically(root / TUNER_PKL, data, is_private=True)
 
 
-def read_saved_spec(root: Path) -> tuple[dict[str, Any], list[str]]:
+def read_saved_spec(root: Path, *, with_trainable: bool = False) -> tuple[dict[str, Any], list[str]]:
     """Return the arguments, and the names of those that could not be stored or cannot be loaded here.
+
+    The trainable is kept where no import finds it again, and returned on request.
 
     Loading runs code from the file: restore only experiments that you trust.
 
@@ -81,6 +83,8 @@ def read_saved_spec(root: Path) -> tuple[dict[str, Any], list[str]]:
         raise ExperimentError(f"{root} has no {TUNER_PKL}. {how}") from None
     except Exception as error:  # a damaged pickle raises anything
         raise ExperimentError(f"{path} cannot be read: {type(error).__name__}: {error}. {how}") from error
+    if not with_trainable:
+        parts.pop("trainable", None)
     arguments: dict[str, Any] = {}
     lost = []
     for name, data in parts.items():

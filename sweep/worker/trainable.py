@@ -26,7 +26,7 @@ from sweep.worker.shipping import WARN_BYTES, pickle_trainable, referenced_modul
 if TYPE_CHECKING:
     from sweep.worker.group_environment import GroupSpec
 
-__all__ = ["PreparedTrainable", "Trainable", "prepare"]
+__all__ = ["PreparedTrainable", "Trainable", "kept", "prepare"]
 
 
 class _Iteration:
@@ -337,7 +337,7 @@ def prepare(trainable: Any) -> PreparedTrainable:
         imports=referenced_modules(inner, objects),
         can_save_on_demand=is_class and _overrides(inner, "save_checkpoint"),
         resources=resources,
-        import_path=_import_path(inner) if inner is trainable else "",
+        import_path="" if objects else _import_path(inner),
         objects=objects,
     )
 
@@ -411,6 +411,12 @@ def _check_callable(inner: Any, objects: Mapping[str, Any]) -> None:
 def _overrides(cls: type, method: str) -> bool:
     mine, base = getattr(cls, method), getattr(Trainable, method)
     return getattr(mine, "__func__", mine) is not getattr(base, "__func__", base)
+
+
+def kept(trainable: Any) -> dict[str, Any]:
+    """Return the trainable as an argument, where an import does not find it as it was given; not with large objects."""
+    inner, objects, _ = unwrap(trainable)
+    return {} if objects or (inner is trainable and _import_path(inner)) else {"trainable": trainable}
 
 
 def _import_path(inner: Any) -> str:

@@ -42,6 +42,9 @@ if __name__ == "__main__":
 """
 
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "SWEEP_STORAGE": "out"}
+
+
 class Api:
     """Stands in for `sweep.run`: keeps what it was called with."""
 
@@ -298,6 +301,71 @@ def test_a_sweep_started_from_python_says_how_to_resume_it_there(tmp_path: Path)
     assert "resume=True" in str(result.exception)
 
 
+FROM_PYTHON = """
+import sweep
+from beside import KNOWN
+
+def train(config):
+    for step in range(2):
+        sweep.report(loss=config["x"] * KNOWN)
+
+class Seen(sweep.Callback):
+    def on_experiment_end(self, trials):
+        print("seen", len(trials))
+
+if {guard}:
+    sweep.{call}
+"""
+RUN = (
+    "run({what}, config={{'x': sweep.uniform(0, 1)}}, num_samples=2, name='py', metric='loss', mode='min', seed=1, "
+    "callbacks=[Seen()], engine='inline', verbose=0, env={{}} or None)"
+)
+TUNER = (
+    "Tuner({what}, param_space={{'x': sweep.sample_from(lambda _: 0.5)}}, tune_config=sweep.TuneConfig(num_samples=2), "
+    "run_config=sweep.RunConfig(name='py', callbacks=[Seen()], verbose=0)).fit()"
+)
+
+
+@pytest.mark.parametrize(
+    ("how", "what", "guard"),
+    [
+        (RUN, "train", "True"),  # unguarded: it is imported up to the call, and starts nothing
+        pytest.param(RUN, "lambda config: train(config)", "True", marks=pytest.mark.slow),
+        pytest.param(TUNER, "sweep.with_resources(train, {'cpu': 0.5})", "True", marks=pytest.mark.slow),
+        pytest.param(TUNER, "train", "__name__ == '__main__'", marks=pytest.mark.slow),
+    ],
+)
+def test_a_sweep_of_a_python_script_is_extended_as_it_was_called(script: Path, how: str, what: str, guard: str) -> None:
+    script.with_name("beside.py").write_text("KNOWN = 2")
+    script.write_text(FROM_PYTHON.format(guard=guard, call=how.format(what=what)))
+    begun = subprocess.run([sys.executable, script.name], cwd=script.parent, env=ENVIRONMENT, capture_output=True)
+    assert (begun.returncode, begun.stdout) == (0, b"seen 2\n"), begun.stderr
+    more = _sweep(script.parent, "resume", "py", "--trials", "+2", "--json")
+    assert more.returncode == 0, more.stderr
+    events = [json.loads(line)["event"] for line in more.stdout.splitlines() if line.startswith("{")]
+    assert (events.count("sweep_end"), events.count("trial_complete")) == (1, 2)
+    assert "seen 4" in more.stdout
+    rows = ExperimentAnalysis(script.parent / "out" / "py").trials
+    assert [row.last_result["training_iteration"] for row in rows] == [2, 2, 2, 2]
+    if what == "train":
+        script.unlink()
+        said = str(call("resume", str(script.parent / "out" / "py"), "--trials", "+1").exception)
+        assert said.startswith(f"there is no file {script}. Known: beside.py")
+        assert f"resume it there ({script}): make the same call with name='py'" in said
+
+
+def test_what_a_script_gave_by_with_parameters_is_asked_for_in_python(tmp_path: Path) -> None:
+    def train(config: dict[str, Any], data: int) -> dict[str, int]:
+        return {"loss": data}
+
+    import sweep as package
+
+    package.run(package.with_parameters(train, data=1), name="big", storage_path=tmp_path, engine="inline", verbose=0)
+    assert "the trainable cannot be loaded here. big was started" in str(
+        call("resume", "big", "--storage", str(tmp_path)).exception
+    )
+
+
 def test_a_damaged_command_file_is_an_error(tmp_path: Path) -> None:
     made = MadeExperiment(tmp_path, "d")
     (made.close() / "command.json").write_text("{")
@@ -327,11 +395,10 @@ def test_the_arguments_that_a_former_version_pickled_with_its_callbacks_are_read
 
 
 def _sweep(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    project = Path(__file__).parents[2]
     return subprocess.run(
-        [sys.executable, "-m", "sweep.cli.main", *arguments],
+        [sys.executable, "-c", "from sweep.cli.main import main; main()", *arguments],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(project), "SWEEP_STORAGE": "out"},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=100,
