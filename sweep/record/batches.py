@@ -15,7 +15,7 @@ from sweep.record.compact import compact
 from sweep.record.encoding import encode
 from sweep.record.records import command_texts, encode_event, encode_grown, encode_pending
 from sweep.record.schema import last_seq
-from sweep.record.seals import fact_text, linked, report_text, seal_of, time_text
+from sweep.record.seals import fact_text, linked, report_text, seal_of, time_text, total
 
 __all__ = ["Batch", "Batches", "Tally"]
 
@@ -34,16 +34,14 @@ UPDATE_TRIAL = (
     " seal=? WHERE trial_id=?"
 )
 INSERT_LABEL = "INSERT OR REPLACE INTO label VALUES (?, ?, ?)"
-SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?, ?, ?)"
+SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
 
 
 class Tally(NamedTuple):
-    """How many rows there are, and up to which event reports are in the rows of trials; see `sweep.record.schema`."""
+    """The table `tally`; see `sweep.record.schema`."""
 
-    metas: int = 0
-    labels: int = 0
-    hosts: int = 0
-    trials: int = 0
+    checksum: int = 0
+    last: int = 0
     progress: int = 0
 
     def row(self) -> tuple[int, ...]:
@@ -104,10 +102,10 @@ class Batches:
             (db.execute(f"SELECT chain FROM {table} ORDER BY seq DESC LIMIT 1").fetchone() or (0,))[0]
             for table in ("fact", "report")
         )
-        found = db.execute("SELECT metas, labels, hosts, trials, progress FROM tally").fetchone()
+        found = db.execute("SELECT checksum, last, progress FROM tally").fetchone()
         self.tally = Tally(*(found or ()))
         self._hosts = {(name, ip): key for key, name, ip in db.execute("SELECT id, hostname, node_ip FROM host")}
-        self._known = {row[0] for row in db.execute("SELECT trial_id FROM trial")}
+        self._known: dict[str, int] = dict(db.execute("SELECT trial_id, seal FROM trial"))
         self._written: dict[str, Trial] = {}  # trials that have not ended, as the record has them
         self._texts: dict[str, tuple[Any, str, Any, str]] = {}  # of those: config and resources, each with its text
         self._lagging: dict[str, Trial] = {}  # those whose rows are behind
@@ -144,15 +142,14 @@ class Batches:
                 fact = kind, trial_id, attempt, data, texts
                 batch.fact_chain = linked(fact_text(batch.seq, times, fact), batch.fact_chain)
                 batch.facts.append((batch.seq, now, wall, *fact, batch.fact_chain))
-        num_new = self._trials(batch, Counter(result[1] for result in changes.results), with_progress)
-        tally = batch.tally
-        batch.tally = Tally(
-            tally.metas,
-            tally.labels + len(batch.labels),
-            tally.hosts + len(batch.hosts),
-            tally.trials + num_new,
-            batch.seq if with_progress else tally.progress,
-        )
+        self._trials(batch, Counter(result[1] for result in changes.results), with_progress)
+        new = (row[-1] for rows in (batch.hosts, batch.labels, batch.new) for row in rows)
+        changed = (row[-2] for row in batch.changed)
+        checksum = total((*new, *changed), (self._known[row[-1]] for row in batch.changed), self.tally.checksum)
+        if with_progress:
+            batch.tally = Tally(checksum, batch.seq, batch.seq)
+        elif batch.facts or checksum != self.tally.checksum:  # of what follows, only reports may be lost unnoticed
+            batch.tally = self.tally._replace(checksum=checksum, last=batch.seq)
         return batch
 
     def catch_up(self) -> Batch | None:
@@ -167,8 +164,8 @@ class Batches:
         self._fact_chain, self._report_chain = batch.fact_chain, batch.report_chain
         for key, hostname, node_ip, _ in batch.hosts:
             self._hosts[hostname, node_ip] = key
+        self._known |= {row[0]: row[-1] for row in batch.new} | {row[-1]: row[-2] for row in batch.changed}
         for trial in batch.trials.values():
-            self._known.add(trial.id)
             if trial.is_ended:
                 self._written.pop(trial.id, None)
                 self._texts.pop(trial.id, None)
@@ -205,9 +202,8 @@ class Batches:
 
     # --- trials ------------------------------------------------------------------------------------------------------
 
-    def _trials(self, batch: Batch, reports: Mapping[str, int], with_progress: bool) -> int:
-        """Make the rows of changed trials; what only a report changed can wait. Returns the number of new trials."""
-        num_new = 0
+    def _trials(self, batch: Batch, reports: Mapping[str, int], with_progress: bool) -> None:
+        """Make the rows of changed trials; what only a report changed can wait."""
         behind = dict(self._lagging)
         for trial in batch.trials.values():
             old = self._written.get(trial.id)
@@ -219,7 +215,6 @@ class Batches:
             if trial.id in self._known:
                 batch.changed.append(_as_update(row))
                 continue
-            num_new += 1
             batch.new.append(row)
             if self._name_of is not None and (name := self._name_of(trial)):
                 batch.labels.append((trial.id, name, seal_of((trial.id, name))))
@@ -227,7 +222,6 @@ class Batches:
             batch.changed += [_as_update(self._row(trial, batch.seq)) for trial in behind.values()]
         else:
             batch.lagging = behind
-        return num_new
 
     def _row(self, trial: Trial, as_of: int) -> Row:
         config, resources = self._texts_of(trial)

@@ -23,7 +23,7 @@ from sweep.record.manifest import sync_directory
 from sweep.record.mark import MarkFile, check_mark, mark_of
 from sweep.record.opening import connect_for_reading
 from sweep.record.schema import APPLICATION_ID, SCHEMA, UPGRADES, VERSION, check_version
-from sweep.record.seals import seal_all, seal_of
+from sweep.record.seals import seal_all, seal_of, total
 
 __all__ = ["Journal", "create"]
 
@@ -159,9 +159,11 @@ class Journal:
         rows = [(key, encode(value)) for key, value in values.items()]
         try:
             with self._transaction() as db:
+                before = [seal for (seal,) in db.execute("SELECT seal FROM meta")]
                 db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", [(*row, seal_of(row)) for row in rows])
-                (number,) = db.execute("SELECT count(*) FROM meta").fetchone()
-                tally = self._batches.tally._replace(metas=number)
+                seals = (seal for (seal,) in db.execute("SELECT seal FROM meta"))
+                tally = self._batches.tally
+                tally = tally._replace(checksum=total(seals, before, tally.checksum))
                 db.execute(SET_TALLY, tally.row())
             self._batches.tally = tally
         except sqlite3.Error as error:

@@ -23,11 +23,11 @@ seconds of driving, `wall` UTC epoch seconds. JSON texts are those of `sweep.rec
             node_losses: how often in a row its node was gone (since version 5). as_of: number of the event up to which
             the row holds; reports of a running trial that came later are added by whoever reads (`sweep.record.tail`)
     label   the names that trial_name_creator gave
-    tally   how many rows the tables have that lose one silently, and `progress`: up to which event the reports are in
-            all rows of `trial`
+    tally   one row. checksum: over the rows of meta, label, host and trial, whatever page they are on; last: number of
+            the last event when this row was written; progress: up to which event the reports are in all rows of `trial`
 
 Since version 6 events are stored once, and each row has a checksum: see `sweep.record.seals`. Before, reports were rows
-of both tables `event` and `result`.
+of both tables `event` and `result`. Since version 7 `tally` has the checksum; before, it counted rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x53575031  # "SWP1"
-VERSION = 6
+VERSION = 7
 SEALED = 6  # since this version events are stored once, and rows have checksums
 
 _TRIAL = """
@@ -152,18 +152,18 @@ CREATE VIEW event AS
 _OTHERS = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, seal INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE label (trial_id TEXT PRIMARY KEY, name TEXT NOT NULL, seal INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_TALLY = """
 CREATE TABLE tally (
     id INTEGER PRIMARY KEY,
-    metas INTEGER NOT NULL,
-    labels INTEGER NOT NULL,
-    hosts INTEGER NOT NULL,
-    trials INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    last INTEGER NOT NULL,
     progress INTEGER NOT NULL,
     seal INTEGER NOT NULL
 );
 """
 
-SCHEMA = _OTHERS + _TRIAL + _EVENTS + _VIEWS
+SCHEMA = _OTHERS + _TALLY + _TRIAL + _EVENTS + _VIEWS
 
 # What brings a file of version n to version n + 1; the first run that continues such an experiment does it, and then
 # gives all rows their checksums.
@@ -202,6 +202,7 @@ DROP TABLE old_trial;
 DROP TABLE old_meta;
 DROP TABLE old_label;
 """,
+    6: f"DROP TABLE tally; {_TALLY}",
 }
 
 
@@ -231,6 +232,7 @@ def check_version(connection: sqlite3.Connection, database: Path) -> int:
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         version = version_of(connection)
+        (num_columns,) = connection.execute("SELECT count(*) FROM pragma_table_info('tally')").fetchone()
     except sqlite3.DatabaseError as error:
         raise ExperimentError(
             f"{database} cannot be read: {error}. Restore it from a copy; nothing was changed."
@@ -241,4 +243,6 @@ def check_version(connection: sqlite3.Connection, database: Path) -> int:
         raise ExperimentError(
             f"{database} has format {version}; this version of sweep knows {VERSION}. Install a newer sweep-engine."
         )
+    if num_columns != (0 if version < SEALED else 7 if version == SEALED else 5):
+        raise ExperimentError(f"{database} is damaged: it says that it has format {version}, and it has not.")
     return version

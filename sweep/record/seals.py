@@ -1,9 +1,10 @@
 """Checksums of the rows of `sweep.db`: a row that is not what was written is never taken for one that is.
 
 Events are chained: the checksum of a row of `fact` or `report` is the CRC-32 of its text, continued from the row before
-in the same table. Each row of the other tables has one of its own, and `tally` says how many there are. Event numbers
-have no gap. So a changed, lost, doubled or misplaced row is noticed where it is read, and rows are read in the order in
-which SQLite finds them fastest: the text of a row is made by SQLite itself, and many rows are checked at once.
+in the same table. Each row of the other tables has one of its own, and `tally` has one over all of those: a page of an
+older copy fits into its table and not to that. Event numbers have no gap. So a changed, lost, doubled, outdated or
+misplaced row is noticed where it is read, and rows are read in the order in which SQLite finds them fastest: the text of
+a row is made by SQLite itself, and many rows are checked at once.
 
 A time is a double, which SQLite cannot show without loss; two whole numbers stand for it: its multiple of 2**-20
 seconds, and the rest in 2**-72 seconds.
@@ -14,13 +15,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweep.errors import ExperimentError
-from sweep.record.schema import SCHEMA, SEALED, last_seq, version_of
+from sweep.record.schema import SCHEMA, SEALED, VERSION, last_seq, version_of
 
 __all__ = [
     "check_history",
@@ -35,11 +36,12 @@ __all__ = [
     "seal_all",
     "seal_of",
     "time_text",
+    "total",
 ]
 
 _BATCH = 500  # rows whose texts are joined; a report has at most some megabytes
 _HIGH, _LOW = 2.0**20, 2.0**52
-_KEYS = (("meta", "key"), ("label", "trial_id"), ("host", "id"), ("trial", "trial_id"))  # in the order of `tally`
+_KEYS = (("meta", "key"), ("label", "trial_id"), ("host", "id"), ("trial", "trial_id"))
 
 
 def _time(name: str) -> str:
@@ -102,11 +104,23 @@ def seal_of(row: Sequence[Any]) -> int:
     return linked(repr(tuple(row)), 0)
 
 
+def total(seals: Iterable[int], gone: Iterable[int] = (), before: int = 0) -> int:
+    """Return the checksum over all rows, from theirs.
+
+    Args:
+        gone: of rows that are not there any more. before: what it was without these changes.
+    """
+    # not their XOR: a CRC is linear, so those of rows that differ in a counter cancel out
+    return (before + sum(seal * seal for seal in seals) - sum(seal * seal for seal in gone)) % 2**62
+
+
 def seal_all(connection: sqlite3.Connection) -> None:
     """Give all rows their checksums: of a record whose version had none."""
+    checksum = 0
     for table, key in _KEYS:
         rows = connection.execute(f"SELECT * FROM {table}").fetchall()
         seals = [(seal_of(row[:-1]), row[0]) for row in rows]
+        checksum = total((seal for seal, _ in seals), before=checksum)
         connection.executemany(f"UPDATE {table} SET seal = ? WHERE {key} = ?", seals)
     for table, text in _TEXTS.items():
         chain, rows = 0, []
@@ -114,9 +128,8 @@ def seal_all(connection: sqlite3.Connection) -> None:
             chain = linked(said, chain)
             rows.append((chain, seq))
         connection.executemany(f"UPDATE {table} SET chain = ? WHERE seq = ?", rows)
-    counts = (f"(SELECT count(*) FROM {table})" for table, _ in _KEYS)
-    row = *connection.execute(f"SELECT 1, {', '.join(counts)}").fetchone(), last_seq(connection)
-    connection.execute("INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?, ?, ?)", (*row, seal_of(row)))
+    row = 1, checksum, last_seq(connection), last_seq(connection)
+    connection.execute("INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)", (*row, seal_of(row)))
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -157,7 +170,7 @@ def check_schema(connection: sqlite3.Connection, database: Path) -> None:
         _SCHEMA.update(_expected())
     found = _objects(connection)
     for name, sql in _SCHEMA.items():
-        if found.get(name) != sql:
+        if found.get(name) != sql and (name != "tally" or version_of(connection) == VERSION):
             raise damaged(database, f"what it says of its table or view `{name}` is not what was written")
 
 
@@ -178,26 +191,23 @@ def check_state(connection: sqlite3.Connection, database: Path) -> None:
     Raises:
         ExperimentError: one is not what was written, or missing.
     """
-    if version_of(connection) < SEALED:
+    if version_of(connection) < VERSION:
         return
     found: dict[str, list[tuple[Any, ...]]] = {}
-    for table, order in (
-        ("tally", "id"),
-        ("meta", "key"),
-        ("label", "trial_id"),
-        ("host", "id"),
-        ("trial", "trial_id"),
-    ):
+    for table, order in (("tally", "id"), *_KEYS):
         found[table] = connection.execute(f"SELECT * FROM main.{table} ORDER BY {order}").fetchall()
         for row in found[table]:
             if seal_of(row[:-1]) != row[-1]:
                 raise damaged(database, f"a row of its table `{table}` ({row[0]!r:.40}) is not what was written")
     if len(found["tally"]) != 1:
         raise damaged(database, "its table `tally` is not what was written")
-    _, *counts, _, _ = found["tally"][0]
-    for (table, _), count in zip(_KEYS, counts, strict=True):
-        if len(found[table]) != count:
-            raise damaged(database, f"its table `{table}` has {len(found[table])} rows; {count} were written")
+    _, checksum, last, progress, _ = found["tally"][0]
+    if checksum != total(row[-1] for table, _ in _KEYS for row in found[table]):
+        raise damaged(database, "rows of its tables are missing, or are those of an older copy")
+    end = last_seq(connection)
+    recent = (connection.execute(f"SELECT count(*) FROM {name} WHERE seq > ?", (progress,)) for name in _TEXTS)
+    if end < last or sum(count for ((count,),) in recent) != end - progress:
+        raise damaged(database, f"events after number {progress} are missing, or are those of an older copy")
     by_number = connection.execute("SELECT trial_id, number FROM main.trial INDEXED BY sqlite_autoindex_trial_2")
     if sorted(by_number) != [row[:2] for row in found["trial"]]:
         raise damaged(database, "the index of its table `trial` is not what was written")

@@ -6,9 +6,11 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ from sweep.record import seals
 from sweep.record.mark import Mark, mark_of
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
+from sweep.record.schema import VERSION
+from sweep.record.snapshot import copy_record
 
 PAGE = 4096
 FILES = ("sweep.db", "sweep.db-wal", "sweep.db-shm", "sweep.mark")
@@ -202,6 +206,97 @@ def test_no_damage_of_many_gives_a_wrong_value(
     refused, same = check(request.getfixturevalue(state), tmp_path / "made", range(100, 270), reader)
     assert refused + same == 170
     assert refused > 80
+
+
+# --- a page of an older copy, which is whole in itself ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Copies of one record, taken while its sweep ran, after its end, and after it went on; the newest is the last."""
+    storage, found = tmp_path_factory.mktemp("copies"), []
+
+    def take() -> None:
+        found.append(storage / f"{len(found)}.db")
+        with closing(sqlite3.connect(storage / "made" / "sweep.db")) as source:
+            copy_record(source, found[-1])
+
+    class Take(sweep.Callback):
+        def on_trial_complete(self, trial: object, **info: object) -> None:
+            self.seen = getattr(self, "seen", 0) + 1
+            if self.seen % 5 == 0:
+                take()
+
+    for num_samples in (12, 20):
+        sweep.run(
+            train,
+            config={"x": sweep.uniform(0, 1), "text": "long" * 30},
+            num_samples=num_samples,
+            metric="loss",
+            mode="min",
+            name="made",
+            storage_path=storage,
+            engine="inline",
+            verbose=0,
+            callbacks=[Take()],
+            trial_name_creator=lambda trial: f"number {trial.trial_id}",
+            resume="AUTO",
+        )
+        take()
+    return found
+
+
+def check_mixed(copies: list[Path], into: Path, draw: random.Random, num_pages: int | None) -> tuple[int, int]:
+    """Put single pages of each older copy into the newest one; returns as `check`."""
+    *older, newest = copies
+    into.mkdir()
+    database = into / "sweep.db"
+    whole = newest.read_bytes()
+    database.write_bytes(whole)
+    truth = {reader: read(into) for reader, read in READERS.items()}
+    refused = same = 0
+    for copy in older:
+        data = copy.read_bytes()
+        pages = range(len(data) // PAGE)
+        for page in pages if num_pages is None else draw.sample(pages, num_pages):
+            begin, end = page * PAGE, (page + 1) * PAGE
+            if data[begin:end] == whole[begin:end]:
+                continue
+            database.write_bytes(whole[:begin] + data[begin:end] + whole[end:])
+            for reader, read in READERS.items():
+                seals._checked.clear()
+                try:
+                    said = read(into)
+                except ExperimentError:
+                    refused += 1
+                    continue
+                except BaseException as error:
+                    raise AssertionError(f"page {page} of {copy}: {reader}: {type(error).__name__} got out") from error
+                wrong = [key for key in said if said[key] != truth[reader][key]]
+                assert not wrong, f"page {page} of {copy}: {reader}: {wrong} are wrong"
+                same += 1
+    return refused, same
+
+
+def test_a_page_of_an_older_copy_is_refused_or_changes_nothing(copies: list[Path], tmp_path: Path) -> None:
+    refused, _ = check_mixed([copies[0], copies[-1]], tmp_path / "made", random.Random(1), 4)
+    assert refused > 2
+
+
+@pytest.mark.slow
+def test_no_page_of_any_older_copy_gives_a_wrong_value(copies: list[Path], tmp_path: Path) -> None:
+    refused, same = check_mixed(copies, tmp_path / "made", random.Random(1), None)
+    assert refused > 20 * same
+
+
+def test_a_record_that_says_it_is_of_another_format_is_refused(finished: Path, tmp_path: Path) -> None:
+    data = bytearray((finished / "sweep.db").read_bytes())
+    for version in range(VERSION):
+        data[60:64] = version.to_bytes(4, "big")  # where SQLite keeps `user_version`
+        (tmp_path / "sweep.db").write_bytes(data)
+        for read in (ExperimentReader, lambda place: load(place / "sweep.db"), lambda place: again(place)):
+            with pytest.raises(ExperimentError, match=f"it says that it has format {version}, and it has not"):
+                read(tmp_path)
 
 
 @pytest.mark.parametrize("what", ["gone", "empty", "without its index"])

@@ -24,6 +24,7 @@ from sweep.record.facts import read_facts
 from sweep.record.journal import Journal, create
 from sweep.record.reader import ExperimentReader
 from sweep.record.resume import load
+from sweep.record.schema import VERSION
 
 
 class Failing:
@@ -254,7 +255,12 @@ def test_a_file_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path):
 
 
 _COLUMNS = ["ticket", "failure", "ran_s", "running_since", "grown", "node_losses"]
-_ADDED = {1: _COLUMNS, 2: _COLUMNS[1:], 3: _COLUMNS[4:], 4: _COLUMNS[5:], 5: []}
+_ADDED = {1: _COLUMNS, 2: _COLUMNS[1:], 3: _COLUMNS[4:], 4: _COLUMNS[5:], 5: [], 6: []}
+_TALLY_6 = (
+    "DROP TABLE tally; CREATE TABLE tally (id INTEGER PRIMARY KEY, metas INTEGER NOT NULL, labels INTEGER NOT NULL,"
+    " hosts INTEGER NOT NULL, trials INTEGER NOT NULL, progress INTEGER NOT NULL, seal INTEGER NOT NULL);"
+    " INSERT INTO tally VALUES (1, 0, 0, 0, 1, 1, 0); PRAGMA user_version=6"
+)
 
 
 @pytest.mark.parametrize("version", _ADDED)
@@ -264,8 +270,8 @@ def test_a_file_of_an_older_version_is_read_as_it_is_and_upgraded_when_it_is_con
     trial = Trial("00000_00000", {"x": 1}, Resources())
     journal.commit([Asked(Ask.DRAIN)], [[]], Changes({trial.id: trial}), 0.0)
     journal.close()
-    connection = record_5.connect(path)
-    connection.execute("DROP TABLE label")
+    connection = sqlite3.connect(path) if version == 6 else record_5.connect(path)
+    connection.executescript(_TALLY_6 if version == 6 else "DROP TABLE label")
     for column in _ADDED[version]:
         connection.execute(f"ALTER TABLE trial DROP COLUMN {column}")
     connection.execute(f"PRAGMA user_version={version}")
@@ -285,7 +291,7 @@ def test_a_file_of_an_older_version_is_read_as_it_is_and_upgraded_when_it_is_con
     journal.close()
     assert read() == (7, "killed", 2.5, 3.5, grown, 4)
     assert [(row.failure, row.node_losses) for row in ExperimentReader(tmp_path).trials()] == [("killed", 4)]
-    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (6,)
+    assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (VERSION,)
 
 
 def test_a_report_resets_the_node_losses_of_a_row_that_changes_in_nothing_else(tmp_path, journal):
