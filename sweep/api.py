@@ -128,7 +128,8 @@ def run(
             file; a pair of names. False: both to `output.log`.
         trial_name_creator: function of a trial that returns the name by which people see it.
         trial_dirname_creator: function of a trial that returns a name without separators; a link of that name to the
-            trial's directory, which bears its id, is made in the experiment's.
+            trial's directory, which bears its id, is made in the experiment's. One of more than 240 bytes is shortened,
+            with a hash.
         chdir_to_trial_dir: run each trial in its own directory. None: in the caller's; of what is called through
             `sweep.tune`, as in Tune, in its own unless the environment has RAY_CHDIR_TO_TRIAL_DIR=0.
         sync_config: how a URI is kept up to date.

@@ -360,9 +360,23 @@ def test_the_message_for_an_existing_name_offers_to_resume_another_name_and_the_
     run(name="ta.ken")
 
 
-@pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "line\nbreak", "x" * 200])
-def test_a_name_that_is_no_directory_name_is_refused(tmp_path, name):
-    with pytest.raises(ConfigError, match="cannot name a directory"):
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("../evil", "it has a '/'.* storage_path='.../..', name='evil'"),
+        ("a/b", "it has a '/'.* storage_path='.../a', name='b'"),
+        ("", "expected letters"),
+        (".hidden", "such as 'hidden'"),
+        ("-x", "such as 'x'"),
+        ("line\nbreak", "such as 'line_break'"),
+        ("*?[a]", "such as '_a_'"),
+        ("ends ", "such as 'ends'"),
+        ("ü" * 120, "in UTF-8"),
+        (3, "expected letters"),
+    ],
+)
+def test_a_name_that_is_no_directory_name_is_refused(tmp_path, name, why):
+    with pytest.raises(ConfigError, match=f"cannot name a directory.*{why}"):
         run(name=name)
     assert nothing_was_started(tmp_path)
 

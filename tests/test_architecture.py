@@ -73,6 +73,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "sweep.accelerators",
         "sweep.record.checkpoints",
         "sweep.record.importing",
+        "sweep.record.layout",
         "searchers.space",
         "searchers.variants",
     ),

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,8 +30,17 @@ from sweep import (
     Tuner,
     tune,
 )
-from sweep.errors import ConfigError, ResourceError, TrainableError, TrialsFailed, UnknownNameError, UserCodeError
+from sweep.errors import (
+    ConfigError,
+    ResourceError,
+    SweepError,
+    TrainableError,
+    TrialsFailed,
+    UnknownNameError,
+    UserCodeError,
+)
 from sweep.launch.spec import ResumeMode, RunSpec
+from sweep.record.reader import ExperimentReader
 from sweep.worker.environment import CALLER_VARIABLE as CALLER
 
 
@@ -375,6 +385,57 @@ def test_creators_that_fail_cost_the_names_only(tmp_path: Path, capfd: pytest.Ca
     assert [trial.status for trial in analysis.trials] == ["TERMINATED"] * 2
     assert said.count("trial_name_creator failed") == 1
     assert said.count("trial_dirname_creator returned 'a/b'") == 1
+
+
+@pytest.mark.parametrize("name", ["lr=0.1,(ü: run 2)", "a b", "b;c:d+e@f", "x" * 200, "日本語"])
+@pytest.mark.parametrize("storage", ["", "memory://odd names/ü"])
+def test_an_experiment_may_be_called_as_people_write(
+    name: str, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    given = {
+        "name": name,
+        "metric": "loss",
+        "mode": "min",
+        **options(tmp_path),
+        **({"storage_path": storage} if storage else {}),
+    }
+    sweep.run(half, **given)
+    again = sweep.run(half, num_samples=2, resume=True, **given)
+    assert [trial.last_result["loss"] for trial in again.trials] == [0.5, 0.5]
+    place = f"{storage or tmp_path}/{name}"
+    assert len(sweep.ExperimentAnalysis(place).trials) == 2
+    assert len(Tuner.restore(place, half, tune_config=TuneConfig(num_samples=3)).fit()) == 3
+    with pytest.raises(SweepError, match="there already is an experiment"):
+        sweep.run(half, **given)
+
+
+def test_commands_that_are_shown_quote_the_name(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sweep\n\n\ndef train(config):\n    sweep.report(loss=1)\n")
+    given = {"name": "a b=(1)", "storage_path": tmp_path / "c d", "import_path": f"{script}:train"}
+    analysis = sweep.run(half, **options(tmp_path, **given))
+    meta = ExperimentReader(Path(analysis.experiment_path)).meta
+    assert shlex.split(meta["resume_command"]) == ["sweep", "resume", "a b=(1)", "--storage", f"{tmp_path}/c d"]
+
+
+def test_names_of_trials_that_no_file_system_takes_are_made_to_fit(tmp_path: Path) -> None:
+    def run(**more: Any) -> ExperimentAnalysis:
+        return sweep.run(
+            half,
+            config={"x": sweep.grid_search([1, 2])},
+            trial_name_creator=lambda trial: f"a\x1b[31m\0{trial.config['x']}",
+            trial_dirname_creator=lambda trial: "\0ü," * 80 + f"x={trial.config['x']}",
+            name="odd",
+            **options(tmp_path, **more),
+        )
+
+    assert [str(trial) for trial in run().trials] == ["a_[31m_1", "a_[31m_2"]
+    links = sorted(path for path in (tmp_path / "odd").iterdir() if path.is_symlink())
+    assert [link.name[:4] for link in links] == ["_ü,_"] * 2
+    assert [len(link.name.encode()) for link in links] == [240] * 2
+    run(resume=True)
+    assert sorted(path for path in (tmp_path / "odd").iterdir() if path.is_symlink()) == links
 
 
 def test_a_creator_that_is_no_function_is_refused(tmp_path: Path) -> None:

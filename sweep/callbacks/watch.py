@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +63,8 @@ class AlikeFailures(FilesCallback):
             where = f" ({os.path.basename(origin[1])}:{origin[2]})" if origin[1] else ""
             self._notice(
                 f"the first {count} trials that failed did so alike, before their first report: {ended['error']}"
-                f"{where}. `sweep logs {self.layout.root.name} {trial.number:05d}` shows more; Ctrl-C ends the sweep"
+                f"{where}. `sweep logs {shlex.quote(self.layout.root.name)} {trial.number:05d}` shows more; Ctrl-C "
+                "ends the sweep"
             )
 
     def _last_exit(self, trial: Trial) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -205,14 +206,16 @@ def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
         "trials": {name: row[name] for name in ("trials", "running", "waiting", "done", "failed")},
         "metric": shown_objectives(objectives) or (f"{metric} ({mode})" if metric else None),
         "best": None if best is None else _shown_best(best, "last report"),
-        "better_earlier": None if earlier is None else _shown_best(earlier, f"sweep best {reader.name} --scope all"),
+        "better_earlier": None
+        if earlier is None
+        else _shown_best(earlier, f"sweep best {shlex.quote(reader.name)} --scope all"),
         "best_config": None if best is None else best.row.config,
     }
     if objectives:
         front = objectives_front(reader)
         facts["pareto_set"] = [f"{trial.number:05d}   {pairs(values)}" for trial, values in front[:MAX_FRONT]]
         if len(front) > MAX_FRONT:
-            facts["pareto_set"].append(f"and {len(front) - MAX_FRONT} more: sweep best {reader.name}")
+            facts["pareto_set"].append(f"and {len(front) - MAX_FRONT} more: sweep best {shlex.quote(reader.name)}")
     facts["path"] = str(reader.root)
     return facts | {f"notes ({name})": text for name, text in read_notes(reader.root).items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -227,7 +228,7 @@ def _progress(view: ViewState) -> str:
 
 
 def _logs(about: About, trial: int) -> str:
-    return f"sweep logs {about.name or 'NAME'} {trial:05d}"
+    return f"sweep logs {shlex.quote(about.name or 'NAME')} {trial:05d}"
 
 
 def _which(trials: Sequence[int]) -> str:
@@ -377,7 +378,9 @@ def _front(view: ViewState, about: About, *, width: int, is_last: bool) -> list[
     if len(front) > len(best):
         lines.append([(f"  and {len(front) - len(best)} more", "dim")])
     if is_last:
-        lines.append([("all of them: ", "dim"), (f"get_pareto_trials(), sweep best {about.name or 'NAME'}", "")])
+        lines.append(
+            [("all of them: ", "dim"), (f"get_pareto_trials(), sweep best {shlex.quote(about.name or 'NAME')}", "")]
+        )
     return lines
 
 

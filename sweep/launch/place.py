@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,12 +12,12 @@ from pathlib import Path
 from sweep.errors import ConfigError, ExperimentError
 from sweep.launch.spec import HAS_NO_RESUME, RunSpec
 from sweep.record.guard import make_directory
-from sweep.record.layout import ExperimentLayout, tidy_name
+from sweep.record.layout import ExperimentLayout, check_name, tidy_name
 from sweep.record.remote import has_experiment, pull
 from sweep.record.storage import Storage, parse_storage
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["Place", "check_name", "place_of", "start_from"]
+__all__ = ["Place", "place_of", "start_from"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +95,12 @@ def _claim(storage: Storage, base: str) -> tuple[str, list[Path]]:
         name = f"{base}_{number}"
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that cannot be that of a directory.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    if name != tidy_name(name):
-        raise ConfigError(
-            f"name={name!r} cannot name a directory; use letters, digits, '.', '_' and '-', for instance "
-            f"{tidy_name(name)!r}."
-        )
-
-
 def _resume_command(spec: RunSpec, trainable: PreparedTrainable, storage: Storage, layout: ExperimentLayout) -> str:
     root = layout.root
     if spec.import_path:  # the command line started it, and can start it again
         is_usual = root.parent == parse_storage().local_root
-        where = "" if is_usual else f" --storage {storage.uri or root.parent}"
-        return f"sweep resume {root.name}{where}"
+        where = "" if is_usual else f" --storage {shlex.quote(storage.uri or str(root.parent))}"
+        return f"sweep resume {shlex.quote(root.name)}{where}"
     if HAS_NO_RESUME.get():
         place = f"{storage.uri.rstrip('/')}/{root.name}" if storage.uri else os.path.relpath(root)
         is_named = trainable.group is None and trainable.name != "lambda"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 from sweep.core.trial import Trial
 
 __all__ = ["Namer"]
+
+_MAX_BYTES = 240  # of a link's name, which a file system takes up to 255 of; a trial's number may follow
 
 
 class Namer:
@@ -59,12 +62,14 @@ class Namer:
                 "id alone. Leave separators out.",
             )
             return
+        if len(data := name.encode()) > _MAX_BYTES:
+            name = f"{data[: _MAX_BYTES - 9].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:8]}"
         link = self._root / name
-        if link.is_symlink() and os.readlink(link) == trial.id:
-            return
-        if os.path.lexists(link):  # two trials of one name: the id tells them apart
-            link = self._root / f"{name}_{trial.number:05d}"
         try:
+            if link.is_symlink() and os.readlink(link) == trial.id:
+                return
+            if os.path.lexists(link):  # two trials of one name: the id tells them apart
+                link = self._root / f"{name}_{trial.number:05d}"
             if not os.path.lexists(link):
                 os.makedirs(self._root / trial.id, exist_ok=True)  # a link to nothing cannot be copied
                 os.symlink(trial.id, link)
@@ -78,7 +83,7 @@ class Namer:
             name = creator(self._observed(trial))
             if not isinstance(name, str):
                 raise TypeError(f"it returned {name!r:.100}; expected a text")
-            return name.strip()
+            return "".join(letter if letter.isprintable() else "_" for letter in name.strip())
         except Exception as error:  # the user's own function: a name is not worth a sweep
             self._say_once(which, f"{which} failed for trial {trial.id}: {type(error).__name__}: {error}")
             return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,8 +181,8 @@ class DirectoryGuard:
             return (
                 f"{root} was moved to {place} while its sweep ran. The sweep was stopped and its trials were ended; "
                 "what is recorded was kept. Move it back, or resume it where it is now: with "
-                f"storage_path={str(place.parent)!r}, name={place.name!r} (sweep resume {place.name} --storage "
-                f"{place.parent})."
+                f"storage_path={str(place.parent)!r}, name={place.name!r} "
+                f"(sweep resume {shlex.join([place.name, '--storage', str(place.parent)])})."
             )
         if not is_record_there and self._paths[1] != str(self._layout.database):
             return (

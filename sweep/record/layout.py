@@ -26,6 +26,7 @@ __all__ = [
     "TRANSIT",
     "ExperimentLayout",
     "cache_root",
+    "check_name",
     "checkpoint_name",
     "checked_checkpoint",
     "checked_name",
@@ -59,6 +60,30 @@ CHECKPOINT_PATTERN = re.compile(r"checkpoint_(\d{6,})")
 
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _CHECKPOINT = re.compile(rf"{_TRIAL_ID.pattern}/checkpoint_\d+[A-Za-z0-9_.-]*")
+
+
+_ODD = r"[^\w .,:;=+@()-]+"
+_MAX_NAME_BYTES = 200  # with what files beside it add, a file system's 255
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be that of an experiment's directory, in a shell, a URI and on every file system.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    text = name if isinstance(name, str) else ""
+    tidy = re.sub(r":{2,}", ":", re.sub(_ODD, "_", text)).lstrip(" .,:;=+@-").rstrip() or "sweep"
+    size = len(text.encode(errors="replace"))
+    if name == tidy and size <= _MAX_NAME_BYTES:
+        return
+    why = f"expected letters, digits and ' .,:;=+@()-_', the first one a letter or a digit, such as {tidy[:60]!r}"
+    if "/" in text:
+        parent, _, last = text.rpartition("/")
+        why = f"it has a '/'. Give directories by storage_path, for instance storage_path='.../{parent}', name={last!r}"
+    elif size > _MAX_NAME_BYTES:
+        why = f"it has {size} bytes in UTF-8; expected at most {_MAX_NAME_BYTES}"
+    raise ConfigError(f"name={name!r:.300} cannot name a directory: {why}.")
 
 
 def checked_trial_id(trial_id: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import shlex
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -213,7 +214,7 @@ class ExperimentReader:
         """Say in one sentence that no driver runs the sweep and how it goes on; empty when it runs or has ended."""
         state, driver = self.state(), self.driver()
         who = "" if driver is None else f" (pid {driver.pid} on {driver.host or 'this machine'})"
-        command = str(self.meta.get("resume_command") or f"sweep resume {self.root.name}")
+        command = str(self.meta.get("resume_command") or f"sweep resume {shlex.quote(self.root.name)}")
         again = f"{f'`{command}`' if command.startswith('sweep') else command} goes on"
         if state == "crashed":
             return f"no driver runs {self.name}: RUNNING is what trials were when it died{who}; {again}."
@@ -246,7 +247,8 @@ class ExperimentReader:
             raise ConfigError(f"{self.name} has no trials yet, so there is no {wanted!r}.")
         raise ConfigError(
             f"no trial {wanted!r} in {self.name}; expected an id such as {snapshot.trials[0].trial_id}, or a number "
-            f"from {snapshot.trials[0].number} to {snapshot.trials[-1].number}. See `sweep trials {self.name}`."
+            f"from {snapshot.trials[0].number} to {snapshot.trials[-1].number}. See `sweep trials "
+            f"{shlex.quote(self.name)}`."
         )
 
     def timelines(self, trial_id: str | None = None) -> dict[str, Timeline]:

@@ -23,6 +23,7 @@ from sweep.core.trial import CheckpointRef, Outcome
 from sweep.errors import CheckpointError, MetricError, TrialsFailed, UserCodeError, refuse_unknown
 from sweep.record.checkpoints import Checkpoint, discard
 from sweep.record.importing import unpickle
+from sweep.record.layout import check_name
 from sweep.worker import wire
 from sweep.worker.channel import ChannelClosed, Packets, SocketChannel, start_group
 from sweep.worker.environment import MEMORY_FRACTIONS, THREAD_VARIABLES
@@ -123,7 +124,8 @@ class _Nested:
         self._failures = run.failure_config or FailureConfig()
         self._keep = run.checkpoint_config or CheckpointConfig()
         self._is_forwarding = any(isinstance(one, TuneReportCallback) for one in run.callbacks or ())
-        self._home = os.path.join(session.job.home or session.job.trial_id, run.name or f"fit_{next(_numbers)}")
+        check_name(name := run.name or f"fit_{next(_numbers)}")
+        self._home = os.path.join(session.job.home or session.job.trial_id, name)
         self._history: list[dict[str, Any]] = []
         self._kept: list[tuple[Checkpoint, dict[str, Any], int]] = []
         is_first = not session.has_fitted

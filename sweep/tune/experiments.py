@@ -15,9 +15,10 @@ from sweep.core.config import CheckpointConfig, ResumeConfig, SyncConfig, fields
 from sweep.errors import ConfigError, meant, refuse_unknown
 from sweep.launch.build import check
 from sweep.launch.execute import raise_failed
-from sweep.launch.place import check_name, start_from
+from sweep.launch.place import start_from
 from sweep.launch.registry import registered
 from sweep.launch.spec import RunSpec
+from sweep.record.layout import check_name
 from sweep.schedulers import Scheduler
 from sweep.worker.output import parse_log_to_file
 
