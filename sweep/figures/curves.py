@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sweep import checks
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "curves_of", "draw_curves"]
 
+_LAST_TIME = 2e11  # seconds since 1970 that are still a date
 _MOST_POINTS = 24_000  # of all curves together
 _MANY = 100  # curves: of more each is fainter
 _MOST_TEXTS = 6000  # points that carry a config; of more only the last of each curve does
@@ -105,18 +107,21 @@ def draw_curves(field: Field, x: str, trials: Sequence[Any] | None, most: int) -
     if any(len(sparse[number]) < len(curves[number]) for number in sparse):
         note = f"{note} Of each curve at most {share} points.".strip()
     has_texts = sum(map(len, sparse.values())) <= _MOST_TEXTS
-    best = field.best()
+    best, steps = field.best(), [step for curve in sparse.values() for step, _, _ in curve]
+    is_clock = x == "timestamp" and all(0 <= step < _LAST_TIME for step in steps)
+    is_whole = not is_clock and all(step == int(step) for step in steps)
+    place: Callable[[float], Any] = _at_clock if is_clock else rounded
     others = by_fate([row for row in rows if row.number != best])
-    traces = [_trace(field, FATES[fate], some_rows, sparse, has_texts) for fate, some_rows in others.items()][::-1]
+    traces = [_trace(field, FATES[fate], some_rows, sparse, place, has_texts) for fate, some_rows in others.items()][
+        ::-1
+    ]
     for trace in traces if len(rows) > _MANY else ():
         trace.update(opacity=0.6, line_width=1)
     for row in [row for row in rows if row.number == best]:
         look = Look(f"best: trial {best}", BEST, "star", FATES[row.state].dash)
-        traces.append(_trace(field, look, [row], sparse, has_texts).update(line_width=3, opacity=1))
+        traces.append(_trace(field, look, [row], sparse, place, has_texts).update(line_width=3, opacity=1))
     every = [value for curve in sparse.values() for _, value, _ in curve]
     axis, outside = axis_of_values(field.chosen.shown, every, None if best is None else field.ranked[best])
-    steps = [step for curve in sparse.values() for step, _, _ in curve]
-    is_whole = all(step == int(step) for step in steps)
     metric = field.chosen.shown
     counts = ", ".join(f"{len(found)} {FATES[fate].name}" for fate, found in by_fate(rows).items())
     return finish(
@@ -165,7 +170,18 @@ def _fewer(curve: Curve, most: int) -> Curve:
     return [curve[i] for i in [*kept, len(curve) - 1]]
 
 
-def _trace(field: Field, look: Look, rows: Sequence[TrialRow], curves: Mapping[int, Curve], has_texts: bool) -> Any:
+def _at_clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).isoformat(" ", "seconds")
+
+
+def _trace(
+    field: Field,
+    look: Look,
+    rows: Sequence[TrialRow],
+    curves: Mapping[int, Curve],
+    place: Callable[[float], Any],
+    has_texts: bool,
+) -> Any:
     x: list[Any] = []
     y: list[Any] = []
     numbers: list[Any] = []
@@ -182,7 +198,7 @@ def _trace(field: Field, look: Look, rows: Sequence[TrialRow], curves: Mapping[i
             if (went_back or not math.isfinite(value)) and x and x[-1] is not None:
                 _gap(row.number, x, y, numbers, texts, sizes)
             if math.isfinite(value):
-                x.append(rounded(step))
+                x.append(place(step))
                 y.append(rounded(value))
                 numbers.append([row.number])
                 texts.append(about if has_texts or index == last else short)

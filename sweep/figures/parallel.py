@@ -11,10 +11,8 @@ from sweep.figures.parameters import Parameter, parameters, ticks_of_log
 from sweep.figures.style import (
     GREY,
     LINE_SCALE,
-    NOTE_LINE,
     finish,
     graph_objects,
-    num_lines,
     number_text,
     one_line,
     plain,
@@ -90,7 +88,7 @@ def draw_parallel(field: Field, names: Sequence[str] | None) -> go.Figure:
         margin={
             "l": 20 + 6 * max(map(len, axes[0]["ticktext"])),
             "r": 40,
-            "t": 110 + NOTE_LINE * num_lines(note),
+            "t": 110,
             "b": 70,
         },
         height=540,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import nearest
+from sweep.figures.style import with_note
 from sweep.figures.suited import suited_figures
 from sweep.figures.trials import Field, chosen_metric
 from sweep.record.reader import ExperimentReader
@@ -32,6 +33,9 @@ NAMES = (
 
 class Plots:
     """Draw an experiment from its record, also while it runs; each method returns a `plotly.graph_objects.Figure`.
+
+    Of several objectives a figure shows the first, and says so, or the one that `metric` names; `pareto` shows them
+    together.
 
     Values are those of the last reports, as everywhere (`scope="last"`). What is too much for one figure is thinned,
     and the figure says how. Every mark that stands for a trial has the trial's number first in its `customdata`;
@@ -88,7 +92,8 @@ class Plots:
 
         Args:
             metric: any number that was reported, such as `eval/acc`.
-            x: what it is shown over: another number that comes with each report, such as `time_total_s`.
+            x: what it is shown over: another number that comes with each report, such as `time_total_s`, or `timestamp`
+                for date and time on this machine's clock.
             trials: numbers or ids of the trials to show; None: at most `most`, the best among them.
             most: trials.
         """
@@ -156,14 +161,14 @@ class Plots:
         """
         return self._draw("rungs", self._field(metric, None), at, time_attr)
 
-    def population(self, params: Sequence[str] | None = None) -> go.Figure:
+    def population(self, params: Sequence[str] | None = None, metric: str | None = None) -> go.Figure:
         """Show which trial continued from which (population based training), and hyperparameters over the steps.
 
         Args:
             params: flattened names; None: those that were changed.
         """
-        metric, mode = self._defaults
-        field = self._field(metric, mode) if metric and mode else Field(self._reader, None)
+        is_known = metric or self._defaults[0] or self._reader.objectives
+        field = self._field(metric, None, is_ranked=False) if is_known else Field(self._reader, None)
         return self._draw("population", field, params)
 
     def timeline(self, trials: Sequence[int | str] | None = None, by: str = "trial", most: int = 200) -> go.Figure:
@@ -184,4 +189,6 @@ class Plots:
     def _draw(self, name: str, *arguments: Any) -> go.Figure:
         module = importlib.import_module(f"sweep.figures.{'slices' if name == 'slice' else name}")
         draw: Callable[..., Any] = getattr(module, f"draw_{name}")
-        return draw(*arguments)
+        figure = draw(*arguments)
+        chosen = arguments[0].chosen if isinstance(arguments[0], Field) else None
+        return figure if chosen is None else with_note(figure, chosen.note)

@@ -23,7 +23,6 @@ __all__ = [
     "GREY",
     "LINE_SCALE",
     "SCALE",
-    "NOTE_LINE",
     "Look",
     "axis_of_time",
     "axis_of_values",
@@ -31,13 +30,13 @@ __all__ = [
     "finish",
     "graph_objects",
     "lines_of",
-    "num_lines",
     "number_text",
     "one_line",
     "plain",
     "rounded",
     "some",
     "whole_ticks",
+    "with_note",
 ]
 
 GREY = "#7a7a7a"  # at least 4:1 on white and on nearly black: nothing else is known of the page
@@ -50,7 +49,7 @@ LINE_SCALE = [
     [0.5, "#6da5cf"],
     [1.0, "#1173b8"],
 ]  # of lines: both ends are seen on white and on black
-NOTE_LINE = 15  # pixels
+_NOTE_LINE = 15  # pixels
 _NOTE_WIDTH = 48  # characters on a line, on a page of 300 px
 # Tags, entities, attributes of a page, formulas ($...$) and what hover templates fill in (%{...}).
 _ENTITIES = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\"'${"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -231,11 +230,6 @@ def _template() -> Any:
     return go.layout.Template(layout=layout)
 
 
-def num_lines(note: str) -> int:
-    """Return on how many lines a note is shown, of `NOTE_LINE` pixels each."""
-    return len(_wrapped(note))
-
-
 def _wrapped(note: str) -> list[str]:
     return textwrap.wrap(note, _NOTE_WIDTH, break_long_words=False, break_on_hyphens=False)
 
@@ -259,7 +253,6 @@ def finish(
         figure: one with subplots; None: a new one.
         layout: what this figure needs beyond the template.
     """
-    shown = _wrapped(note)
     figure = graph_objects().Figure() if figure is None else figure
     figure.add_traces(traces)
     height = layout.pop("height", 440)
@@ -275,11 +268,24 @@ def finish(
             "yref": "container",
             "yanchor": "top",
             "font": {"size": 15},
-            **({"subtitle": {"text": "<br>".join(shown), "font": {"size": 11}}} if shown else {}),
         },
-        margin={"l": 8, "r": 12, "t": 44 + NOTE_LINE * len(shown), "b": 8},
+        margin={"l": 8, "r": 12, "t": 44, "b": 8},
         height=height,
-        meta={"figure": name, "note": note, "summary": summary},
+        meta={"figure": name, "note": "", "summary": summary},
     )
     figure.update_layout(**layout)
+    return with_note(figure, note)
+
+
+def with_note(figure: go.Figure, note: str) -> go.Figure:
+    """Add what is to be said of a figure before what is said already."""
+    meta = figure.layout.meta
+    if note:
+        before, note = meta["note"], f"{note} {meta['note']}".strip()
+        lines = _wrapped(note)
+        figure.update_layout(
+            title_subtitle={"text": "<br>".join(lines), "font": {"size": 11}},
+            margin_t=figure.layout.margin.t + _NOTE_LINE * (len(lines) - len(_wrapped(before))),
+            meta=meta | {"note": note},
+        )
     return figure

@@ -31,10 +31,12 @@ def step_of_stop(row: TrialRow) -> float | None:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The metric by which trials are compared, and its mode; `mode` may be empty where nothing is ranked."""
+    """The metric by which trials are compared, and its mode; `mode` may be empty where nothing is ranked. The note says
+    that it is one of several that nobody chose."""
 
     metric: str
     mode: str
+    note: str = ""
 
     @property
     def shown(self) -> str:
@@ -50,25 +52,24 @@ def chosen_metric(
     *,
     is_ranked: bool = True,
 ) -> Chosen:
-    """Return the metric and the mode that are meant: those given, completed by the defaults.
+    """Return the metric and the mode that are meant: those given, completed by the defaults; of several objectives the
+    first.
 
     Args:
         defaults: metric and mode where none is given.
         is_ranked: a mode is needed, too.
 
     Raises:
-        ConfigError: one of them is not known, or there are several objectives and none is named.
+        ConfigError: one of them is not known.
     """
     if metric is not None and not isinstance(metric, str):
         checks.refuse("metric", metric, "the name of one metric, such as 'loss' or 'eval/acc'")
     given, objectives = metric, reader.objectives
     metric = metric or defaults[0]
+    note = ""
     if not metric and objectives:
-        name, first = next((one for one in objectives if one[1] != "obs"), objectives[0])
-        raise ConfigError(
-            f"the sweep has several objectives, {shown_objectives(objectives)}: pareto() shows them together. Or name "
-            f"one: metric={name!r}, mode={first!r}."
-        )
+        metric = next((name for name, goal in objectives if goal != "obs"), objectives[0][0])
+        note = f"The first of {len(objectives)} objectives: {plain(shown_objectives(objectives), 200)}."
     modes = {name: one for name, one in objectives if one != "obs"}
     own = defaults[1] if given is None or given == defaults[0] or given not in modes else None
     mode = mode or own or modes.get(metric or "")
@@ -80,7 +81,7 @@ def chosen_metric(
             f"no {missing} {'is' if len(missing) < 10 else 'are'} known; give metric='...' and mode='min' or 'max' "
             "here or to the run."
         )
-    return Chosen(metric, mode or "")
+    return Chosen(metric, mode or "", note)
 
 
 class Field:

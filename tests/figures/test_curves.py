@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_experiment import MadeExperiment
+from made_experiment import T0, MadeExperiment
 from odd_experiments import make, run
 
 from sweep.errors import ConfigError, MetricError
@@ -77,6 +78,11 @@ def test_any_number_is_shown_over_any_other(tmp_path: Path) -> None:
         plot.curves(trials=3)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="names no trial"):
         plot.curves(trials=[])
+
+
+def test_the_clock_is_shown_as_date_and_time(tmp_path: Path) -> None:
+    (best,) = ExperimentAnalysis(make(tmp_path, "one_trial")).plot.curves(x="timestamp").data
+    assert [datetime.fromisoformat(x).timestamp() for x in best.x] == [T0 + 1]
 
 
 def test_the_lines_of_two_trials_are_never_joined(tmp_path: Path) -> None:

@@ -98,11 +98,17 @@ def test_a_figure_that_does_not_exist_names_the_nearest(tmp_path: Path) -> None:
     assert not hasattr(plot, "_repr_html_")
 
 
-def test_one_of_several_objectives_is_named(tmp_path: Path) -> None:
+def test_of_several_objectives_each_figure_shows_the_first_and_says_so_or_the_one_that_is_named(tmp_path: Path) -> None:
     plot = ExperimentAnalysis(make(tmp_path, "two_objectives")).plot
-    assert plot.suited() == ["pareto", "timeline"]
-    with pytest.raises(ConfigError, match=r"metric='error', mode='min'"):
-        plot.history()
+    assert plot.suited() == ["history", "curves", "pareto", "parallel", "slice", "timeline"]
+    for name in ("history", "curves", "parallel", "slice"):
+        made = check(getattr(plot, name)(), range(6))
+        assert made["layout"]["meta"]["note"] == "The first of 2 objectives: error (min), size (max)."
+        assert "error" in made["layout"]["title"]["text"]
+        other = check(getattr(plot, name)(metric="size"), range(6))
+        assert "size" in other["layout"]["title"]["text"]
+        assert other["layout"]["meta"]["note"] == ""
+        assert other["layout"]["margin"]["t"] == made["layout"]["margin"]["t"] - 30  # two lines
     figure = plot.history("size")  # its mode is known
     assert figure.data[-1].y[-1] == 5
     assert plot.parallel(metric="error").layout.meta["figure"] == "parallel"
