@@ -152,6 +152,14 @@ def delete_record(root: Path) -> None:
     (root / "sweep.db").unlink()
 
 
+def delete_code(root: Path) -> None:
+    shutil.rmtree(root / "code")
+
+
+def delete_lock(root: Path) -> None:
+    (root / "driver.lock").unlink()
+
+
 @pytest.mark.parametrize("which", ["silent", "reports"])
 @pytest.mark.parametrize(
     ("act", "said"),
@@ -159,8 +167,10 @@ def delete_record(root: Path) -> None:
         (delete, "st/one was deleted while its sweep ran"),
         (move, "st/two while its sweep ran"),
         (delete_record, "sweep.db was deleted or replaced while its sweep ran"),
+        pytest.param(delete_code, "code was deleted or replaced while its sweep ran", marks=pytest.mark.slow),
+        pytest.param(delete_lock, "driver.lock was deleted or replaced while its sweep ran", marks=pytest.mark.slow),
     ],
-    ids=["deleted", "moved", "record deleted"],
+    ids=["deleted", "moved", "record deleted", "code deleted", "lock deleted"],
 )
 def test_a_sweep_whose_directory_is_gone_ends_with_all_its_processes_and_one_message(
     started: Started, tmp_path: Path, which: str, act: Callable[[Path], None], said: str
@@ -180,7 +190,9 @@ def test_a_sweep_whose_directory_is_gone_ends_with_all_its_processes_and_one_mes
     assert said in line
     assert out == ""
     assert wait_until_gone(started.mark) == {}
-    assert root.exists() == (act is delete_record), list(root.rglob("*"))  # nothing makes it anew
+    assert root.exists() == (act not in (delete, move)), list(root.rglob("*"))  # nothing makes it anew
+    if act in (delete_code, delete_lock):
+        assert {trial.failures for trial in sweep.ExperimentAnalysis(root).trials} == {0}
     if act is move:
         # What trials made of it is not in the record: none of them failed.
         moved = sweep.ExperimentAnalysis(root.parent / "two")

@@ -81,10 +81,10 @@ def refusing_full_disk(layout: ExperimentLayout) -> Iterator[None]:
 
 
 class DirectoryGuard:
-    """Find out within a second that an experiment's directory, or its record, was deleted, moved or replaced.
+    """Find out within a second that an experiment's directory, record, lock or code was deleted, moved or replaced.
 
-    SQLite goes on writing into a deleted file, and so would a sweep, to its end. A thread looks at two paths a few
-    times a second, which costs some ten microseconds each time.
+    SQLite goes on writing into a deleted file, and so would a sweep, to its end; without the lock two would. A thread
+    looks at these paths a few times a second, which costs some ten microseconds each time.
 
     Args:
         layout: of the experiment; its directory exists.
@@ -103,6 +103,7 @@ class DirectoryGuard:
         self._was_at = _place_of(self._fd)
         # The file is not opened: closing it here would drop the locks that SQLite holds on it in this process.
         self._database: os.stat_result | None = None
+        self._others: dict[Path, tuple[os.stat_result, str]] = {}  # lock and code, if they are there
         self._wake: Callable[[], None] = lambda: None
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -114,6 +115,8 @@ class DirectoryGuard:
             wake: called on another thread when something is gone, so that whoever waits asks `check`.
         """
         self._database = os.stat(self._paths[1])
+        others = (self._layout.lock, self._layout.code)
+        self._others = {path: (path.stat(), said) for path in others if (said := _said_by(path))}
         self._wake = wake
         self._thread = threading.Thread(target=self._watch, name="sweep-guard", daemon=True)
         self._thread.start()
@@ -150,7 +153,9 @@ class DirectoryGuard:
                 return
 
     def _look(self) -> None:
-        if not self.problem and not (self._is_root_there() and self._is_database_there()):
+        if not self.problem and (
+            not (self._is_root_there() and self._is_database_there()) or self._other_gone() is not None
+        ):
             self._over.wait(_CERTAIN_S)
             self.problem = self._what_happened()
 
@@ -165,6 +170,12 @@ class DirectoryGuard:
 
     def _is_database_there(self) -> bool:
         return self._database is None or _is_at(self._paths[1], self._database) is not False
+
+    def _other_gone(self) -> Path | None:
+        for path, (known, said) in self._others.items():
+            if _is_at(str(path), known) is False and _said_by(path) not in (said, None):
+                return path
+        return None
 
     def _what_happened(self) -> str:
         root = self._layout.root
@@ -197,7 +208,25 @@ class DirectoryGuard:
                 f"{root}; without its record it cannot be resumed. Put the file back from a copy, or run the sweep "
                 "again under another name."
             )
+        if (gone := self._other_gone()) is not None:
+            why = "another driver could write the same record" if gone == self._layout.lock else "no trial can start"
+            return (
+                f"{gone} was deleted or replaced while its sweep ran. The sweep was stopped and its trials were ended: "
+                f"without it {why}. What is recorded was kept: resume the sweep, and it goes on."
+            )
         return ""
+
+
+def _said_by(path: Path) -> str | None:
+    """Return what a file says, or that it is a directory; empty: it is gone; None: the file system does not answer."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except IsADirectoryError:
+        return "a directory"
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError:
+        return None
 
 
 def _is_at(path: str, known: os.stat_result) -> bool | None:

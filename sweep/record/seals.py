@@ -3,8 +3,8 @@
 Events are chained: the checksum of a row of `fact` or `report` is the CRC-32 of its text, continued from the row before
 in the same table. Each row of the other tables has one of its own, and `tally` has one over all of those: a page of an
 older copy fits into its table and not to that. Event numbers have no gap. So a changed, lost, doubled, outdated or
-misplaced row is noticed where it is read, and rows are read in the order in which SQLite finds them fastest: the text of
-a row is made by SQLite itself, and many rows are checked at once.
+misplaced row is noticed where it is read, and rows are read in the order in which SQLite finds them fastest: the text
+of a row is made by SQLite itself, and many rows are checked at once.
 
 A time is a double, which SQLite cannot show without loss; two whole numbers stand for it: its multiple of 2**-20
 seconds, and the rest in 2**-72 seconds.

@@ -24,7 +24,8 @@ class Guarded:
         root.mkdir(parents=True)
         self.layout = ExperimentLayout(root)
         self.layout.database.write_text("the record")
-        self.layout.lock.touch()
+        self.layout.lock.write_text("pid 1")
+        self.layout.code.mkdir()
         self.woken = threading.Event()
         self.guard = DirectoryGuard(self.layout)
         self.guard.start(self.woken.set)
@@ -56,6 +57,11 @@ def replace_record(root: Path) -> None:
     (root / "new").replace(root / "sweep.db")
 
 
+def replace_lock(root: Path) -> None:
+    (root / "new").write_text("pid 2")
+    (root / "new").replace(root / "driver.lock")
+
+
 @pytest.mark.parametrize(
     ("act", "said"),
     [
@@ -65,8 +71,14 @@ def replace_record(root: Path) -> None:
         (move_storage, r"one was moved to \S+/elsewhere/one while.*sweep resume one --storage \S+/elsewhere\)"),
         (lambda root: (root / "sweep.db").unlink(), r"sweep\.db was deleted or replaced while.*output are still in"),
         (replace_record, r"sweep\.db was deleted or replaced while"),
+        (lambda root: (root / "driver.lock").unlink(), r"driver\.lock was deleted or .*another driver could.*resume"),
+        (replace_lock, r"driver\.lock was deleted or replaced while"),
+        (lambda root: (root / "code").rmdir(), r"one/code was deleted or .*no trial can start.*resume the sweep"),
     ],
-    ids=["deleted", "deleted and made anew", "moved", "moved with its parent", "record deleted", "record replaced"],
+    ids=[
+        *("deleted", "deleted and made anew", "moved", "moved with its parent", "record deleted", "record replaced"),
+        *("lock deleted", "lock of another driver", "code deleted"),
+    ],
 )
 def test_what_is_gone_is_noticed_and_who_waits_is_woken(
     guarded: Guarded, act: Callable[[Path], object], said: str
@@ -95,6 +107,8 @@ def test_what_runs_in_the_directory_is_no_harm(guarded: Guarded, monkeypatch: py
     guarded.layout.database.write_text("more of the record")
     (root / "sweep.db-wal").write_text("a log")
     os.utime(root)
+    (root / "lock").write_text("pid 1")  # numbered anew, as some file systems do
+    (root / "lock").replace(root / "driver.lock")
     monkeypatch.setattr(os, "stat", counted)
     assert looked.wait(10)
     guarded.guard.check()
