@@ -12,6 +12,7 @@ import click
 from sweep.cli.arguments import RunArguments, import_trainable, parse_count, parse_seconds
 from sweep.cli.inspect import storage_option
 from sweep.cli.run import carry_out, execute, say
+from sweep.cli.tables import json_option
 from sweep.errors import ConfigError, ExperimentError, SweepError
 from sweep.record.reader import ExperimentReader, find_experiment
 from sweep.record.saved_spec import read_saved_spec, with_environment
@@ -27,7 +28,7 @@ __all__ = ["resume"]
 @click.option("--errored", is_flag=True, help="Also start failed trials again.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print a line per result.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event instead of the display.")
+@json_option("Print one JSON object per event instead of the display.")
 @storage_option
 def resume(
     name: str,

@@ -23,6 +23,7 @@ from sweep.cli.tables import (
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.ranking import shown_objectives
 from sweep.core.results import flatten, own_metrics
+from sweep.core.trial import STATES
 from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
 from sweep.record.derived_fields import MOST_SECONDS
@@ -34,8 +35,9 @@ from sweep.results.analysis import ExperimentAnalysis
 from sweep.results.views import TrialView
 from sweep.results.winners import Best, best_by_last, better_earlier, objectives_front
 
-__all__ = ["MAX_FRONT", "best", "experiment_row", "goal_option", "ls", "stamp", "storage_option", "trials"]
+__all__ = ["COUNTS", "MAX_FRONT", "best", "experiment_row", "goal_option", "ls", "stamp", "storage_option", "trials"]
 
+COUNTS = [state.replace(" ", "_") for state in STATES]  # columns
 MAX_FRONT = 5  # trials of a Pareto set that are shown where it is not asked for
 
 goal_option = click.option("--goal", type=click.Choice(["minimize", "maximize"]), help="Which way --metric is better.")
@@ -72,10 +74,11 @@ def ls(where: str | None, chosen: Selection, storage: str | None) -> None:
     root = parse_storage(storage).describe("").rstrip("/")
     table = Table(
         rows,
-        ["name", "state", "created", "trials", "running", "waiting", "done", "failed", "metric", "best"],
+        ["name", "state", "created", "trials", *COUNTS, "metric", "best"],
         more=["updated", "path"],
         aliases={"total_trials": "trials", "last_updated": "updated", "status": "state", "logdir": "path"},
         texts={"name", "state", "created", "updated", "path"},
+        telling=dict.fromkeys(("paused", "stopped_early"), bool),
     )
     nothing = f"no sweeps in {root}; --storage or SWEEP_STORAGE names another place"
     print_table(table, chosen, empty=f"no such sweeps in {root}" if rows else nothing)
@@ -97,7 +100,7 @@ def trials(name: str, chosen: Selection, storage: str | None) -> None:
     \b
     Examples:
       sweep trials digits --sort loss --limit 20
-      sweep trials digits --filter 'lr<0.01' --filter 'state=TERMINATED' --columns trial,loss,lr
+      sweep trials digits --filter 'lr<0.01' --filter 'state=finished' --columns trial,loss,lr
       sweep trials digits --format csv > trials.csv
       sweep trials digits --output trials.parquet
     """
@@ -143,7 +146,7 @@ def _meant(where: str, storage: str | None) -> ExperimentReader | Path | str:
 @click.option("--metric", help="Another metric than the sweep's own.")
 @goal_option
 @storage_option
-@format_option
+@format_option("json", "csv")
 def best(
     name: str,
     top: int | None,
@@ -193,7 +196,7 @@ def best(
         return
     trial, value = found[0]
     words = {"all": "best report", "last": "last report"}.get(scope, scope)
-    click.echo(f"{clean(metric)} {text(value)}   trial {trial.number:05d}   ({words}; state {trial.status})")
+    click.echo(f"{clean(metric)} {text(value)}   trial {trial.number:05d}   ({words}; {trial.state})")
     if earlier is not None:
         click.echo(_earlier_text(earlier, "better earlier"))
     click.echo(to_yaml(trial.config), nl=False)
@@ -218,9 +221,10 @@ def _print_trials(found: Sequence[tuple[TrialRow | TrialView, Mapping[str, Any]]
     """Print trials, the values by which they were chosen, and their configs."""
     metrics = dict.fromkeys(key for _, values in found for key in values)
     params = dict.fromkeys(key for trial, _ in found for key in flatten(trial.config))
-    shown, names = _column_names(metrics, params, ("trial", "state"))
+    shown, names = _column_names(metrics, params, ("trial", "state", "status"))
     rows = [
-        {"trial": f"{trial.number:05d}", "state": trial.status}
+        {"trial": f"{trial.number:05d}", "state": trial.state}
+        | ({} if style == "table" else {"status": trial.status})
         | {shown[key]: value for key, value in values.items()}
         | {names[key]: value for key, value in flatten(trial.config).items()}
         for trial, values in found
@@ -253,17 +257,14 @@ def experiment_row(path: Path) -> dict[str, Any]:
     """
     reader = ExperimentReader(path)
     snapshot = reader.snapshot()
-    counts = Counter(trial.status for trial in snapshot.trials)
+    counts = Counter(trial.state for trial in snapshot.trials)
     _, _, updated = reader.last_event() or (0, 0.0, None)
     return {
         "name": path.name,
         "state": reader.state(),
         "created": stamp(snapshot.meta.get("created")),
         "trials": len(snapshot.trials),
-        "running": counts["RUNNING"],
-        "waiting": counts["PENDING"] + counts["PAUSED"],
-        "done": counts["TERMINATED"],
-        "failed": counts["ERROR"],
+        **{column: counts[state] for column, state in zip(COUNTS, STATES, strict=True)},
         "metric": ", ".join(metric for metric, _ in reader.objectives) or reader.metric,
         "best": _best_cell(reader),
         "updated": stamp(updated),
@@ -273,15 +274,26 @@ def experiment_row(path: Path) -> dict[str, Any]:
 
 
 _FIXED = (
-    *("trial", "state", "step", "time_s", "attempt", "failure", "reason", "trial_id", "name", "experiment_tag"),
+    *(
+        "trial",
+        "state",
+        "status",
+        "step",
+        "time_s",
+        "attempt",
+        "failure",
+        "reason",
+        "trial_id",
+        "name",
+        "experiment_tag",
+    ),
     *("trainable_name", "date", "timestamp", "time_this_iter_s", "pid", "hostname", "failures", "logdir"),
 )
 _NUMBERS = {"step", "time_s", "attempt", "timestamp", "time_this_iter_s", "pid", "hostname", "failures"}
-_TAIL = ["time_s", "attempt", "failure", "reason", "trial_id"]
+_TAIL = ["time_s", "attempt", "failure", "reason", "trial_id", "status"]
 _ALIASES = {
     "id": "trial_id",
     "number": "trial",
-    "status": "state",
     "training_iteration": "step",
     "iter": "step",
     "time_total_s": "time_s",
@@ -314,7 +326,12 @@ def _trial_table(reader: ExperimentReader) -> Table:
         more=[column for column in _FIXED if column not in (*head, *_TAIL)],
         aliases=_ALIASES,
         texts={*_FIXED} - _NUMBERS,
-        telling={"trial_id": lambda _: False, "attempt": lambda attempt: attempt > 1, "failure": bool},
+        telling={
+            "trial_id": lambda _: False,
+            "status": lambda _: False,
+            "attempt": lambda attempt: attempt > 1,
+            "failure": bool,
+        },
     )
 
 
@@ -333,7 +350,8 @@ def _fixed_cells(reader: ExperimentReader, trial: TrialRow) -> dict[str, Any]:
     wall = last.get("timestamp", trial.last_wall)
     return {
         "trial": f"{trial.number:05d}",
-        "state": trial.status,
+        "state": trial.state,
+        "status": trial.status,
         "step": last.get("training_iteration"),
         "time_s": last.get("time_total_s"),
         "attempt": trial.attempt,

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from sweep.cli.inspect import storage_option
+from sweep.cli.tables import json_option
+from sweep.core.literals import json_text
 from sweep.errors import ConfigError
 from sweep.record.layout import checked_name, rank_output, rank_outputs
 from sweep.record.reader import ExperimentReader, find_experiment
@@ -29,8 +31,11 @@ _BLOCK = 1 << 16
 @click.option("--follow", "-f", is_flag=True, help="Go on printing until the trial ends.")
 @click.option("--rank", type=click.IntRange(min=0), metavar="NUMBER", help="Of a training group: only this worker.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines.")
+@json_option("Print one JSON object; what the trial printed is under `output`, by file.")
 @storage_option
-def logs(name: str, trial: str, follow: bool, rank: int | None, tail: int | None, storage: str | None) -> None:
+def logs(
+    name: str, trial: str, follow: bool, rank: int | None, tail: int | None, as_json: bool, storage: str | None
+) -> None:
     """Print what a trial wrote to standard output and standard error, of all its attempts. TRIAL is its number or id.
 
     With log_to_file it prints standard output, then standard error; with --follow each as it comes. Of a training group
@@ -42,6 +47,8 @@ def logs(name: str, trial: str, follow: bool, rank: int | None, tail: int | None
       sweep logs digits 17 -f
       sweep logs digits 17 --rank 1
     """
+    if as_json and follow:
+        raise ConfigError("--json prints what there is now, and --follow what comes; give one of them.")
     reader = find_experiment(name, storage)
     row = reader.trial(trial)
     directory = reader.layout.trial(row.trial_id)
@@ -56,9 +63,18 @@ def logs(name: str, trial: str, follow: bool, rank: int | None, tail: int | None
         if not paths:
             found = f"; there are {', '.join(one.name for one in ranks)}" if ranks else ""
             raise ConfigError(
-                f"trial {row.trial_id} has printed nothing: {missing} is not there{found}. It is {row.status}"
+                f"trial {row.trial_id} has printed nothing: {missing} is not there{found}. It is {row.state}"
                 + (f": {row.reason}." if row.reason else ".")
             )
+
+    if as_json:
+        facts: dict[str, Any] = {"trial": row.trial_id, "state": row.state, "status": row.status, "output": {}}
+        for path in paths:
+            chunks: list[bytes] = []
+            print_logs([path], chunks.append, tail=tail)
+            facts["output"][path.name] = b"".join(chunks).decode(errors="replace")
+        click.echo(json_text(facts))
+        return
 
     def has_ended() -> bool:
         return reader.trial(row.trial_id).is_ended

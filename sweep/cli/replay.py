@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ import click
 from searchers.base import Signal
 from sweep.cli.arguments import import_trainable
 from sweep.cli.inspect import storage_option
+from sweep.cli.tables import json_option
+from sweep.core.literals import json_text, jsonable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
 from sweep.core.results import flatten, own_metrics
 from sweep.display.formats import pairs
@@ -26,8 +29,9 @@ __all__ = ["replay", "say_what_is_loaded"]
 @click.argument("name")
 @click.option("--trial", metavar="N", help="Only what concerns one trial.")
 @click.option("--verify", is_flag=True, help="Decide everything again from the facts, and compare.")
+@json_option("Print one JSON object per fact; with --verify one for all.")
 @storage_option
-def replay(name: str, trial: str | None, verify: bool, storage: str | None) -> int:
+def replay(name: str, trial: str | None, verify: bool, as_json: bool, storage: str | None) -> int:
     """Show what happened in a sweep, fact by fact, with the commands that followed from each.
 
     With --verify the facts alone (reports, exits, the machine, the time) are handled again by new objects: packing,
@@ -43,11 +47,11 @@ def replay(name: str, trial: str | None, verify: bool, storage: str | None) -> i
     """
     reader = find_experiment(name, storage)
     if verify:
-        return _verify(reader)
+        return _verify(reader, as_json)
     wanted = reader.trial(trial).trial_id if trial is not None else None
     for fact in read_facts(ExperimentLayout(reader.root).database, trust=False):
         if wanted is None or wanted in (getattr(fact.event, "trial_id", None), *_named(fact)):
-            click.echo(_line(fact))
+            click.echo(json.dumps(jsonable(_facts(fact))) if as_json else _line(fact))
     return 0
 
 
@@ -60,7 +64,7 @@ def say_what_is_loaded(reader: ExperimentReader) -> None:
     )
 
 
-def _verify(reader: ExperimentReader) -> int:
+def _verify(reader: ExperimentReader, as_json: bool) -> int:
     say_what_is_loaded(reader)
     place = str(reader.meta.get("import_path") or "")
     try:
@@ -71,6 +75,10 @@ def _verify(reader: ExperimentReader) -> int:
         found = decide_again(reader.root, trainable=import_trainable(place))  # a trainer has a config of its own
     for text in found.notices:
         click.echo(f"note: {text}", err=True)
+    if as_json:
+        same, differences = found.is_same, list(map(str, found.differences))
+        click.echo(json_text({"is_same": same, "facts": found.num_events, "differences": differences}))
+        return 0 if same else 1
     click.echo(_summary(reader.name, found))
     for difference in found.differences:
         click.echo(f"  {difference}")
@@ -96,6 +104,12 @@ def _line(fact: Fact) -> str:
     what = f"{fact.at:10.3f} s  {type(event).__name__:<12} {name:<6} {_about(fact)}".rstrip()
     followed = ", ".join(_commands(fact))
     return f"{what}  -> {followed}" if followed else what
+
+
+def _facts(fact: Fact) -> dict[str, Any]:
+    trial_id = getattr(fact.event, "trial_id", None)
+    what = {"at": fact.at, "fact": type(fact.event).__name__, "trial": trial_id, "about": _about(fact)}
+    return what | {"commands": list(_commands(fact))}
 
 
 def _about(fact: Fact) -> str:

@@ -15,8 +15,9 @@ from searchers.errors import nearest
 from sweep.callbacks.base import Callback
 from sweep.cli.arguments import RunArguments, import_trainable, parse_seconds, split_target
 from sweep.cli.named_option import NamedOption
+from sweep.cli.tables import json_option
 from sweep.core.results import TrialResult
-from sweep.core.trial import Trial
+from sweep.core.trial import Trial, shown_state
 from sweep.errors import ConfigError
 
 __all__ = ["carry_out", "execute", "join", "run", "say"]
@@ -58,7 +59,7 @@ __all__ = ["carry_out", "execute", "join", "run", "say"]
 @click.option("--resume", is_flag=True, help="Continue the sweep --name if it exists.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print a line per result.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event instead of the display.")
+@json_option("Print one JSON object per event instead of the display.")
 def run(target: str, ranges: Sequence[str], **options: Any) -> int:
     """Start a sweep and stay with it: Ctrl-C once saves and stops, twice kills; both can be resumed.
 
@@ -273,7 +274,9 @@ class _JsonLines(Callback):
             return
         from sweep.core.literals import jsonable
 
-        named = {} if trial is None else {"trial_id": trial.id, "status": trial.status.value}
+        named = (
+            {} if trial is None else {"trial_id": trial.id, "status": trial.status.value, "state": shown_state(trial)}
+        )
         line = json.dumps(jsonable({"event": event, "time": time.time(), **named, **more}), ensure_ascii=False)
         try:
             print(line, flush=True, file=sys.stdout)

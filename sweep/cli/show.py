@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sweep.cli.inspect import MAX_FRONT, experiment_row, stamp, storage_option
+from sweep.cli.inspect import COUNTS, MAX_FRONT, experiment_row, stamp, storage_option
 from sweep.cli.notes import read_notes
 from sweep.cli.tables import format_option, print_rows
 from sweep.core.literals import json_text
@@ -35,15 +35,7 @@ _REASONS = {
 @click.command(short_help="Show everything about a sweep or one trial.")
 @click.argument("name")
 @click.argument("trial", required=False)
-@click.option(
-    "--format",
-    "-f",
-    "style",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How it is printed.",
-)
+@format_option("json")
 @storage_option
 def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
     """Show everything about one trial: config, state and why, times, reports, checkpoints, error. TRIAL is its number
@@ -53,7 +45,7 @@ def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
     Examples:
       sweep show digits
       sweep show digits 17
-      sweep show digits 00017 --format json
+      sweep show digits 00017 --json
     """
     reader = find_experiment(name, storage)
     facts = _sweep_facts(reader) if trial is None else _trial_facts(reader, reader.trial(trial))
@@ -63,7 +55,7 @@ def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
     for key, value in facts.items():
         if key in ("last_report", "best_report") and value:
             value = own_metrics(value, "training_iteration", "time_total_s")
-        if value in (None, "", [], {}):
+        if value in (None, "", [], {}) or key == "status":
             continue
         if isinstance(value, dict):
             body = to_yaml(value, 2).rstrip("\n")
@@ -81,7 +73,7 @@ def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
 @click.argument("name")
 @click.argument("trial", required=False)
 @storage_option
-@format_option
+@format_option("json", "csv")
 def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
     """Say why each trial waits or has ended, and who holds the devices. With TRIAL only that one.
 
@@ -89,7 +81,7 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
     Examples:
       sweep why digits
       sweep why digits 17
-      sweep why digits --format json
+      sweep why digits --json
     """
     reader = find_experiment(name, storage)
     chosen = list(reader.trials()) if trial is None else [reader.trial(trial)]
@@ -97,15 +89,16 @@ def why(name: str, trial: str | None, storage: str | None, style: str) -> None:
     rows = [
         {
             "trial": f"{row.number:05d}",
-            "state": row.status,
+            "state": row.state,
+            "status": row.status,
             "failure": row.failure,
             "asks": str(row.resources),
             "reason": clean(_reason(row, damage.get(row.trial_id, ""))),
         }
         for row in chosen
     ]
-    failure = ["failure"] if style != "table" or any(row["failure"] for row in rows) else []
-    print_rows(rows, ["trial", "state", *failure, "asks", "reason"], style, empty=f"{reader.name} has no trials yet")
+    more = ["status", "failure"] if style != "table" else ["failure"] if any(row["failure"] for row in rows) else []
+    print_rows(rows, ["trial", "state", *more, "asks", "reason"], style, empty=f"{reader.name} has no trials yet")
     if style != "table":
         return
     if hint := reader.state_hint():
@@ -163,7 +156,8 @@ def _trial_facts(reader: ExperimentReader, row: TrialRow) -> dict[str, Any]:
     until = timeline.exited if row.is_ended else None if hint else time.time()
     return {
         "trial": row.trial_id,
-        "state": row.status,
+        "state": row.state,
+        "status": row.status,
         "failure": row.failure,
         "reason": row.reason,
         "hint": hint,
@@ -203,7 +197,7 @@ def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
         "command": reader.meta.get("command"),
         "created": row["created"],
         "updated": row["updated"],
-        "trials": {name: row[name] for name in ("trials", "running", "waiting", "done", "failed")},
+        "trials": {name.replace("_", " "): row[name] for name in ("trials", *COUNTS)},
         "metric": shown_objectives(objectives) or (f"{metric} ({mode})" if metric else None),
         "best": None if best is None else _shown_best(best, "last report"),
         "better_earlier": None

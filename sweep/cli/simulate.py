@@ -13,6 +13,7 @@ from sweep.cli.arguments import import_trainable
 from sweep.cli.inspect import storage_option
 from sweep.cli.named_option import NamedOption
 from sweep.cli.replay import say_what_is_loaded
+from sweep.cli.tables import json_option
 from sweep.core.literals import parse_literal
 from sweep.core.resources import Device, Node
 from sweep.display.formats import duration, text
@@ -48,7 +49,7 @@ _ALIASES = {"eta": "reduction_factor", "grace": "grace_period"}
 @click.option("--gpus", type=click.IntRange(min=0), help="GPUs of the machine.  [default: as recorded]")
 @click.option("--concurrency", type=click.IntRange(min=1), help="How many trials may run at a time.")
 @click.option("--trials", type=click.IntRange(min=1), help="Only the first so many trials.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option()
 @storage_option
 def simulate(name: str, storage: str | None, as_json: bool, **options: Any) -> int:
     """Run a recorded sweep again in virtual time, under other rules, and compare: what would have been saved, and would

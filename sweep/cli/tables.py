@@ -29,6 +29,7 @@ __all__ = [
     "Selection",
     "Table",
     "format_option",
+    "json_option",
     "print_rows",
     "print_table",
     "selection_options",
@@ -40,15 +41,26 @@ FILES = (".csv", ".json", ".parquet", ".pkl")
 _MAX_CELL = 40
 _MIN_CELL = 8  # columns of a terminal that are worth the beginning of a text
 
-format_option = click.option(
-    "--format",
-    "-f",
-    "style",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="How the list is printed.",
-)
+
+def json_option(what: str = "Print one JSON object.") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option of every command that prints something; it gets `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=what)
+
+
+def format_option(*styles: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the options that say how something is printed; a command gets them as one argument, `style`."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_style(style: str, as_json: bool, **options: Any) -> Any:
+            return command(style="json" if as_json else style, **options)
+
+        kinds = click.Choice(["table", *styles])
+        how = "How it is printed."
+        option = click.option("--format", "-f", "style", type=kinds, default="table", show_default=True, help=how)
+        return option(json_option("Short for --format json.")(with_style))
+
+    return decorate
 
 
 @dataclass(frozen=True)
@@ -157,7 +169,7 @@ _SELECTION = (
     click.option(
         "--output", "-o", metavar="FILE", callback=_writable, help=f"Also write the list to a file: {', '.join(FILES)}."
     ),
-    format_option,
+    format_option("json", "csv"),
 )
 
 
@@ -237,6 +249,8 @@ def _condition(condition: str, table: Table) -> Callable[[Row], bool]:
         raise ConfigError(f"--filter {condition!r} is no condition; expected COLUMN OP VALUE, such as lr<0.01.")
     column, compare = table.column(match[1]), _OPERATORS[match[2]]
     wanted: Any = match[3].strip("'\"") if column in table.texts else parse_literal(match[3])
+    if column == "state" and "status" in table.columns and str(wanted).isupper():
+        column = "status"  # a word of Tune's
     is_order = compare not in (operator.eq, operator.ne)
 
     def holds(row: Row) -> bool:

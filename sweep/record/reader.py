@@ -217,7 +217,7 @@ class ExperimentReader:
         command = str(self.meta.get("resume_command") or f"sweep resume {shlex.quote(self.root.name)}")
         again = f"{f'`{command}`' if command.startswith('sweep') else command} goes on"
         if state == "crashed":
-            return f"no driver runs {self.name}: RUNNING is what trials were when it died{who}; {again}."
+            return f"no driver runs {self.name}: running is what trials were when it died{who}; {again}."
         if state == "stopped":
             return f"no driver runs {self.name} now; {again}."
         if state == "unknown":

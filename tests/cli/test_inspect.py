@@ -21,6 +21,7 @@ from record_5 import LABELS_5 as LABELS
 from sweep.cli import tables
 from sweep.cli.main import sweep
 from sweep.cli.ranges import parse_parameter
+from sweep.core.trial import STATES
 from sweep.errors import ConfigError, ExperimentError
 from sweep.record.lock import DriverLock
 
@@ -60,15 +61,17 @@ def table(storage: Path, *arguments: str) -> list[list[str]]:
 def test_ls_lists_every_sweep_with_its_counts_and_its_best(storage: Path) -> None:
     rows = json.loads(call(storage, "ls", "--format", "json").output)
     assert [row["name"] for row in rows] == ["digits", "empty"]
-    assert {key: rows[0][key] for key in ("trials", "running", "waiting", "done", "failed", "metric", "best")} == {
-        "trials": 6,
-        "running": 1,
-        "waiting": 1,
-        "done": 3,
-        "failed": 1,
-        "metric": "loss",
-        "best": 1.0,
-    }
+    told = {"trials": 6, "running": 1, "waiting": 1, "finished": 2, "stopped_early": 1, "failed": 1, "paused": 0}
+    assert rows[0] | told | {"metric": "loss", "best": 1.0} == rows[0]
+    assert table(storage, "ls")[0][4:] == [
+        "running",
+        "waiting",
+        "finished",
+        "stopped_early",
+        "failed",
+        "metric",
+        "best",
+    ]
     assert rows[1]["best"] is None
     assert table(storage, "ls")[1][0] == "digits"
     assert f"no sweeps in {storage}/nowhere; --storage" in call(storage / "nowhere", "ls").output
@@ -122,7 +125,7 @@ def test_ls_of_a_sweep_lists_its_trials_and_of_a_directory_its_sweeps(
     storage: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trials = call(storage, "trials", "digits").stdout
-    assert trials.splitlines()[1].startswith("00000  TERMINATED")
+    assert trials.splitlines()[1].startswith("00000  finished")
     assert call(storage, "ls", "digits").stdout == trials
     monkeypatch.setenv("SWEEP_STORAGE", str(storage / "elsewhere"))
     runner = CliRunner()
@@ -153,7 +156,7 @@ def test_ls_of_what_is_no_sweep_says_what_is_there(storage: Path, where: str, me
 
 
 def test_a_sweep_without_a_driver_says_so_wherever_its_trials_are_shown(storage: Path) -> None:
-    hint = "no driver runs digits: RUNNING is what trials were when it died; `sweep resume digits` goes on"
+    hint = "no driver runs digits: running is what trials were when it died; `sweep resume digits` goes on"
     for command in (["trials", "digits"], ["ls", "digits"], ["why", "digits"]):
         assert hint in call(storage, *command).stderr, command
     assert f"hint: {hint}" in call(storage, "show", "digits", "4").stdout
@@ -168,14 +171,14 @@ def test_show_of_a_sweep_tells_how_it_stands_and_what_is_best(storage: Path) -> 
     assert "best: 1 (trial 00001 at step 2; last report)\nbest_config:\n  lr: 0.01\n" in shown
     assert "earlier" not in shown
     facts = json.loads(call(storage, "show", "empty", "-f", "json").stdout)
-    assert facts["trials"] == {"trials": 0, "running": 0, "waiting": 0, "done": 0, "failed": 0}
+    assert facts["trials"] == dict.fromkeys(("trials", *STATES), 0)
     assert facts["best"] is None
 
 
 def test_trials_shows_what_differs_and_what_was_reported(storage: Path) -> None:
     rows = table(storage, "trials", "digits")
     assert rows[0] == ["trial", "state", "step", "loss", "acc", "lr", "net/act", "time_s", "reason"]
-    assert rows[1] == ["00000", "TERMINATED", "2", "3", "0", "0.1", "relu", "1"]
+    assert rows[1] == ["00000", "finished", "2", "3", "0", "0.1", "relu", "1"]
     assert len(rows) == 7
 
 
@@ -205,6 +208,9 @@ def test_trials_are_sorted_with_missing_values_last(storage: Path, typed: str, n
         ("config/lr>=0.5", ["00003", "00004", "00005"]),
         ("net/act=gelu", ["00001"]),
         ("state!=TERMINATED", ["00003", "00004", "00005"]),
+        ("status=TERMINATED", ["00000", "00001", "00002"]),
+        ("state=finished", ["00000", "00001"]),
+        ("state=stopped early", ["00002"]),
         ("trial>=5", ["00005"]),
         ("loss>0", ["00000", "00001"]),
         ("loss=null", ["00003", "00004", "00005"]),
@@ -234,7 +240,7 @@ def test_desc_takes_the_words_that_tune_wants_behind_it(storage: Path, typed: li
 @pytest.mark.parametrize(
     ("asked", "column", "value"),
     [
-        ("status", "state", "TERMINATED"),
+        ("status", "status", "TERMINATED"),
         ("training_iteration", "step", 2),
         ("config/net/act", "net/act", "relu"),
         ("net.act", "net/act", "relu"),
@@ -256,7 +262,7 @@ def test_empty_columns_are_left_out_of_a_table_and_named(tmp_path: Path) -> None
     made.end(made.trial({"lr": 0.1, "unused": None}))
     made.close()
     result = call(tmp_path, "trials", "one")
-    assert result.stdout == "trial  state        lr\n00000  TERMINATED  0.1\n"
+    assert result.stdout == "trial  state      lr\n00000  finished  0.1\n"
     assert result.stderr == "(empty columns left out: step, unused, time_s, reason)\n"
     assert call(tmp_path, "trials", "one", "--columns", "trial,unused").stdout == "trial  unused\n00000       -\n"
 
@@ -281,7 +287,8 @@ def test_metrics_and_parameters_of_one_name_keep_their_own_values(tmp_path: Path
     (row,) = json.loads(call(tmp_path, "trials", "alike", "-f", "json").stdout)
     assert row | expected | {"metric/config/lr": 3.0} == row
     (row,) = json.loads(call(tmp_path, "best", "alike", "-f", "json").stdout)
-    assert row == {"trial": "00000", "state": "TERMINATED", "loss": 1.0, "lr": 0.1, "config/loss": 7, "config/trial": 9}
+    state = {"trial": "00000", "state": "finished", "status": "TERMINATED"}
+    assert row == state | {"loss": 1.0, "lr": 0.1, "config/loss": 7, "config/trial": 9}
 
 
 def test_a_list_is_written_to_a_file_of_each_kind(storage: Path) -> None:
@@ -350,7 +357,7 @@ def test_what_is_not_there_is_answered_with_what_is(storage: Path, arguments: li
 
 def test_best_prints_the_winner_and_a_config_to_copy(storage: Path) -> None:
     assert call(storage, "best", "digits").output == (
-        "loss 1   trial 00001   (last report; state TERMINATED)\nlr: 0.01\nnet:\n  act: gelu\n"
+        "loss 1   trial 00001   (last report; finished)\nlr: 0.01\nnet:\n  act: gelu\n"
     )
     assert call(storage, "best", "digits", "--as", "yaml").output == "lr: 0.01\nnet:\n  act: gelu\n"
     assert json.loads(call(storage, "best", "digits", "--as", "json").output) == {"lr": 0.01, "net": {"act": "gelu"}}
@@ -375,12 +382,12 @@ def declined(tmp_path: Path) -> Path:
 
 def test_best_is_by_the_last_reports_and_one_line_names_what_had_been_better(declined: Path) -> None:
     assert call(declined, "best", "declined").output == (
-        "loss 1   trial 00000   (last report; state TERMINATED)\n"
+        "loss 1   trial 00000   (last report; finished)\n"
         "better earlier: loss 0.5   trial 00001 at step 1   (--scope all)\n"
         "x: 0\n"
     )
     assert call(declined, "best", "declined", "--scope", "all").output == (
-        "loss 0.5   trial 00001   (best report; state TERMINATED)\nx: 1\n"
+        "loss 0.5   trial 00001   (best report; finished)\nx: 1\n"
     )
     assert call(declined, "best", "declined", "--as", "args").output == "x=0\n"
     listed = call(declined, "best", "declined", "--top", "3")
@@ -430,14 +437,14 @@ def test_best_of_several_objectives_prints_the_pareto_set(several: Path) -> None
     assert shown[0] == "Pareto set by loss (min), size (max): 7 trials"
     assert [line.split() for line in shown[1:4]] == [
         ["trial", "state", "loss", "size", "x"],
-        ["00000", "TERMINATED", "0", "0", "0"],
-        ["00002", "TERMINATED", "2", "2", "2"],
+        ["00000", "finished", "0", "0", "0"],
+        ["00002", "finished", "2", "2", "2"],
     ]
     assert len(shown) == 9
     assert len(call(several, "best", "several", "--top", "2").output.splitlines()) == 4
     assert call(several, "best", "several", "--as", "args", "--top", "2").output == "x=0\nx=2\n"
     rows = json.loads(call(several, "best", "several", "-f", "json").output)
-    assert rows[1] == {"trial": "00002", "state": "TERMINATED", "loss": 2, "size": 2, "x": 2}
+    assert rows[1] == {"trial": "00002", "state": "finished", "status": "TERMINATED", "loss": 2, "size": 2, "x": 2}
 
 
 def test_best_of_several_objectives_by_one_that_is_named(several: Path) -> None:
@@ -499,7 +506,7 @@ def test_best_arguments_can_be_pasted_back(tmp_path: Path) -> None:
 
 def test_show_tells_everything_about_a_trial_and_strips_control_characters(storage: Path) -> None:
     shown = call(storage, "show", "digits", "3").output
-    assert "trial: abcde_00003\nstate: ERROR\n" in shown
+    assert "trial: abcde_00003\nstate: failed\n" in shown
     assert "traceback:\n  Traceback\n    deep\n" in shown
     assert "\x1b" not in shown
     good = call(storage, "show", "digits", "1").output
@@ -513,20 +520,32 @@ def test_show_tells_everything_about_a_trial_and_strips_control_characters(stora
 
 def test_why_says_what_each_trial_waits_for_and_who_holds_the_devices(storage: Path) -> None:
     shown = call(storage, "why", "digits").output
-    assert "00005  PENDING     cpu=1        needs gpu=1; 1 of 1 held by 00004" in shown
-    assert "00002  TERMINATED  cpu=1        stopped early: worse" in shown
-    assert "00004  RUNNING     cpu=1 gpu=1  holds cpu=1 gpu=1 on gpu0" in shown
+    assert "00005  waiting        cpu=1        needs gpu=1; 1 of 1 held by 00004" in shown
+    assert "00002  stopped early  cpu=1        stopped early: worse" in shown
+    assert "00004  running        cpu=1 gpu=1  holds cpu=1 gpu=1 on gpu0" in shown
     assert "CPUs held by 00004 (1)\ngpu0 held by 00004\n" in shown
     only = json.loads(call(storage, "why", "digits", "5", "-f", "json").output)
     assert only == [
         {
             "trial": "00005",
-            "state": "PENDING",
+            "state": "waiting",
+            "status": "PENDING",
             "failure": "",
             "asks": "cpu=1",
             "reason": "needs gpu=1; 1 of 1 held by 00004",
         }
     ]
+
+
+@pytest.mark.parametrize("typed", ["ls", "trials digits", "best digits", "show digits", "show digits 2", "why digits"])
+def test_json_is_short_for_its_format_and_has_both_words_for_a_state(storage: Path, typed: str) -> None:
+    shown = call(storage, *typed.split(), "--json").stdout
+    assert shown == call(storage, *typed.split(), "--format", "json").stdout
+    if typed not in ("ls", "show digits"):
+        found = json.loads(shown)
+        trial = found if isinstance(found, dict) else found[min(2, len(found) - 1)]
+        state = "finished" if typed == "best digits" else "stopped early"
+        assert (trial["state"], trial["status"]) == (state, "TERMINATED")
 
 
 def test_a_path_is_as_good_as_a_name(storage: Path) -> None:

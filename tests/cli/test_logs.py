@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,19 @@ def test_the_whole_log_or_its_tail_is_printed(made: MadeExperiment, tail: str, p
     assert logs(made, "0", "--tail", tail) == printed
 
 
+def test_what_is_printed_is_one_json_object(made: MadeExperiment) -> None:
+    assert json.loads(logs(made, "0", "--tail", "1", "--json")) == {
+        "trial": "abcde_00000",
+        "state": "running",
+        "status": "RUNNING",
+        "output": {"output.log": "three\n"},
+    }
+    with pytest.raises(ConfigError, match="give one of them"):
+        logs(made, "0", "--follow", "--json")
+
+
 def test_a_trial_that_printed_nothing_says_why(made: MadeExperiment) -> None:
-    with pytest.raises(ConfigError, match=r"has printed nothing: .* It is PENDING: waits\."):
+    with pytest.raises(ConfigError, match=r"has printed nothing: .* It is waiting: waits\."):
         logs(made, "1")
 
 

@@ -52,6 +52,11 @@ def test_the_reference_documents_every_command_and_option_and_nothing_else() -> 
         assert documented == options, name
 
 
+def test_every_command_that_prints_facts_prints_them_as_json() -> None:
+    has_json = {name for name, command in commands().items() if any("--json" in one.opts for one in command.params)}
+    assert COMMANDS.keys() - has_json == {"note", "html", "watch", "dashboard", "migrate"}
+
+
 @pytest.mark.parametrize(("alias", "name"), sorted(ALIASES.items()))
 def test_an_alias_is_the_command_itself_and_is_documented(alias: str, name: str) -> None:
     command = sweep.get_command(click.Context(sweep), alias)

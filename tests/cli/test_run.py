@@ -421,5 +421,5 @@ def test_a_sweep_is_run_read_and_extended_from_the_command_line(script: Path) ->
     assert sum(event["event"] == "trial_result" for event in events) == 9
     rows = json.loads(_sweep(script.parent, "trials", "real", "--sort", "loss", "-f", "json").stdout)
     assert len(rows) == 8
-    assert [row["state"] for row in rows].count("ERROR") == 2
+    assert [row["state"] for row in rows].count("failed") == 2
     assert "ValueError: bad config" in _sweep(script.parent, "why", "real").stdout

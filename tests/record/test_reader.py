@@ -69,7 +69,7 @@ def test_a_process_that_is_gone_drives_nothing(tmp_path: Path) -> None:
     note(reader, pid=child.pid)
     assert reader.state() == "crashed"
     assert reader.state_hint() == (
-        f"no driver runs made: RUNNING is what trials were when it died (pid {child.pid} on {socket.gethostname()}); "
+        f"no driver runs made: running is what trials were when it died (pid {child.pid} on {socket.gethostname()}); "
         "`sweep resume made` goes on."
     )
 

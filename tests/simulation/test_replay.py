@@ -267,6 +267,10 @@ def test_the_command_shows_facts_and_decides_again(tmp_path: Path) -> None:
     only = call(root, "replay", "made", "--trial", "3").output.splitlines()
     assert 0 < len(only) < len(shown)
     assert all("00003" in line for line in only)
+    as_json = [json.loads(line) for line in call(root, "replay", "made", "--json").output.splitlines()]
+    assert len(as_json) == len(shown)
+    assert as_json[0].keys() == {"at", "fact", "trial", "about", "commands"}
+    assert json.loads(call(root, "replay", "made", "--verify", "--json").stdout)["is_same"] is True
     verified = call(root, "replay", "made", "--verify")
     assert verified.exit_code == 0
     assert verified.output.endswith(" 8 suggestions that followed: all as recorded\n")
