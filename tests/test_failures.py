@@ -102,7 +102,7 @@ def test_trial_time_of_a_spec_file_ends_a_silent_trial(tmp_path):
     assert result.exception is None, result.output
     shown = CliRunner().invoke(cli, ["why", "spec", "--format", "json"], standalone_mode=False)
     (row,) = json.loads(shown.output)
-    assert (row["state"], row["failure"]) == ("ERROR", "timeout")
+    assert (row["state"], row["failure"]) == ("failed", "timeout")
     table = CliRunner().invoke(cli, ["trials", "spec"], standalone_mode=False).output
     assert "timeout" in table
 
