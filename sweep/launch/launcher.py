@@ -154,7 +154,11 @@ class Launch:
         return own_analysis(self.layout.root), is_interrupted
 
     def _lock(self) -> DriverLock:
-        lock = DriverLock(self.layout.lock, process_mark(os.getpid()), is_shared=self.shared is not None)
+        def take_over(dead: str) -> None:
+            end_leftovers(self.layout.root.absolute(), dead, mark_of_dead_driver, self._taken.append)
+
+        mark = process_mark(os.getpid())
+        lock = DriverLock(self.layout.lock, mark, is_shared=self.shared is not None, take_over=take_over)
         self._stack.callback(lock.release)
         try:
             flush_log(self.database)  # what a killed driver left is acted on from here on
@@ -163,9 +167,9 @@ class Launch:
                 f"{self.database} could not be flushed to its disk: {error}. Check the disk; nothing was changed."
             ) from error
         if self.shared is not None:
-            self._taken = self.shared.take(was_left=bool(lock.dead))
+            self._taken += self.shared.take(was_left=bool(lock.dead))
         else:
-            self._taken = work_in_place(self.layout.root, was_left=bool(lock.dead))
+            self._taken += work_in_place(self.layout.root, was_left=bool(lock.dead))
         return lock
 
     def _bring_back(self, meta: Mapping[str, Any]) -> None:
@@ -219,7 +223,7 @@ class Launch:
             )
         # While the zygote imports, so that it costs no time.
         importlib.import_module("sweep.results.analysis")
-        end_leftovers(self.layout.root.absolute(), lock.dead, mark_of_dead_driver, notices.say)
+        end_leftovers(self.layout.root.absolute(), "", mark_of_dead_driver, notices.say)
         sweep = Sweep(
             built.plan, self.policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq
         )

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,20 @@ class DriverLock:
         mark: names the process for good; whoever has none only looks after the files, and keeps what was noted.
         is_shared: several machines see the file. Their locks reach each other on NFS, CephFS, GPFS and Lustre mounted
             with `flock`; where there are none at all, whoever comes must look at the lease (`record/working.py`).
+        take_over: called with `dead` before this driver is noted: who is killed meanwhile leaves it to the next.
 
     Raises:
         ExperimentError: another driver holds it (names its pid and start time), or it cannot be written.
     """
 
-    def __init__(self, path: Path, mark: str = "", *, is_shared: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        mark: str = "",
+        *,
+        is_shared: bool = False,
+        take_over: Callable[[str], object] = lambda dead: None,
+    ) -> None:
         self.path = path
         self._is_shared = is_shared
         self.dead = ""
@@ -54,11 +63,13 @@ class DriverLock:
             ) from error
         try:
             self._acquire()
+            self.dead = _dead_of(_note(self.fd))
+            if self.dead and mark:
+                take_over(self.dead)
         except BaseException:
             os.close(self.fd)
             self.fd = -1
             raise
-        self.dead = _dead_of(_note(self.fd))
         self._is_driver = bool(mark)
         self._record = {"pid": os.getpid(), "started": time.time(), "host": socket.gethostname()}
         self._write(mark=mark or self.dead)

@@ -211,8 +211,15 @@ def train(config):
     sweep.report(x=1)
 
 if __name__ == "__main__":
+    if sys.argv[2:] == ["resume, killed"]:
+        from sweep.record.lock import DriverLock
+        write = DriverLock._write
+        def die(*args, **more):
+            write(*args, **more)
+            os.kill(os.getpid(), 9)
+        DriverLock._write = die
     sweep.run(train, name=sys.argv[1], storage_path="store", num_samples=1, nodes=[sweep.Node(cpus=1)],
-              resume=sys.argv[2:] == ["resume"], **eval(os.environ.get("OPTIONS", "{}")))
+              resume=len(sys.argv) > 2, **eval(os.environ.get("OPTIONS", "{}")))
 """
 
 # Kills the driver, its zygote and its hosts at once, and has the next driver come.
@@ -252,7 +259,8 @@ def left():
 while len(left()) > 2 and time.monotonic() < give_up:
     time.sleep(0.01)
 print("left before", len(left()), flush=True)
-subprocess.run(second, check=False)
+for command in second:
+    subprocess.run(command, check=False)
 print("left after", len(left()), flush=True)
 """
 
@@ -261,14 +269,18 @@ print("left after", len(left()), flush=True)
     "options",
     [pytest.param("{}", id="zygote"), pytest.param("{'start_method': 'spawn'}", marks=pytest.mark.slow, id="spawn")],
 )
-@pytest.mark.parametrize("how", ["another", "resume"])
+@pytest.mark.parametrize("how", ["another", "resume", pytest.param("resume, killed", marks=pytest.mark.slow)])
 def test_daemons_of_a_driver_that_was_killed_with_its_helpers_are_ended_by_the_next(tmp_path, how, options):
     (tmp_path / "script.py").write_text(SCRIPT)
     first = [sys.executable, "script.py", "one"]
-    second = [sys.executable, "script.py", *(["two"] if how == "another" else ["one", "resume"])]
+    second = [[sys.executable, "script.py", *(["two"] if how == "another" else ["one", how])]]
+    if how == "resume, killed":  # as soon as it holds the lock, and knows of nothing
+        second.append([sys.executable, "script.py", "one", "resume"])
     found = census(tmp_path, sys.executable, "-c", PLAY, repr(first), repr(second), OPTIONS=options)
     assert "left before 2\n" in found.out, found
     assert "left after 0\n" in found.out, found
+    if how == "resume, killed":
+        return
     (notice,) = [line for line in found.err.splitlines() if "had left running" in line]
     assert notice.startswith("sweep: ended 2 processes that trials of killed drivers had left running (2 of one): ")
     assert "sleep 1000 [" in notice
@@ -279,6 +291,6 @@ def test_the_command_line_ends_them_too_when_it_resumes(tmp_path):
     command = [sys.executable, "-m", "sweep.cli.main"]
     first = [*command, "run", "script.py:train", "x=choice(1,2)", "--trials", "1", "--name", "one"]
     second = [*command, "resume", "one"]
-    found = census(tmp_path, sys.executable, "-c", PLAY, repr(first), repr(second))
+    found = census(tmp_path, sys.executable, "-c", PLAY, repr(first), repr([second]))
     assert "left before 2\n" in found.out, found
     assert "had left running (2 of one)" in found.err, found

@@ -33,6 +33,22 @@ def test_who_died_with_the_lock_is_known_to_others_and_to_the_next(path):
     assert mark_of_dead_driver(path) == "9.9.boot.1"
 
 
+def test_what_the_dead_driver_has_left_is_taken_over_before_the_next_one_is_noted(path):
+    die_with(DriverLock(path, "7.8.boot.1"))
+    taken = []
+
+    def is_killed(dead):
+        taken.append(dead)
+        raise KeyboardInterrupt
+
+    for _ in range(2):  # it was not done, so it is left to the next
+        with pytest.raises(KeyboardInterrupt):
+            DriverLock(path, "9.9.boot.1", take_over=is_killed)
+    DriverLock(path, "9.9.boot.1", take_over=taken.append).release()
+    DriverLock(path, "9.9.boot.1", take_over=taken.append).release()
+    assert taken == ["7.8.boot.1"] * 3
+
+
 def test_who_let_go_did_not_die_with_it(path):
     DriverLock(path, "7.8.boot.1").release()
     assert mark_of_dead_driver(path) == ""
