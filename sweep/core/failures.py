@@ -29,6 +29,7 @@ __all__ = [
     "says_fell_back",
     "unbegun",
     "wants_save",
+    "was_lost",
     "was_put_off",
     "without_numbers",
 ]
@@ -46,6 +47,8 @@ CLASSES = {
 }
 RETRIED = tuple(name for name in CLASSES if name not in ("timeout", "nan"))
 """What is started again unless something else is asked for: the same trial would run as long, and diverge, again."""
+
+_LOSSES = ("start", "lost", "node_lost")
 
 # Exceptions that say in any framework that memory is used up: Python's, PyTorch's.
 _MEMORY_ERRORS = frozenset({"MemoryError", "OutOfMemoryError"})
@@ -129,7 +132,7 @@ def after_exit(trial: Trial, ended: Exit, plan: Plan, now: float) -> tuple[Statu
         return Status.PENDING, evolve(trial, reason=f"{_FALLS_BACK}{where}: {ended.error}")
     if ended.needs is not None:
         return _with_more(trial, ended, ended.needs, plan)
-    if failure in ("start", "lost", "node_lost"):
+    if failure in _LOSSES:
         return _lost(trial, failure, why, plan)
     return _failed(trial, failure, why, plan)
 
@@ -210,6 +213,13 @@ def was_put_off(trial: Trial, plan: Plan, now: float) -> bool:
     has_time = plan.time_budget_s is None or now < plan.time_budget_s
     is_unbegun = trial.status is Status.TERMINATED and not trial.attempt
     return has_time and is_unbegun and trial.reason.startswith(_BUDGET)
+
+
+def was_lost(trial: Trial, plan: Plan) -> bool:
+    """Whether a trial is in ERROR only because what supervised it, or its node, was gone too often; another run of the
+    driver starts it again."""
+    is_ours = trial.failure in _LOSSES and bool(trial.losses or trial.node_losses)  # not a request that never fits
+    return trial.status is Status.ERROR and is_ours and trial.failure in plan.retry_on
 
 
 def put_back(trial: Trial, reason: str, could_fit: Callable[[Resources], bool]) -> Trial:

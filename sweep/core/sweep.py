@@ -713,6 +713,8 @@ class Sweep:
                 self._end(trial, trial.next_status or Status.TERMINATED, trial.reason, now)
             elif trial.status is Status.ERROR and self.plan.retry_errored:
                 self._revive(trial, from_scratch=self.plan.retry_errored == "restart")
+            elif self.plan.retry_unfinished and failures.was_lost(trial, self.plan):
+                self._revive(trial, from_scratch=False)
             elif failures.was_put_off(trial, self.plan, now):
                 self._revive(trial, from_scratch=True)
             elif not trial.is_ended and not self.plan.retry_unfinished:

@@ -407,6 +407,33 @@ def test_how_often_a_trial_was_lost_is_said_from_the_second_time_on():
     ]
 
 
+LOST_TOO_OFTEN = {"status": Status.ERROR, "failure": "lost", "losses": 4, "reason": "lost 4 times: it was killed"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "plan", "expected"),
+    [
+        ({}, Plan(), True),
+        ({"failure": "start"}, Plan(), True),
+        ({"failure": "node_lost", "losses": 0, "node_losses": 11}, Plan(), True),
+        ({"failure": "start", "losses": 0}, Plan(), False),  # a request that never fits
+        ({"failure": "killed"}, Plan(), False),  # by its own fault, after losses
+        ({"failure": "user"}, Plan(), False),
+        ({"status": Status.TERMINATED, "failure": ""}, Plan(), False),
+        ({}, Plan(retry_on=("killed",)), False),
+        ({}, Plan(retry_unfinished=False), False),
+        ({"failure": "killed"}, Plan(retry_errored="continue"), True),
+    ],
+)
+def test_a_resume_starts_again_what_was_lost_too_often_and_nothing_that_has_failed(changes, plan, expected):
+    trial = evolve(AT_WORK, **{**LOST_TOO_OFTEN, "placement": None, "next_status": None, **changes})
+    world = World(
+        trials=[trial], **{name: getattr(plan, name) for name in ("retry_on", "retry_unfinished", "retry_errored")}
+    )
+    assert ("start 0.2" in world.open()) is expected
+    assert world[0].losses == (0 if expected else trial.losses)
+
+
 def test_nodes_that_are_gone_count_by_themselves_to_a_limit_of_their_own():
     trial = evolve(AT_WORK, losses=3, failures=1)
     told = []
