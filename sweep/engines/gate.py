@@ -16,11 +16,10 @@ import os
 import platform
 import secrets
 import socket
-import struct
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -153,8 +152,7 @@ class Gate:
 
 def _let_in(peer: socket.socket, key: bytes) -> Guest | None:
     """Return the connection of an agent that knows the key; None: it does not, or says nothing sensible in time."""
-    _limit(peer, _HANDSHAKE_S)
-    with _as_connection(peer) as connection:
+    with _in_time(peer), _as_connection(peer) as connection:
         try:
             deliver_challenge(connection, key)
             answer_challenge(connection, key)
@@ -163,7 +161,6 @@ def _let_in(peer: socket.socket, key: bytes) -> Guest | None:
             connection.send_bytes(b"{}")
         except Exception:  # whatever a stranger sends: wrong key, no JSON, silence, a port scan
             return None
-    _limit(peer, 0)
     _be_prompt(peer)
     return Guest(hello, peer)
 
@@ -180,10 +177,9 @@ def dial(invitation: Invitation, purpose: str) -> socket.socket:
     except OSError as error:
         raise ExperimentError(f"the driver at {where} cannot be reached: {error.strerror or error}.") from error
     peer.settimeout(None)
-    _limit(peer, _HANDSHAKE_S)
     key = bytes.fromhex(invitation.key)
     try:
-        with _as_connection(peer) as connection:
+        with _in_time(peer), _as_connection(peer) as connection:
             answer_challenge(connection, key)
             deliver_challenge(connection, key)
             connection.send_bytes(json.dumps(asdict(Hello(invitation.node, purpose))).encode())
@@ -191,7 +187,6 @@ def dial(invitation: Invitation, purpose: str) -> socket.socket:
     except Exception as error:  # what multiprocess raises for a wrong key or an early end differs by its version
         peer.close()
         raise ExperimentError(f"the driver at {where} did not let this agent in: {error!r}.") from error
-    _limit(peer, 0)
     _be_prompt(peer)
     return peer
 
@@ -201,11 +196,21 @@ def _as_connection(peer: socket.socket) -> Any:
     return Connection(os.dup(peer.fileno()))
 
 
-def _limit(peer: socket.socket, seconds: float) -> None:
-    """Let no read or write of a blocking socket take longer; 0: for ever."""
-    value = struct.pack("ll", int(seconds), 0)
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+@contextlib.contextmanager
+def _in_time(peer: socket.socket) -> Iterator[None]:
+    """Cut a socket whose handshake takes too long, in however many pieces it comes."""
+
+    def cut() -> None:
+        with contextlib.suppress(OSError):  # it is over
+            peer.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(_HANDSHAKE_S, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _be_prompt(peer: socket.socket) -> None:

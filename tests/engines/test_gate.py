@@ -74,6 +74,25 @@ def test_who_knows_no_key_has_nothing_unpickled_and_keeps_nobody_waiting(gate, t
         one.close()
 
 
+def test_who_says_a_little_again_and_again_is_cut_when_the_whole_handshake_takes_too_long(gate, monkeypatch):
+    made, _ = gate
+    monkeypatch.setattr("sweep.engines.gate._HANDSHAKE_S", 0.2)
+    stranger = socket.create_connection((made.host, made.port))
+    stranger.settimeout(0.01)
+    stranger.sendall((200).to_bytes(4, "big"))  # of the answer, which comes byte by byte
+    is_cut = False
+    for _ in range(190):
+        try:
+            is_cut = is_cut or not stranger.recv(1024)
+            stranger.sendall(b"x")
+        except TimeoutError:
+            continue
+        except OSError:
+            is_cut = True
+    assert is_cut
+    stranger.close()
+
+
 def test_an_agent_serves_no_driver_that_does_not_know_the_key():
     """Each side proves to the other that it knows the key."""
     listener = socket.create_server(("127.0.0.1", 0))
