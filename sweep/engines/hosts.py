@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from sweep.engines.base import EngineContext
 from sweep.engines.kept import keep, nursery_for
 from sweep.engines.loop import Loop
 from sweep.engines.nursery import Nursery, Run, setup_of
-from sweep.engines.processes import await_end
+from sweep.engines.processes import await_end, send
 from sweep.engines.slots import Attempt, Slot
 from sweep.worker import limits, wire
 from sweep.worker.channel import Packets
@@ -133,6 +134,13 @@ class Hosts:
         for slot in self.slots.values():
             if slot.is_idle:
                 slot.retire()
+
+    def wake(self) -> None:
+        """Have zygotes and hosts go on that somebody has stopped (SIGSTOP): they are to end."""
+        for slot in self.slots.values():
+            slot.nursery.wake()
+            if slot.pid and not slot.is_dead:
+                send(signal.SIGCONT, slot.pid)
 
     def end(self, slot: Slot) -> None:
         """End a host that does not react, for instance because it was stopped (SIGSTOP)."""

@@ -214,7 +214,9 @@ class LocalEngine(LoopEngine):
     def _turn(self, timeout_s: float | None) -> None:
         self._loop.run_once(timeout_s)
         posted = self._loop.take_posted()
-        self._is_interrupted = self._is_interrupted or messages.Asked(messages.Ask.INTERRUPT) in posted
+        if messages.Asked(messages.Ask.INTERRUPT) in posted:
+            self._is_interrupted = True
+            self._hosts.wake()
         self._events += posted
 
     def claims(self) -> Sequence[Claim]:

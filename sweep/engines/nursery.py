@@ -137,6 +137,7 @@ class Nursery:
 
     def rest(self) -> bool:
         """Have it wait for another run, once the hosts have lost their sockets; False: it is not fit for one."""
+        self.wake()
         try:
             self.packets.send(wire.Rest(_REST_S))
         except OSError:
@@ -154,8 +155,13 @@ class Nursery:
         except BlockingIOError:
             raise OSError(errno.ENOBUFS, "requests to the process that forks, which is busy") from None
 
+    def wake(self) -> None:
+        """Have it go on if somebody has stopped it (SIGSTOP)."""
+        self._process.send_signal(signal.SIGCONT)
+
     def end_host(self, number: int) -> None:
         """Have a host killed that does not answer."""
+        self.wake()
         with contextlib.suppress(OSError):
             self.packets.send(wire.EndHost(number))
 
@@ -164,6 +170,7 @@ class Nursery:
         with contextlib.suppress(OSError):  # what this process has forked meanwhile may hold the socket, too
             self.packets.socket.shutdown(socket.SHUT_RDWR)
         self.packets.close()  # one that still imports is ended by its watch
+        self.wake()
         try:
             code = self._process.wait(_CLOSE_S)
         except subprocess.TimeoutExpired:

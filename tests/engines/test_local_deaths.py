@@ -8,9 +8,16 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import closing
 
 import pytest
+from conformance.engines import collect, context, has_released, has_reported, trial
 from conformance.processes import LIMIT_S, Watch, of_experiment, parent_of
+
+from sweep.core.messages import Ask, Asked, Exited, ExitKind, Kill, Start, Stop
+from sweep.engines.local import LocalEngine
+from sweep.record.proc import children_of
+from sweep.worker.session import report
 
 # A driver with two trials; each starts a plain child, one in a session of its own, and a daemon that forked twice.
 DRIVER = """
@@ -202,6 +209,26 @@ def test_a_host_killed_after_its_zygote_gives_lost_with_nothing_left(drive, tmp_
     os.kill(hosts[0], signal.SIGKILL)
     assert driver.stdout.readline().startswith("exited LOST")
     assert watch.left() == []
+
+
+@pytest.mark.parametrize("command", ["stop", "kill"])
+def test_a_trial_ends_though_the_fork_server_and_its_supervisor_were_stopped(tmp_path, monkeypatch, command):
+    monkeypatch.setattr("sweep.engines.local._KILL_GRACE_S", 0.1)
+    with closing(LocalEngine(context(tmp_path, lambda config: report(a=1)))) as engine:
+        engine.execute(Start(trial()))
+        (_, reported) = collect(engine, has_reported(1), answer=None)
+        zygote = engine._hosts._nursery.pid
+        (host,) = children_of(zygote)
+        for pid in (zygote, host):
+            os.kill(pid, signal.SIGSTOP)
+        if command == "stop":  # as for Ctrl-C
+            engine.post(Asked(Ask.INTERRUPT))
+            engine.execute(Stop(reported.trial_id, 1, reported.seq))
+        else:
+            engine.execute(Kill(reported.trial_id, 1, "it is to end", ExitKind.TIMEOUT))
+        events = collect(engine, has_released(1), answer=None)
+        (ended,) = [event.exit for event in events if isinstance(event, Exited)]
+        assert ended.kind is (ExitKind.STOPPED if command == "stop" else ExitKind.TIMEOUT)
 
 
 def test_nothing_is_left_when_the_driver_is_killed_while_modules_are_imported(tmp_path):
