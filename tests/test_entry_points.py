@@ -41,6 +41,7 @@ from sweep.errors import (
 )
 from sweep.launch.spec import ResumeMode, RunSpec
 from sweep.record.reader import ExperimentReader
+from sweep.train import DataParallelTrainer, ScalingConfig
 from sweep.worker.environment import CALLER_VARIABLE as CALLER
 
 
@@ -502,7 +503,11 @@ def through_experiments(trainable: Any, storage: Path) -> dict[str, Any]:
     return dict(tune.run_experiments(one, verbose=0)[0].last_result)
 
 
-@pytest.mark.parametrize("way", [through_run, through_tuner, through_experiments])
+def through_a_group(trainable: Any, storage: Path) -> dict[str, Any]:
+    return through_tuner(DataParallelTrainer(trainable, scaling_config=ScalingConfig(num_workers=2)), storage)
+
+
+@pytest.mark.parametrize("way", [through_run, through_tuner, through_experiments, through_a_group])
 def test_what_is_called_through_tune_runs_its_trials_in_their_own_directories(
     way: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
