@@ -24,6 +24,8 @@ from sweep.errors import (
     TrainableError,
     UnknownNameError,
 )
+from sweep.launch.policies import build_policies
+from sweep.launch.spec import RunSpec
 from sweep.record.reader import ExperimentReader
 
 
@@ -290,6 +292,29 @@ def test_a_metric_without_a_mode_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="needs a mode"):
         run(metric="loss")
     assert nothing_was_started(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "rest"),
+    [
+        ({"metric": "loss"}, {"mode": "min"}),
+        ({"metric": "loss"}, {"metric": "loss", "mode": "min"}),
+        ({"mode": "min"}, {"metric": "loss"}),
+    ],
+)
+@pytest.mark.parametrize(
+    "make", [lambda kw: {"scheduler": sweep.ASHAScheduler(**kw)}, lambda kw: {"search_alg": sweep.OptunaSearch(**kw)}]
+)
+def test_one_of_metric_and_mode_is_completed_by_that_of_the_scheduler_or_the_searcher(make, given, rest):
+    spec = RunSpec.of(print, {"config": {"x": sweep.uniform(0, 1)}, **given, **make(rest)})
+    assert (spec.metric, spec.mode) == ("loss", "min")
+    policies = build_policies(spec, 0)
+    assert (policies.metric, policies.mode) == ("loss", "min")
+
+
+def test_the_mode_for_another_metric_does_not_count():
+    with pytest.raises(ConfigError, match="needs a mode"):
+        RunSpec.of(print, {"metric": "loss", "scheduler": sweep.ASHAScheduler(metric="acc", mode="max")})
 
 
 def test_metric_and_mode_in_two_places_are_refused(tmp_path):

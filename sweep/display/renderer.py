@@ -393,7 +393,7 @@ def _table(view: ViewState, width: int, room: int, now: float) -> list[Line]:
     names = ["trial", "state", "step", *view.metrics, "trend"]
     parameters, tail = list(view.varying), ["time", "where"]
     filled = {"trial", "state"}.union(*rows)
-    waits = [[f"{trial.number:05d}", "WAIT"] for trial in waiting]
+    waits = [[f"{trial.number:05d}", "waiting"] for trial in waiting]
     while True:
         columns = [name for name in [*names, *parameters, *tail] if name in filled]
         cells = [[fit(row.get(name, ""), _MAX_CELL) for name in columns] for row in rows]

@@ -186,6 +186,12 @@ class RunSpec:
         if self.config is not None and not isinstance(self.config, Mapping):
             checks.refuse("config", self.config, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}")
         checks.one_of("durability", self.durability, ("group", "full", "fast"))
+        for policy in (self.scheduler, self.search_alg):  # one of the two without the other: whose is the same
+            metric, mode = getattr(policy, "metric", None), getattr(policy, "mode", None)
+            if self.mode is None and self.metric is not None and metric in (None, self.metric):
+                object.__setattr__(self, "mode", mode)
+            elif self.metric is None and self.mode is not None and mode in (None, self.mode):
+                object.__setattr__(self, "metric", metric)
         metric_and_mode(self.metric, self.mode)
         if self.seed is not None:
             checks.whole("seed", self.seed)

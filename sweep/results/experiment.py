@@ -128,17 +128,20 @@ class Experiment:
 
         Args:
             metric, mode: show each trial's best report ever by them instead of its last, the last where none has a
-                number under the metric; without trials that have reported nothing. One of them is completed by the
-                defaults.
+                number under the metric; without trials that have reported nothing. A mode, or the sweep's own metric,
+                is completed by the defaults; another metric alone shows the last reports, as in Tune.
             style: `sweep`, `ray` (Ray's full set of columns first) or `optuna` (as `study.trials_dataframe()`).
             full: with further columns of `style="sweep"`: times, attempts, resources, errors, processes, directories.
                 None: without them, but for what `sweep.tune.run` returned, where Tune has them.
 
         Raises:
-            ConfigError: a mode that is not min or max, a metric without any mode, an unknown style.
+            ConfigError: a mode that is not min or max, the sweep's metric without any mode, an unknown style.
         """
         chosen = None
-        if metric is not None or mode is not None:
+        modes: dict[str | None, str | None] = {**dict(self._objectives), self.default_metric: self.default_mode}
+        if metric is not None and (mode or modes.get(metric, "obs")) in (None, "obs"):
+            chosen = {}  # as in Tune: without a mode none is best
+        elif metric is not None or mode is not None:
             metric, mode = self.chosen_metric(metric, mode)
             best = best_reports(self._reader, metric, mode, infinite=True)
             chosen = self._reader.reports_at({trial_id: seq for trial_id, (seq, _) in best.items()})

@@ -304,6 +304,16 @@ def test_names_of_others_say_what_to_write(
             getattr(one, name)
 
 
+def test_another_metric_without_a_mode_shows_the_last_reports_as_in_tune(mixed: ExperimentAnalysis) -> None:
+    last = mixed.dataframe()["training_iteration"].dropna().tolist()
+    assert mixed.dataframe(metric="eval/acc")["training_iteration"].tolist() == last
+    assert mixed.get_dataframe("eval/acc")["training_iteration"].tolist() == last
+    assert mixed.dataframe("loss")["training_iteration"].tolist() != last  # the sweep's own has a mode
+    without = ExperimentAnalysis(mixed.experiment_path, default_metric="eval/acc", default_mode=None)
+    without.default_mode = None
+    assert without.dataframe("eval/acc")["training_iteration"].tolist() == last
+
+
 def test_best_by_every_scope(mixed: ExperimentAnalysis) -> None:
     def lr(scope: str, mode: str = "min") -> float:
         config = mixed.get_best_config("loss", mode, scope)
