@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
@@ -12,9 +13,31 @@ from sweep.errors import refuse_unknown
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.layout import ExperimentLayout
 
-__all__ = ["Callback", "FilesCallback", "overriding"]
+__all__ = ["Callback", "FilesCallback", "in_either_form", "overriding"]
+
+_K = TypeVar("_K", bound=type)
+_GIVEN = ("trial", "result", "checkpoint")
 
 
+def in_either_form(kind: _K) -> _K:
+    """Let an override in Tune's form call the hooks of a class as it would there: `super().on_trial_result(iteration,
+    trials, trial, result, **info)`."""
+
+    def either(hook: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(hook)  # by whose signature it is called
+        def called(self: Any, *given: Any, **named: Any) -> None:
+            ours = given[2:] if len(given) > 2 or "trial" in named else given
+            hook(self, *ours, **{name: value for name, value in named.items() if name in _GIVEN})
+
+        return called
+
+    for name, hook in list(vars(kind).items()):
+        if name.startswith(("on_trial_", "on_checkpoint")):
+            setattr(kind, name, either(hook))
+    return kind
+
+
+@in_either_form
 @refuse_unknown()
 class Callback:
     """Observe a sweep. Override the hooks that you need; all hooks of one sweep run on one thread, in order.

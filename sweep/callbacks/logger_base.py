@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
-from sweep.callbacks.base import FilesCallback
+from sweep.callbacks.base import FilesCallback, in_either_form
 from sweep.core.results import TrialResult
 from sweep.core.trial import Trial
 from sweep.core.values import as_float
@@ -16,6 +16,7 @@ from sweep.errors import ConfigError
 __all__ = ["LoggerCallback", "number_of", "required", "step_of"]
 
 
+@in_either_form
 class LoggerCallback(FilesCallback):
     """Write down what happens to trials: override the `log_trial_...` methods that are wanted."""
 
@@ -47,6 +48,8 @@ class LoggerCallback(FilesCallback):
         self.log_trial_save(trial)
 
     def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
+        if not isinstance(result, TrialResult):  # an override in Tune's form handed on what it was given: a dict
+            result = TrialResult({name: value for name, value in result.items() if name != "config"})
         iteration = result.get("training_iteration")
         self.log_trial_result(iteration if isinstance(iteration, int) else trial.count, trial, result)
 

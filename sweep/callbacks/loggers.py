@@ -21,6 +21,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from sweep.callbacks.base import in_either_form
 from sweep.callbacks.log_text import csv_line, csv_row, json_line, params_text, plain, read_csv, to_json, write_to
 from sweep.callbacks.logger_base import LoggerCallback, number_of, required, step_of
 from sweep.core.results import AUTO_FILLED, TrialResult, flatten
@@ -143,6 +144,7 @@ class _Appender:
                 self._not_before = time.monotonic() + self._flush_s
 
 
+@in_either_form
 class _FileLogger(LoggerCallback):
     """A logger with one text file of lines per trial."""
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from made_experiment import MadeExperiment
 
+from sweep.callbacks.dispatch import Dispatcher
 from sweep.callbacks.loggers import (
     CSVLoggerCallback,
     JsonLoggerCallback,
@@ -24,6 +25,8 @@ from sweep.callbacks.loggers import (
     TBXLoggerCallback,
     _Appender,
 )
+from sweep.callbacks.observed import ExperimentInfo
+from sweep.core.messages import Hook, Notify
 from sweep.core.plan import Plan
 from sweep.core.resources import Resources
 from sweep.core.results import TrialResult
@@ -426,3 +429,41 @@ def test_a_missing_tensorboardx_is_said_at_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"Run: pip install tensorboardX$"):
         TBXLoggerCallback()
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("kind", [JsonLoggerCallback, CSVLoggerCallback])
+def test_a_subclass_in_tunes_form_that_calls_super_as_there_writes_its_files(
+    tmp_path: Path, kind: Any, is_named: bool
+) -> None:
+    class Own(kind):  # type: ignore[misc]
+        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+            result["double"] = 2 * result["loss"]
+            if is_named:
+                super().on_trial_result(iteration=iteration, trials=trials, trial=trial, result=result, **info)
+            else:
+                super().on_trial_result(iteration, trials, trial, result, **info)
+
+        def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+            super().on_trial_complete(iteration, trials, trial, **info)
+
+    (tmp_path / TRIAL.id).mkdir()
+    said: list[str] = []
+    dispatcher = Dispatcher([Own()], said.append, about=ExperimentInfo(root=str(tmp_path)))
+    dispatcher.setup(experiment_dir=str(tmp_path), plan=Plan(), num_trials=1)
+    dispatcher.start()
+    dispatcher.notify(
+        [
+            Notify(Hook.START, TRIAL),
+            Notify(Hook.RESULT, TRIAL, report(1, loss=0.5)),
+            Notify(Hook.COMPLETE, evolve(TRIAL, status=Status.TERMINATED)),
+        ]
+    )
+    dispatcher.close([])
+    assert said == []
+    if kind is JsonLoggerCallback:
+        (line,) = json_lines(tmp_path)
+        assert (line["loss"], line["double"], line["config"]) == (0.5, 1.0, TRIAL.config)
+        assert (tmp_path / TRIAL.id / "result.json").read_text().count('"config"') == 1
+    else:
+        assert [(row["loss"], row["double"]) for row in csv_rows(tmp_path)] == [("0.5", "1.0")]
