@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -91,8 +92,10 @@ class Progress(Callback):
         self._hint = hint
         self._table = table
         self._lock = threading.Lock()
-        self._inbox: dict[str, tuple[float, float, Trial]] = {}
-        self._messages: deque[str] = deque(maxlen=_MAX_MESSAGES)
+        self._inbox: dict[str, tuple[float, float, Trial, int]] = {}
+        self._messages: deque[tuple[int, Callable[[], str]]] = deque(maxlen=_MAX_MESSAGES)
+        self._order = itertools.count()  # of what is written as lines
+        self._results: dict[str, TrialResult | None] = {}  # the last ones that were shown, with verbose=2
         self._reports: deque[tuple[int, Any, Any]] | None = None  # trial, step and value of each, for the curves
         self._metric = ""
         self._restored: list[Trial] | None = None
@@ -143,6 +146,7 @@ class Progress(Callback):
         self._beat_at = self._drawn_at = self._clock()
         if "trials" in info:  # of earlier runs of the driver
             self._restored = list(info["trials"])
+            self._results |= {trial.id: trial.last_result for trial in self._restored if self.verbose > 1}
             self._is_first_step = False
         if self._file is None:
             self._file = sys.stdout
@@ -173,12 +177,18 @@ class Progress(Callback):
                 # Everything that was there before this run: looked at once.
                 news = set(changed)
                 self._restored = [trial for trial_id, trial in trials.items() if trial_id not in news]
+                self._results |= {trial.id: trial.last_result for trial in self._restored if self.verbose > 1}
             inbox = self._inbox
             for trial_id in changed:
                 trial = trials.get(trial_id)
                 if trial is not None:
+                    if self.verbose > 1 and trial.last_result is not self._results.get(trial_id):
+                        self._results[trial_id] = trial.last_result
+                        self._messages.append((next(self._order), partial(_report_line, now, trial)))
                     known = inbox.get(trial_id)
-                    inbox[trial_id] = (now if known is None else known[0], now, trial)
+                    first, at = (now, -1) if known is None else (known[0], known[3])
+                    is_new = known is None or known[2].status is not trial.status
+                    inbox[trial_id] = (first, now, trial, next(self._order) if is_new else at)
             self._now = now
             self._stepped_at = self._clock()
         if changed and not self._wake.is_set():
@@ -187,13 +197,9 @@ class Progress(Callback):
             self.refresh()
 
     def on_trial_result(self, trial: Trial, result: TrialResult) -> None:
-        """Note it where curves are drawn; with verbose=2, show the report."""
+        """Note it where curves are drawn."""
         if self._reports is not None:
             self._reports.append((trial.number, result.get("training_iteration"), result.get(self._metric)))
-        if self._view is None or self.verbose < 2:
-            return
-        step = text(result.get("training_iteration"))
-        self._say(f"{duration(self._now)} {trial.number:05d} step {step} {pairs(flatten(own_metrics(result)))}")
 
     def on_experiment_end(self, trials: Sequence[Trial]) -> None:
         """Show the last frame and stop."""
@@ -248,7 +254,7 @@ class Progress(Callback):
         with self._lock:
             restored, self._restored = self._restored, None
             inbox, self._inbox = self._inbox, {}
-            lines = list(self._messages)
+            news = [(order, say()) for order, say in self._messages]
             self._messages.clear()
             now, idle = self._now, max(0.0, self._clock() - self._stepped_at)
         if restored:
@@ -256,15 +262,16 @@ class Progress(Callback):
         if view.curves is not None and self._reports is not None:
             for _ in range(len(self._reports)):
                 view.curves.add(*self._reports.popleft())
-        changes = [view.update(*entry) for entry in inbox.values()]
+        changes = [(entry[3], view.update(*entry[:3])) for entry in inbox.values()]
         self._drawn_at = self._clock()
         table = None if self._table is None else list(self._table(view))
+        if not screen.is_block and table is None:
+            news += [(at, change_line(view, self._about, change, now)) for at, change in changes if change is not None]
+        lines = [line for _, line in sorted(news) if line]
         if not screen.is_block and table is not None:
             lines += ["", status_line(view, now + idle), *table]
         elif not screen.is_block:
-            news = [change_line(view, self._about, change, now) for change in changes if change is not None]
-            beat = [] if is_last else self._beat(view, now + idle)
-            lines = [*filter(None, news), *lines, *beat]
+            lines += [] if is_last else self._beat(view, now + idle)
         idle = 0.0 if is_last else idle
         is_page = self.style == "notebook"
         own = table if table is not None or not is_page else ()  # a page has a table of its own below
@@ -301,7 +308,7 @@ class Progress(Callback):
 
     def _say(self, line: str) -> None:
         with self._lock:
-            self._messages.append(line)
+            self._messages.append((next(self._order), lambda: line))
         self._wake.set()
 
     def _open(self) -> None:
@@ -350,3 +357,10 @@ class Progress(Callback):
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=5.0)
         self._thread = None
+
+
+def _report_line(now: float, trial: Trial) -> str:
+    """Return the line of a trial's last report."""
+    result = trial.last_result or TrialResult({})
+    step = text(result.get("training_iteration"))
+    return f"{duration(now)} {trial.number:05d} step {step} {pairs(flatten(own_metrics(result)))}"

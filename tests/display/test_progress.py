@@ -137,6 +137,30 @@ def lines_display(verbose: int = 1, **more: Any) -> tuple[Progress, io.StringIO]
     return Progress(verbose, file=file, style="lines", has_thread=False, **more), file
 
 
+def test_the_lines_of_a_pipe_are_in_the_order_of_time() -> None:
+    progress, file = lines_display(verbose=2)
+    feed = Feed(progress)
+    feed.run(0)
+    feed.report(0, 0.5, 1)
+    feed.run(1)
+    progress.notice("something is odd")
+    feed.report(1, 0.25, 1)
+    feed.report(0, 0.125, 2)
+    feed.end(0)
+    feed.report(1, 0.0625, 2)
+    progress.refresh()
+    said = [" ".join(line.split()[1:4]) for line in file.getvalue().splitlines()[1:]]
+    assert said == [
+        "00000 step 1",
+        "00001 running lr=0.01",
+        "something is odd",
+        "00001 step 1",
+        "00000 step 2",
+        "00000 finished loss=0.125",
+        "00001 step 2",
+    ]
+
+
 def test_a_pipe_gets_one_line_per_change_of_state() -> None:
     progress, file = lines_display()
     feed = Feed(progress).some()
