@@ -43,7 +43,8 @@ class Repeater(Wrapper):
 
     Args:
         repeat: int of at least 1.
-        set_index: add the key `__trial_index__`, 0 to repeat - 1, to each config, for instance to seed the trial.
+        set_index: add the key `__trial_index__`, 0 to repeat - 1, to each config, for instance to seed the trial. By it
+            the best trial is found: one of the suggestion with the best mean. Best configs and tables leave it out.
 
     Raises:
         SearchError: no searcher, or no such number.

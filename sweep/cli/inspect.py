@@ -22,7 +22,7 @@ from sweep.cli.tables import (
 )
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.ranking import shown_objectives
-from sweep.core.results import flatten, own_metrics
+from sweep.core.results import flatten, own_metrics, without_index
 from sweep.core.trial import STATES
 from sweep.display.formats import at_step, clean, text, to_yaml
 from sweep.errors import ConfigError, ExperimentError, NoExperimentError
@@ -187,7 +187,7 @@ def best(
         more = _reported(reader) if earlier is None else _earlier_text(earlier, "Earlier")
         raise ConfigError(f"no trial of {reader.name} has a usable number under {metric!r}{where}. {more}")
     if form is not None:
-        _print_configs([trial.config for trial, _ in found], form)
+        _print_configs([without_index(trial.config) for trial, _ in found], form)
         return
     if style != "table" or (top or 1) > 1:
         _print_trials([(trial, {str(metric): value}) for trial, value in found], style)
@@ -199,7 +199,7 @@ def best(
     click.echo(f"{clean(metric)} {text(value)}   trial {trial.number:05d}   ({words}; {trial.state})")
     if earlier is not None:
         click.echo(_earlier_text(earlier, "better earlier"))
-    click.echo(to_yaml(trial.config), nl=False)
+    click.echo(to_yaml(without_index(trial.config)), nl=False)
 
 
 def _print_front(reader: ExperimentReader, top: int | None, form: str | None, style: str) -> None:
@@ -209,7 +209,7 @@ def _print_front(reader: ExperimentReader, top: int | None, form: str | None, st
         names = ", ".join(repr(metric) for metric, mode in reader.objectives if mode != "obs")
         raise ConfigError(f"no trial of {reader.name} has usable numbers under {names}. {_reported(reader)}")
     if form is not None:
-        _print_configs([trial.config for trial, _ in found[:top]], form)
+        _print_configs([without_index(trial.config) for trial, _ in found[:top]], form)
         return
     if style == "table":
         count = f"{len(found)} trial{'' if len(found) == 1 else 's'}"

@@ -15,7 +15,7 @@ from sweep.cli.tables import format_option, print_rows
 from sweep.core.literals import json_text
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
-from sweep.core.results import flatten, own_metrics
+from sweep.core.results import flatten, own_metrics, without_index
 from sweep.display.formats import at_step, clean, duration, pairs, to_yaml
 from sweep.record.layout import rank_outputs
 from sweep.record.reader import ExperimentReader, Timeline, TrialRow, find_experiment
@@ -203,7 +203,7 @@ def _sweep_facts(reader: ExperimentReader) -> dict[str, Any]:
         "better_earlier": None
         if earlier is None
         else _shown_best(earlier, f"sweep best {shlex.quote(reader.name)} --scope all"),
-        "best_config": None if best is None else best.row.config,
+        "best_config": None if best is None else without_index(best.row.config),
     }
     if objectives:
         front = objectives_front(reader)

@@ -13,6 +13,7 @@ __all__ = [
     "ANONYMOUS_METRIC",
     "AUTO_FILLED",
     "NUMBERS",
+    "TRIAL_INDEX",
     "TrialResult",
     "fill",
     "flatten",
@@ -21,8 +22,10 @@ __all__ = [
     "score",
     "signed",
     "unflatten",
+    "without_index",
 ]
 
+TRIAL_INDEX = "__trial_index__"  # which repeat of a suggestion it is, in configs that `searchers.Repeater` made
 ANONYMOUS_METRIC = "_metric"  # of a number that a function returns or yields by itself, as in Tune
 
 # Keys that are filled in and therefore never a user's own metric.
@@ -198,15 +201,23 @@ def fill(
 
 
 def flatten(nested: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
-    """Return a flat dict whose keys are paths: `{"a": {"b": 1}}` gives `{"a/b": 1}`; empty dicts vanish, lists stay."""
+    """Return a flat dict whose keys are paths: `{"a": {"b": 1}}` gives `{"a/b": 1}`; empty dicts vanish, lists stay.
+    The number of a repeat, which is no parameter, is left out."""
     flat: dict[str, Any] = {}
     for key, value in nested.items():
+        if key == TRIAL_INDEX:
+            continue
         if isinstance(value, Mapping):
             for inner, leaf in flatten(value, delimiter).items():
                 flat[f"{key if type(key) is str else printed(key)}{delimiter}{inner}"] = leaf
         else:
             flat[key if type(key) is str else printed(key)] = value
     return flat
+
+
+def without_index(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config as it was suggested, without the number of the repeat."""
+    return {key: value for key, value in config.items() if key != TRIAL_INDEX}
 
 
 def own_metrics(report: Mapping[str, Any], *also: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import format_bytes
-from sweep.core.results import flatten
+from sweep.core.results import flatten, without_index
 from sweep.core.trial import Status, Trial, shown_state
 from sweep.display.ending import Ending, waited_for
 from sweep.display.formats import (
@@ -136,7 +136,7 @@ def draw_end(
     best = view.best
     if best is not None:
         lines.append([("best config:", "bold")])
-        lines += [[(f"  {line}", "")] for line in to_yaml(best.trial.config).splitlines()]
+        lines += [[(f"  {line}", "")] for line in to_yaml(without_index(best.trial.config)).splitlines()]
     for group in sorted(view.failures.values(), key=lambda group: -len(group.numbers))[:_MAX_MESSAGES]:
         of_class = f"{group.failure} · " if group.failure else ""
         which = of_class + _which(list(group.numbers))

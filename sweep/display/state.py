@@ -6,6 +6,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from sweep.core.expected import is_silent
@@ -13,7 +14,7 @@ from sweep.core.failures import without_numbers
 from sweep.core.plan import Plan
 from sweep.core.ranking import Objectives, Ranking, beats, rankable
 from sweep.core.resources import Node
-from sweep.core.results import TrialResult, flatten
+from sweep.core.results import TRIAL_INDEX, TrialResult, flatten
 from sweep.core.trial import STATES, Status, Trial, shown_state
 from sweep.display.curves import LiveCurves
 from sweep.display.forecast import Eta, Forecast, Progress
@@ -119,6 +120,7 @@ class ViewState:
         self.silent: set[int] = set()  # numbers of the trials that went all their way without the metric
         self.last_report_at: float | None = None
         self._ranking = Ranking(plan.mode)
+        self._repeats: dict[int, dict[int, Any]] = {}  # by the first of them: the last value of each
         self._front = Front(objectives) if objectives else None
         self._known: dict[int, tuple[str, Trial]] = {}  # by number: its state, and the trial as it is now
         self._holding: dict[str, Trial] = {}
@@ -325,6 +327,13 @@ class ViewState:
         if not metric:
             return
         value = None if result is None else rankable(result.get(metric))
+        if TRIAL_INDEX in trial.config:  # repeats count together, by their mean
+            first = trial.number - trial.config[TRIAL_INDEX]
+            some = self._repeats.setdefault(first, {})
+            some[trial.number] = value
+            values = [one for one in some.values() if one is not None]
+            self._ranking.put(first, fmean(values) if values else None)
+            return
         self._ranking.put(trial.number, value)
         for report in (trial.best_result, result):  # a report of a trial that is being stopped is not among its best
             value = None if report is None else rankable(report.get(metric))

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweep.core.failures import without_numbers
 from sweep.core.literals import as_arguments, json_text
-from sweep.core.results import flatten
+from sweep.core.results import flatten, without_index
 from sweep.core.trial import STATES
 from sweep.display.formats import at_step, duration
 from sweep.figures.attempts import Attempt, spans_of
@@ -78,7 +78,7 @@ def winner(subject: Subject) -> str:
     if best is not None:
         what = best.row.state
         note = "" if what == "finished" else f"({escaped(what)})"
-        found += line(_value(best), note, "by the last report of each trial") + _pasted(best.row.config)
+        found += line(_value(best), note, "by the last report of each trial") + _pasted(without_index(best.row.config))
         if best.row.checkpoint is not None:
             found += facts([("checkpoint", reader.root / best.row.checkpoint.path)])
     if earlier is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep import checks
 from sweep.core.config import level_of_caller
-from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten
+from sweep.core.results import ANONYMOUS_METRIC, TrialResult, flatten, without_index
 from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, refuse_unknown
 from sweep.record.reader import ExperimentReader
 from sweep.record.remote import open_storage_for_reading
@@ -201,7 +201,7 @@ class ExperimentAnalysis(Experiment):
     ) -> dict[str, Any] | None:
         """Return the config of `get_best_trial`, or None with a warning."""
         best = self.get_best_trial(metric, mode, scope)
-        return None if best is None else best.config
+        return None if best is None else without_index(best.config)
 
     def get_best_checkpoint(self, trial: Any, metric: str | None = None, mode: str | None = None) -> Checkpoint | None:
         """Return the kept checkpoint of `trial` (a trial, a result, an id or a number) whose report was the best of

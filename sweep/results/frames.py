@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep import checks
-from sweep.core.results import AUTO_FILLED, flatten
+from sweep.core.results import AUTO_FILLED, TRIAL_INDEX, flatten
 from sweep.core.trial import number_of
 from sweep.core.values import printed, shown, sound_text
 from sweep.record.derived_fields import NODE_IP, complete, date_of
@@ -308,7 +308,7 @@ def _split(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, list[Any]], dic
 def _flat(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Flatten what came out of JSON, where a nested mapping is always a dict: most rows have none, so nothing is
     copied. `core.results.flatten` takes any mapping and is four times as slow."""
-    return flatten(row) if dict in map(type, row.values()) else row
+    return flatten(row) if TRIAL_INDEX in row or dict in map(type, row.values()) else row
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

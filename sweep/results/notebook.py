@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.ranking import rankable, shown_objectives
-from sweep.core.results import flatten, own_metrics
+from sweep.core.results import flatten, own_metrics, without_index
 from sweep.core.trial import STATES
 from sweep.core.values import printed
 from sweep.record.encoding import Opaque
@@ -64,7 +64,7 @@ def analysis_page(analysis: Experiment) -> str:
     values = dict(scores(reader, metric, mode, "last")) if metric and mode else {}
     table = _trial_table(_ranked(trials, values, mode), names, marked)
     if best is not None:
-        table = config_to_paste(best.row.config) + table
+        table = config_to_paste(without_index(best.row.config)) + table
     pictures = figures(reader, trials, metric, mode, values, marked) if metric and mode else ""
     return _page([head, *chosen], table + pictures + (_MORE if trials else ""), str(reader.root))
 

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from sweep.core.ranking import beats, rankable
-from sweep.core.results import flatten
+from sweep.core.results import TRIAL_INDEX, flatten
 from sweep.record.reader import ExperimentReader
 
-__all__ = ["AVERAGES", "SCOPES", "best_reports", "metric_analysis", "scores"]
+__all__ = ["AVERAGES", "SCOPES", "best_reports", "metric_analysis", "repeats", "scores"]
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -34,9 +34,11 @@ def scores(
 
     Args:
         infinite: let infinities be best; only `scope="all"` chooses among values here.
+
+    Each of the trials that a `Repeater` has made of one suggestion has the mean of them all.
     """
     if scope == "last":
-        return [(trial_id, value) for trial_id, _, value in reader.values(metric, last_only=True)]
+        return _of_repeats(reader, [(name, value) for name, _, value in reader.values(metric, last_only=True)])
     if scope == "all":
         found = {key: value for key, (_, value) in best_reports(reader, metric, mode, infinite=infinite).items()}
     else:
@@ -44,7 +46,25 @@ def scores(
         for trial_id, _, value in reader.values(metric):
             series[trial_id].append(value)
         found = {trial_id: AVERAGES[scope](values) for trial_id, values in series.items()}
-    return [(row.trial_id, found[row.trial_id]) for row in reader.trials() if row.trial_id in found]
+    return _of_repeats(
+        reader, [(row.trial_id, found[row.trial_id]) for row in reader.trials() if row.trial_id in found]
+    )
+
+
+def repeats(reader: ExperimentReader) -> dict[str, int]:
+    """Return the number of the first trial of its suggestion for each trial that is one of several repeats."""
+    return {row.trial_id: row.number - row.config[TRIAL_INDEX] for row in reader.trials() if TRIAL_INDEX in row.config}
+
+
+def _of_repeats(reader: ExperimentReader, found: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    first = repeats(reader)
+    if not first:
+        return found
+    groups: dict[int, list[float]] = defaultdict(list)
+    for trial_id, value in found:
+        if trial_id in first and (number := rankable(value)) is not None:
+            groups[first[trial_id]].append(number)
+    return [(name, _mean(some) if (some := groups.get(first.get(name, -1))) else value) for name, value in found]
 
 
 def best_reports(

@@ -10,7 +10,7 @@ from searchers.pareto import pareto_front
 from sweep.core.ranking import beats, best_of
 from sweep.core.results import TrialResult
 from sweep.record.reader import ExperimentReader, TrialRow
-from sweep.results.scopes import best_reports, scores
+from sweep.results.scopes import best_reports, repeats, scores
 
 __all__ = [
     "Best",
@@ -44,8 +44,9 @@ def best_by_last(reader: ExperimentReader, metric: str | None, mode: str | None)
 
 
 def better_earlier(reader: ExperimentReader, metric: str | None, mode: str | None) -> Best | None:
-    """Return the best report of all if it is better than that of `best_by_last`; None: nothing had been better."""
-    if not metric or not mode:
+    """Return the best report of all if it is better than that of `best_by_last`; None: nothing had been better, or
+    trials were repeated, of which one may have been lucky."""
+    if not metric or not mode or repeats(reader):
         return None
     last, reports = best_by_last(reader, metric, mode), best_reports(reader, metric, mode)
     found = best_of(((row, reports[row.trial_id][1]) for row in reader.trials() if row.trial_id in reports), mode)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from searchers.base import EXHAUSTED, Config, Searcher, Signal
 from sweep.core.messages import Exited, ExitKind, NodesChanged, PlanChanged, Reported, Saved, Suggested
 from sweep.core.resources import Node, Resources
-from sweep.core.results import flatten, unflatten
+from sweep.core.results import TRIAL_INDEX, flatten, unflatten
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, ExperimentError, UserCodeError, refuse_unknown
 from sweep.record.facts import Fact, read_facts
@@ -330,7 +330,11 @@ def _point(seconds: float, metrics: dict[str, Any], *, has_checkpoint: bool = Tr
 
 
 def _key(config: Mapping[str, Any]) -> Any:
-    return tuple(sorted((path, repr(value)) for path, value in flatten(config).items()))
+    return tuple(
+        sorted(
+            (path, repr(value)) for path, value in [*flatten(config).items(), (TRIAL_INDEX, config.get(TRIAL_INDEX))]
+        )
+    )
 
 
 def _is_number(value: Any) -> bool:

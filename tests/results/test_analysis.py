@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from made_experiment import T0, MadeExperiment
 
+import sweep
+from searchers import Repeater
 from sweep.errors import CheckpointError, ConfigError, ExperimentError, MetricError, SweepError, UserCodeError
 from sweep.record.reader import find_experiment, list_experiments
 from sweep.results.analysis import SCOPES, ExperimentAnalysis, ExperimentReader, Result, ResultGrid
@@ -694,3 +696,27 @@ def test_of_several_objectives_the_repr_shows_the_pareto_set(several: Experiment
         in repr(several)
     )
     assert "best" not in repr(several)
+
+
+def test_of_repeats_the_suggestion_with_the_best_mean_wins_and_its_number_is_no_part_of_the_config(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    losses = {(0, 0): 0.0, (0, 1): 9.0, (1, 0): 2.0, (1, 1): 1.0, (2, 0): 8.0, (2, 1): math.nan}  # the first was lucky
+
+    def train(config: dict[str, Any]) -> None:
+        sweep.report(loss=losses[config["x"], config["__trial_index__"]])
+
+    searcher = Repeater(sweep.BasicVariantGenerator(), repeat=2)
+    space = {"x": sweep.grid_search([0, 1, 2])}
+    options: dict[str, Any] = {"metric": "loss", "mode": "min", "storage_path": tmp_path, "engine": "inline"}
+    analysis = sweep.run(train, config=space, search_alg=searcher, num_samples=2, **options)
+    shown = capfd.readouterr().out
+    assert analysis.best_config == {"x": 1}
+    best = analysis.get_best_trial()
+    assert best is not None
+    assert best.config == {"x": 1, "__trial_index__": 0}, "a trial has what it was given"
+    assert [round(value, 6) for _, value in analysis.ranking()] == [1.5, 1.5, 4.5, 4.5, 8.0, 8.0]
+    assert "config/__trial_index__" not in analysis.dataframe().columns
+    assert "__trial_index__" not in shown
+    assert "best  loss 1.5" in shown
+    assert "best config:\n  x: 1\n" in shown
