@@ -27,6 +27,7 @@ from sweep.errors import (
 from sweep.launch.policies import build_policies
 from sweep.launch.spec import RunSpec
 from sweep.record.reader import ExperimentReader
+from sweep.schedulers import Scheduler
 
 
 def train(config):
@@ -253,6 +254,40 @@ def test_a_config_that_cannot_be_pickled_names_the_key(tmp_path, space, where, s
     with pytest.raises(ConfigError, match=where):
         start(space)
     assert nothing_was_started(tmp_path)
+
+
+def in_itself():
+    space = {"x": sweep.uniform(0, 1), "inner": [1]}
+    space["inner"].append(space)
+    return space
+
+
+class Adding(Scheduler):
+    def __init__(self, answer):
+        self.answer = answer
+
+    def on_result(self, trial, result, trials):
+        return ()
+
+    def complete_config(self, config, number):
+        return self.answer(config)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"config": in_itself()}, r"config\['inner'\] holds itself, or is nested some hundred deep"),
+        ({"config": {"x": 1}, "scheduler": Adding(lambda config: in_itself())}, r"config\['inner'\] holds itself"),
+        ({"scheduler": Adding(lambda config: 5)}, "the scheduler Adding answered complete_config with 5; expected the"),
+        ({"scheduler": Adding(lambda config: None)}, "answered complete_config with None; expected the trial's config"),
+        ({"scheduler": Adding(lambda config: 1 / 0)}, "the scheduler Adding failed: ZeroDivisionError"),
+        ({"progress_reporter": 5}, "progress_reporter is 5; expected a reporter such as sweep.CLIReporter"),
+        ({"progress_reporter": sweep.CLIReporter}, "progress_reporter is <class .*; expected a reporter such as"),
+    ],
+)
+def test_what_has_no_end_or_is_no_config_or_no_reporter_is_refused_in_one_sentence(tmp_path, arguments, message):
+    with pytest.raises(sweep.SweepError, match=message):
+        run(engine="inline", **arguments)
 
 
 @pytest.mark.parametrize("trainable", [3, None, lambda: None, lambda a, b: None, dict])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -30,9 +31,10 @@ __all__ = [
     "SyncConfig",
     "TuneConfig",
     "env_vars_of",
-    "level_of_caller",
-    "storage_path_of",
     "fields_of",
+    "level_of_caller",
+    "refuse_endless",
+    "storage_path_of",
 ]
 
 
@@ -85,6 +87,28 @@ def env_vars_of(runtime_env: Any, who: str) -> dict[str, str]:
         if not isinstance(value, str) or "\0" in value:
             raise ConfigError(f"{who}: env_vars has {name}={value!r:.100}; expected a text. Write {str(value)!r:.100}.")
     return dict(variables)
+
+
+def refuse_endless(config: Any) -> None:
+    """Refuse a config, or a space, with a dict or list in it that lies in itself.
+
+    Raises:
+        ConfigError: there is one; the message names the key.
+    """
+    if _is_endless(config):
+        key = next((key for key, value in config.items() if _is_endless({key: value})), "...")
+        raise ConfigError(
+            f"config[{key!r:.100}] holds itself, or is nested some hundred deep; expected dicts and lists that come to "
+            "an end. Put what is needed of it into the config."
+        )
+
+
+def _is_endless(value: Any) -> bool:
+    try:
+        json.dumps(value, default=lambda other: None, skipkeys=True)
+    except (ValueError, RecursionError) as error:
+        return isinstance(error, RecursionError) or "Circular" in str(error)  # not a number too long to be shown
+    return False
 
 
 def level_of_caller() -> int:

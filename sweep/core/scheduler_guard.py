@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.messages import CloneTrial, Decision, PauseTrial, ResizeTrial, ResumeTrial, SaveTrial, StopTrial
@@ -12,7 +12,7 @@ from sweep.errors import MetricError, SweepError
 if TYPE_CHECKING:
     from sweep.schedulers.base import Scheduler
 
-__all__ = ["choose", "consult", "tell"]
+__all__ = ["choose", "complete", "consult", "tell"]
 
 _DECISIONS = (StopTrial, PauseTrial, ResumeTrial, SaveTrial, CloneTrial, ResizeTrial)
 
@@ -34,6 +34,24 @@ def consult(scheduler: Scheduler, hook: str, *arguments: Any) -> Sequence[Decisi
         name = type(scheduler).__name__
         raise SweepError(f"the scheduler {name} answered {hook} with {answer!r:.100}; expected decisions.")
     return decisions
+
+
+def complete(scheduler: Scheduler, config: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """Return the config of a new trial with what a scheduler adds to it.
+
+    Raises:
+        SweepError: it failed, or answered something else than a config.
+    """
+    try:
+        answer: Any = scheduler.complete_config(config, number)
+    except Exception as error:  # as in consult
+        raise _blame(scheduler, error) from error
+    if not isinstance(answer, Mapping):
+        name = type(scheduler).__name__
+        raise SweepError(
+            f"the scheduler {name} answered complete_config with {answer!r:.100}; expected the trial's config, a dict."
+        )
+    return answer
 
 
 def tell(scheduler: Scheduler, hook: str, *arguments: Any) -> None:

@@ -173,9 +173,9 @@ def ask(searcher: Searcher, trial_id: str, request_of: RequestOf, complete: Comp
             raise TypeError(f"suggest() returned {answer!r:.200}; expected a dict, NOT_NOW or EXHAUSTED")
         config = answer if complete is None else complete(answer, trial_id)
         return Suggested(trial_id, config, request_of(config), searcher.suggestion_state(trial_id))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # it may be the user's own; three in a row end it
+    except BaseException as error:  # the searcher and the resources function may be the user's; three in a row end it
+        if isinstance(error, KeyboardInterrupt) or type(error) is SweepError:  # which is the scheduler's, and says so
+            raise
         return Suggested(trial_id, Failed(f"{type(searcher).__name__}: {type(error).__name__}: {error}"))
 
 

@@ -27,9 +27,12 @@ from searchers.keywords import taken_by
 from searchers.mismatch import constants_of, mismatch
 from searchers.variants import check_space, grid_values, has_domains, merge, walk
 from searchers.warm_start import Point
-from sweep.core.results import NUMBERS
+from sweep.core import scheduler_guard
+from sweep.core.failures import without_numbers
+from sweep.core.results import NUMBERS, flatten
+from sweep.core.trial import number_of
 from sweep.core.values import shown
-from sweep.errors import ConfigError, SearchError, nearest
+from sweep.errors import ConfigError, SearchError, closest, nearest
 from sweep.launch.spec import RunSpec, metric_and_mode
 from sweep.schedulers import SCHEDULERS, FIFOScheduler, ResourceChangingScheduler, Scheduler, create_scheduler
 
@@ -44,6 +47,8 @@ _FOREIGN = (
     "skopt.space.",
     "ConfigSpace.",
 )
+
+_MISSPELT = 0.85  # likeness of two names of which one is a slip of the other
 
 Names = str | Sequence[str] | None
 
@@ -95,6 +100,7 @@ class Policies:
 
         Raises:
             SearchError: something in the config is still to be decided.
+            SweepError: the scheduler failed, or answered no config.
         """
         foreign = _foreign(self.searcher)
         if foreign is not None:
@@ -105,7 +111,7 @@ class Policies:
                     f"{type(foreign).__name__} suggested a config that is not of the space: {found}. It is used as it "
                     "is, and so are others; this is said once."
                 )
-        return self.scheduler.complete_config(config, int(trial_id.rpartition("_")[2]))
+        return scheduler_guard.complete(self.scheduler, config, number_of(trial_id))
 
 
 def build_policies(spec: RunSpec, seed: int) -> Policies:
@@ -143,6 +149,7 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
             f"the scheduler {describe(scheduler)} changes configs itself, which would mislead the searcher "
             f"{describe(searcher)}. Leave search_alg out: the first configs are then drawn from config."
         )
+    _refuse_misspelt(scheduler.mutated_paths, list(flatten(space)))
     if scheduler.milestones:
         searcher.set_budgets(scheduler.milestones)
     if not first and scheduler.metric and scheduler.mode:
@@ -150,6 +157,22 @@ def build_policies(spec: RunSpec, seed: int) -> Policies:
         first, first_mode = metric_and_mode(metrics, modes)
     learned = [] if spec.warm_start is None else [_teach(searcher, spec.warm_start)]
     return Policies(searcher, scheduler, metrics, modes, first, first_mode, space, learned)
+
+
+def _refuse_misspelt(mutated: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse that a scheduler changes what looks like a slip of a parameter's name; other new names are added, as in
+    Tune.
+
+    Raises:
+        ConfigError: it names both.
+    """
+    for path in mutated:
+        others = [name for name in known if name not in mutated and without_numbers(name) != without_numbers(path)]
+        if path not in known and (near := closest(path, others, _MISSPELT)):
+            raise ConfigError(
+                f"the scheduler changes {path!r}, which is no key of config; did you mean {near!r}? If it is another "
+                "parameter, give it a value in config, too."
+            )
 
 
 def _teach(searcher: Searcher, points: Sequence[Point]) -> str:

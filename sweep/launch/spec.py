@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import cached_property
+from types import NoneType
 from typing import Any
 
 from searchers.base import Searcher
@@ -21,6 +22,7 @@ from sweep.core.config import (
     ResumeConfig,
     SyncConfig,
     level_of_caller,
+    refuse_endless,
     storage_path_of,
 )
 from sweep.core.resources import Node
@@ -186,6 +188,11 @@ class RunSpec:
         if self.config is not None and not isinstance(self.config, Mapping):
             checks.refuse("config", self.config, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}")
         checks.one_of("durability", self.durability, ("group", "full", "fast"))
+        if not isinstance(self.progress_reporter, (Callback, NoneType)):
+            checks.refuse(
+                "progress_reporter", self.progress_reporter, "a reporter such as sweep.CLIReporter(), or None"
+            )
+        refuse_endless(self.config)
         for policy in (self.scheduler, self.search_alg):  # one of the two without the other: whose is the same
             metric, mode = getattr(policy, "metric", None), getattr(policy, "mode", None)
             if self.mode is None and self.metric is not None and metric in (None, self.metric):

@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from sweep.core.config import refuse_endless
 from sweep.errors import ConfigError, TrainableError
 from sweep.record.files import write_atomically
 from sweep.record.importing import is_reached
@@ -95,6 +96,7 @@ def refuse_unpicklable(config: Any, *, is_warned: bool = False) -> None:
     Raises:
         ConfigError: something in it cannot be pickled; the message names the innermost such thing by its keys.
     """
+    refuse_endless(config)
     why, num_bytes = _measured(config, _FILES)
     if why is None:
         if is_warned and num_bytes > WARN_BYTES:
