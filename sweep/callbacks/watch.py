@@ -14,17 +14,18 @@ from typing import Any
 from sweep.callbacks.base import Callback, FilesCallback
 from sweep.core.failures import fell_back
 from sweep.core.results import TrialResult, flatten, own_metrics
-from sweep.core.trial import Trial
+from sweep.core.trial import Status, Trial
 from sweep.errors import closest, nearest
 from sweep.record.rows import last_exit
 from sweep.record.working import open_record
 
-__all__ = ["AlikeFailures", "DamageNotice", "MissingKeys", "SpaceNotice"]
+__all__ = ["AlikeFailures", "DamageNotice", "MissingKeys", "SchedulerNotices", "SlowStarts", "SpaceNotice"]
 
 _REPORTS = 10  # of one trial, after which a key that a rule goes by is missed
 _MISSPELT = 0.8  # likeness of two names, of which one is the other with a slip: `val_loss` is none of `loss`
 _COUNTS = (2, 5)  # failures alike at which it is said: early, and once more when it is sure
 _SAY_S = 60.0  # between two notices of a full disk
+_STARTS_S = 10.0  # of all trials together, below which it is not worth a word
 _FRAME = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]|^<|^" + re.escape(_STDLIB))
@@ -87,6 +88,75 @@ class DamageNotice(Callback):
             self._notice(f"trial {trial.number:05d} {trial.reason}")
 
 
+class SchedulerNotices(Callback):
+    """Say what a scheduler notes as soon as it does; and at the first trial that ends without one, that it needs
+    checkpoints.
+
+    Args:
+        is_copying: it lets trials continue from checkpoints of others, which they have to report by themselves.
+        notice: called with one line.
+    """
+
+    def __init__(self, scheduler: Any, is_copying: bool, notice: Callable[[str], None]) -> None:
+        self._scheduler = scheduler
+        self._is_copying = is_copying
+        self._notice = notice
+        self._num_said = 0
+
+    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        """Look for what is new."""
+        for text in self._scheduler.notices[self._num_said :]:
+            self._num_said += 1
+            self._notice(text)
+        ended = [trials[name] for name in changed if trials[name].last_result] if self._is_copying else []
+        if ended := [trial for trial in ended if trial.status is Status.TERMINATED]:
+            self._is_copying = False
+            if ended[0].checkpoint is None:
+                self._notice(
+                    f"trial {ended[0].number:05d} ended without a checkpoint, and "
+                    f"{type(self._scheduler).__name__} lets trials continue from those of others: without any it "
+                    "changes nothing. Report them: sweep.report(..., checkpoint=...)"
+                )
+
+
+class SlowStarts(Callback):
+    """Say at the end that trials took longer to start than to train, where a reused process would save that.
+
+    Args:
+        notice: called with one line.
+    """
+
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self._notice = notice
+        self._begun: dict[str, float] = {}
+        self._first: dict[str, float] = {}  # when the first report came
+        self._num = 0
+        self._start_s = self._total_s = 0.0
+
+    def on_step(self, trials: Mapping[str, Trial], now: float, changed: Sequence[str]) -> None:
+        """Take the time of each trial that ran in one go and made several reports."""
+        for trial in (trials[name] for name in changed):
+            if trial.is_held:
+                self._begun.setdefault(trial.id, now)
+            if trial.count == 1:
+                self._first.setdefault(trial.id, now)
+            if not trial.is_ended:
+                continue
+            begun, first = self._begun.pop(trial.id, None), self._first.pop(trial.id, None)
+            if begun is not None and first is not None and trial.attempt == 1 and trial.count > 1:
+                self._num += 1
+                self._start_s += max(0.0, first - begun - (now - first) / (trial.count - 1))
+                self._total_s += now - begun
+
+    def on_experiment_end(self, trials: Sequence[Trial]) -> None:
+        if self._start_s > max(_STARTS_S, self._total_s / 2):
+            share, each = self._start_s / self._total_s, self._start_s / self._num
+            self._notice(
+                f"starting took {share:.0%} of the trials' time ({each:.2g} s each: imports, data, compilation until "
+                "the first report); try reuse_actors=True, which gives the next trial the same process"
+            )
+
+
 class SpaceNotice(Callback):
     """Say which trial waits for room on a full disk, at most once a minute: nothing happens until the user acts.
 
@@ -109,17 +179,26 @@ class SpaceNotice(Callback):
 
 class MissingKeys(Callback):
     """Say once that what a rule goes by is not reported, so that the rule does nothing: after ten reports of a trial,
-    or at the end of one that finished; and, at the first report, that the metric looks like a slip.
+    or at the end of one that finished; and at the first report of a key that looks like a slip.
 
     Args:
         metric: of the sweep; "" if there is none.
         rules: key -> what names it and what follows, as the end of a sentence.
         score: the key by which checkpoints are kept; "" if there is none. It is missed at the first checkpoint.
         notice: called with one line.
+        warn: the same, while trials go on that a rule may be meant to end.
     """
 
-    def __init__(self, metric: str, rules: Mapping[str, str], score: str, notice: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        metric: str,
+        rules: Mapping[str, str],
+        score: str,
+        notice: Callable[[str], None],
+        warn: Callable[[str], None],
+    ) -> None:
         self._metric = metric
+        self._warn = warn
         self._rules = dict(rules)  # those that are neither seen nor missed so far
         self._score = score
         self._counts: Counter[str] = Counter()
@@ -138,9 +217,10 @@ class MissingKeys(Callback):
         if not self._rules:
             return
         self._rules = {key: rule for key, rule in self._rules.items() if result.get(key) is None}
+        keys = [] if self._counts else list(flatten(result))
         self._counts[trial.id] += 1
-        if self._counts[trial.id] >= _REPORTS:
-            self._miss(trial, result)
+        is_late = self._counts[trial.id] >= _REPORTS
+        self._miss(self._warn, trial, result, [key for key in self._rules if is_late or closest(key, keys, _MISSPELT)])
 
     def on_trial_save(self, trial: Trial) -> None:
         """Look for the key by which checkpoints are kept."""
@@ -155,14 +235,14 @@ class MissingKeys(Callback):
     def on_trial_complete(self, trial: Trial) -> None:
         """A trial that finished without being stopped has shown whatever it reports."""
         if self._rules and not trial.reason and trial.last_result is not None:
-            self._miss(trial, trial.last_result)
+            self._miss(self._notice, trial, trial.last_result, list(self._rules))
 
-    def _miss(self, trial: Trial, result: TrialResult) -> None:
-        missing, self._rules = self._rules, {}
+    def _miss(self, say: Callable[[str], None], trial: Trial, result: Mapping[str, Any], which: Sequence[str]) -> None:
+        missing = {key: self._rules.pop(key) for key in which}
         for rule in dict.fromkeys(missing.values()):
             keys = sorted(key for key in missing if missing[key] == rule)
             count = self._counts[trial.id]
-            self._notice(
+            say(
                 f"trial {trial.id} made {count} report{'' if count == 1 else 's'} without "
                 f"{', '.join(map(repr, keys))}, {rule}. {nearest(keys[0], list(flatten(result)))}"
             )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from sweep.accelerators.claims import Claims, Unkept, directory_of
 from sweep.core.claims import Claim, Lookout
 from sweep.core.messages import ClaimsChanged, Declined, Event
+from sweep.core.resources import UNIT
 from sweep.core.trial import Trial
 from sweep.engines.base import EngineContext
 from sweep.engines.loop import Loop
@@ -50,6 +51,7 @@ class Sharing:
     _has_told: bool = field(default=False, init=False)  # likewise
     _bell: int = field(default=-1, init=False)
     _is_alarm_set: bool = field(default=False, init=False)
+    _smaller: set[int] = field(default_factory=set, init=False)  # drivers that were said to count fewer CPUs
     _idle: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +89,7 @@ class Sharing:
     def claims(self) -> tuple[Claim, ...]:
         """Return what other sweeps keep from this one now; from here on, changes are told."""
         self._told = () if self._claims is None else self._claims.look()
+        self._name_smaller()
         return self._told
 
     def take(self, trial: Trial) -> bool:
@@ -158,8 +161,21 @@ class Sharing:
         if self._claims is None or self._claims.others == self._told:
             return False
         self._told, self._has_told = self._claims.others, True
+        self._name_smaller()
         self.emit(ClaimsChanged(self._told))
         return True
+
+    def _name_smaller(self) -> None:
+        """Say once which other sweep counts fewer CPUs here: no more than those are used by both together."""
+        for claim in self._told:
+            total = next((total for _, name, total in claim.totals if name == "cpu"), None)
+            if total is not None and claim.pid not in self._smaller:
+                self._smaller.add(claim.pid)
+                self.say(
+                    f"{claim} was started with {total / UNIT:g} CPUs, and it and this sweep together use no more than "
+                    "those while it runs. Start it with all CPUs of the machine and limit it by max_concurrent_trials; "
+                    "or, if its CPUs are not to count here, with sweep.init(shared=False)"
+                )
 
     def _listen(self) -> None:
         if self._claims is not None and self._claims.bell != self._bell:

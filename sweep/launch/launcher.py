@@ -28,7 +28,7 @@ from sweep.launch.description import COMPLETE, meta_of_run, setup_info
 from sweep.launch.drive import drive
 from sweep.launch.engines import away_of, engine_of, nodes_of, with_engine
 from sweep.launch.interrupt import interruptible
-from sweep.launch.notices import Notices, resumption, surprises
+from sweep.launch.notices import Notices, resumption, surprises, unjudged
 from sweep.launch.observers import about_of, callbacks_of, finish_copy, mirror_of, take_log_files
 from sweep.launch.place import place_of, start_from
 from sweep.launch.settings import NO_LOGGERS, NOT_STRICT, is_set, stop_grace_s
@@ -258,7 +258,8 @@ class Launch:
                 raise
             notices.warn(str(error))
             self.is_interrupted = True
-        for text in (*engine.notices, *self.policies.notices, *self.policies.scheduler.notices):
+        idle = "" if self.is_interrupted or sweep.ending else unjudged(self.policies.scheduler, sweep.trials.values())
+        for text in filter(None, (*engine.notices, *self.policies.notices, idle)):
             notices.say(text)
         return sweep
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from searchers import ConcurrencyLimiter
 from sweep.accelerators import inventory
 from sweep.callbacks.base import Callback
+from sweep.core.trial import Trial
+from sweep.core.values import as_float
 from sweep.launch.build import Built
 from sweep.launch.place import Place
 from sweep.launch.policies import describe, unsearched_lists
 from sweep.record.resume import Loaded
 from sweep.worker.trainable import PreparedTrainable
 
-__all__ = ["Notices", "resumption", "surprises"]
+__all__ = ["Notices", "resumption", "surprises", "unjudged"]
 
 
 class Notices:
@@ -102,6 +104,27 @@ def resumption(built: Built, place: Place, loaded: Loaded, meta: Mapping[str, An
             changes.append(f"{key} {loaded.meta.get(key)} -> {meta[key]}")
     text = f"resuming {place.name}: {ended} of {len(loaded.trials)} trials have ended"
     yield f"{text}; changed: {', '.join(changes)}" if changes else text
+
+
+def unjudged(scheduler: Any, trials: Iterable[Trial]) -> str:
+    """Return that a scheduler has judged no trial, and how far they came; "" if it could, or judges by no progress."""
+    base = getattr(scheduler, "base_scheduler", scheduler)
+    if base.first_judgement is None:
+        return ""
+    (name, least), key, others = (
+        base.first_judgement,
+        getattr(base, "time_attr", ""),
+        getattr(base, "min_samples_required", 0),
+    )
+    reached = [as_float(trial.last_result.get(key)) for trial in trials if trial.last_result is not None]
+    known = [progress for progress in reached if progress is not None]
+    num = sum(progress >= least for progress in known)
+    if not known or num > others:
+        return ""
+    came = f"{num or 'none'} came to {name}={least:g} of {key!r}, the furthest to {max(known):.3g}"
+    also = f", and it needs min_samples_required={others} others to compare with" if num else ""
+    unit = " It counts seconds; time_attr='training_iteration' counts reports." if key.startswith("time_") else ""
+    return f"the scheduler {describe(base)} judged no trial and changed nothing: {came}{also}.{unit}"
 
 
 def _width(built: Built) -> int:

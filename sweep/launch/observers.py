@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sweep.callbacks.base import Callback
 from sweep.callbacks.named import callbacks_from
 from sweep.callbacks.observed import ExperimentInfo, ObservedTrial
-from sweep.callbacks.watch import AlikeFailures, DamageNotice, MissingKeys, SpaceNotice
+from sweep.callbacks.watch import AlikeFailures, DamageNotice, MissingKeys, SchedulerNotices, SlowStarts, SpaceNotice
 from sweep.display.ending import Ending, EndingNotice
 from sweep.launch.build import Built
 from sweep.launch.notices import Notices
@@ -54,8 +54,12 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
     rules = {key: rule for key, rule in rules.items() if key not in _ALWAYS_THERE}
     metric = built.policies.metric if plan.required else ""
     if metric or rules or plan.checkpoint_score:
-        found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say))
+        found.append(MissingKeys(metric, rules, plan.checkpoint_score, notices.say, notices.warn))
+    is_population = base.is_searching and base.first_judgement is not None
+    found.append(SchedulerNotices(scheduler, is_population and not plan.can_save_on_demand, notices.say))
     found += [AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
+    if not spec.reuse_actors and spec.engine != "inline":
+        found.append(SlowStarts(notices.say))
     request = getattr(spec.engine, "request", None)
     if request is not None:  # a cluster that can grow
         from sweep.launch.autoscaling import Demand

@@ -39,6 +39,8 @@ class Scheduler(ABC):
         is_searching: it decides configs itself, so a searcher that learns from results would be misled.
         mutated_paths: flattened config paths that it may change.
         notices: what the user should know, each once, oldest first.
+        first_judgement: which argument says how far a trial comes before it is judged, and how far that is; None: it
+            judges by nothing of the kind.
         is_multi_objective: it judges by several metrics, and takes lists of them from the run.
         milestones: the progress at which it compares trials, for searchers that learn from each apart; empty: none.
     """
@@ -48,6 +50,7 @@ class Scheduler(ABC):
     mutated_paths: tuple[str, ...] = ()
     notices: Sequence[str] = ()
     milestones: Sequence[float] = ()
+    first_judgement: tuple[str, float] | None = None
     is_multi_objective: bool = False
     metric: str | None = None
     mode: str | None = None

@@ -179,6 +179,7 @@ class HyperBandScheduler(MetricScheduler):
         brackets = bracket_milestones(max_t, reduction_factor)
         if self._is_largest_first:
             self.milestones = tuple(float(milestone) for _, milestone in brackets[-1])
+        self.first_judgement = ("its first milestone", brackets[-1][0][1])
         self._plans: Iterator[Levels] = cycle(brackets[::-1] if self._is_largest_first else brackets)
         self._num_brackets = 1
         self._filling = _Bracket(next(self._plans))

@@ -105,6 +105,7 @@ class MedianStoppingRule(MetricScheduler):
         checks.number("min_time_slice", min_time_slice, least=0)
         self.grace_period, self.min_samples_required = grace_period, min_samples_required
         self.min_time_slice, self.hard_stop = min_time_slice, hard_stop
+        self.first_judgement = ("grace_period", grace_period)
         self._slice = max(min_time_slice, grace_period)
         self.num_stopped = 0
         self._curves: dict[str, _Curve] = {}

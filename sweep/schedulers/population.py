@@ -82,6 +82,7 @@ class PopulationScheduler(MetricScheduler):
         self._ranking: list[tuple[float, int, str]] = []  # score, joined, id of those that live, the worst first
         self._num_joined = self._num_points = 0
         self._barrier = float(max(perturbation_interval, burn_in_period))
+        self.first_judgement = ("perturbation_interval", self._barrier)
         self._num_barriers = 0
         self._unpausable: set[str] = set()
 

@@ -331,6 +331,7 @@ class RungScheduler(MetricScheduler):
         checks.whole("brackets", brackets, least=1)
         self.max_t = max_t if rungs is None else milestones[-1]
         self.grace_period, self.reduction_factor = milestones[0], reduction_factor
+        self.first_judgement = ("grace_period" if rungs is None else "rungs[0]", milestones[0])
         self.num_stopped = 0
         self._stop_last = stop_last_trials
         self._ladders = [ladder(milestones[start:]) for start in range(min(brackets, len(milestones)))]

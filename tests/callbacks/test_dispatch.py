@@ -198,7 +198,7 @@ def test_callbacks_of_this_package_do_not_wait_for_log_files() -> None:
         def finish(self) -> bool:
             return True
 
-    missing = MissingKeys("", {"x": "which nobody reports"}, "", lambda text: None)
+    missing = MissingKeys("", {"x": "which nobody reports"}, "", lambda text: None, lambda text: None)
     dispatcher = Dispatcher([missing], pytest.fail, files=Files())
     dispatcher.start()
     dispatcher.notify([told(Hook.COMPLETE, trial())])

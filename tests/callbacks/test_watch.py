@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import sweep
-from sweep.callbacks.watch import SpaceNotice
+from sweep.callbacks.watch import SchedulerNotices, SlowStarts, SpaceNotice
 from sweep.core.resources import Resources
-from sweep.core.trial import WAITS_FOR_SPACE, Status, Trial
+from sweep.core.results import TrialResult
+from sweep.core.trial import WAITS_FOR_SPACE, Status, Trial, evolve
 
 SHORT = f"{WAITS_FOR_SPACE}: a checkpoint of 3MiB does not fit into /x, 1MiB free"
 
@@ -56,6 +57,83 @@ def test_a_trial_that_has_ended_waits_for_nothing() -> None:
     assert said == []
 
 
+def test_what_a_scheduler_notes_is_said_as_soon_as_it_does_and_that_there_is_nothing_to_copy_at_the_first_end() -> None:
+    said: list[str] = []
+    scheduler = sweep.FIFOScheduler()
+    notice = SchedulerNotices(scheduler, True, said.append)
+    running = evolve(trial(0), last_result=TrialResult({"m": 1}))
+    notice.on_step({running.id: running}, 0.0, [running.id])
+    assert said == []
+    scheduler.notices = ["early"]
+    for _ in range(2):
+        notice.on_step({running.id: running}, 0.0, [])
+    assert said == ["early"]
+    for number, status in enumerate((Status.ERROR, Status.TERMINATED, Status.TERMINATED)):
+        ended = evolve(trial(number), last_result=TrialResult({"m": 1}), status=status)
+        notice.on_step({ended.id: ended}, 0.0, [ended.id])
+    assert [text[:53] for text in said] == ["early", "trial 00001 ended without a checkpoint, and FIFOSched"]
+
+
+@pytest.mark.parametrize(
+    ("start_s", "num_reports", "said"),
+    [
+        (7.0, 3, "starting took 70% of the trials' time (7 s each"),
+        (7.0, 30, ""),  # training took longer
+        (1.0, 3, ""),  # not worth a word
+        (7.0, 1, ""),  # nobody knows what was the start of it
+    ],
+)
+def test_starts_that_took_most_of_the_time_are_said_at_the_end(start_s: float, num_reports: int, said: str) -> None:
+    notices: list[str] = []
+    watch = SlowStarts(notices.append)
+    for number in range(2):
+        at = 100.0 * number
+        for status in (Status.STARTING, Status.RUNNING):
+            one = evolve(trial(number), status=status)
+            watch.on_step({one.id: one}, at, [one.id])
+        at += start_s
+        for count in range(1, num_reports + 1):
+            at += 1.0 if num_reports > 1 else 0.0
+            one = evolve(one, count=count)
+            watch.on_step({one.id: one}, at, [one.id])
+        one = evolve(one, status=Status.TERMINATED)
+        watch.on_step({one.id: one}, at, [one.id])
+    watch.on_experiment_end([])
+    assert [text[: len(said)] for text in notices] == ([said] if said else [])
+
+
+@pytest.mark.parametrize("is_saving", [False, True])
+def test_a_population_of_functions_is_told_of_missing_checkpoints_at_its_first_trial_also_in_a_pipe(
+    swept: Swept, is_saving: bool, tmp_path: Path
+) -> None:
+    def train(config: dict[str, Any]) -> None:
+        for step in range(3):
+            (tmp_path / "saved").mkdir(exist_ok=True)
+            sweep.report(m=config["x"] * step, checkpoint=sweep.Checkpoint(tmp_path / "saved") if is_saving else None)
+
+    population = sweep.PopulationBasedTraining(
+        "training_iteration", perturbation_interval=1, hyperparam_mutations={"x": [1, 2]}
+    )
+    shown = swept(train, config={"x": sweep.grid_search([1, 2])}, scheduler=population, metric="m", mode="max")
+    said = shown.find("ended without a checkpoint, and PopulationBasedTraining")
+    assert (said < 0) == is_saving
+    assert is_saving or said < shown.rindex("00001 finished")
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_a_stop_key_with_a_slip_is_said_at_the_first_report_of_an_endless_trial_also_by_a_quiet_sweep(
+    swept: Swept, verbose: int
+) -> None:
+    class Endless(sweep.Trainable):
+        def step(self) -> dict[str, Any]:
+            return {"loss": 1.0}
+
+    shown = swept(Endless, stop={"training_iterations": 5}, time_budget_s=0.2, verbose=verbose)
+    said = "made 1 report without 'training_iterations', which stop= names; it ends nothing until it is reported. Did"
+    assert shown.count(said) == 1
+    assert "Did you mean 'training_iteration'" in shown
+
+
 def test_every_failure_is_appended_to_error_txt(tmp_path: Path) -> None:
     def fails(config: dict[str, Any]) -> None:
         raise ValueError("no luck today")
@@ -76,13 +154,13 @@ def test_a_stop_key_that_nobody_reports_is_said_once_after_ten_reports_of_a_tria
             sweep.report(accuracy=0.5)
 
     def said_with(reports: int) -> str:
-        return swept(train, config={"reports": sweep.grid_search([reports, reports])}, stop={"acuracy": 0.9})
+        return swept(train, config={"reports": sweep.grid_search([reports, reports])}, stop={"accuracies": 0.9})
 
     said = said_with(3)
-    assert said.count("made 3 reports without 'acuracy', which stop= names") == 1  # at the end of a trial
+    assert said.count("made 3 reports without 'accuracies', which stop= names") == 1  # at the end of a trial
     assert said.count("stop=") == 1
     said = said_with(11)
-    assert said.count("made 10 reports without 'acuracy', which stop= names") == 1
+    assert said.count("made 10 reports without 'accuracies', which stop= names") == 1
     assert "Did you mean 'accuracy'" in said
 
 
@@ -93,7 +171,7 @@ def test_a_progress_that_nobody_reports_is_said_once(swept: Swept) -> None:
 
     scheduler = sweep.ASHAScheduler(time_attr="epochs", max_t=20, metric="loss", mode="min")
     said = swept(train, num_samples=3, scheduler=scheduler)
-    assert said.count("made 3 reports without 'epochs', which time_attr of asha names; it decides nothing") == 1
+    assert said.count("made 1 report without 'epochs', which time_attr of asha names; it decides nothing") == 1
     assert "Did you mean 'epoch'" in said
 
 

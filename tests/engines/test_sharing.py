@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,6 +169,20 @@ def test_a_start_that_is_declined_keeps_its_turn_until_it_has_been_tried_again(s
     assert other.look()[0].wants
     one.sharing.look_out(None)  # it has, and starts nothing
     assert other.look() == ()
+
+
+def test_a_sweep_that_counts_fewer_cpus_is_named_once_by_the_one_that_it_throttles(registry, shared):
+    small = Claims(registry, (replace(NODE, cpus=2),), experiment="small", mark="of the small one")
+    one = shared()
+    assert one.sharing.claims() == ()
+    assert one.said == []
+    small.take("theirs", Resources(), Placement((BundlePlacement("local", ()),)))
+    for _ in range(2):
+        one.sharing.look_out(Lookout(Resources()))
+        one.sharing.claims()
+    (said,) = one.said
+    assert said.startswith(f"experiment 'small' (pid {os.getpid()}) was started with 2 CPUs, and it and this sweep")
+    small.close()
 
 
 def test_the_next_trial_of_a_sweep_waits_behind_the_others(shared, other):

@@ -87,6 +87,70 @@ def test_a_population_fills_in_what_configs_lack_and_writes_down_who_continued_f
     }
 
 
+def short(config: dict[str, Any]) -> None:
+    for _ in range(2):
+        sweep.report(score=config["lr"])
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "why"),
+    [
+        (
+            sweep.ASHAScheduler(grace_period=5),
+            "asha judged no trial and changed nothing: none came to grace_period=5 of ",
+        ),
+        (sweep.schedulers.MedianStoppingRule(), "grace_period=60 of 'time_total_s', the furthest to 0"),
+        (
+            sweep.schedulers.MedianStoppingRule("training_iteration", grace_period=1, min_samples_required=4),
+            "4 came to grace_period=1 of 'training_iteration', the furthest to 2, and it needs min_samples_required=4",
+        ),
+        (population(perturbation_interval=3), "pbt judged no trial and changed nothing: none came to perturbation_int"),
+        (population(perturbation_interval=2), ""),
+        (sweep.ASHAScheduler(grace_period=2), ""),
+    ],
+)
+def test_a_scheduler_that_has_judged_nothing_says_so_at_the_end_and_why(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], scheduler: Any, why: str
+) -> None:
+    sweep.run(
+        short,
+        config={"lr": sweep.grid_search([0.1, 0.2, 0.3, 0.4])},
+        scheduler=scheduler,
+        metric="score",
+        mode="max",
+        engine="inline",
+        storage_path=tmp_path,
+    )
+    printed = capfd.readouterr().out
+    assert why in printed
+    assert printed.count("judged no trial") == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("mutated", "config", "is_refused"),
+    [
+        ("leraning_rate", {"learning_rate": 0.1}, True),
+        ("net/widht", {"net": {"width": 3}}, True),
+        ("momentum", {"learning_rate": 0.1}, False),
+        ("beta2", {"beta1": 0.1}, False),
+        ("dropout_in", {"dropout_in": 0.1, "dropout_on": 0.2}, False),
+    ],
+)
+def test_a_mutation_of_what_looks_like_a_slip_is_refused_and_other_new_keys_are_added_as_in_tune(
+    tmp_path: Path, mutated: str, config: dict[str, Any], is_refused: bool
+) -> None:
+    outer, _, inner = mutated.rpartition("/")
+    mutations = {outer: {inner: [1, 2]}} if outer else {inner: [1, 2]}
+    given = {"config": config | {"lr": 0.1, "steps": 1}, "scheduler": population(hyperparam_mutations=mutations)}
+    if is_refused:
+        with pytest.raises(ConfigError, match=f"the scheduler changes '{mutated}', .* did you mean '.*[dte]h?'"):
+            run(tmp_path, **given)
+        assert not any(tmp_path.iterdir())
+    else:
+        (trial,) = run(tmp_path, **given).trials
+        assert inner in trial.config
+
+
 def test_a_population_may_leave_its_files_out(tmp_path: Path) -> None:
     run(tmp_path, scheduler=population(log_config=False))
     assert not list((tmp_path / "pbt").glob("pbt_*"))
