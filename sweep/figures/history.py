@@ -145,7 +145,7 @@ def _best_line(field: Field, improved: Sequence[int], at: dict[int, float], divi
         y=[rounded(field.ranked[number]) for number in numbers],
         mode="lines+markers",
         line={"shape": "hv", "color": BEST, "width": 2.5},
-        marker={"symbol": "star", "size": [0] * (len(improved) - 1) + [14, 0]},  # the best trial's
+        marker={"color": BEST, "symbol": "star", "size": [0] * (len(improved) - 1) + [14, 0]},  # the best trial's
         name="best so far",
         customdata=[[number] for number in numbers],
         hovertemplate="best so far: %{y:.4~g}<br>trial %{customdata[0]}<extra></extra>",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweep.core.values import shown_range
-from sweep.figures.parameters import Parameter, parameters, ticks_of_log
+from sweep.figures.parameters import Parameter, parameters, ticks_between, ticks_of_log
 from sweep.figures.style import (
     GREY,
     LINE_SCALE,
@@ -119,7 +119,7 @@ def _axis(parameter: Parameter, order: Sequence[int], letters: int) -> dict[str,
         ticks, texts = [float(i) for i in range(len(parameter.labels))], _distinct(parameter.labels, letters)
     else:
         low, high = (float(rounded(one) or 0) for one in ((min(known), max(known)) if known else (0, 1)))
-        ticks, texts = ticks_of_log(low, high) if parameter.is_log else _ticks(low, high, parameter.is_whole)
+        ticks, texts = ticks_of_log(low, high) if parameter.is_log else ticks_between(low, high, parameter.is_whole)
     if low == high:
         low, high = low - 0.5, high + 0.5
     absent = float(f"{low - _ROOM * min(high - low, 1e300):.6g}")
@@ -138,14 +138,3 @@ def _distinct(labels: Sequence[str], letters: int) -> list[str]:
     """Return short labels, each another one: plotly takes equal ones for the same place."""
     texts = [one_line(label, letters) for label in labels]
     return [f"{text} {texts[: i + 1].count(text)}" if texts.count(text) > 1 else text for i, text in enumerate(texts)]
-
-
-def _ticks(low: float, high: float, is_whole: bool) -> tuple[list[float], list[str]]:
-    """Return about five round numbers between two."""
-    if not low < high or math.isinf(high - low):
-        return [low, high], [f"{low:.4g}", f"{high:.4g}"]
-    rough = (high - low) / 5
-    power = 10.0 ** math.floor(math.log10(max(rough, 1.0) if is_whole else rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
-    places = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-    return places, [f"{place:.4g}" for place in places]

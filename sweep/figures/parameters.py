@@ -18,7 +18,7 @@ from sweep.figures.style import brief, plain
 from sweep.record.reader import ExperimentReader
 from sweep.record.rows import TrialRow, variables_of
 
-__all__ = ["Parameter", "parameter_of", "parameters", "ticks_of_log", "varying_names"]
+__all__ = ["Parameter", "parameter_of", "parameters", "ticks_between", "ticks_of_log", "varying_names"]
 
 _MOST_CATEGORIES = 20
 _MOST_NAMED = 5
@@ -222,3 +222,14 @@ def ticks_of_log(low: float, high: float) -> tuple[list[float], list[str]]:
     if len(places) < 2:
         places = [low, high] if high > low else [low]
     return places, [f"{10**place:.3g}" for place in places]
+
+
+def ticks_between(low: float, high: float, is_whole: bool) -> tuple[list[float], list[str]]:
+    """Return about five round numbers between two."""
+    if not low < high or math.isinf(high - low):
+        return [low, high], [f"{low:.4g}", f"{high:.4g}"]
+    rough = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(max(rough, 1.0) if is_whole else rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    places = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    return places, [f"{place:.4g}" for place in places]

@@ -7,7 +7,7 @@ import importlib.util
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -274,6 +274,8 @@ def finish(
         meta={"figure": name, "note": "", "summary": summary},
     )
     figure.update_layout(**layout)
+    picture = importlib.import_module("sweep.figures.picture")  # which needs what is here
+    figure.show, figure._ipython_display_ = partial(picture.show, figure), partial(picture.show_by_itself, figure)
     return with_note(figure, note)
 
 
