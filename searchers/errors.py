@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from unicodedata import category
 
 __all__ = [
     "SearchError",
@@ -24,11 +25,24 @@ __all__ = [
     "UnknownNameError",
     "closest",
     "nearest",
+    "readable",
 ]
 
 
 class SweepError(Exception):
     """Root of the errors of `searchers` and `sweep`; it stands here because `searchers` imports nothing of `sweep`."""
+
+    def __str__(self) -> str:
+        """Return the message, safe to print: it may quote what a trial said."""
+        return readable(super().__str__())
+
+
+def readable(text: str) -> str:
+    """Return a text, of any number of lines, in which nothing moves a terminal's cursor or recolours it: control
+    characters, direction overrides and lone surrogates are written as `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or category(c) not in ("Cc", "Cf", "Cs") else ascii(c)[1:-1] for c in text)
 
 
 class SearchError(SweepError):

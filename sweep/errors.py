@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from searchers import keywords
-from searchers.errors import SearchError, SpaceError, SweepError, UnknownNameError, closest, nearest
+from searchers.errors import SearchError, SpaceError, SweepError, UnknownNameError, closest, nearest, readable
 from searchers.keywords import F, meant, taken_by
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "closest",
     "meant",
     "nearest",
+    "readable",
     "refuse_unknown",
     "taken_by",
 ]

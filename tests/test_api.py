@@ -12,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -317,6 +318,35 @@ def test_misbehaving_trials_never_take_the_sweep_down(tmp_path):
     assert analysis.best_config["kind"] in ("prints", "good")
     log = tmp_path / "bad" / status["prints"].trial_id / "output.log"
     assert log.stat().st_size < 80_000_000
+
+
+def test_what_a_trial_says_steers_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sweep.cli.main import main
+
+    def train(config):
+        sweep.report(loss=1)
+        raise RuntimeError("odd \x1b[2J\x9b2J\u202e text\nsecond line")
+
+    with pytest.raises(TrialsFailed) as caught:
+        sweep.run(
+            train,
+            storage_path=tmp_path,
+            name="odd",
+            engine="inline",
+            verbose=0,
+            trial_name_creator=lambda _: "a\x1b[1mb",
+        )
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "odd \\x1b[2J\\x9b2J\\u202e text\nsecond line" in shown
+    (trial,) = sweep.ExperimentAnalysis(tmp_path / "odd").trials
+    (result,) = sweep.ResultGrid(sweep.ExperimentAnalysis(tmp_path / "odd"))
+    for line in (["replay", "odd"], ["why", "odd"], ["show", "odd", "0"], ["trials", "odd"]):
+        with pytest.raises(SystemExit):
+            main([*line, "--storage", str(tmp_path)])
+    for text in (shown, str(trial), repr(trial), str(result), repr(result), str(trial.error), capsys.readouterr().out):
+        assert not set(text) & set("\x1b\x9b\u202e")
 
 
 def test_failed_trials_raise_at_the_end_unless_told_otherwise():

@@ -15,6 +15,7 @@ from sweep.cli.tables import (
     ListCommand,
     Selection,
     Table,
+    emit,
     format_option,
     print_rows,
     print_table,
@@ -395,13 +396,13 @@ def _reported(reader: ExperimentReader) -> str:
 
 def _print_configs(configs: Sequence[Mapping[str, Any]], form: str) -> None:
     if form == "json":
-        click.echo(json_text(configs[0] if len(configs) == 1 else list(configs)))
+        emit(json_text(configs[0] if len(configs) == 1 else list(configs)) + "\n")
     elif form == "yaml":
         for index, config in enumerate(configs):
             click.echo(("---\n" if index else "") + (to_yaml(config) or "{}\n"), nl=False)
     else:
         for config in configs:
-            click.echo(as_arguments(config))
+            emit(as_arguments(config) + "\n")
 
 
 def stamp(wall: Any) -> str | None:

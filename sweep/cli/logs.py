@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import click
 
 from sweep.cli.inspect import storage_option
-from sweep.cli.tables import json_option
+from sweep.cli.tables import emit, json_option
 from sweep.core.literals import json_text
 from sweep.errors import ConfigError
 from sweep.record.layout import checked_name, rank_output, rank_outputs
@@ -73,7 +73,7 @@ def logs(
             chunks: list[bytes] = []
             print_logs([path], chunks.append, tail=tail)
             facts["output"][path.name] = b"".join(chunks).decode(errors="replace")
-        click.echo(json_text(facts))
+        emit(json_text(facts) + "\n")
         return
 
     def has_ended() -> bool:

@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    from sweep.errors import SweepError, UserCodeError
+    from sweep.errors import SweepError, UserCodeError, readable
 
     if sys.stdout is None:  # it was closed by who called
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the program ends
@@ -134,9 +134,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         click.echo(f"error: {error}", err=True)
         cause = error.__cause__
         if isinstance(error, UserCodeError) and error.traceback:
-            click.echo(error.traceback, err=True)
+            click.echo(readable(error.traceback), err=True)
         elif cause is not None and _is_of_the_user(error, cause):
-            click.echo("".join(traceback.format_exception(cause)), err=True)
+            click.echo(readable("".join(traceback.format_exception(cause))), err=True)
         return 2 if _is_usage(error) else 1
 
 

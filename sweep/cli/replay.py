@@ -16,6 +16,7 @@ from sweep.core.literals import json_text, jsonable
 from sweep.core.messages import Exited, Failed, Reported, Suggested
 from sweep.core.results import flatten, own_metrics
 from sweep.display.formats import pairs
+from sweep.errors import readable
 from sweep.record.facts import Fact, read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader, find_experiment
@@ -51,7 +52,7 @@ def replay(name: str, trial: str | None, verify: bool, as_json: bool, storage: s
     wanted = reader.trial(trial).trial_id if trial is not None else None
     for fact in read_facts(ExperimentLayout(reader.root).database, trust=False):
         if wanted is None or wanted in (getattr(fact.event, "trial_id", None), *_named(fact)):
-            click.echo(json.dumps(jsonable(_facts(fact))) if as_json else _line(fact))
+            click.echo(json.dumps(jsonable(_facts(fact))) if as_json else readable(_line(fact)))
     return 0
 
 
@@ -81,7 +82,7 @@ def _verify(reader: ExperimentReader, as_json: bool) -> int:
         return 0 if same else 1
     click.echo(_summary(reader.name, found))
     for difference in found.differences:
-        click.echo(f"  {difference}")
+        click.echo(readable(f"  {difference}"))
     more = found.num_differences - len(found.differences)
     if more:
         click.echo(f"  ... and {more} more, most of which follow from the first")

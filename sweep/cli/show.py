@@ -11,7 +11,7 @@ import click
 
 from sweep.cli.inspect import COUNTS, MAX_FRONT, experiment_row, stamp, storage_option
 from sweep.cli.notes import read_notes
-from sweep.cli.tables import format_option, print_rows
+from sweep.cli.tables import emit, format_option, print_rows
 from sweep.core.literals import json_text
 from sweep.core.ranking import shown_objectives
 from sweep.core.resources import name_device
@@ -50,7 +50,7 @@ def show(name: str, trial: str | None, style: str, storage: str | None) -> None:
     reader = find_experiment(name, storage)
     facts = _sweep_facts(reader) if trial is None else _trial_facts(reader, reader.trial(trial))
     if style == "json":
-        click.echo(json_text(facts))
+        emit(json_text(facts) + "\n")
         return
     for key, value in facts.items():
         if key in ("last_report", "best_report") and value:

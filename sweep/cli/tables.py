@@ -20,7 +20,7 @@ import click
 from sweep.core.literals import json_text, parse_literal
 from sweep.core.values import printed, sound_text
 from sweep.display.formats import aligned, clean, fit, text, width_of
-from sweep.errors import ConfigError, nearest
+from sweep.errors import ConfigError, nearest, readable
 
 __all__ = [
     "FILES",
@@ -28,6 +28,7 @@ __all__ = [
     "Row",
     "Selection",
     "Table",
+    "emit",
     "format_option",
     "json_option",
     "print_rows",
@@ -221,13 +222,22 @@ def print_rows(rows: Sequence[Row], columns: Sequence[str], style: str, *, empty
         empty: what a table without rows says.
     """
     if style == "json":
-        click.echo(json_text([{name: row.get(name) for name in columns} for row in rows]))
+        emit(json_text([{name: row.get(name) for name in columns} for row in rows]) + "\n")
     elif style == "csv":
-        sys.stdout.write(_csv_text(rows, columns))
+        emit(_csv_text(rows, columns))
     elif not rows:
         click.echo(empty)
     else:
         _print_table(rows, columns)
+
+
+def emit(content: str) -> None:
+    """Print what programs read as it is; on a terminal without what would steer that."""
+    sys.stdout.write(readable(content) if _is_terminal() else content)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 # --- which rows ---

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sweep.accelerators import inventory
 from sweep.engines.kept import end_kept, prepare
-from sweep.errors import TrialsFailed
+from sweep.errors import TrialsFailed, readable
 from sweep.launch.registry import registered
 from sweep.launch.spec import IS_AS_IN_TUNE, RunSpec
 from sweep.record.importing import end_module
@@ -90,8 +91,11 @@ def raise_failed(analysis: ExperimentAnalysis, *, is_bare: bool = False) -> None
     more = f"\n  and {len(failed) - 5} more" if len(failed) > 5 else ""
     cause = failed[0].error
     own = cause.__cause__ if cause is not None else None
+    printed = "".join(traceback.format_exception_only(own))
+    if cause is not None and readable(printed) != printed:
+        cause.__cause__ = None  # Python would print it as it is; our own error has its text and its traceback
     if is_bare and own is not None:
-        own.add_note(f"in trial {failed[0].trial_id}:\n{getattr(cause, 'traceback', '')}".rstrip())
+        own.add_note(f"in trial {failed[0].trial_id}:\n{readable(getattr(cause, 'traceback', ''))}".rstrip())
         raise own
     raise TrialsFailed(
         f"{len(failed)} of {len(analysis.trials)} trials failed:\n{shown}{more}\n"

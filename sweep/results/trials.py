@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sweep.core.naming import evaluated_params, experiment_tag
 from sweep.core.resources import Resources
 from sweep.core.trial import Trial, shown_state
+from sweep.errors import readable
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.layout import ExperimentLayout
 
@@ -74,7 +75,7 @@ class ShownTrial:
         raise AttributeError(f"a trial has no attribute {name!r}", name=name, obj=self)
 
     def __str__(self) -> str:
-        return self.trial_name
+        return readable(self.trial_name)
 
     def __repr__(self) -> str:
         return f"<trial {self} {self.status}>"

@@ -14,7 +14,16 @@ from sweep import checks
 from sweep.core.ranking import Objectives, best_of, shown_objectives
 from sweep.core.results import TrialResult, flatten, own_metrics, reported, score
 from sweep.core.trial import CheckpointRef
-from sweep.errors import CheckpointError, ConfigError, MetricError, SweepError, UserCodeError, nearest, refuse_unknown
+from sweep.errors import (
+    CheckpointError,
+    ConfigError,
+    MetricError,
+    SweepError,
+    UserCodeError,
+    nearest,
+    readable,
+    refuse_unknown,
+)
 from sweep.record.checkpoints import Checkpoint
 from sweep.record.derived_fields import complete
 from sweep.record.importing import unpickle
@@ -140,7 +149,7 @@ class TrialView(ShownTrial):
         error.class_name = ended.get("class_name") or ""
         error.traceback = ended.get("traceback") or ""
         if error.traceback:
-            error.add_note(error.traceback)
+            error.add_note(readable(error.traceback))
         if reader.is_own or reader.trust:
             error.__cause__ = _original(reader.pickled_error(trial_id))
         return error
@@ -219,7 +228,7 @@ class Result(TrialView):
         if nearest_one is not None:
             checkpoint, metrics = nearest_one
             parts.append(f"best_checkpoint={checkpoint.path!r} of {own_metrics(metrics, 'training_iteration')!r}")
-        return f"Result({', '.join(parts)}, path={self.path!r})"
+        return readable(f"Result({', '.join(parts)}, path={self.path!r})")
 
     __str__ = __repr__
 

@@ -557,6 +557,26 @@ class _Tty(io.StringIO):
         return True
 
 
+@pytest.mark.parametrize(
+    "typed", ["trials --format csv", "trials --json", "best --as args", "best --json", "show 0 --json"]
+)
+def test_what_programs_read_steers_no_terminal_and_is_as_it_is_in_a_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    made = MadeExperiment(tmp_path, "odd")
+    trial = made.trial({"x": "a\x9b2Jb\x7f\u202e"})
+    made.report(trial, {"loss": 1.0})
+    made.end(trial)
+    made.close()
+    verb, *options = typed.split()
+    piped = call(tmp_path, verb, "odd", *options).stdout
+    assert "a\x9b2Jb\x7f\u202e" in piped
+    monkeypatch.setattr(tables, "_is_terminal", lambda: True)
+    shown = call(tmp_path, verb, "odd", *options).stdout
+    assert "a\\x9b2Jb\\x7f\\u202e" in shown
+    assert "\n" in shown
+
+
 @pytest.mark.parametrize("columns", [1, 10, 20, 40, 200])
 def test_a_table_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     out = _Tty()
