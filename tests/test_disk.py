@@ -38,6 +38,12 @@ def saves(config):
                 file.write(bytes(400_000))
             sweep.report(step=step, checkpoint=sweep.Checkpoint(directory))
 
+def files(config):
+    with tempfile.TemporaryDirectory() as directory:
+        for number in range(40):
+            open(f"{directory}/{number}", "w").close()
+        sweep.report(step=1, checkpoint=sweep.Checkpoint(directory))
+
 class Saves(sweep.Trainable):
     def step(self):
         return {"loss": 1.0}
@@ -107,10 +113,10 @@ class Started:
         self.running.append(process)
         return process
 
-    def start_on_small_disk(self, lines: str) -> subprocess.Popen[str]:
+    def start_on_small_disk(self, lines: str, options: str = "size=3m") -> subprocess.Popen[str]:
         """Run these lines after the script, with 3 MiB at /mnt that nobody else sees."""
         program = f"from script import *\n{lines}"
-        return self.start(with_mounts(["mount -t tmpfs -o size=3m tmpfs /mnt"], [sys.executable, "-c", program]))
+        return self.start(with_mounts([f"mount -t tmpfs -o {options} tmpfs /mnt"], [sys.executable, "-c", program]))
 
 
 @pytest.fixture
@@ -241,6 +247,21 @@ def test_a_trial_waits_for_room_and_goes_on_by_itself_without_a_failure(
     assert "does not fit into /mnt/st/one/" in line
     assert line.endswith("Free some space and it goes on; Ctrl-C ends it\n")
     make_room(process)
+    trials, failures, _ = result_of(process)
+    assert {status for status, _ in trials} == {"TERMINATED"}
+    assert failures == 0
+
+
+@pytest.mark.slow
+def test_a_disk_without_inodes_is_no_disk_without_bytes(started: Started) -> None:
+    process = started.start_on_small_disk(
+        "os.mkdir('/mnt/filler')\nfor n in range(440): open(f'/mnt/filler/{n}', 'w').close()\nrun('files')",
+        "size=20m,nr_inodes=500",
+    )
+    line = until(process, "waits for disk space")
+    assert "inodes free, and each file takes one (df -i)" in line
+    assert "MiB free" not in line
+    shutil.rmtree(f"/proc/{process.pid}/root/mnt/filler")
     trials, failures, _ = result_of(process)
     assert {status for status, _ in trials} == {"TERMINATED"}
     assert failures == 0

@@ -8,8 +8,9 @@ import os
 import shutil
 from collections.abc import Iterator
 
-__all__ = ["free_bytes", "lacks_space", "tree_bytes"]
+__all__ = ["few_inodes", "free_bytes", "lacks_space", "tree_bytes"]
 
+_FEW = 100
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -46,6 +47,15 @@ def free_bytes(directory: str | os.PathLike[str]) -> int | None:
     with contextlib.suppress(OSError):
         found = os.statvfs(directory)
         return 0 if found.f_files and not found.f_favail else found.f_bavail * found.f_frsize
+    return None
+
+
+def few_inodes(directory: str | os.PathLike[str]) -> int | None:
+    """Return how many files can be made below a directory if they are what is scarce there; None: they are not."""
+    with contextlib.suppress(OSError):
+        found = os.statvfs(directory)
+        if found.f_files and found.f_favail <= max(_FEW, found.f_files // _FEW):
+            return found.f_favail
     return None
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from sweep.core.resources import format_bytes
 from sweep.core.trial import WAITS_FOR_SPACE
-from sweep.record.space import free_bytes, lacks_space
+from sweep.record.space import few_inodes, free_bytes, lacks_space
 
 __all__ = ["PatientFile", "Room", "make_patient", "restore_streams"]
 
@@ -64,7 +64,10 @@ class Room:
         """
         self._let_go()
         free = free_bytes(self._directory)
+        inodes = few_inodes(self._directory)
         left = "" if free is None else f", {format_bytes(free)} free"
+        if inodes is not None:  # bytes may be free: ENOSPC does not say which of the two
+            left = f", {inodes} inodes free, and each file takes one (df -i)"
         size = f" of {format_bytes(needed)}" if needed else ""
         if not self._said:
             self._said = f"{WAITS_FOR_SPACE}: {what}{size} does not fit into {self._directory}{left}"

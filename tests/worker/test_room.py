@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +61,17 @@ def test_it_goes_on_as_soon_as_there_is_room_and_says_why_it_waited_once(monkeyp
     room.close()
     room.close()
     assert world.said == ["waits for disk space: a checkpoint of 3MiB does not fit into /x/trial, 0B free", ""]
+
+
+@pytest.mark.parametrize(
+    ("total", "left", "said"), [(500, 3, "3 inodes free"), (500, 400, "1MiB free"), (0, 0, "1MiB")]
+)
+def test_where_inodes_are_used_up_it_says_so(monkeypatch: pytest.MonkeyPatch, total: int, left: int, said: str) -> None:
+    found = SimpleNamespace(f_files=total, f_favail=left, f_bavail=256, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda directory: found)
+    world = World(monkeypatch, MIB, {})
+    world.waited(world.room(), 1000)
+    assert f"B does not fit into /x/trial, {said}" in world.said[0]
 
 
 @pytest.mark.parametrize("free", [None, 100 * MIB], ids=["nobody knows", "a quota"])
