@@ -434,6 +434,11 @@ def test_an_example_runs_to_its_end(name, tmp_path):
     assert re.search(r"best (validation |cross-validated )?accuracy 0\.9[5-9]", ended.stdout), ended.stdout
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.*")), ids=lambda path: path.name)
+def test_an_example_names_the_winner_that_the_display_shows(path):
+    assert "scope=" not in path.read_text(encoding="utf-8"), "the display's is the best by the last reports"
+
+
 def test_every_example_is_tested():
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {
         "sklearn_digits",
