@@ -196,7 +196,8 @@ class ExperimentModel(PageModel):
         self.row_versions: list[int] = []
         self.columns_version = 0
         self.parts = {part: Piece(partial(_written, make, subject)) for part, make in PARTS.items()}
-        self._quick = [Piece(self._update_table), self.parts["head"]]
+        self._best = Piece(self._best_text)
+        self._quick = [Piece(self._update_table), self._best, self.parts["head"]]
         self._others = [Piece(self._update_suited), *(self.parts[part] for part in TITLES)]
         self._plots = Plots(self.reader, subject.metric, subject.mode)
 
@@ -212,6 +213,8 @@ class ExperimentModel(PageModel):
         found["rows"] = [[at, self.table.rows[at]] for at, when in enumerate(self.row_versions) if when > version]
         if self.columns_version > version:
             found["columns"] = self.table.columns
+        if self._best.version > version:
+            found["best"] = json.loads(self._best.text)
         return found
 
     def _state(self) -> tuple[int, str]:
@@ -233,6 +236,14 @@ class ExperimentModel(PageModel):
             if self.table.columns != before:
                 self.columns_version = self.version
         return ""
+
+    def _best_text(self) -> str:
+        """Return by what trials are ordered, and which are the best."""
+        subject = self.subject
+        metric, mode = next(iter(subject.objectives), (subject.metric, subject.mode))
+        best = subject.best()
+        rows = [row for row, _ in subject.front()] if best is None else [best.row]
+        return json.dumps({"metric": metric or "", "mode": mode or "", "winners": [row.number for row in rows]})
 
     def _update_suited(self) -> str:
         self.order = self._plots.suited()

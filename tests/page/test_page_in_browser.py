@@ -58,7 +58,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def unselected(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "driver" in request.fixturenames:
-        request.getfixturevalue("driver").execute_script("window.sweepPage.experiments[0].select([])")
+        request.getfixturevalue("driver").execute_script(
+            "const one = window.sweepPage.experiments[0]; one.table.sort = null; one.brush(null); one.select([])"
+        )
 
 
 def test_it_asks_nobody_for_anything_and_no_text_is_a_script(driver: Any) -> None:
@@ -112,6 +114,88 @@ def test_the_table_is_sorted_filtered_and_walked_by_keys(driver: Any) -> None:
     driver.switch_to.active_element.send_keys(Keys.ENTER)
     assert len(driver.find_elements("css selector", '.trials tr[aria-selected="true"]')) == 1
     assert driver.switch_to.active_element.get_attribute("aria-selected") == "true"
+
+
+MARKED = """
+const spec = window.sweepPage.experiments[0].figures.get(arguments[0]).plot.data;
+const numbers = spec.filter((one) => one.line?.shape !== "hv").flatMap((one) => one.customdata.map((row) => row[0]));
+return [...new Set(numbers)].sort((a, b) => a - b);
+"""
+BRUSH = """
+const plot = window.sweepPage.experiments[0].figures.get("parallel").plot;
+plot.data[0].dimensions.at(-1).constraintrange = arguments[0];
+plot.emit("plotly_restyle", [{}, [0]]);
+"""
+BRUSHED = (
+    "return window.sweepPage.experiments[0].figures.get('parallel').plot.data[0].dimensions.at(-1).constraintrange"
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "numbers", "wrong"),
+    [
+        ("loss<1.3 lr<0.05", [1, 2], ""),
+        ("loss < 1.3 and lr<0.05", [1, 2], ""),
+        ("state=stopped early lr<=1e-5 gelu", [], ""),
+        ("state=stopped early act=gelu", [5], ""),
+        ('state!="failed" relu loss>1.1', [2, 4, 8], ""),
+        ("stopped early", [4, 5], ""),
+        ("lr<abc", range(10), "lr<abc: expected a number after <"),
+        ("loss<1.3 lr<", range(10), "lr< what?"),
+        ("lrr<1", range(10), 'there is no column "lrr"; there are trial, state, step, loss'),
+        ("<1", range(10), '"<1" has no column before it, as in lr<0.01'),
+        ("lr<1 or loss<1", range(10), 'conditions are combined with "and"; "or" is not known'),
+    ],
+)
+def test_the_conditions_of_the_filter_all_hold_in_the_table_and_in_the_figures(
+    driver: Any, typed: str, numbers: Any, wrong: str
+) -> None:
+    box = driver.find_element("css selector", "input[type=search]")
+    box.send_keys(typed)
+    assert wrong in driver.find_element("css selector", ".wrong").text
+    assert (wrong == "") == (driver.find_element("css selector", ".wrong").text == "")
+    if not wrong:
+        assert sorted(int(row[0]) for row in driver.execute_script(ROWS)) == list(numbers)
+        until(lambda: driver.execute_script(MARKED, "timeline") == list(numbers))
+        assert set(driver.execute_script(MARKED, "curves")) <= set(numbers)
+    driver.execute_script("arguments[0].value = ''; arguments[0].dispatchEvent(new Event('input'))", box)
+    until(lambda: len(driver.execute_script(MARKED, "timeline")) == 10)
+
+
+def test_ranges_that_are_brushed_filter_the_table_and_the_other_figures(driver: Any) -> None:
+    driver.execute_script(BRUSH, [1.05, 1.3])
+    assert [int(row[0]) for row in driver.execute_script(ROWS)] == [1, 2]
+    until(lambda: driver.execute_script(MARKED, "curves") == [1, 2])
+    driver.execute_script("window.sweepPage.experiments[0].figures.get('parallel').highlight()")
+    assert driver.execute_script(BRUSHED) == [1.05, 1.3]  # it stays through whatever is drawn again
+    button = next(
+        one for one in driver.find_elements("css selector", ".tools button") if "clear the brushed" in one.text
+    )
+    button.click()
+    assert len(driver.execute_script(ROWS)) == 10
+    assert driver.execute_script(BRUSHED) is None
+    assert not button.is_displayed()
+
+
+def test_the_best_are_starred_and_first_after_those_that_run(driver: Any) -> None:
+    rows = driver.execute_script(ROWS)
+    assert [row[0] for row in rows][:5] == ["00008", "00000", "00001", "00002", "00003"]
+    assert driver.execute_script("return [...document.querySelectorAll('.best')].map((one) => one.innerText)") == [
+        "00000"
+    ]
+    caption = driver.find_element("css selector", ".trials caption").text
+    assert caption == "10 trials; running ones first, then the best first"
+    head = "return getComputedStyle(document.querySelector('.trials thead th')).position"
+    assert driver.execute_script(head) == "sticky"
+
+
+def test_titles_have_the_room_of_the_figure_and_its_place_has_its_height_before_it_is_drawn(driver: Any) -> None:
+    for script in (
+        "return figure.title.textContent.length > 0 && figure.plot.layout.title === undefined;",
+        "return figure.plot.offsetHeight - parseFloat(figure.plot.style.minHeight) < 2;",
+    ):
+        loop = f"[...window.sweepPage.experiments[0].figures.values()].every((figure) => {{ {script} }})"
+        assert driver.execute_script(f"return {loop}")
 
 
 def test_columns_of_one_name_are_told_apart_and_a_short_number_has_the_whole_as_its_title(tmp_path: Path) -> None:

@@ -49,15 +49,71 @@ function labelsOf(columns) {
   });
 }
 
+// --- the filter ---
+
+const compare = {
+  "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
+  "=": (a, b) => a === b, "!=": (a, b) => a !== b,
+};
+const NAME = '"[^"]*"|[^\\s<>=!"]+';
+const CONDITION = new RegExp(`(${NAME})\\s*(<=|>=|!=|==?|<|>)\\s*`, "g");
+const unquoted = (text) => text.replace(/^"(.*)"$/, "$1");
+
+// Returns what says of a row whether it is meant: conditions (`lr<0.01 act=relu`) and texts, all of which must hold.
+// Throws an Error that says what is wrong with it.
+function testOf(text, columns, rows) {
+  const labels = labelsOf(columns);
+  const columnOf = (typed) => {
+    const index = labels.indexOf(typed);
+    if (index >= 0) return index;
+    const found = columns.findIndex(([name, kind]) => kind === "parameter" && `config/${name}` === typed);
+    if (found < 0) throw new Error(`there is no column "${typed}"; there are ${labels.slice(0, 12).join(", ")}${labels.length > 12 ? " ..." : ""}`);
+    return found;
+  };
+  const matches = [...text.matchAll(CONDITION)];
+  const tests = [];
+  const words = (part) => {
+    for (const [word] of part.matchAll(/"[^"]*"|\S+/g)) {
+      if (/^and$/i.test(word)) continue;
+      if (/^(or|not)$/i.test(word)) throw new Error(`conditions are combined with "and"; "${word}" is not known`);
+      if (/[<>=]/.test(word) && !word.startsWith('"')) throw new Error(`"${word}" has no column before it, as in lr<0.01`);
+      const wanted = unquoted(word).toLowerCase();
+      tests.push((row) => row.some((value) => value !== null && String(value).toLowerCase().includes(wanted)));
+    }
+  };
+  words(text.slice(0, matches[0]?.index ?? text.length));
+  matches.forEach((match, i) => {
+    const index = columnOf(unquoted(match[1]));
+    const sign = match[2] === "==" ? "=" : match[2];
+    const rest = text.slice(match.index + match[0].length, matches[i + 1]?.index ?? text.length);
+    const parts = rest.match(/"[^"]*"|\S+/g) ?? [];
+    if (!parts.length || /^and$/i.test(parts[0])) throw new Error(`${match[0].trim()} what?`);
+    let count = 1;  // the words of the value: as many as some cell has
+    if (sign === "=" || sign === "!=") {
+      const known = new Set(rows.map((row) => String(row[index]).toLowerCase()));
+      for (let k = parts.length; k > 1 && count === 1; k -= 1) if (known.has(parts.slice(0, k).join(" ").toLowerCase())) count = k;
+    }
+    const value = unquoted(parts.slice(0, count).join(" "));
+    const number = value === "" ? NaN : Number(value);
+    if (Number.isNaN(number) && sign !== "=" && sign !== "!=") throw new Error(`${match[1]}${sign}${value}: expected a number after ${sign}`);
+    tests.push((row) => {
+      const cell = row[index];
+      if (!Number.isNaN(number)) return typeof cell === "number" && compare[sign](cell, number);
+      return compare[sign](cell === null ? "" : String(cell).toLowerCase(), value.toLowerCase());
+    });
+    words(parts.slice(count).join(" "));
+  });
+  return (row) => tests.every((test) => test(row));
+}
+
 // --- the table ---
 
 class TrialTable {
   constructor(experiment, place) {
     this.experiment = experiment;
     this.place = place;
-    this.sort = { key: "trialtrial", isUp: true };
+    this.sort = null;  // running ones first, then the best
     this.page = 0;
-    this.filter = "";
     this.hidden = null;
     this.build();
   }
@@ -65,10 +121,12 @@ class TrialTable {
   build() {
     const label = `e${this.experiment.index}`;
     this.input = element("input", {
-      type: "search", "aria-label": "Filter the trials: a text, or a condition such as lr<0.01",
-      placeholder: "filter: a text, or lr<0.01",
-      oninput: () => { this.filter = this.input.value; this.page = 0; this.render(); },
+      type: "search", "aria-label": "Filter trials and figures: texts and conditions, such as lr<0.01 and act=relu",
+      placeholder: "filter: a text, or lr<0.01 and act=relu", "aria-describedby": `${label}-wrong`,
+      oninput: () => { this.page = 0; this.experiment.filter(); },
     });
+    this.wrong = element("p", { id: `${label}-wrong`, class: "wrong", role: "alert" });
+    this.unbrush = element("button", { type: "button", onclick: () => this.experiment.brush(null) }, "clear the brushed ranges");
     this.chooser = element("div", { class: "columns" });
     this.head = element("tr");
     this.body = element("tbody", { onkeydown: (event) => this.onKey(event) });
@@ -77,7 +135,7 @@ class TrialTable {
       this.caption, element("thead", {}, this.head), this.body);
     this.pager = element("div", { class: "tools" });
     this.place.replaceChildren(
-      element("div", { class: "tools" }, this.input),
+      element("div", { class: "tools" }, this.input, this.unbrush), this.wrong,
       element("details", {}, element("summary", {}, "columns"), this.chooser),
       element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Trials" }, this.table),
       this.pager);
@@ -108,53 +166,32 @@ class TrialTable {
     this.render();
   }
 
-  columnOf(typed) {
-    const { columns } = this.experiment;
-    const index = labelsOf(columns).indexOf(typed);
-    return index >= 0 ? index : columns.findIndex(([name, kind]) => kind === "parameter" && `config/${name}` === typed);
-  }
-
-  test() {
-    const condition = /^\s*(.+?)\s*(<=|>=|!=|=|<|>)\s*(.*?)\s*$/.exec(this.filter);
-    const index = condition === null ? -1 : this.columnOf(condition[1]);
-    if (index >= 0) {
-      const wanted = condition[3] !== "" && !Number.isNaN(Number(condition[3])) ? Number(condition[3]) : condition[3];
-      const compare = {
-        "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
-        "=": (a, b) => a === b, "!=": (a, b) => a !== b,
-      }[condition[2]];
-      return (row) => {
-        const value = row[index];
-        if (typeof wanted === "number") return typeof value === "number" && compare(value, wanted);
-        return compare(value === null ? "" : String(value), wanted);
-      };
-    }
-    const text = this.filter.trim().toLowerCase();
-    return (row) => text === "" || row.some((value) => value !== null && String(value).toLowerCase().includes(text));
-  }
-
   ordered() {
-    const index = this.experiment.columns.findIndex(([name, kind]) => name + kind === this.sort.key);
-    const chosen = this.experiment.rows.filter(this.test());
-    if (index < 0) return chosen;
-    const sign = this.sort.isUp ? 1 : -1;
+    const { columns, rows, best } = this.experiment;
+    const chosen = rows.filter((row) => this.experiment.isShown(row[0]));
+    const at = (wanted) => columns.findIndex(([name, kind]) => name + kind === wanted);
+    const index = at(this.sort ? this.sort.key : `${best.metric}metric`);
+    const sign = (this.sort ? this.sort.isUp : best.mode !== "max") ? 1 : -1;
     const rank = (value) => (typeof value === "number" ? 0 : value === null ? 2 : 1);
+    const state = at("state");
+    const isFirst = (row) => (this.sort ? 0 : (row[state] === "running" ? -2 : best.winners.includes(row[0]) ? -1 : 0));
     return chosen.sort((one, other) => {
-      const [a, b] = [one[index], other[index]];
+      if (isFirst(one) !== isFirst(other)) return isFirst(one) - isFirst(other);
+      const [a, b] = [one[index] ?? null, other[index] ?? null];
       if (rank(a) !== rank(b)) return rank(a) - rank(b);
-      return a === b ? 0 : (a < b ? -sign : sign);
+      return a === b ? one[0] - other[0] : (a < b ? -sign : sign);
     });
   }
 
   render() {
-    const { columns, selected, rows } = this.experiment;
+    const { columns, selected, rows, best, brushed } = this.experiment;
     const labels = labelsOf(columns);
     const visible = columns.map((column, i) => [...column, i]).filter(([name, kind]) => !this.hidden.has(name + kind));
     this.head.replaceChildren(...visible.map(([name, kind, i]) => {
-      const isSorted = this.sort.key === name + kind;
+      const isSorted = this.sort?.key === name + kind;
       return element("th", { scope: "col", "aria-sort": isSorted ? (this.sort.isUp ? "ascending" : "descending") : "none" },
         element("button", { type: "button", onclick: () => {
-          this.sort = { key: name + kind, isUp: isSorted ? !this.sort.isUp : true };
+          this.sort = isSorted && !this.sort.isUp ? null : { key: name + kind, isUp: !isSorted };
           this.render();
         } }, `${labels[i]}${isSorted ? (this.sort.isUp ? " ▲" : " ▼") : ""}`));
     }));
@@ -171,11 +208,14 @@ class TrialTable {
       const text = shown(value, kind);
       const isShort = kind !== "trial" && typeof value === "number" && String(value) !== text;
       const title = isShort ? value : text.length > 40 ? text : null;
-      return element("td", { class: typeof value === "number" ? "number" : null, title }, text);
+      const isBest = kind === "trial" && best.winners.includes(value);
+      return element("td", { class: isBest ? "number best" : typeof value === "number" ? "number" : null, title }, text);
     }))));
     if (focused !== null) this.body.querySelector(`tr[data-trial="${Number(focused)}"]`)?.focus();
     const chosen = selected.size ? `, ${selected.size} selected` : "";
-    this.caption.textContent = `${found.length === rows.length ? rows.length : `${found.length} of ${rows.length}`} trials${chosen}`;
+    const order = this.sort || !best.metric ? "" : `; ${rows.some((row) => row.includes("running")) ? "running ones first, then " : ""}the best first`;
+    this.caption.textContent = `${found.length === rows.length ? rows.length : `${found.length} of ${rows.length}`} trials${chosen}${order}`;
+    this.unbrush.hidden = !brushed;
     this.pager.hidden = pages === 1;
     const step = (label, to) => {
       const button = element("button", { type: "button", onclick: () => { this.page = to; this.render(); } }, label);
@@ -207,13 +247,40 @@ class TrialTable {
 const WIDE = new Set(["parallel", "timeline", "slice", "population", "rungs"]);
 const POINTS = new Set(["scatter", "scattergl", "scatter3d"]);
 
+const PER_TRIAL = new Set(["x", "y", "z", "text", "hovertext", "customdata", "base", "width", "values", "color", "size", "symbol",
+  "opacity", "array", "arrayminus"]);
+const numberOf = (row) => (Array.isArray(row) ? row[0] : row);
+
+// Returns a trace without the marks of other trials than those that are kept.
+function thinned(trace, isKept) {
+  const kept = trace.customdata.map((row) => isKept(numberOf(row)));
+  const part = (value) => Object.fromEntries(Object.entries(value).map(([key, one]) => {
+    if (Array.isArray(one)) {
+      if (key === "dimensions") return [key, one.map(part)];
+      return [key, PER_TRIAL.has(key) && one.length === kept.length ? one.filter((_, j) => kept[j]) : one];
+    }
+    return [key, one && typeof one === "object" ? part(one) : one];
+  }));
+  return part(trace);
+}
+
+function decoded(text) {
+  return new DOMParser().parseFromString((text ?? "").replaceAll("<br>", " "), "text/html").body.textContent;
+}
+
 class Figure {
   constructor(experiment, name) {
     this.experiment = experiment;
+    this.name = name;
+    this.title = element("h3", {});
+    this.note = element("p", {});
+    this.tools = element("div", { class: "tools" });
     this.plot = element("div", { class: "plot", role: "img" });
     this.age = element("p", { class: "age" });
-    this.frame = element("figure", { "data-figure": name, class: WIDE.has(name) ? "wide" : null }, this.age, this.plot);
+    this.frame = element("figure", { "data-figure": name, class: WIDE.has(name) ? "wide" : null },
+      element("figcaption", {}, this.title, this.note, this.tools), this.age, element("div", { class: "scroll" }, this.plot));
     this.isNear = false;
+    this.brushes = new Map();  // label of an axis of parallel coordinates -> ranges
     this.observer = new IntersectionObserver((entries) => {
       if (entries.some((entry) => entry.isIntersecting)) { this.isNear = true; this.draw(); }
     }, { rootMargin: "600px" });
@@ -223,41 +290,58 @@ class Figure {
   set(spec) {
     this.spec = spec;
     this.age.textContent = "";
-    const meta = spec.layout.meta ?? {};
-    this.plot.setAttribute("aria-label", [meta.summary ?? meta.figure ?? "figure", meta.note].filter(Boolean).join(" "));
+    const { title, meta = {}, height = 440, margin } = spec.layout;
+    this.title.textContent = decoded(title?.text);
+    this.note.textContent = decoded(meta.note);
+    this.plot.setAttribute("aria-label", [meta.summary ?? meta.figure ?? "figure", meta.note].filter(Boolean).map(decoded).join(" "));
+    const lines = (title?.subtitle?.text ?? "").split("<br>").filter(Boolean).length;
+    this.saved = Math.min(28 + 15 * lines, margin?.t ?? 0);  // the title stands above the plot, where it has the room it needs
+    this.plot.style.minHeight = `${height - this.saved}px`;
     this.isDrawn = false;
     if (this.isNear) this.draw();
   }
 
   layout() {
     const style = getComputedStyle(document.documentElement);
-    const [ink, line, panel] = ["--ink", "--line", "--panel"].map((name) => style.getPropertyValue(name).trim());
+    const [ink, line, faint, panel] = ["--ink", "--line", "--faint", "--panel"].map((name) => style.getPropertyValue(name).trim());
     const layout = structuredClone(this.spec.layout);
+    delete layout.title;
+    delete layout.width;
+    layout.height = (layout.height ?? 440) - this.saved;
+    layout.margin = { ...layout.margin, t: (layout.margin?.t ?? 0) - this.saved };
+    layout.uirevision = this.spec.layout.meta?.figure ?? true;  // what was zoomed stays so
     layout.paper_bgcolor = "rgba(0,0,0,0)";
     layout.plot_bgcolor = "rgba(0,0,0,0)";
     layout.font = { ...layout.font, color: ink };
     layout.hoverlabel = { ...layout.hoverlabel, bgcolor: panel, bordercolor: line, font: { color: ink } };
     layout.autosize = true;
-    delete layout.width;
     const eye = layout.scene?.camera?.eye;
     const ratio = (layout.height ?? 0) / (this.plot.clientWidth || Infinity);
     if (eye && ratio > 1) layout.scene.camera.eye = { x: eye.x * ratio, y: eye.y * ratio, z: eye.z * ratio };  // else cut
     for (const key of ["xaxis", "yaxis", ...Object.keys(layout).filter((one) => /^[xy]axis\d+$/.test(one))]) {
-      layout[key] = { ...layout[key], gridcolor: line, zerolinecolor: line, linecolor: line };
+      layout[key] = { ...layout[key], gridcolor: line, zerolinecolor: line, linecolor: faint, tickcolor: faint };
     }
     return layout;
   }
 
   // Returns the figure's own traces, those of the selected trials marked, and lines drawn once more above the others.
   traces() {
-    const { selected } = this.experiment;
-    const own = this.spec.data.map((trace) => ({ ...trace }));
-    if (!selected.size || !this.full) return own;
+    const { selected, kept, brushed } = this.experiment;
+    const own = this.spec.data.map((trace) => {
+      if (!trace.customdata || trace.line?.shape === "hv") return { ...trace };  // the best so far is that of all
+      if (trace.type !== "parcoords") return kept || brushed ? thinned(trace, (number) => this.experiment.isShown(number)) : { ...trace };
+      const lines = kept ? thinned(trace, (number) => kept.has(number)) : { ...trace };
+      lines.dimensions = lines.dimensions.map((one) => ({ ...one, constraintrange: this.brushes.get(one.label) }));
+      return lines;
+    });
+    if (!selected.size) return own;
     const above = [];
-    this.full.forEach((trace, i) => {
+    const style = getComputedStyle(document.documentElement);
+    const [faint, ink] = ["--line", "--ink"].map((name) => style.getPropertyValue(name).trim());
+    for (const trace of own) {
       const rows = trace.customdata;
-      if (!rows || !own[i]) return;
-      const number = (j) => (Array.isArray(rows[j]) || ArrayBuffer.isView(rows[j]) ? rows[j][0] : rows[j]);
+      if (!rows) continue;
+      const isChosen = (j) => selected.has(numberOf(rows[j]));
       const type = trace.type ?? "scatter";
       if (POINTS.has(type)) {
         const axes = type === "scatter3d" ? ["x", "y", "z"] : ["x", "y"];
@@ -265,57 +349,61 @@ class Figure {
         const size = Math.min(...axes.map((axis) => trace[axis]?.length ?? 0));
         let isInside = false;
         for (let j = 0; j < size; j += 1) {
-          const isChosen = selected.has(number(j));
-          if (isChosen) axes.forEach((axis) => points[axis].push(trace[axis][j]));
+          if (isChosen(j)) axes.forEach((axis) => points[axis].push(trace[axis][j]));
           else if (isInside) axes.forEach((axis) => points[axis].push(null));
-          isInside = isChosen;
+          isInside = isChosen(j);
         }
-        if (!points.x.length) return;
+        if (!points.x.length) continue;
         const hasLines = (trace.mode ?? "").includes("lines");
-        const ink = getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
         above.push({
-          type, ...Object.fromEntries(axes.map((axis) => [axis, points[axis]])), xaxis: own[i].xaxis, yaxis: own[i].yaxis,
-          scene: own[i].scene, mode: hasLines ? "lines+markers" : "markers", connectgaps: false, showlegend: false,
-          hoverinfo: "skip", line: { color: ink, width: 3, ...(own[i].line?.shape ? { shape: own[i].line.shape } : {}) },
+          type, ...Object.fromEntries(axes.map((axis) => [axis, points[axis]])), xaxis: trace.xaxis, yaxis: trace.yaxis,
+          scene: trace.scene, mode: hasLines ? "lines+markers" : "markers", connectgaps: false, showlegend: false,
+          hoverinfo: "skip", line: { color: ink, width: 3, ...(trace.line?.shape ? { shape: trace.line.shape } : {}) },
           marker: { color: ink, size: hasLines ? 5 : 13, symbol: hasLines ? "circle" : "circle-open", line: { width: 2, color: ink } },
         });
       } else if (type === "bar") {
-        own[i].selectedpoints = [...rows.keys()].filter((j) => selected.has(number(j)));
-        own[i].unselected = { marker: { opacity: 0.2 } };
+        trace.selectedpoints = [...rows.keys()].filter(isChosen);
+        trace.unselected = { marker: { opacity: 0.2 } };
       } else if (type === "parcoords" && trace.dimensions?.length) {
-        const style = getComputedStyle(document.documentElement);
-        const [faint, ink] = ["--line", "--ink"].map((name) => style.getPropertyValue(name).trim());
-        own[i].line = { color: [...rows.keys()].map((j) => Number(selected.has(number(j)))), cmin: 0, cmax: 1,
+        trace.line = { color: [...rows.keys()].map((j) => Number(isChosen(j))), cmin: 0, cmax: 1,
           colorscale: [[0, faint], [1, ink]], showscale: false };
       }
-    });
+    }
     return [...own, ...above];
   }
 
   draw() {
     if (!this.spec || this.isDrawn || !window.Plotly) return;
     this.isDrawn = true;
-    Plotly.react(this.plot, this.spec.data, this.layout(), config).then(() => {
-      this.full = this.plot._fullData.map((trace) => trace);
+    Plotly.react(this.plot, this.traces(), this.layout(), config).then(() => {
+      this.full = this.plot._fullData;
       if (!this.isListening) {
         this.isListening = true;
         this.plot.on("plotly_click", (event) => this.onPoints(event.points.slice(0, 1), event.event));
         this.plot.on("plotly_selected", (event) => { if (event) this.onPoints(event.points, event.event); });
+        this.plot.on("plotly_restyle", () => { if (this.plot.data[0]?.type === "parcoords") this.onBrush(); });
       }
-      if (this.experiment.selected.size) this.highlight();
     });
   }
 
+  onBrush() {
+    const { dimensions, customdata } = this.plot.data[0];
+    this.brushes = new Map(dimensions.filter((one) => one.constraintrange?.length).map((one) => [one.label, one.constraintrange]));
+    const isInside = (j) => dimensions.every(({ label, values }) => {
+      const ranges = this.brushes.get(label);
+      return !ranges || (Array.isArray(ranges[0]) ? ranges : [ranges]).some(([a, b]) => values[j] >= a && values[j] <= b);
+    });
+    this.experiment.brush(this.brushes.size ? new Set(customdata.map(numberOf).filter((_, j) => isInside(j))) : null, this);
+  }
+
   onPoints(points, event) {
-    const numbers = points.map((point) => {
-      const row = point.customdata;
-      return Array.isArray(row) || ArrayBuffer.isView(row) ? row[0] : row;
-    }).filter((number) => typeof number === "number");
+    const numbers = points.map((point) => numberOf(point.customdata)).filter((number) => typeof number === "number");
     if (numbers.length) this.experiment.select(numbers, event?.ctrlKey || event?.metaKey || event?.shiftKey);
   }
 
   highlight() {
-    if (this.isDrawn && this.full) Plotly.react(this.plot, this.traces(), this.layout(), config);
+    this.isDrawn = false;
+    if (this.isNear) this.draw();
   }
 }
 
@@ -326,6 +414,9 @@ class Experiment {
     this.index = index;
     this.root = document.getElementById(`e${index}`);
     this.selected = new Set();
+    this.kept = null;  // numbers of the trials that the filter means; null: all
+    this.brushed = null;  // and of those that the ranges of parallel coordinates hold
+    this.best = { metric: "", mode: "", winners: [] };
     this.figures = new Map();
     this.columns = [];
     this.rows = [];
@@ -353,7 +444,9 @@ class Experiment {
       if (this.table && !this.rows.length) this.table.hidden = null;
     }
     for (const [at, row] of data.rows ?? []) this.rows[at] = row;
-    if (data.columns) this.table?.columnsChanged(); else if (data.rows?.length) this.table?.render();
+    if (data.best) this.best = data.best;
+    if (data.columns) this.table?.columnsChanged();
+    if (this.table && (data.columns || data.best || data.rows?.length)) this.filter();
     const place = this.root.querySelector("[data-figures]");
     for (const [name, spec] of Object.entries(data.figures ?? {})) {
       if (spec === null) { this.figures.get(name)?.frame.remove(); this.figures.delete(name); continue; }
@@ -371,6 +464,38 @@ class Experiment {
       const [seconds, trials] = data.old[name] ?? [];
       figure.age.textContent = seconds ? `as of ${clockTime(seconds)}, ${trials} trials` : "";
     }
+  }
+
+  isShown(number) {
+    return (!this.kept || this.kept.has(number)) && (!this.brushed || this.brushed.has(number));
+  }
+
+  filter() {
+    const { input, wrong } = this.table;
+    const before = this.kept && [...this.kept].join();
+    wrong.textContent = "";
+    try {
+      const isMeant = testOf(input.value, this.columns, this.rows);
+      this.kept = input.value.trim() ? new Set(this.rows.filter(isMeant).map((row) => row[0])) : null;
+    } catch (error) {
+      wrong.textContent = error.message;  // what was shown stays
+    }
+    input.setAttribute("aria-invalid", wrong.textContent !== "");
+    this.table.render();
+    if (before !== (this.kept && [...this.kept].join())) this.redraw();
+  }
+
+  brush(numbers, figure = null) {
+    this.brushed = numbers;
+    const own = this.figures.get("parallel");
+    if (!numbers) own?.brushes.clear();
+    this.table.render();
+    for (const one of this.figures.values()) if (one !== figure) one.highlight();
+  }
+
+  redraw() {  // once nobody types any more
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => { for (const figure of this.figures.values()) figure.highlight(); }, 200);
   }
 
   select(numbers, isAdded = false) {
