@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import sweep
+from sweep import Checkpoint
 from sweep.errors import (
+    CheckpointError,
     ConfigError,
     ExperimentError,
     MetricError,
@@ -313,6 +315,24 @@ def test_a_space_with_inverted_or_non_positive_log_bounds_is_refused_where_it_is
 def test_a_grid_with_an_adaptive_searcher_is_refused(tmp_path):
     with pytest.raises(sweep.errors.SearchError, match="grid"):
         run(config={"x": sweep.grid_search([1, 2])}, search_alg="optuna", metric="loss", mode="min")
+    assert nothing_was_started(tmp_path)
+
+
+def _says_from_dict(config):
+    sweep.report(loss=1.0, checkpoint=sweep.train.Checkpoint.from_dict({"step": 1}))
+
+
+def _says_from_dict_inside(config):
+    def save():
+        return Checkpoint.from_dict({"step": 1})
+
+    sweep.report(loss=1.0, checkpoint=save())
+
+
+@pytest.mark.parametrize("trainable", [_says_from_dict, _says_from_dict_inside])
+def test_a_checkpoint_from_a_dict_is_refused_once_before_the_search(tmp_path, trainable):
+    with pytest.raises(CheckpointError, match=r"Checkpoint.from_dict is gone: .*call Checkpoint.from_directory"):
+        sweep.run(trainable, config={}, num_samples=3, verbose=0)
     assert nothing_was_started(tmp_path)
 
 

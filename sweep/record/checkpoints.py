@@ -148,6 +148,23 @@ class Checkpoint:
         with _shared_download(self._remote) as directory:
             yield directory
 
+    def __fspath__(self) -> str:
+        """Return the directory, for `open` and `os.path.join`.
+
+        Raises:
+            CheckpointError: the checkpoint is gone, damaged, or lies elsewhere: `as_directory` downloads it.
+        """
+        if self.filesystem is not None:
+            raise CheckpointError(f"{self!r} lies elsewhere; read it by: with checkpoint.as_directory() as directory.")
+        self._require_whole()
+        return self.path
+
+    value = dir_or_data = property(__fspath__, doc="The same, under the names that Tune once had.")
+
+    def to_air_checkpoint(self) -> Checkpoint:
+        """Return itself: Ray once had another class for checkpoints out of a trial."""
+        return self
+
     def get_metadata(self) -> dict[str, Any]:
         """Return what `set_metadata` stored; empty when nothing was."""
         if self.filesystem is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from sweep.core.ranking import beats, rankable
 from sweep.core.results import TRIAL_INDEX, flatten
 from sweep.record.reader import ExperimentReader
 
-__all__ = ["AVERAGES", "SCOPES", "best_reports", "metric_analysis", "repeats", "scores"]
+__all__ = ["AVERAGES", "SCOPES", "best_reports", "metric_analysis", "metric_n_steps", "repeats", "scores"]
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -79,16 +79,26 @@ def best_reports(
     return best
 
 
-def metric_analysis(reader: ExperimentReader, trial_id: str) -> dict[str, dict[str, float]]:
-    """Return max, min, last and the averages of each number that a trial has reported, by its flattened name.
+def metric_n_steps(reader: ExperimentReader, trial_id: str) -> dict[str, dict[str, deque[float]]]:
+    """Return the last 5 and the last 10 values of each number that a trial has reported, under "5" and "10"."""
+    series = _series(reader, trial_id)
+    return {key: {str(n): deque(values, maxlen=n) for n in (5, 10)} for key, values in series.items()}
 
-    NaN is skipped by max and min and carries over into the averages.
-    """
+
+def _series(reader: ExperimentReader, trial_id: str) -> Mapping[str, list[float]]:
     series: dict[str, list[float]] = defaultdict(list)
     for row in reader.results(trial_id):
         for key, value in flatten(row.metrics).items():
             if key not in _NOT_ANALYSED and isinstance(value, (int, float)):
                 series[key].append(value)
+    return series
+
+
+def metric_analysis(reader: ExperimentReader, trial_id: str) -> dict[str, dict[str, float]]:
+    """Return max, min, last and the averages of each number that a trial has reported, by its flattened name.
+
+    NaN is skipped by max and min and carries over into the averages.
+    """
     return {
         key: {
             "max": max((v for v in values if v == v), default=math.nan),
@@ -96,5 +106,5 @@ def metric_analysis(reader: ExperimentReader, trial_id: str) -> dict[str, dict[s
             "last": values[-1],
             **{scope: average(values) for scope, average in AVERAGES.items()},
         }
-        for key, values in series.items()
+        for key, values in _series(reader, trial_id).items()
     }

@@ -131,6 +131,16 @@ class ShownTrial:
     local_path = logdir = path
 
     @property
+    def log_dir(self) -> Path:
+        """The same as a `Path`."""
+        return Path(self.path)
+
+    @property
+    def local_dir(self) -> str:
+        """The experiment's directory, absolute."""
+        return self._about.root
+
+    @property
     def checkpoint(self) -> Checkpoint | None:
         """The latest checkpoint, or None."""
         ref = self._facts.checkpoint

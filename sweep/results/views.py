@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +34,7 @@ from sweep.record.remote import open_storage_for_reading
 from sweep.record.rows import ResultRow, TrialRow, trainable_name, variables_of
 from sweep.results.frames import result_frame
 from sweep.results.notebook import result_page, view_page
-from sweep.results.scopes import best_reports, metric_analysis
+from sweep.results.scopes import best_reports, metric_analysis, metric_n_steps
 from sweep.results.trials import ExperimentInfo, ShownTrial
 
 if TYPE_CHECKING:
@@ -118,6 +119,11 @@ class TrialView(ShownTrial):
         NaN is skipped by max and min and carries over into the averages.
         """
         return metric_analysis(self._reader, self.trial_id)
+
+    @property
+    def metric_n_steps(self) -> dict[str, dict[str, deque[float]]]:
+        """For each number that was reported its last values: 5 under `"5"`, 10 under `"10"`."""
+        return metric_n_steps(self._reader, self.trial_id)
 
     @property
     def max_failures(self) -> int:

@@ -12,7 +12,7 @@ _NAMES = {
     "sweep.record.checkpoints": "Checkpoint",
     "sweep.results.analysis": "Result",
     "sweep.results.frames": "metrics_frame",
-    "sweep.train.fit": "TrainingFailedError TuneReportCallback",
+    "sweep.train.fit": "TrainingFailedError TuneReportCallback WorkerGroupError=TrainingFailedError",
     "sweep.train.scaling": "ScalingConfig",
     "sweep.train.trainer": "DataParallelTrainer",
     "sweep.worker.session": "TrainContext=Context get_checkpoint get_context report",

@@ -10,6 +10,10 @@ from sweep.results.analysis import Result as Result
 from sweep.results.frames import metrics_frame as metrics_frame
 from sweep.train.fit import TrainingFailedError as TrainingFailedError
 from sweep.train.fit import TuneReportCallback as TuneReportCallback
+from sweep.train.fit import TrainingFailedError as _WorkerGroupError
+
+WorkerGroupError = _WorkerGroupError
+
 from sweep.train.scaling import ScalingConfig as ScalingConfig
 from sweep.train.trainer import DataParallelTrainer as DataParallelTrainer
 from sweep.worker.session import Context as _TrainContext

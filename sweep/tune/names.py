@@ -131,7 +131,7 @@ TUNE = {
     "sweep.train.v2.api.config": f"sweep.train: {_CONFIGS}",
     "sweep.train.v2.api.context": "sweep.train: TrainContext",
     "sweep.train.v2.api.data_parallel_trainer": "sweep.train: DataParallelTrainer",
-    "sweep.train.v2.api.exceptions": "sweep.train: TrainingFailedError",
+    "sweep.train.v2.api.exceptions": "sweep.train: TrainingFailedError WorkerGroupError",
     "sweep.train.v2.api.result": "sweep.train: Result",
     "sweep.train.v2.api.train_fn_utils": "sweep.train: get_checkpoint get_context report",
     "sweep.train.v2.jax": "sweep.train.jax: JaxConfig JaxTrainer",
@@ -253,12 +253,14 @@ TUNE = {
     "sweep.tune.tuner": "sweep.tune.running: Tuner",
     "sweep.util": "",
     "sweep.tune.utils": """
-        sweep.tune.dicts: deep_update flatten_dict merge_dicts unflatten_dict unflattened_lookup
+        sweep.tune.dicts: deep_update flatten_dict merge_dicts unflatten_dict unflatten_list_dict
+        sweep.tune.dicts: unflattened_lookup
         sweep: wait_for_gpu
     """,
     "sweep.tune.utils.placement_groups": "sweep: PlacementGroupFactory",
     "sweep.tune.utils.util": """
-        sweep.tune.dicts: deep_update flatten_dict merge_dicts unflatten_dict unflattened_lookup
+        sweep.tune.dicts: deep_update flatten_dict merge_dicts unflatten_dict unflatten_list_dict
+        sweep.tune.dicts: unflattened_lookup
         sweep: wait_for_gpu
     """,
 }
@@ -419,7 +421,7 @@ NOT_HERE = {
         "sweep.train: CheckpointUploadMode CheckpointConsistencyMode",
         "sweep.train.v2.api.train_fn_utils: get_all_reported_checkpoints",
     ),
-    **_each("catch sweep.train.TrainingFailedError.", "sweep.train: ControllerError WorkerGroupError"),
+    **_each("catch sweep.train.TrainingFailedError.", "sweep.train: ControllerError"),
     **_each("use torch.amp and torch.optim themselves.", "sweep.train.torch: accelerate prepare_optimizer backward"),
 }
 """A name of Ray's that does not exist here -> why, and what to use."""

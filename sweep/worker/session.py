@@ -170,17 +170,13 @@ class Session:
         self._pending = directory
 
     def store_pending(self) -> None:
-        """Store the checkpoint that was written after the last report as one of that report: the function has ended."""
+        """Store the checkpoint that was written after the last report as one of that report, if there was
+        one: the function has ended."""
         source = self._pending
         if not source:
             return
-        if self.num_reports:
-            stored = self._patiently(lambda: self._store(source, self.num_reports), source)
-            self._channel.send(wire.frame(wire.Saved(self.job.token, self.num_reports, stored)))
-        else:
-            warnings.warn(
-                "a checkpoint was written with checkpoint_dir() and not stored: nothing was reported.", stacklevel=2
-            )
+        stored = self._patiently(lambda: self._store(source, self.num_reports), source)
+        self._channel.send(wire.frame(wire.Saved(self.job.token, self.num_reports, stored)))
         self._forget_pending()
 
     def _forget_pending(self) -> None:

@@ -385,6 +385,21 @@ def _names_an_optimizer(function: types.FunctionType) -> bool:
     return False
 
 
+def names_attribute(function: types.FunctionType, owner: type, attribute: str) -> bool:
+    """Whether the code of a function says `owner.attribute`, the owner being global or a name of a global module."""
+    for code in _codes(function):
+        found: Any = None
+        for instruction in dis.get_instructions(code):
+            name = str(instruction.argval)
+            if instruction.opname == "LOAD_GLOBAL":
+                found = function.__globals__.get(name)
+            elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                if found is owner and name == attribute:
+                    return True
+                found = getattr(found, name, None) if isinstance(found, types.ModuleType) else None
+    return False
+
+
 def _codes(function: types.FunctionType) -> Iterator[types.CodeType]:
     """Yield the code of a function and of those that are defined in it."""
     codes = [function.__code__]

@@ -21,7 +21,7 @@ from sweep.record.manifest import MANIFEST, verify
 from sweep.worker.parameters import call_problem, name_of, refuse_asynchronous, unwrap
 from sweep.worker.saved import Clock, load_from, save_into
 from sweep.worker.session import current
-from sweep.worker.shipping import WARN_BYTES, pickle_trainable, referenced_modules
+from sweep.worker.shipping import WARN_BYTES, names_attribute, pickle_trainable, referenced_modules
 
 if TYPE_CHECKING:
     from sweep.worker.group_environment import GroupSpec
@@ -406,6 +406,8 @@ def _check_callable(inner: Any, objects: Mapping[str, Any]) -> None:
             f"{lead} trainable {name}{inspect.signature(inner)} cannot be called as {name}(config{given}): {problem}. "
             "Expected one argument, the config; bind others with functools.partial or sweep.with_parameters."
         )
+    if inspect.isfunction(inner) and names_attribute(inner, Checkpoint, "from_dict"):
+        Checkpoint.from_dict()  # as in each trial, but once and before the search
 
 
 def _overrides(cls: type, method: str) -> bool:

@@ -300,6 +300,18 @@ def test_what_tune_once_had_says_what_to_write_instead(tmp_path, call, advice):
         call(Checkpoint(tmp_path))
 
 
+def test_a_checkpoint_is_a_path_and_has_the_names_that_tune_once_had(tmp_path):
+    (tmp_path / "model").write_text("m")
+    checkpoint = Checkpoint(tmp_path)
+    assert os.path.join(checkpoint, "model") == str(tmp_path / "model")
+    assert checkpoint.value == checkpoint.dir_or_data == str(tmp_path)
+    assert checkpoint.to_air_checkpoint() == checkpoint
+    with pytest.raises(CheckpointError, match="lies elsewhere; read it by"):
+        os.fspath(Checkpoint("memory://bucket/checkpoint"))
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        os.fspath(Checkpoint(tmp_path / "gone"))
+
+
 def test_protocols_that_are_unknown_or_lack_their_package_are_named(monkeypatch):
     with pytest.raises(ConfigError, match=r"no protocol 'memry'\. Did you mean 'memory'"):
         Checkpoint("memry://b/c")

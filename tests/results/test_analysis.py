@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -376,6 +377,8 @@ def test_a_trial_that_ended_in_order_without_a_report_is_done(tmp_path: Path) ->
 
 def test_a_trial_view_is_frozen_and_complete(mixed: ExperimentAnalysis) -> None:
     view = mixed.trials[0]
+    assert view.metric_n_steps["loss"]["5"] == deque(view.metric_n_steps["loss"]["10"], maxlen=5)
+    assert (view.log_dir, view.local_dir) == (Path(view.path), str(Path(view.path).parent))
     assert view.metric_analysis["loss"] == {
         "max": 3.0,
         "min": 1.0,

@@ -75,6 +75,10 @@ IMPORTS = {
     "from sweep.tune.utils import wait_for_gpu as it": "sweep.worker.gpu_memory.wait_for_gpu",
     "from sweep.tune.utils.util import wait_for_gpu as it": "sweep.worker.gpu_memory.wait_for_gpu",
     "from sweep.tune.utils import flatten_dict as it": "sweep.tune.dicts.flatten_dict",
+    "from sweep.tune.utils import unflatten_list_dict as it": "sweep.tune.dicts.unflatten_list_dict",
+    "from sweep.tune.utils.util import unflatten_list_dict as it": "sweep.tune.dicts.unflatten_list_dict",
+    "from sweep.train import WorkerGroupError as it": "sweep.errors.TrialsFailed",
+    "from sweep.train.v2.api.exceptions import WorkerGroupError as it": "sweep.errors.TrialsFailed",
     # schedulers
     "from sweep.tune.schedulers import ASHAScheduler as it": "sweep.schedulers.asha.AsyncHyperBandScheduler",
     "from sweep.tune.schedulers import AsyncHyperBandScheduler as it": "sweep.schedulers.asha.AsyncHyperBandScheduler",

@@ -210,15 +210,15 @@ def test_a_checkpoint_whose_writing_failed_is_not_taken_along(opened, tmp_path):
     assert os.listdir(tmp_path / "abcde_00003") == []
 
 
-def test_a_checkpoint_without_any_report_is_warned_of(opened, tmp_path):
+def test_a_checkpoint_without_any_report_is_kept_as_in_tune(opened, tmp_path):
     def train(config):
         for step in range(2):
-            with checkpoint_dir(step=step):
-                pass
+            with checkpoint_dir(step=step) as directory:
+                Path(directory, "step").write_text(str(step))
 
-    with pytest.warns(UserWarning, match="nothing was reported"):
-        run_function(opened(Driver()), train, {}, {})
-    assert os.listdir(tmp_path / "abcde_00003") == []
+    run_function(opened(Driver()), train, {}, {})
+    assert os.listdir(tmp_path / "abcde_00003") == ["checkpoint_000000"]
+    assert (tmp_path / "abcde_00003" / "checkpoint_000000" / "step").read_text() == "1"
 
 
 @pytest.mark.parametrize("has_one", [False, True], ids=["alone", "beside_that_of_the_report"])
