@@ -42,6 +42,7 @@ LOOKING = [
 WAYS = {
     "trial id": "UPDATE {table} SET trial_id = '../victim' WHERE trial_id = '{first}'",
     "absolute trial id": "UPDATE {table} SET trial_id = '{storage}/victim' WHERE trial_id = '{first}'",
+    "NUL": "UPDATE {table} SET trial_id = 'a' || char(0) || 'b' WHERE trial_id = '{first}'",
     "log_to_file": """INSERT OR REPLACE INTO meta VALUES ('log_to_file', '["../../victim/output.log", "x"]')""",
 }
 
@@ -92,6 +93,8 @@ def test_a_command_that_looks_stays_inside(storage: Path, way: str):
     for command in LOOKING:
         done = CliRunner().invoke(command_line, [*command, "--storage", str(storage)])
         assert SECRET not in done.output, command
+        assert "\0" not in done.output, command
+        assert isinstance(done.exception, SweepError | SystemExit | None), (command, done.exception)
         if command[0] == "logs":
             assert isinstance(done.exception, ExperimentError), (done.output, done.exception)
             assert "the record names a " in str(done.exception)

@@ -16,6 +16,7 @@ from sweep.core.resources import Node, Resources
 from sweep.core.results import TRIAL_INDEX, flatten, unflatten
 from sweep.engines.simulator import Point
 from sweep.errors import ConfigError, ExperimentError, UserCodeError, refuse_unknown
+from sweep.record.access import understood
 from sweep.record.facts import Fact, read_facts
 from sweep.record.layout import ExperimentLayout
 from sweep.record.reader import ExperimentReader
@@ -118,12 +119,13 @@ class Curves:
         layout = ExperimentLayout(Path(path))
         drafts: dict[str, _Draft] = {}
         can_save, nodes = False, None
-        for fact in read_facts(layout.database, trust=trust):
-            _take(fact, drafts, layout.root)
-            if isinstance(fact.event, PlanChanged):
-                can_save = fact.event.plan.can_save_on_demand
-            elif isinstance(fact.event, NodesChanged) and len(fact.event.nodes) >= len(nodes or ()):
-                nodes = fact.event.nodes  # those of the time when most of them were there
+        with understood(layout.database):
+            for fact in read_facts(layout.database, trust=trust):
+                _take(fact, drafts, layout.root)
+                if isinstance(fact.event, PlanChanged):
+                    can_save = fact.event.plan.can_save_on_demand
+                elif isinstance(fact.event, NodesChanged) and len(fact.event.nodes) >= len(nodes or ()):
+                    nodes = fact.event.nodes  # those of the time when most of them were there
         reader = ExperimentReader(layout.root)
         meta, reached = reader.meta, {row.trial_id for row in reader.trials() if row.reason.startswith("reached ")}
         curves = [_finished(trial_id, draft, trial_id in reached) for trial_id, draft in drafts.items()]
