@@ -106,6 +106,8 @@ def _order(key: Any) -> tuple[int, Any]:
 
 # --- looking into a space --------------------------------------------------------------------------------------------
 
+_PLAIN = frozenset({bool, float, int, str, type(None)})  # most leaves: told at a tenth of the time
+
 
 def grid_values(node: Any) -> list[Any] | None:
     """Return the values of a grid variable, in any of its forms; None when `node` is no grid.
@@ -113,6 +115,8 @@ def grid_values(node: Any) -> list[Any] | None:
     Raises:
         SpaceError: `{"grid_search": ...}` without a list of values.
     """
+    if type(node) in _PLAIN:
+        return None
     if isinstance(node, Categorical) and node.is_grid():
         return node.categories
     if isinstance(node, dict) and set(node) == {"grid_search"}:
@@ -128,7 +132,7 @@ def walk(space: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
     Options of a choice are not entered: which of them exists is not decided.
     """
-    if isinstance(space, Domain) or grid_values(space) is not None:
+    if type(space) in _PLAIN or isinstance(space, Domain) or grid_values(space) is not None:
         yield path, space
     elif isinstance(space, Mapping):
         for key in sorted(space, key=_order):

@@ -26,6 +26,10 @@ _chunks = (
 )
 
 
+_MOST_ITEMS = 10_000  # of an array that is written out, with each report of its trial
+_LONG = 100_000
+
+
 def to_json(value: Any) -> str:
     """Return `value` as JSON text on one line, as `plain` would have it."""
     try:
@@ -41,7 +45,7 @@ def json_line(result: Mapping[str, Any], config: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` in terms that JSON knows; what it does not know as text."""
+    """Return `value` in terms that JSON knows; what it does not know, and an array of very many items, as text."""
     if value is None or isinstance(value, (bool, float, str)):
         return value
     if isinstance(value, int):
@@ -52,13 +56,15 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     np = sys.modules.get("numpy")  # no value is one of numpy's before it was imported
     if np and isinstance(value, (np.generic, np.ndarray)) and value.dtype.kind in "biufU":
-        return plain(value.tolist())
+        return plain(value.tolist()) if value.size <= _MOST_ITEMS else printed(value)
     return printed(value)
 
 
 def params_text(config: Mapping[str, Any]) -> str:
-    """Return what `params.json` says."""
-    return json.dumps(plain(config), indent=2, sort_keys=True) + "\n"
+    """Return what `params.json` says; on one line if that is very long, which Python encodes 20 times faster."""
+    values = plain(config)
+    text = json.dumps(values, sort_keys=True)
+    return (json.dumps(values, indent=2, sort_keys=True) if len(text) <= _LONG else text) + "\n"
 
 
 _SCALARS = frozenset({float, int, str, bool, type(None)})

@@ -18,6 +18,7 @@ import pytest
 from made_experiment import MadeExperiment
 
 from sweep.callbacks.dispatch import Dispatcher
+from sweep.callbacks.log_text import params_text, to_json
 from sweep.callbacks.loggers import (
     CSVLoggerCallback,
     JsonLoggerCallback,
@@ -467,3 +468,13 @@ def test_a_subclass_in_tunes_form_that_calls_super_as_there_writes_its_files(
         assert (tmp_path / TRIAL.id / "result.json").read_text().count('"config"') == 1
     else:
         assert [(row["loss"], row["double"]) for row in csv_rows(tmp_path)] == [("0.5", "1.0")]
+
+
+def test_what_a_very_large_config_says_in_log_files_is_short_or_on_one_line():
+    array = np.arange(100_000.0)
+    assert json.loads(params_text({"x": array}))["x"] == str(array)
+    assert json.loads(to_json({"x": array}))["x"] == str(array)
+    assert params_text({"x": array[:3]}).count("\n") == 7
+    keys = {f"key{number}": number for number in range(10_000)}
+    assert params_text(keys).count("\n") == 1
+    assert json.loads(params_text(keys)) == keys

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from searchers import choice, grid_search, randint, sample_from, uniform
+from searchers import choice, grid_search, randint, sample_from, uniform, variants
 from searchers.errors import SpaceError
 from searchers.space import Categorical
 from searchers.variants import (
@@ -485,3 +485,11 @@ def test_every_config_of_every_space_is_decided_and_the_grid_is_covered_once(spa
     assert not any(map(has_domains, configs))
     assert configs == [Variants(space).config(n, seed) for n in range(number)]
     assert all(matches(space, config) for config in configs)
+
+
+def test_a_plain_value_is_told_without_a_look_at_what_it_could_be(monkeypatch):
+    looked = []
+    monkeypatch.setattr(variants, "grid_values", lambda node: looked.append(node))
+    space = {f"key{number}": number for number in range(100)}
+    assert len(list(variants.walk(space))) == 100
+    assert looked == [space]
