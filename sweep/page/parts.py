@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ from sweep.core.failures import without_numbers
 from sweep.core.literals import as_arguments, json_text
 from sweep.core.results import flatten, without_index
 from sweep.core.trial import STATES
-from sweep.display.formats import at_step, duration
+from sweep.display.formats import at_step, duration, rough_duration, text
 from sweep.figures.attempts import Attempt, spans_of
 from sweep.page.markup import code, escaped, facts, line, rows, shown
 from sweep.page.subject import Subject
@@ -30,6 +31,13 @@ _MAX_FRONT = 50
 _MAX_NAMES = 50
 _MAX_SPACE = 50  # parameters that are shown at once
 _REACHED = "reached max_t: training_iteration="
+_MIN_ENDED = 3  # trials, before the end of a sweep is estimated
+_NUMBER = r"([-+\w.]+)"
+_RANGE = re.compile(
+    rf"(Float|Integer)\({_NUMBER}, {_NUMBER}\)\."
+    rf"(?:(Log)?Uniform\(\)|Quantized\(sampler=(Log)?Uniform\(\), q={_NUMBER}\)|Normal\(mean={_NUMBER}, sd={_NUMBER}\))"
+)
+_CHOICE = re.compile(r"Categorical(\[.*?\])\.(Uniform|Grid)\(\)")
 
 
 ENDED = ("finished", "stopped early", "failed")
@@ -57,6 +65,9 @@ def head(subject: Subject) -> str:
         f"{ended:,}{of} trials ended: {said}",
     ]
     hint = reader.state_hint()
+    event = reader.last_event() if state == "running" and total and ended >= _MIN_ENDED else None
+    if event is not None and total is not None and ended < total:
+        words.append(f"&middot; about {rough_duration(event[1] / ended * (total - ended))} to go")
     return line(*words) + bar + (line(f"<em>{escaped(hint, 0)}</em>") if hint else "")
 
 
@@ -145,14 +156,15 @@ def cost(subject: Subject) -> str:
     _, attempts, end = subject.attempts()
     held = _held(attempts, {row.number: row for row in subject.reader.trials()}, end)
     values: list[tuple[str, Any]] = [("driven for", span_text(end))]
-    values += [(f"{name}-hours", f"{seconds / 3600:.4g}") for name, seconds in held.items() if seconds]
+    values += [(f"{name}-{unit}", amount) for name, s in held.items() if s for amount, unit in [_amount(s)]]
     if saved := _saved(subject.reader):
-        trials, max_t, hours = saved
+        trials, max_t, seconds = saved
+        amount, unit = _amount(seconds)
         some = f"{trials} trial{'s' * (trials > 1)}"
         values.append(
             (
                 "saved by early stopping",
-                f"about {hours:.3g} trial-hours: {some} ended before step {max_t:g}, at their own pace",
+                f"about {amount} trial-{unit}: {some} ended before step {max_t:g}, at their own pace",
             )
         )
     return facts(values)
@@ -185,7 +197,8 @@ def about(subject: Subject) -> str:
         ]
     )
     if space:
-        shown = rows(["parameter", "space"], space.items(), "Search space")
+        written = [(name, as_written(str(one))) for name, one in space.items()]
+        shown = rows(["parameter", "space"], written, "Search space")
         many = f"<details><summary>Search space of {len(space)} parameters</summary>{shown}</details>"
         found += many if len(space) > _MAX_SPACE else shown
     return found
@@ -202,7 +215,7 @@ PARTS: Mapping[str, Callable[[Subject], str]] = {
 """Name of a part -> what makes its HTML; empty where there is nothing to say."""
 
 TITLES: Mapping[str, str] = {
-    "winner": "The winner",
+    "winner": "The best",
     "failures": "What failed",
     "waits": "What was waited for",
     "cost": "What it cost",
@@ -215,7 +228,10 @@ TITLES: Mapping[str, str] = {
 
 def _front(subject: Subject) -> str:
     front = subject.front()
-    said = f"Pareto set by {escaped(subject.objective)}: <strong>{len(front)}</strong> trials that no other beats."
+    so_far = " so far" if subject.reader.state() == "running" else ""
+    said = (
+        f"Pareto set{so_far} by {escaped(subject.objective)}: <strong>{len(front)}</strong> trials that no other beats."
+    )
     if not front:
         return line(said)
     names = list(front[0][1])
@@ -264,8 +280,8 @@ def _held(attempts: Iterable[Attempt], rows_by_number: Mapping[int, TrialRow], e
 
 
 def _saved(reader: ExperimentReader) -> tuple[int, float, float] | None:
-    """Return how many trials were stopped early, at which step they would have ended, and the hours that would have
-    taken them; None: it is not known how far they were to go."""
+    """Return how many trials were stopped early, at which step they would have ended, and the seconds that would
+    have taken them; None: it is not known how far they were to go."""
     stop = _mapping(reader.plan().get("stop")).get("training_iteration")
     reached = [row.reason[len(_REACHED) :] for row in reader.trials() if row.reason.startswith(_REACHED)]
     max_t = float(stop or (reached[0] if reached and reached[0].replace(".", "").isdigit() else 0))
@@ -276,7 +292,34 @@ def _saved(reader: ExperimentReader) -> tuple[int, float, float] | None:
         if row.state == "stopped early" and step and took and step < max_t:
             saved += (max_t - step) / step * took
             trials += 1
-    return (trials, max_t, saved / 3600) if trials else None
+    return (trials, max_t, saved) if trials else None
+
+
+def _amount(seconds: float) -> tuple[str, str]:
+    """Return an amount of held time and its unit: hours, of a short sweep minutes or seconds."""
+    divisor, unit = (3600, "hours") if seconds >= 3600 else (60, "minutes") if seconds >= 60 else (1, "seconds")
+    return f"{seconds / divisor:.4g}", unit
+
+
+def as_written(space: str) -> str:
+    """Return a domain as people write it: `loguniform(1e-4, 1)` for `Float(0.0001, 1).LogUniform()`."""
+
+    def call(found: re.Match[str]) -> str:
+        kind, low, high, is_log, is_quantized_log, q, mean, sd = found.groups()
+        if mean:
+            return f"randn({_short(mean)}, {_short(sd)})"
+        name = {"Float": "uniform", "Integer": "randint"}[kind]
+        name = f"{'q' * bool(q)}{'log' * bool(is_log or is_quantized_log)}{name}"
+        return f"{name}({', '.join(_short(one) for one in (low, high, q) if one)})"
+
+    names = {"Uniform": "choice", "Grid": "grid_search"}
+    return _CHOICE.sub(lambda found: f"{names[found[2]]}({found[1]})", _RANGE.sub(call, space))
+
+
+def _short(number: str) -> str:
+    """Return the text of a number as short as it can be without being another one."""
+    value = float(number)
+    return text(value) if float(text(value)) == value else number
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

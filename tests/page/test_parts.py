@@ -15,9 +15,12 @@ import pytest
 from made_experiment import MadeExperiment
 from shown_experiment import SCRIPT, begin, finish, shown_experiment, subject
 
+import sweep
 from sweep.errors import ConfigError
+from sweep.page import parts
 from sweep.page.comparison import COMPARISON_PARTS
 from sweep.page.parts import PARTS
+from sweep.record.reader import ExperimentReader
 
 
 def part(name: str, root: Path) -> str:
@@ -146,10 +149,44 @@ def test_waiting_is_measured_and_explained(root: Path) -> None:
 def test_the_cost_is_what_was_held_and_what_early_stopping_saved(root: Path) -> None:
     said = words(part("cost", root))
     held = 4 * 9.5 + 2 * 3.5 + 2 * 1.5 + (13.0 - 9.5)  # until the last event
-    assert f"trial-hours {held / 3600:.4g}" in said
-    assert f"CPU-hours {held / 3600:.4g}" in said
-    assert "GPU-hours" not in said
-    assert f"about {2 * (9 - 3) / 3 * 1.5 / 3600:.3g} trial-hours: 2 trials ended before step 9" in said
+    assert f"trial-seconds {held:.4g}" in said
+    assert f"CPU-seconds {held:.4g}" in said
+    assert "GPU-" not in said
+    assert f"about {2 * (9 - 3) / 3 * 1.5:.3g} trial-seconds: 2 trials ended before step 9" in said
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(59, "59 seconds"), (90, "1.5 minutes"), (7200, "2 hours")])
+def test_what_was_held_is_in_the_unit_that_fits(seconds: float, said: str) -> None:
+    assert " ".join(parts._amount(seconds)) == said
+
+
+def test_while_a_sweep_runs_the_best_is_so_far_and_its_end_is_estimated(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "to go" not in words(part("head", root))
+    assert "Best so far" not in words(part("winner", root))
+    monkeypatch.setattr(ExperimentReader, "state", lambda reader: "running")
+    assert "about 2s to go" in words(part("head", root))
+    assert words(part("winner", root)).startswith("Best so far: loss = 1 (min)")
+
+
+@pytest.mark.parametrize(
+    ("domain", "written"),
+    [
+        (sweep.loguniform(1e-4, 1), "loguniform(1e-4, 1)"),
+        (sweep.uniform(0.123456, 0.5), "uniform(0.123456, 0.5)"),
+        (sweep.randint(1, 6), "randint(1, 6)"),
+        (sweep.lograndint(1, 1000), "lograndint(1, 1000)"),
+        (sweep.quniform(0, 1, 0.1), "quniform(0, 1, 0.1)"),
+        (sweep.qloguniform(1e-4, 1, 1e-4), "qloguniform(1e-4, 1, 1e-4)"),
+        (sweep.randn(0, 2), "randn(0, 2)"),
+        (sweep.choice([1, "a"]), "choice([1, 'a'])"),
+        ({"x": sweep.uniform(0, 1)}, "{'x': uniform(0, 1)}"),
+        (7, "7"),
+    ],
+)
+def test_a_space_is_shown_as_people_write_it(domain: Any, written: str) -> None:
+    assert parts.as_written(repr(domain)) == written
 
 
 def test_what_ran_is_named(root: Path) -> None:
@@ -159,7 +196,7 @@ def test_what_ran_is_named(root: Path) -> None:
         "scheduler asha",
         "seed 7",
         "objective loss (min)",
-        "lr Float(1e-05, 0.1).LogUniform()",
+        "lr loguniform(1e-5, 0.1)",
     ):
         assert text in said
 
