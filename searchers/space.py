@@ -535,8 +535,9 @@ def qrandn(mean: float, sd: float, q: float) -> Float:
 
 
 @refuse_unknown()
-def choice(categories: Sequence[Any]) -> Categorical:
+def choice(categories: Sequence[Any], *more: Any) -> Categorical:
     """Return one of `categories`, each equally likely; repeat an option to weigh it."""
+    _refuse_more("choice", categories, more)
     return Categorical(categories).uniform()
 
 
@@ -550,11 +551,12 @@ def sample_from(function: Callable[..., Any]) -> Function:
 
 
 @refuse_unknown()
-def grid_search(values: Iterable[Any]) -> dict[str, list[Any]]:
+def grid_search(values: Iterable[Any], *more: Any) -> dict[str, list[Any]]:
     """Return a grid variable: every value is tried, crossed with all other grid variables.
 
     It is the plain dict `{"grid_search": [...]}`, so that a YAML or JSON file can say the same.
     """
+    _refuse_more("grid_search", values, more)
     return {"grid_search": _options("grid_search", values)}
 
 
@@ -617,6 +619,12 @@ def _not_empty(domain: Integer) -> Integer:
             f"Write {domain.upper + 1} to include {domain.upper}."
         )
     return domain
+
+
+def _refuse_more(what: str, first: Any, more: tuple[Any, ...]) -> None:
+    if more:
+        given = f"{first!r}, {', '.join(map(repr, more))}"
+        raise SpaceError(f"{what}({given}): expected one list of values: {what}([{given}]).")
 
 
 def _options(what: str, values: Any) -> list[Any]:

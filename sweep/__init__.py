@@ -88,7 +88,9 @@ answer_to_former_names()
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES and name not in _HOME_OF:
-        raise AttributeError(reason_why_not(f"sweep.{name}") or f"module 'sweep' has no attribute {name!r}")
+        close = "" if name.startswith("_") else importlib.import_module("searchers.errors").closest(name, __all__)
+        hint = f". Did you mean {close!r}?" if close else ""
+        raise AttributeError(reason_why_not(f"sweep.{name}") or f"module 'sweep' has no attribute {name!r}{hint}")
     try:
         module = importlib.import_module(_MODULES.get(name) or _HOME_OF[name])
     except ImportError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import io
 import os
@@ -283,6 +284,17 @@ class Adding(Scheduler):
         ({"scheduler": Adding(lambda config: 5)}, "the scheduler Adding answered complete_config with 5; expected the"),
         ({"scheduler": Adding(lambda config: None)}, "answered complete_config with None; expected the trial's config"),
         ({"scheduler": Adding(lambda config: 1 / 0)}, "the scheduler Adding failed: ZeroDivisionError"),
+        ({"callbacks": [sweep.Callback]}, r"callbacks\[0\] is <class .*; expected an object of it, Callback\(\)"),
+        (
+            {"callbacks": [sweep.Callback(), print]},
+            r"callbacks\[1\] is <.*print>; expected an object of a class derived",
+        ),
+        (
+            {"callbacks": ["wandb"]},
+            r"callbacks\[0\] is 'wandb'; expected an object of a class derived from sweep.Callb",
+        ),
+        ({"callbacks": "wandb"}, r"callbacks is 'wandb'; expected a list of objects, such as \[Wandb"),
+        ({"callbacks": sweep.Callback()}, r"callbacks is <.*>; expected a list of objects, such as \[Wandb"),
         ({"progress_reporter": 5}, "progress_reporter is 5; expected a reporter such as sweep.CLIReporter"),
         ({"progress_reporter": sweep.CLIReporter}, "progress_reporter is <class .*; expected a reporter such as"),
     ],
@@ -515,3 +527,36 @@ def test_a_sweep_inside_a_trial_is_refused_with_the_reason():
 
     analysis = run(nested)
     assert "inside trial" in analysis.trials[0].last_result["said"]
+
+
+def test_what_is_nearly_right_is_answered_with_what_is():
+    with pytest.raises(SpaceError, match=r"choice\(1, 2, 3\): expected one list of values: choice\(\[1, 2, 3\]\)\."):
+        sweep.choice(1, 2, 3)
+    with pytest.raises(
+        SpaceError, match=r"grid_search\('a', 'b'\): expected one list .* grid_search\(\['a', 'b'\]\)\."
+    ):
+        sweep.grid_search("a", "b")
+    with pytest.raises(AttributeError, match=r"no attribute 'unifrom'. Did you mean 'uniform'\?"):
+        _ = sweep.unifrom  # type: ignore[attr-defined]
+    with pytest.raises(
+        TrainableError, match=r"called as two\(config\): missing .*'data'. Give it by sweep.with_parameters\(two, "
+    ):
+        run(two)
+    with pytest.raises(
+        TrainableError, match=r"`handle`, a ctypes.c_void_p of `matrix`, a .*Matrix, which cannot be shipped"
+    ):
+        run(lambda config: matrix)
+
+
+def two(config, data):
+    """Take more than a config."""
+
+
+class Matrix:
+    """Refers to memory of a library's own, as an xgboost.DMatrix does."""
+
+    def __init__(self):
+        self.handle = ctypes.c_void_p(5)
+
+
+matrix = Matrix()

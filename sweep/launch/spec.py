@@ -188,6 +188,12 @@ class RunSpec:
         if self.config is not None and not isinstance(self.config, Mapping):
             checks.refuse("config", self.config, "a dict such as {'lr': sweep.loguniform(1e-4, 1e-1)}")
         checks.one_of("durability", self.durability, ("group", "full", "fast"))
+        if isinstance(self.callbacks, str) or not isinstance(self.callbacks, (Sequence, NoneType)):
+            checks.refuse("callbacks", self.callbacks, "a list of objects, such as [WandbLoggerCallback()]")
+        for index, one in enumerate(self.callbacks or ()):
+            if not isinstance(one, Callback):
+                hint = f"it, {one.__name__}()" if isinstance(one, type) else "a class derived from sweep.Callback"
+                checks.refuse(f"callbacks[{index}]", one, f"an object of {hint}")
         if not isinstance(self.progress_reporter, (Callback, NoneType)):
             checks.refuse(
                 "progress_reporter", self.progress_reporter, "a reporter such as sweep.CLIReporter(), or None"

@@ -77,10 +77,12 @@ def pickle_trainable(trainable: Any) -> bytes:
                 f"the {kind} {name} cannot be shipped to another process: {error}. Create what it needs inside it."
             ) from error
         variable, value = way[-1]
+        holder, whole = next((one for one in way if not isinstance(one[1], _CODE)), way[-1])
+        inside = "" if whole is value else f" of `{holder}`, a {_type_name(whole)}"
         instead = f"Create it inside the {kind}; give large data by sweep.with_parameters."
         raise TrainableError(
-            f"the {kind} {name} captures `{variable}`, a {_type_name(value)}, which cannot be shipped to another "
-            f"process ({error}). {_INSTEAD if is_reference(value) else instead}"
+            f"the {kind} {name} captures `{variable}`, a {_type_name(value)}{inside}, which cannot be shipped to "
+            f"another process ({error}). {_INSTEAD if is_reference(value) else instead}"
         ) from error
     finally:
         for module in registered:
@@ -123,6 +125,7 @@ def is_reference(value: Any) -> bool:
     return type(value).__name__ == "ObjectRef" and type(value).__module__.partition(".")[0] == "ray"
 
 
+_CODE = (types.FunctionType, types.MethodType, types.ModuleType, functools.partial, type)  # leads to what is captured
 UNREADABLE = "trials are no processes of Ray's, and cannot read what it stands for"
 _INSTEAD = "Give them the object itself: sweep.with_parameters(trainable, data=ray.get(ref))."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import os
+import re
 import tempfile
 import time
 import warnings
@@ -400,11 +401,15 @@ def _check_callable(inner: Any, objects: Mapping[str, Any]) -> None:
     problem = call_problem(inner, {}, **dict.fromkeys({*objects, *former_arguments(inner, objects)}))
     if problem:
         given = "".join(f", {name}=..." for name in objects)
-        lead = "Unknown argument found in the" if problem.startswith("missing") else "the"
-        name = name_of(inner)
+        name, signature = name_of(inner), inspect.signature(inner)
+        if missing := re.findall(r"missing .*'(\w+)'", problem):
+            raise TrainableError(
+                f"Unknown argument found in the trainable {name}{signature}, which is called as {name}(config{given}): "
+                f"{problem}. Give it by sweep.with_parameters({name}, {missing[0]}=...), or by functools.partial."
+            )
         raise TrainableError(
-            f"{lead} trainable {name}{inspect.signature(inner)} cannot be called as {name}(config{given}): {problem}. "
-            "Expected one argument, the config; bind others with functools.partial or sweep.with_parameters."
+            f"the trainable {name}{signature} cannot be called as {name}(config{given}): {problem}. Expected one "
+            "argument, the config; bind others with functools.partial or sweep.with_parameters."
         )
     if inspect.isfunction(inner) and names_attribute(inner, Checkpoint, "from_dict"):
         Checkpoint.from_dict()  # as in each trial, but once and before the search
