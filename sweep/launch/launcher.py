@@ -227,7 +227,10 @@ class Launch:
         sweep = Sweep(
             built.plan, self.policies.scheduler, built.packer, loaded.trials, kept=loaded.kept, seq=loaded.seq
         )
-        callbacks = [*callbacks_of(built, self.ending, notices), *([] if mirror is None else [mirror])]
+        callbacks = [
+            *callbacks_of(built, self.ending, notices, can_reuse=self.trainable.group is None),
+            *([] if mirror is None else [mirror]),
+        ]
         is_incomplete = self.place.exists and not self.loaded.meta.get(COMPLETE)  # files are compared with the record
         scribe = self._scribe(take_log_files(built, callbacks), journal, is_incomplete=is_incomplete)
         if mirror is not None:

@@ -43,8 +43,12 @@ def about_of(built: Built, place: Place, trainable_name: str, notice: Callable[[
     return replace(about, name_of=Namer(root, lambda trial: ObservedTrial(trial, about), *creators, notice).name_of)
 
 
-def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callback]:
-    """Return the callbacks of a run in the order in which they are called; the display becomes that of `notices`."""
+def callbacks_of(built: Built, ending: Ending, notices: Notices, *, can_reuse: bool) -> list[Callback]:
+    """Return the callbacks of a run in the order in which they are called; the display becomes that of `notices`.
+
+    Args:
+        can_reuse: a process may be kept for the next trial, which those of groups are not.
+    """
     spec, plan, scheduler = built.spec, built.plan, built.policies.scheduler
     found = [*(spec.callbacks or ()), *callbacks_from(os.environ)]
     rules = dict.fromkeys(plan.stop, "which stop= names; it ends nothing until it is reported")
@@ -58,7 +62,7 @@ def callbacks_of(built: Built, ending: Ending, notices: Notices) -> list[Callbac
     is_population = base.is_searching and base.first_judgement is not None
     found.append(SchedulerNotices(scheduler, is_population and not plan.can_save_on_demand, notices.say))
     found += [AlikeFailures(notices.say), DamageNotice(notices.say), SpaceNotice(notices.warn)]
-    if not spec.reuse_actors and spec.engine != "inline":
+    if can_reuse and not spec.reuse_actors and spec.engine != "inline":
         found.append(SlowStarts(notices.say))
     request = getattr(spec.engine, "request", None)
     if request is not None:  # a cluster that can grow
