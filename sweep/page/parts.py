@@ -89,7 +89,9 @@ def winner(subject: Subject) -> str:
     if best is not None:
         what = best.row.state
         note = "" if what == "finished" else f"({escaped(what)})"
-        found += line(_value(best), note, "by the last report of each trial") + _pasted(without_index(best.row.config))
+        so_far = "Best so far:" if reader.state() == "running" else ""
+        found += line(so_far, _value(best), note, "by the last report of each trial")
+        found += _pasted(without_index(best.row.config))
         if best.row.checkpoint is not None:
             found += facts([("checkpoint", reader.root / best.row.checkpoint.path)])
     if earlier is not None:
